@@ -1,10 +1,13 @@
-"""The environment of the server: validated numbers, secrets, and the proxy."""
+"""The environment of the server: validated values, secrets, and the proxy."""
 
 import math
+import multiprocessing
 import os
+import re
 from dataclasses import dataclass
 from urllib.request import getproxies_environment
 
+from playground.errors import UserError
 from playground.models.config_fields import format_number, short_repr
 
 PREFIX = "PLAYGROUND_"
@@ -48,6 +51,37 @@ ENV_NUMBERS = {
     "API_PROXIES": EnvNumber(1, low=1, high=100, integer=True),
 }
 
+
+@dataclass(frozen=True)
+class EnvText:
+    """The default of a variable, the pattern of its values, and what it accepts in words."""
+
+    default: str
+    pattern: str
+    accepted: str
+
+
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+START_METHODS = [
+    method
+    for method in ("forkserver", "spawn")
+    if method in multiprocessing.get_all_start_methods()
+]
+ENV_TEXTS = {
+    "DEV": EnvText("0", "[01]", "0 or 1"),
+    "LOCAL_MODELS": EnvText("1", "[01]", "0 or 1"),
+    "LOG_LEVEL": EnvText("INFO", f"(?i:{'|'.join(LOG_LEVELS)})", f"one of {', '.join(LOG_LEVELS)}"),
+    "START_METHOD": EnvText(
+        START_METHODS[0], "|".join(START_METHODS), f"one of {', '.join(START_METHODS)}"
+    ),
+    "HOSTS": EnvText(
+        "",
+        r"[\w.:*\[\]-]+(\s*,\s*[\w.:*\[\]-]+)*,?",
+        "host names without https://, such as a.org, b.org",
+    ),
+    "URL": EnvText("", r"https?://[\w.:/~%-]+", "an address, such as https://a.org/playground"),
+}
+
 HOSTS_WITHOUT_PROXY = ("localhost", "127.0.0.1", "::1")
 
 # Only the server reads these. Its workers parse untrusted files and do not inherit them.
@@ -65,7 +99,7 @@ def secret(name: str) -> str:
     return _secrets.get(name) or os.environ.get(name, "")
 
 
-class EnvError(ValueError):
+class EnvError(UserError):
     """An environment variable has a value that it does not accept."""
 
 
@@ -97,20 +131,32 @@ def env_number(name: str) -> float:
     return value
 
 
-def validate_env() -> None:
-    """Read every variable, so that an invalid value gives one clear error at start-up.
+def env_text(name: str) -> str:
+    """Return the text that PLAYGROUND_`name` is set to, or its default if it is not set.
 
     Raises:
-        EnvError: with a line for each invalid value.
+        EnvError: for a text that the variable does not accept.
     """
-    errors = []
+    spec, text = ENV_TEXTS[name], _read(name)
+    if text and not re.fullmatch(spec.pattern, text, re.ASCII):
+        default = f" for {spec.default}" if spec.default else ""
+        raise EnvError(
+            f"{PREFIX}{name} is {short_repr(text)}; it must be {spec.accepted}, or be left out"
+            f"{default}"
+        )
+    return text or spec.default
+
+
+def validate_env() -> None:
+    """Read every variable, so that an invalid value is reported at the start.
+
+    Raises:
+        EnvError: for the first invalid value.
+    """
     for name in ENV_NUMBERS:
-        try:
-            env_number(name)
-        except EnvError as error:
-            errors.append(str(error))
-    if errors:
-        raise EnvError("\n".join(errors))
+        env_number(name)
+    for name in ENV_TEXTS:
+        env_text(name)
 
 
 def is_env_set(name: str) -> bool:

@@ -1,15 +1,14 @@
 """Logging: one handler on stderr, a level from the environment, no secrets."""
 
 import logging
-import os
 import re
 import sys
 import threading
 import time
 import traceback
 
-LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-DEFAULT_LEVEL = "INFO"
+from .env import env_text
+
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 TOKEN_PATTERN = re.compile(r"\bhf_[A-Za-z0-9]{4,}")
 CONTROL_PATTERN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u2028\u2029]")
@@ -61,32 +60,16 @@ def _origin_of(record: logging.LogRecord) -> tuple[object, ...]:
     )
 
 
-def level_from_environment() -> int:
-    """Return the logging level of PLAYGROUND_LOG_LEVEL.
-
-    Raises:
-        ValueError: for an unknown name.
-    """
-    name = os.environ.get("PLAYGROUND_LOG_LEVEL", "").strip().upper() or DEFAULT_LEVEL
-    if name not in LEVELS:
-        raise ValueError(
-            f"PLAYGROUND_LOG_LEVEL is {name[:40]!r}; set it to one of {', '.join(LEVELS)}, or "
-            f"unset it"
-        )
-    return logging.getLevelNamesMapping()[name]
-
-
 def configure_logging() -> None:
     """Send the logs of the app, its web server and its threads to one handler on stderr.
 
     Calling it again changes nothing but the level.
 
     Raises:
-        ValueError: for an unknown PLAYGROUND_LOG_LEVEL.
+        EnvError: for an unknown PLAYGROUND_LOG_LEVEL.
     """
-    level = level_from_environment()
     logger = logging.getLogger("playground")
-    logger.setLevel(level)
+    logger.setLevel(env_text("LOG_LEVEL").upper())
     if any(isinstance(handler.formatter, SafeFormatter) for handler in logger.handlers):
         return
     handler = logging.StreamHandler(sys.stderr)

@@ -20,6 +20,7 @@ from playground.architectures.base import Seq2SeqModel
 from playground.checkpoints.checkpoint import iter_metrics, load_model
 from playground.checkpoints.manifest import Manifest
 from playground.checkpoints.train_command import training_command
+from playground.common.env import env_text
 from playground.common.format import format_count
 from playground.common.stats import exact_match_interval
 from playground.datasets.pairs import DatasetError
@@ -358,8 +359,7 @@ def playground_url() -> str:
 
     This is PLAYGROUND_URL, else the Space of this process, else the list of its models on the Hub.
     """
-    url = os.environ.get("PLAYGROUND_URL", "")
-    if re.fullmatch(r"https?://[\w.:/~%-]+", url, re.ASCII):
+    if url := env_text("URL"):
         return url
     if re.fullmatch(r"[\w.-]+/[\w.-]+", os.environ.get("SPACE_ID", ""), re.ASCII):
         return f"https://huggingface.co/spaces/{os.environ['SPACE_ID']}"

@@ -5,7 +5,6 @@ A worker then starts within hundredths of a second.
 
 import logging
 import multiprocessing
-import os
 import queue
 import signal
 import threading
@@ -18,6 +17,7 @@ from typing import Any
 
 import psutil
 
+from playground.common.env import env_text
 from playground.common.logs import configure_logging
 
 from .entry import load_target
@@ -44,20 +44,9 @@ def context() -> Any:
     first process starts the fork server.
 
     Raises:
-        ValueError: if the system does not support PLAYGROUND_START_METHOD.
+        EnvError: if the system does not support PLAYGROUND_START_METHOD.
     """
-    methods = [
-        method
-        for method in ("forkserver", "spawn")
-        if method in multiprocessing.get_all_start_methods()
-    ]
-    requested = os.environ.get("PLAYGROUND_START_METHOD") or methods[0]
-    if requested not in methods:
-        raise ValueError(
-            f"PLAYGROUND_START_METHOD is {requested!r}; this system has {' and '.join(methods)}: "
-            "choose one, or leave it unset"
-        )
-    if requested == "spawn":
+    if env_text("START_METHOD") == "spawn":
         return multiprocessing.get_context("spawn")
     selected = multiprocessing.get_context("forkserver")
     selected.set_forkserver_preload(PRELOAD)
@@ -68,7 +57,7 @@ def warm_up() -> threading.Thread:
     """Start the fork server in the background and let it import torch. Safe to call again.
 
     Raises:
-        ValueError: if the system does not support PLAYGROUND_START_METHOD.
+        EnvError: if the system does not support PLAYGROUND_START_METHOD.
     """
     method = context().get_start_method()
 

@@ -4,6 +4,7 @@ import os
 import re
 from pathlib import Path
 
+from playground.common.env import env_text
 from playground.common.storage import checkpoints_root
 from playground.errors import UserError
 
@@ -21,7 +22,7 @@ CANONICAL_NAMES = {
 
 def local_paths_allowed() -> bool:
     """Return whether local folders may be used as models, which a shared instance forbids."""
-    return os.environ.get("PLAYGROUND_LOCAL_MODELS", "1") == "1" and "SPACE_ID" not in os.environ
+    return env_text("LOCAL_MODELS") == "1" and "SPACE_ID" not in os.environ
 
 
 def finetuned_dir() -> Path:

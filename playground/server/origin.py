@@ -4,6 +4,8 @@ import os
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from playground.common.env import env_text
+
 
 def is_own_origin(headers: Mapping[str, str]) -> bool:
     """Return whether the headers are those of a page of this server, or of no page.
@@ -22,9 +24,7 @@ def is_own_origin(headers: Mapping[str, str]) -> bool:
 
 def configured_hosts() -> list[str]:
     """Return the names of this server in PLAYGROUND_HOSTS."""
-    return [
-        name.strip() for name in os.environ.get("PLAYGROUND_HOSTS", "").split(",") if name.strip()
-    ]
+    return [name.strip() for name in env_text("HOSTS").split(",") if name.strip()]
 
 
 def public_hosts() -> list[str]:

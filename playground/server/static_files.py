@@ -15,6 +15,7 @@ from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
+from playground.common.env import env_text
 from playground.ui.mount import STATIC_DIR, STATIC_URL
 
 from .asgi import accepted_encoding
@@ -46,7 +47,7 @@ class VersionedFiles(StaticFiles):
 
     def __init__(self, removes_comments: bool = False, **options: Any) -> None:
         super().__init__(**options)
-        self.is_development = os.environ.get("PLAYGROUND_DEV") == "1"
+        self.is_development = env_text("DEV") == "1"
         self.removes_comments = removes_comments and not self.is_development
         # the encoded content by path and encoding, with the version of the file
         self._encoded: dict[tuple[str, str], tuple[str, bytes]] = {}

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from playground.common.logs import RepeatFilter, SafeFormatter, level_from_environment
+from playground.common.logs import RepeatFilter, SafeFormatter
 
 TOKEN = "hf_" + "aBcD1234" * 4
 
@@ -41,18 +41,6 @@ def test_a_message_cannot_forge_a_line(log, character):
     logger.warning("path %s", f"/x{character}CRITICAL forged")
     assert len(stream.getvalue().splitlines()) == 1
     assert "\x1b" not in stream.getvalue()
-
-
-@pytest.mark.parametrize(("value", "level"), [("", 20), ("debug", 10), (" WARNING ", 30)])
-def test_the_environment_sets_the_level(monkeypatch, value, level):
-    monkeypatch.setenv("PLAYGROUND_LOG_LEVEL", value)
-    assert level_from_environment() == level
-
-
-def test_an_unknown_level_is_an_error_that_lists_the_levels(monkeypatch):
-    monkeypatch.setenv("PLAYGROUND_LOG_LEVEL", "noisy")
-    with pytest.raises(ValueError, match="'NOISY'; set it to one of DEBUG, INFO, WARNING"):
-        level_from_environment()
 
 
 def test_a_repeated_message_is_logged_once_a_minute(monkeypatch):

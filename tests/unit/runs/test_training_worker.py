@@ -9,7 +9,6 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from playground.checkpoints.checkpoint import save_checkpoint
-from playground.jobs.process import context
 from playground.runs import training_worker
 from playground.runs.training_worker import HEARTBEAT_INTERVAL_S, TrainingWorker
 from playground.runs.weight_history import WeightHistory, read_lines, weight_steps
@@ -193,17 +192,6 @@ def test_a_failed_write_pauses_the_run_with_a_remedy(create_worker, number, advi
     assert worker.write_error.endswith(
         f"{os.strerror(number)}; the run is paused: {advice} and resume"
     )
-
-
-@pytest.mark.parametrize("method", ["fork", "threads"])
-def test_an_unknown_start_method_is_rejected_with_the_known_ones(monkeypatch, method):
-    monkeypatch.setenv("PLAYGROUND_START_METHOD", method)
-    with pytest.raises(
-        ValueError,
-        match=f"PLAYGROUND_START_METHOD is '{method}'; this system has .*spawn: choose one, or "
-        "leave it unset",
-    ):
-        context()
 
 
 def test_a_state_of_another_device_type_is_accepted(create_worker, tmp_path):
