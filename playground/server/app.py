@@ -203,7 +203,7 @@ def launch_options(
         "theme": build_theme(),
         "css": "".join(path.read_text(encoding="utf-8") for path in STYLESHEETS),
         "head": EMBED_HEAD + PRELOAD_HEAD,
-        "server_name": host,
+        "server_name": f"[{host.strip('[]')}]" if host and ":" in host else host,
         "server_port": port,
         "share": share,
         "pwa": True,
@@ -241,7 +241,7 @@ def is_public(host: str | None, share: bool = False) -> bool:
     return (
         share
         or "SPACE_ID" in os.environ
-        or (host or "localhost") not in ("localhost", "127.0.0.1", "::1")
+        or (host or "localhost").strip("[]") not in ("localhost", "127.0.0.1", "::1")
     )
 
 
@@ -319,10 +319,7 @@ def serve(
         set_env_default("IDLE_TIMEOUT_S", "180")
         set_env_default("HISTORY_MB", "32")
     storage = resolve_storage()
-    try:
-        warm_up()
-    except ValueError as error:
-        sys.exit(str(error))
+    warm_up()
     registry = Registry(
         storage.root, limits=Limits.shared_instance() if public else Limits.unlimited()
     )

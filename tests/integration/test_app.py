@@ -61,6 +61,7 @@ def test_large_requests_are_rejected_before_their_body(app, path, length, code):
     [
         (None, "", False),
         ("localhost", "", False),
+        ("[::1]", "", False),
         ("0.0.0.0", "", True),
         (None, "a/b", True),
     ],

@@ -17,7 +17,7 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
-from app import main
+from playground.cli.app import app
 from playground.server.app import has_display
 from tests.support.app_server import ROOT, free_port, wait_for
 
@@ -132,7 +132,7 @@ def test_the_options_reach_the_server(monkeypatch, words, requested):
         "playground.server.app.serve",
         lambda host, port, *, share, browser: calls.append((host, port, share, browser)),
     )
-    assert CliRunner().invoke(main, words).exit_code == 0
+    assert CliRunner().invoke(app, words).exit_code == 0
     assert calls == [requested]
 
 

@@ -9,14 +9,12 @@ import tomllib
 
 import pytest
 import yaml
-from click.testing import CliRunner
 from hatchling.builders.wheel import WheelBuilder
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import playground
-from app import main as app
-from playground.__main__ import main, run
+from playground.__main__ import run
 from tests.support.app_server import BUNDLED_CHECKPOINTS, ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -156,13 +154,6 @@ def test_installed_package_keeps_checkpoints_in_the_working_directory(wheel_file
         assert (work / "checkpoints" / name / "config.json").read_bytes() == (
             ROOT / "checkpoints" / name / "config.json"
         ).read_bytes()
-
-
-def test_command_app_has_the_options_of_app_py():
-    by_name = CliRunner().invoke(main, ["app", "--help"]).output
-    by_file = CliRunner().invoke(app, ["--help"]).output
-    assert by_name.split("\n", 1)[1] == by_file.split("\n", 1)[1]
-    assert "--no-browser" in by_name
 
 
 def test_entry_point_names_itself_in_usage(capsys):
