@@ -1,5 +1,6 @@
 """The command line: python -m playground COMMAND; --help lists them."""
 
+import os
 import signal
 import sys
 
@@ -19,7 +20,9 @@ from playground.cli.hub import gallery, pull, push, reproduce
 from playground.cli.inspect import inspect
 from playground.cli.report import report
 from playground.cli.train import add_dataset, train
-from playground.common.env import EnvError, validate_env
+from playground.common.env import validate_env
+from playground.errors import UserError
+from playground.models.config_fields import ConfigError
 
 EXAMPLES = """\
 python -m playground app
@@ -32,7 +35,6 @@ python -m playground train --help"""
 @click.group(
     cls=Group,
     context_settings={"help_option_names": ["-h", "--help"]},
-    no_args_is_help=True,
     epilog=EXAMPLES,
 )
 @click.version_option(__version__, prog_name="playground")
@@ -60,20 +62,36 @@ for command, summary in (
     main.add_command(command)
 
 
-def run(arguments: list[str] | None = None, name: str = "python -m playground") -> None:
-    """Run a command; report the errors of Click in one line too, with exit code 2."""
+def run(
+    arguments: list[str] | None = None,
+    name: str = "python -m playground",
+    command: click.Command = main,
+) -> None:
+    """Run a command; report every error that a user can correct in one line, with exit code 2."""
+    _open_closed_streams()
+    arguments = sys.argv[1:] if arguments is None else arguments
     try:
         validate_env()
-        main.main(arguments, prog_name=name, standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message())
-        raise SystemExit(2) from None
-    except EnvError as error:
-        exit_with_error(str(error))
-    except click.UsageError as error:
+        command.main(
+            arguments or ["--help"] * (command is main), prog_name=name, standalone_mode=False
+        )
+    except click.ClickException as error:
         exit_with_error(error.format_message())
+    except (UserError, ConfigError) as error:
+        exit_with_error(str(error))
     except click.exceptions.Abort:
         raise SystemExit(130) from None
+    except OSError as error:
+        sys.stdout = None  # a full disk must not fail again at exit
+        place = f"{error.filename}: " if error.filename else "the output cannot be written: "
+        exit_with_error(f"{place if error.strerror else ''}{error.strerror or error}")
+
+
+def _open_closed_streams() -> None:
+    """Connect closed streams to the null device; the next file would get their descriptor."""
+    for stream, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, stream) is None:
+            setattr(sys, stream, open(os.devnull, mode))  # noqa: SIM115 (open until the end)
 
 
 if __name__ == "__main__":

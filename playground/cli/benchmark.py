@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,14 @@ from playground.comparison.process import QUIET_ENV
 from .common import (
     MultiValueOption,
     check_output_dir,
+    check_output_file,
     checkpoint_argument,
     exit_with_error,
     json_option,
-    load_manifest_or_exit,
     number_option,
     output_option,
     progress_bar,
+    read_checkpoint,
     reserve_output_dir,
 )
 
@@ -71,11 +73,9 @@ def compare(
 
     The exit code is 1 if a model could not be evaluated.
     """
-    load_manifest_or_exit(checkpoint)
-    if csv_file and not csv_file.resolve().parent.is_dir():
-        exit_with_error(
-            f"--csv {csv_file} cannot be written: its folder does not exist; choose another file"
-        )
+    read_checkpoint(checkpoint)
+    if csv_file:
+        check_output_file("--csv", csv_file)
     # before the import of huggingface_hub, which reads them; no token is sent
     os.environ.update(QUIET_ENV | {"HF_TOKEN": ""})
 
@@ -94,12 +94,7 @@ def compare(
         click.echo("playground: stopped by a signal; the rows so far:", err=True)
     rows = latest_rows(events)
     if csv_file:
-        try:
-            csv_file.write_text(to_csv(events), encoding="utf-8")
-        except OSError as error:
-            exit_with_error(
-                f"--csv {csv_file} cannot be written: {error.strerror}; choose another file"
-            )
+        csv_file.write_text(to_csv(events), encoding="utf-8")
     if as_json:
         click.echo(to_json(events, result, indent=None))
     else:
@@ -157,7 +152,7 @@ def finetune(
 
     `compare --models` accepts the result. Ctrl-C saves the weights so far.
     """
-    load_manifest_or_exit(checkpoint)
+    read_checkpoint(checkpoint)
     if out.resolve() == checkpoint.resolve() or (
         out.exists() and any(out.iterdir()) and not (out / "fine-tuned.json").is_file()
     ):
@@ -207,7 +202,6 @@ def run_job(
     that signal.
     """
     from playground.comparison.process import run as do
-    from playground.errors import UserError
     from playground.jobs.progress import JobCancelled, ProgressReporter
 
     interrupted: list[int] = []
@@ -232,10 +226,6 @@ def run_job(
                 bar.total, bar.n, bar.unit = content[1], content[0], content[2]
                 bar.refresh()
 
-        try:
+        with suppress(JobCancelled):
             result = do(kind, request, ProgressReporter(on_message, cancelled))
-        except JobCancelled:
-            pass
-        except UserError as error:
-            exit_with_error(str(error))
     return result, interrupted[0] if interrupted else 0

@@ -1,5 +1,6 @@
 """Helpers of all commands: error messages, progress bars, option types and output folders."""
 
+import errno
 import os
 import secrets
 import signal
@@ -8,14 +9,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import NamedTemporaryFile
 from typing import Any, NoReturn
 
 import click
 import filelock
 from click.core import ParameterSource
 
-from playground.checkpoints.manifest import CheckpointError, read_manifest
+from playground.checkpoints.manifest import Manifest, read_manifest
 from playground.common import messages
 
 DEFAULT_COLUMNS, DEFAULT_ROWS = 80, 24  # for a terminal that reports no size
@@ -150,18 +151,51 @@ def write_examples(examples: str | None, formatter: click.HelpFormatter) -> None
 
 def check_output_dir(out: Path, keeps_existing: bool) -> None:
     """Reject an output folder with other content, or without write access, before the training."""
-    if keeps_existing and (out / "config.json").exists():
-        exit_with_error(
-            f"--out {out} already holds a checkpoint; choose another folder, continue it with "
-            f"--resume {out}, or add --overwrite"
-        )
-    if out.exists() and any(out.iterdir()) and not (out / "config.json").exists():
-        exit_with_error(messages.output_folder_not_empty(out))
     try:
+        if keeps_existing and (out / "config.json").exists():
+            exit_with_error(
+                f"--out {out} already holds a checkpoint; choose another folder, continue it with "
+                f"--resume {out}, or add --overwrite"
+            )
+        if out.exists() and any(out.iterdir()) and not (out / "config.json").exists():
+            exit_with_error(messages.output_folder_not_empty(out))
         out.parent.mkdir(parents=True, exist_ok=True)
-        TemporaryFile(dir=out.parent).close()
+        check_writable(out)
     except OSError as error:
         exit_with_error(messages.output_folder_not_writable(out, error))
+
+
+def create_output_dir(out: Path) -> None:
+    """Create an output folder; reject one without write access before any work."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        check_writable(out / "file")
+    except OSError as error:
+        exit_with_error(messages.output_folder_not_writable(out, error))
+
+
+def check_output_file(option: str, path: Path) -> None:
+    """Reject a file that cannot be written, before any work; its content stays."""
+    try:
+        if path.is_file():
+            open(path, "ab").close()
+        elif path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        elif not path.exists():
+            check_writable(path)
+    except OSError as error:
+        is_missing = isinstance(error, FileNotFoundError)
+        reason = "its folder does not exist" if is_missing else error.strerror
+        exit_with_error(f"{option} {path} cannot be written: {reason}; choose another file")
+
+
+def check_writable(path: Path) -> None:
+    """Write a temporary file beside a path, with a name as long as that of an atomic write.
+
+    Raises:
+        OSError: as the system reports it.
+    """
+    NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp").close()
 
 
 def new_run_folder(parent: Path, task: str, seed: int) -> Path:
@@ -227,17 +261,16 @@ def _entries(folder: Path) -> tuple[Any, ...]:
     return (*names, stat.st_ino, stat.st_mtime_ns)
 
 
-def load_manifest_or_exit(checkpoint: Path) -> Any:
-    try:
-        return read_manifest(checkpoint)
-    except CheckpointError as error:
-        exit_with_error(str(error))
+def read_checkpoint(checkpoint: Path) -> Manifest:
+    """Read a checkpoint for a command that needs its task's data, before any other work.
 
+    Raises:
+        CheckpointError: if it cannot be read.
+        DatasetNotFoundError: if its dataset is not stored here.
+    """
+    from playground.datasets.storage import dataset_path
 
-def load_model_or_exit(checkpoint: Path) -> Any:
-    from playground.checkpoints.checkpoint import load_model
-
-    try:
-        return load_model(checkpoint)
-    except CheckpointError as error:
-        exit_with_error(str(error))
+    manifest = read_manifest(checkpoint)
+    if sha256 := manifest.config.task.dataset_sha256:
+        dataset_path(sha256)
+    return manifest

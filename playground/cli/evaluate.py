@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from playground.common import messages
-from playground.datasets.pairs import DatasetError
 from playground.models.config_fields import ConfigError
 from playground.training.config import RunConfig
 
@@ -16,9 +15,8 @@ from .common import (
     checkpoint_argument,
     exit_with_error,
     json_option,
-    load_manifest_or_exit,
-    load_model_or_exit,
     number_option,
+    read_checkpoint,
 )
 from .setting_options import translating_option_names
 
@@ -41,7 +39,7 @@ def evaluate(
     checkpoint: Path, n: int, min_length: int | None, max_length: int | None, as_json: bool
 ) -> None:
     """Evaluate a checkpoint on held-out sequences, which are not in its training data."""
-    manifest = load_manifest_or_exit(checkpoint)
+    manifest = read_checkpoint(checkpoint)
     task_config = manifest.config.task
     try:
         max_source_length = task_config.max_length if max_length is None else max_length
@@ -55,14 +53,12 @@ def evaluate(
     except ConfigError as error:
         exit_with_error(translating_option_names(error))
 
+    from playground.checkpoints.checkpoint import load_model
     from playground.evaluation import evaluate as score
     from playground.tasks.held_out import build_held_out_set
 
-    _, model = load_model_or_exit(checkpoint)
-    try:
-        scores = score(model, build_held_out_set(task.load(), n, task.min_length, task.max_length))
-    except DatasetError as error:
-        exit_with_error(str(error))
+    _, model = load_model(checkpoint)
+    scores = score(model, build_held_out_set(task.load(), n, task.min_length, task.max_length))
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(scores) | {"checkpoint": str(checkpoint)}))
         return
@@ -91,11 +87,12 @@ def predict(checkpoint: Path, sequences: tuple[str, ...], as_json: bool) -> None
 
     `-` reads sequences from the lines of stdin.
     """
-    manifest, model = load_model_or_exit(checkpoint)
     import torch
 
+    from playground.checkpoints.checkpoint import load_model
     from playground.runs.snapshot import SnapshotBuilder
 
+    manifest, model = load_model(checkpoint)
     config = manifest.config
     view = SnapshotBuilder(config.task.load(), config, torch.device("cpu"))
     if sequences == ("-",):

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +17,7 @@ from playground.runs.worker_protocol import DIVERGED_MESSAGE
 
 from .common import (
     MultiValueOption,
+    create_output_dir,
     exit_with_error,
     json_option,
     output_option,
@@ -88,12 +88,11 @@ def run_experiment(spec: dict[str, Any], out: Path) -> dict[str, Any]:
 
     registry, service = None, None
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        TemporaryFile(dir=out).close()
         requested = parse_experiment(spec, owner_id(OWNER))
         # Without this check, a run would wait forever for memory that the machine does not have.
         for variant in requested.variants:
             ensure_memory_available(variant.config(requested.seeds[0]))
+        create_output_dir(out)
         registry = Registry(out, idle_timeout_s=0, release_after_s=0)
         service = ExperimentService(registry)
         matching = (each for each in service.list_for_owner(OWNER) if each.is_equivalent(requested))

@@ -10,7 +10,12 @@ import click
 from playground.common.storage import checkpoints_root
 from playground.models.config_fields import ConfigError
 
-from .common import MultiValueOption, exit_with_error, reject_options
+from .common import (
+    MultiValueOption,
+    check_output_file,
+    exit_with_error,
+    reject_options,
+)
 from .experiment_runs import (
     experiment_options,
     experiments_folder_option,
@@ -61,6 +66,8 @@ def experiment(
         spec = build_spec(question, vary, seeds, settings)
     except ConfigError as error:
         exit_with_error(str(error))
+    if table:
+        check_output_file("--csv", table)
     out = out or checkpoints_root() / "runs" / "experiments"
     report = run_experiment(spec, out)
     from playground.experiments import analysis, length_generalization
@@ -75,10 +82,7 @@ def experiment(
         csv = analysis.to_csv(results["fields"], results["variants"], results["test"])
         lines = map(format_variant, results["variants"])
     if table:
-        try:
-            table.write_text(csv, encoding="utf-8")
-        except OSError as error:
-            exit_with_error(f"{table} cannot be written: {error.strerror}; choose another folder")
+        table.write_text(csv, encoding="utf-8")
     if as_json:
         click.echo(json.dumps(results | {"out": str(out)}))
         return

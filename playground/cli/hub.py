@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from playground.checkpoints.manifest import read_manifest
 from playground.common import messages
 from playground.common.storage import checkpoints_root
 from playground.hub.repo_ids import LICENSES, is_branch, is_repo, is_revision
@@ -16,7 +17,6 @@ from .common import (
     checkpoint_argument,
     exit_with_error,
     json_option,
-    load_manifest_or_exit,
     output_option,
     record_signals,
 )
@@ -68,7 +68,7 @@ def push(
     as_json: bool,
 ) -> None:
     """Publish a checkpoint on the Hugging Face Hub, in one commit."""
-    from playground.hub.formats import NotPublishableError, package_format
+    from playground.hub.formats import package_format
 
     validate_repo_id(repo)
     if not is_branch(branch):
@@ -81,10 +81,7 @@ def push(
             f"--license {license!r} is not known to the Hub; give one such as mit, apache-2.0, "
             "cc-by-4.0 or cc0-1.0"
         )
-    try:
-        package_format(load_manifest_or_exit(checkpoint).config.architecture)
-    except NotPublishableError as error:
-        exit_with_error(str(error))
+    package_format(read_manifest(checkpoint).config.architecture)
     run = (
         checkpoint.parent.parent
         if checkpoint.parent.name == "checkpoints"

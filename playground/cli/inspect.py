@@ -2,21 +2,23 @@
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from playground.checkpoints.manifest import CheckpointError
 from playground.common import messages
+from playground.common.stats import wilson_interval
 
 from .common import (
     checkpoint_argument,
+    create_output_dir,
     exit_with_error,
     json_option,
-    load_model_or_exit,
     number_option,
     output_option,
+    read_checkpoint,
 )
 
 METRIC_COLUMNS = (
@@ -44,9 +46,11 @@ def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -
     They show attention weights, ablations, the training curve and the exact match by length. Each
     figure is saved as PNG, SVG and PDF, with its data as CSV or JSON.
     """
+    from playground.checkpoints.checkpoint import load_model
     from playground.figures.figures import FIGURES, write
 
-    manifest, model = load_model_or_exit(checkpoint)
+    read_checkpoint(checkpoint)
+    manifest, model = load_model(checkpoint)
     file_names = {
         f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg", "pdf", "csv", "json")
     }
@@ -56,50 +60,59 @@ def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -
     import torch
 
     from playground.evaluation import evaluate
-    from playground.inspection.inspected_model import InspectedModel, InspectionError
+    from playground.inspection.inspected_model import InspectedModel
     from playground.inspection.views.export import build_report
     from playground.runs.weight_history import read_lines
-    from playground.tasks import UnknownSymbolError
 
     torch.set_num_threads(1)  # more threads are slower at this size
 
     def report_progress(message: str) -> None:
         click.echo(f"{message} ...", err=True)
 
-    try:
-        lines = [
-            line for line in read_lines(run_folder(checkpoint)) if line["step"] <= manifest.step
-        ]
-        subject = InspectedModel.from_model(manifest.config, model)
-        report: dict[str, Any] = build_report(subject, sequence, n, report_progress)
-        scores = manifest.scores
-        if scores is None:
-            report_progress("evaluating on held-out sequences")
-            scores = dataclasses.asdict(evaluate(model, subject.held_out(2000)))
-        report["exact-match-by-length"] = scores
-        if lines:
-            report["loss"] = [{name: line.get(name) for name in METRIC_COLUMNS} for line in lines]
-        report_progress("drawing figures")
-        out.mkdir(parents=True, exist_ok=True)
-        files = [path for name, data in report.items() for path in write(out, name, data)]
-    except (UnknownSymbolError, InspectionError, CheckpointError) as error:
-        exit_with_error(str(error))
-    except OSError as error:
-        exit_with_error(messages.output_folder_not_writable(out, error))
-    missed = next(row for row in report["ablation"] if row["name"] == report["head"]["title"])
+    lines = [line for line in read_lines(run_folder(checkpoint)) if line["step"] <= manifest.step]
+    subject = InspectedModel.from_model(manifest.config, model)
+    subject.encode_text(sequence)  # an invalid one fails before the folder exists
+    create_output_dir(out)
+    report: dict[str, Any] = build_report(subject, sequence, n, report_progress)
+    scores = manifest.scores
+    if scores is None:
+        report_progress("evaluating on held-out sequences")
+        scores = dataclasses.asdict(evaluate(model, subject.held_out(2000)))
+    report["exact-match-by-length"] = scores
+    if lines:
+        report["loss"] = [{name: line.get(name) for name in METRIC_COLUMNS} for line in lines]
+    report_progress("drawing figures")
+    files = [path for name, data in report.items() for path in write(out, name, data)]
+    heads = [row for row in report["ablation"] if row["method"] == "zero" and "head" in row["name"]]
+    missed, is_distinguishable = most_missed_head(heads)
     if as_json:
-        click.echo(
-            json.dumps(
-                {"out": str(out), "files": [path.name for path in files], "most_missed": missed}
-            )
-        )
+        most_missed = missed | {"is_distinguishable": is_distinguishable}
+        names = [path.name for path in files]
+        click.echo(json.dumps({"out": str(out), "files": names, "most_missed": most_missed}))
         return
     before, after, requested = missed["exact_match_before"], missed["exact_match"], missed["n"]
+    low, high = wilson_interval(round(after * requested), requested)
+    remark = "" if is_distinguishable else "no head differs from all others; among the "
     click.echo(
-        f"most important head: {missed['name']}; without it {after:.2%} instead of {before:.2%} "
-        f"of {requested:,} held-out sequences"
+        f"{remark}most important head{'' if is_distinguishable else 's'}: "
+        f"{missed['name']}; without it {after:.2%} [{low:.2%}, {high:.2%}] instead of "
+        f"{before:.2%} of {requested:,} held-out sequences"
     )
     click.echo(f"{len(report)} figures with their data in {out}: {', '.join(report)}")
+
+
+def most_missed_head(heads: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], bool]:
+    """Return the ablation with the lowest exact match, and whether it differs from all others.
+
+    It differs if its 95 % interval lies below those of the intact model and of the other heads.
+    """
+    first, *others = sorted(heads, key=lambda row: row["exact_match"])
+    n, scores = first["n"], [row["exact_match"] for row in others]
+    _, high = wilson_interval(round(first["exact_match"] * n), n)
+    return first, all(
+        high < wilson_interval(round(score * n), n)[0]
+        for score in (first["exact_match_before"], *scores)
+    )
 
 
 def run_folder(checkpoint: Path) -> Path:

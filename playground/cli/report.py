@@ -5,10 +5,15 @@ from pathlib import Path
 
 import click
 
-from playground.checkpoints.manifest import CheckpointError
 from playground.common.atomic_write import write_file
 
-from .common import checkpoint_argument, exit_with_error, json_option, load_manifest_or_exit
+from .common import (
+    check_output_file,
+    checkpoint_argument,
+    exit_with_error,
+    json_option,
+    read_checkpoint,
+)
 from .inspect import run_folder
 
 
@@ -33,24 +38,15 @@ def report(checkpoint: Path, out: Path, name: str, overwrite: bool, as_json: boo
     It contains scores with confidence intervals, learning curves, attention patterns, predictions,
     settings and the command that repeats the training.
     """
-    manifest = load_manifest_or_exit(checkpoint)
-    if not out.resolve().parent.is_dir():
-        exit_with_error(
-            f"--out {out} cannot be written: its folder does not exist; choose another file"
-        )
+    manifest = read_checkpoint(checkpoint)
+    check_output_file("--out", out)
     if out.exists() and not overwrite:
         exit_with_error(f"--out {out} already exists; choose another file, or add --overwrite")
 
-    from playground.datasets.pairs import DatasetError
     from playground.reports.report import write_report
 
-    try:
-        text = write_report(checkpoint, run_folder(checkpoint), name)
-        write_file(out, text.encode())
-    except (CheckpointError, DatasetError) as error:
-        exit_with_error(str(error))
-    except OSError as error:
-        exit_with_error(f"--out {out} cannot be written: {error.strerror}; choose another file")
+    text = write_report(checkpoint, run_folder(checkpoint), name)
+    write_file(out, text.encode())
     if as_json:
         click.echo(
             json.dumps({"report": str(out), "bytes": len(text.encode()), "step": manifest.step})

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from playground.architectures import ARCHITECTURES
-from playground.checkpoints.manifest import CheckpointError
+from playground.checkpoints.manifest import CheckpointError, read_manifest
 from playground.common import messages
 from playground.common.storage import checkpoints_root
-from playground.datasets.pairs import DatasetError
 from playground.datasets.sources import from_cli_argument, is_dataset_argument
 from playground.datasets.storage import store
 from playground.models.config_fields import ConfigError
@@ -26,7 +25,6 @@ from .common import (
     check_output_dir,
     exit_with_error,
     json_option,
-    load_manifest_or_exit,
     new_run_folder,
     only_rank_zero_prints,
     option_name,
@@ -281,13 +279,10 @@ def dataset_settings(
 
     A description of the dataset is printed, and its first examples if they are requested.
     """
+    names = [name.strip() for name in columns.split(",")] if columns else []
+    dataset = from_cli_argument(task, names, words)
     try:
-        dataset = from_cli_argument(
-            task, [name.strip() for name in columns.split(",")] if columns else [], words
-        )
         store(dataset)
-    except DatasetError as error:
-        exit_with_error(str(error))
     except OSError as error:
         exit_with_error(
             f"the dataset cannot be stored: {error.strerror or error}; free some space, or set "
@@ -311,7 +306,7 @@ def resume_config(checkpoint: Path, options: dict[str, Any], preset: str | None)
             f"{option_name(fixed[0])} cannot change on --resume, which accepts {allowed}; leave "
             "it out"
         )
-    manifest = load_manifest_or_exit(checkpoint)
+    manifest = read_manifest(checkpoint)
     if (
         options.get(
             "max_steps",

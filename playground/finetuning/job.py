@@ -119,6 +119,7 @@ def finetune(request: dict[str, Any], progress: ProgressReporter) -> dict[str, A
     """
     parsed = FinetuneRequest.parse(request)
     task = read_manifest(Path(parsed.checkpoint)).config.task
+    task.load().check_lengths(task.min_length, task.max_length)  # before a download
     resolved = resolve(parsed.model, progress)
     folder, name = output_location(parsed.destination, resolved, task)
     parts = memory_estimate(resolved, task, parsed.batch_size)

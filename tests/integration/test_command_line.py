@@ -16,6 +16,7 @@ import torch
 
 from playground.__main__ import main
 from playground.cli.common import progress_bar, reserve_output_dir
+from playground.cli.inspect import most_missed_head
 from playground.cli.train import build_config
 from playground.training.presets import architecture_preset
 from playground.training.trainer import Trainer
@@ -141,6 +142,25 @@ def test_inspect_command_writes_each_figure_with_its_data(trained, tmp_path):
         assert kinds in ({".png", ".svg", ".pdf", ".csv"}, {".png", ".svg", ".pdf", ".json"})
     weights = json.loads((figures / "cross-attention.json").read_text())["weights"]
     assert all(abs(sum(row) - 1) < 1e-4 for layer in weights for head in layer for row in head)
+
+
+@pytest.mark.parametrize(
+    ("scores", "n", "expected"),
+    [
+        ((0.5, 0.98, 1.0), 512, True),
+        ((0.998, 1.0, 1.0), 512, False),  # one sequence differs from the intact model
+        ((0.5, 0.502, 1.0), 512, False),
+        ((0.5, 0.98, 1.0), 4, False),
+        ((0.5,), 512, True),
+    ],
+)
+def test_a_head_is_the_most_important_one_beyond_chance_only(scores, n, expected):
+    heads = [
+        {"name": str(score), "n": n, "exact_match": score, "exact_match_before": 1.0}
+        for score in reversed(scores)
+    ]
+    first, is_distinguishable = most_missed_head(heads)
+    assert (first["name"], is_distinguishable) == (str(scores[0]), expected)
 
 
 @pytest.mark.parametrize(
@@ -330,12 +350,19 @@ def test_a_dataset_is_validated_trained_on_and_evaluated(tmp_path):
     assert "length   2" in run_here("evaluate", out, **here).stdout
     assert run_here("predict", out, "w3 w4", **elsewhere).returncode == 0
     resume = ("train", "--resume", out, "--max-steps", "25")
-    for command in (("evaluate", out), resume):
+    for command in (
+        ("evaluate", out),
+        ("inspect", out, "w3 w4", "--out", tmp_path / "figures"),
+        ("report", out, "--out", tmp_path / "report.html"),
+        ("compare", out),
+        ("finetune", "gpt2", out, "--out", tmp_path / "tuned"),
+        resume,
+    ):
         missing = run_here(*command, **elsewhere)
         assert (missing.returncode, missing.stdout) == (2, "")
-        assert (
-            "is not stored here; add it with `python -m playground dataset FILE`" in missing.stderr
-        )
+        (line,) = missing.stderr.splitlines()
+        assert "is not stored here; add it with `python -m playground dataset FILE`" in line
+    assert {path.name for path in tmp_path.iterdir()} == {"pairs.csv", "checkpoints", "model"}
     run_here("dataset", pairs, "--columns", "from,to", "--json", **elsewhere)
     assert run_here(*resume, **elsewhere).returncode == 0
 
