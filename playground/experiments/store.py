@@ -93,17 +93,8 @@ class ExperimentStore:
                 has too many runs, or the disk cannot store the experiment.
         """
         with self.lock:
-            if len(self.list_for_owner(owner)) >= MAX_EXPERIMENTS_PER_OWNER:
-                raise UserError(
-                    f"you have {MAX_EXPERIMENTS_PER_OWNER} experiments, the maximum; delete one "
-                    "first"
-                )
-            n_runs = len(self.registry.list_for_owner(owner))
-            if n_runs + experiment.n_runs > MAX_RUNS_PER_OWNER:
-                raise UserError(
-                    f"you have {n_runs} runs and this experiment would add {experiment.n_runs}; "
-                    f"the maximum is {MAX_RUNS_PER_OWNER}, delete some first"
-                )
+            if self.registry.settings.has_count_limits:
+                self._ensure_below_limits(experiment, owner)
             self._evict_inactive()
             state = ExperimentState(experiment)
             try:
@@ -116,6 +107,19 @@ class ExperimentStore:
                 ) from None
             state.owner = owner
             self.states[experiment.id] = state
+
+    def _ensure_below_limits(self, experiment: Experiment, owner: str) -> None:
+        """Raise UserError if the owner has too many experiments or runs for another one."""
+        if len(self.list_for_owner(owner)) >= MAX_EXPERIMENTS_PER_OWNER:
+            raise UserError(
+                f"you have {MAX_EXPERIMENTS_PER_OWNER} experiments, the maximum; delete one first"
+            )
+        n_runs = len(self.registry.list_for_owner(owner))
+        if n_runs + experiment.n_runs > MAX_RUNS_PER_OWNER:
+            raise UserError(
+                f"you have {n_runs} runs and this experiment would add {experiment.n_runs}; "
+                f"the maximum is {MAX_RUNS_PER_OWNER}, delete some first"
+            )
 
     def remove(self, experiment: Experiment) -> None:
         """Delete an experiment; its runs stay.

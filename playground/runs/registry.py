@@ -262,7 +262,8 @@ class Registry:
         Raises:
             UserError: if the owner has too many runs, or the storage quota is used up.
         """
-        if len(self.list_for_owner(owner)) >= MAX_RUNS_PER_OWNER:
+        n_runs = len(self.list_for_owner(owner))
+        if self.settings.has_count_limits and n_runs >= MAX_RUNS_PER_OWNER:
             raise UserError(
                 f"you have {MAX_RUNS_PER_OWNER} runs, which is the maximum; delete some first"
             )

@@ -22,6 +22,7 @@ class RegistrySettings:
     idle_timeout_s: float = field(default_factory=lambda: env_number("IDLE_TIMEOUT_S"))
     release_after_s: float = field(default_factory=lambda: env_number("RELEASE_AFTER_S"))
     hang_timeout_s: float = field(default_factory=lambda: env_number("HANG_TIMEOUT_S"))
+    has_count_limits: bool = True  # of an owner's runs and experiments; a command has none
     limits: Limits = field(default_factory=Limits.unlimited)  # of a public server, for each user
 
     def __post_init__(self) -> None:
