@@ -114,6 +114,8 @@ def print_plan(result: dict[str, Any], dry_run: bool) -> None:
     click.echo(f"model {plan['repo']} ({whose}, branch {plan['revision']}): {state}")
     for change in plan["changes"]:
         click.echo(f"  {change['status']:8}{change['size']:>12,} bytes  {change['path']}")
+    for note in result.get("notes", ()):
+        click.echo(f"playground: {note}", err=True)
     if not result.get("compared", True):
         click.echo("no token was found, so this was not compared with the Hub", err=True)
     click.echo("nothing was written" if dry_run else result["url"])

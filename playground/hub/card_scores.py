@@ -9,6 +9,7 @@ import yaml  # type: ignore[import-untyped]
 from playground.checkpoints.manifest import is_number
 
 MAX_FRONT_MATTER = 100_000  # characters
+FRONT_MATTER_PATTERN = re.compile(r"\s*---\r?\n(.*?)^---\s*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 
 
 def read_scores(card: str | Mapping[str, Any]) -> dict[str, Any] | None:
@@ -19,7 +20,7 @@ def read_scores(card: str | Mapping[str, Any]) -> dict[str, Any] | None:
     raises an error.
     """
     try:
-        content = _front_matter(card) if isinstance(card, str) else card
+        content = split_card(card)[0] if isinstance(card, str) else card
         scores: dict[str, Any] = {}
         for model in content.get("model-index") or []:
             for metric in [metric for result in model["results"] for metric in result["metrics"]]:
@@ -48,6 +49,13 @@ class NoAliasLoader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
 
-def _front_matter(text: str) -> dict[str, Any]:
-    match = re.match(r"\s*---\r?\n(.*?)\n---\s*(?:\n|\Z)", text[:MAX_FRONT_MATTER], re.DOTALL)
-    return yaml.load(match[1], Loader=NoAliasLoader) if match else {}
+def split_card(text: str) -> tuple[dict[str, Any], str]:
+    """Return the metadata of a card and its text.
+
+    Raises:
+        Exception: of any type, for malformed metadata.
+    """
+    match = FRONT_MATTER_PATTERN.match(text[:MAX_FRONT_MATTER])
+    if match is None:
+        return {}, text
+    return dict(yaml.load(match[1], Loader=NoAliasLoader) or {}), text[match.end() :]

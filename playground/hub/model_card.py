@@ -42,10 +42,12 @@ from playground.training.trainer import FINAL_EVAL_SIZE
 
 from .card_measurements import Example, attention_picture, other_lengths, worked_examples
 from .errors import HubError, ensure_repo, ensure_revision
+from .existing_card import OWN_FIELD, ExistingCard, card_digest
 from .formats import code_lines, package_format
 from .markdown import format_lengths, format_percent, format_tokens, render_card
 from .repo_ids import LICENSES, TAG
 
+NO_CARD = ExistingCard()
 PROBE_LENGTH = 10  # of the sequence in the attention figure
 MAX_PLAUSIBLE = (
     1e15  # an upper bound of plausible losses; a foreign checkpoint may contain any number
@@ -58,12 +60,14 @@ class Publication:
 
     repo      the repository of the model
     revision  the branch that the card describes
-    license   the license id; empty if the author names none
+    license   the metadata of the license; empty if the author names none
+    default   the license id of an author who names none
     """
 
     repo: str
     revision: str
-    license: str
+    license: Mapping[str, Any]
+    default: str
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,7 @@ def write_card(
     repo: str,
     revision: str = "main",
     license: str = "",
+    existing: ExistingCard = NO_CARD,
 ) -> None:
     """Write the model card of a checkpoint into the folder of its package.
 
@@ -97,7 +102,8 @@ def write_card(
         checkpoint: the folder of the checkpoint.
         repo: the repository of the model.
         revision: the branch that the card describes.
-        license: the license id; empty for that of `default_license`.
+        license: the license id; empty for that of `existing`, or else `default_license`.
+        existing: the card of the repository.
 
     Raises:
         HubError: if the repository, the revision or the license is not valid.
@@ -114,13 +120,17 @@ def write_card(
         )
     manifest, model = load_model(checkpoint)
     task = manifest.config.task.load()
-    license = license or default_license(manifest.config.task)
-    publication = Publication(repo, revision, license)
+    default = default_license(manifest.config.task)
+    named = {"license": license or default} if license or default else {}
+    publication = Publication(
+        repo, revision, named if license else existing.license or named, default
+    )
     measurements = _measure(package, checkpoint, manifest, model, task)
-    front = _metadata(publication, manifest, task, measurements.scores).to_yaml()
+    front = _metadata(publication, manifest, task, measurements.scores)
     facts = card_facts(publication, manifest, task, measurements, code_lines(package))
     text = render_card("model_card.md.j2", facts)
-    (package / "README.md").write_bytes(f"---\n{front}\n---\n\n{text}".encode())
+    front[OWN_FIELD]["digest"] = card_digest(f"---\n{front.to_yaml()}\n---\n\n{text}")
+    (package / "README.md").write_bytes(f"---\n{front.to_yaml()}\n---\n\n{text}".encode())
     scores = json.dumps(measurements.scores, indent=2)
     (package / "evaluation.json").write_bytes(scores.encode() + b"\n")
 
@@ -196,7 +206,7 @@ def _metadata(
         if scores[kind] is not None
     ]
     return ModelCardData(
-        license=publication.license or None,
+        **publication.license,
         library_name="transformers",
         tags=[TAG, task.name, config.architecture],
         datasets=[origin] if origin else None,
@@ -206,6 +216,7 @@ def _metadata(
         playground={
             "task": f"{task.name} {format_lengths(config.task, '–')}",
             "step": manifest.step,
+            "license": publication.default,
         },
     )
 
@@ -223,7 +234,9 @@ def card_facts(
     """Return the variables of the template; `code` counts the Python lines and files."""
     config, form = manifest.config, package_format(manifest.config.architecture)
     return {
-        **dataclasses.asdict(publication),
+        "repo": publication.repo,
+        "revision": publication.revision,
+        "license": ExistingCard(publication.license).license_text,
         **vars(measurements),
         "name": publication.repo.split("/")[1],
         "manifest": manifest,

@@ -1,5 +1,6 @@
 """Hub jobs that write: publishing a checkpoint."""
 
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -31,9 +32,13 @@ class UploadTasks(TaskRunner):
                 "a newer checkpoint has replaced this one; try again", retryable=True
             ) from None
 
-    def build(self, checkpoint: Path) -> Path:
-        """Write the package of the model."""
+    def build(self, checkpoint: Path, card: bytes = b"") -> tuple[Path, list[str]]:
+        """Write the package of the model; `card` is that of the repository.
+
+        Returns the folder, and what stays of the card.
+        """
         self.report_loading()
+        from .existing_card import read_existing_card
         from .export import build_package
         from .model_card import write_card
 
@@ -49,11 +54,34 @@ class UploadTasks(TaskRunner):
             repo=task.repo,
             revision=task.revision,
             license=task.license,
+            existing=(existing := read_existing_card(card)),
         )
-        return folder
+        if existing.is_handwritten:
+            (folder / "README.md").write_bytes(card)
+            return folder, [
+                "README.md was written or edited by hand and stays; delete it on the Hub to get a "
+                "new card"
+            ]
+        if existing.license and not task.license:
+            return folder, [f"the license of the repository stays: {existing.license_text}"]
+        return folder, []
 
-    def _push_plan(self) -> tuple[Path, Any, Any]:
-        """Return the folder to publish, its plan, and the manifest.
+    def _existing_card(self) -> bytes:
+        """Return the card of the repository; empty without one."""
+        from .errors import NotFoundError
+
+        for revision in dict.fromkeys((self.task.revision, "main")):
+            with suppress(NotFoundError):
+                info = self.hub.repo_info(self.task.repo, revision)
+                if (size := info.sizes.get("README.md")) is None:
+                    return b""
+                folder = self.scratch / "existing"
+                self.hub.fetch(self.task.repo, info.sha, {"README.md": size}, folder)
+                return (folder / "README.md").read_bytes()
+        return b""
+
+    def _push_plan(self) -> tuple[Path, Any, Any, list[str]]:
+        """Return the folder to publish, its plan, the manifest, and what stays of the card.
 
         Raises:
             HubError: if the token has no write access, or the repository has other content.
@@ -69,12 +97,12 @@ class UploadTasks(TaskRunner):
         package_format(read_manifest(checkpoint).config.architecture)  # raises before any request
         self.connect()
         self.ensure_can_write()
-        folder = self.build(checkpoint)
+        folder, notes = self.build(checkpoint, self._existing_card())
         self.report("Comparing with the repository")
         plan = self.hub.plan(
             folder, self.task.repo, private=self.task.private, revision=self.task.revision
         )
-        return folder, plan, read_manifest(checkpoint)
+        return folder, plan, read_manifest(checkpoint), notes
 
     def ensure_can_write(self) -> None:
         """Raise HubError if the token cannot write to the repository's namespace."""
@@ -104,7 +132,7 @@ class UploadTasks(TaskRunner):
         ensure_repo(self.task.repo)
         ensure_branch(self.task.revision)
         checkpoint = self._export()
-        folder = self.build(checkpoint)
+        folder, _ = self.build(checkpoint)
         plan = new_plan(
             folder,
             self.task.repo,
@@ -124,15 +152,15 @@ class UploadTasks(TaskRunner):
 
     def plan(self) -> dict[str, Any]:
         """Return the changes of a push without writing anything."""
-        folder, plan, manifest = self._push_plan()
-        card = (folder / "README.md").read_text(encoding="utf-8")
-        return {"plan": asdict(plan), "card": card, "step": manifest.step}
+        folder, plan, manifest, notes = self._push_plan()
+        card = (folder / "README.md").read_text(encoding="utf-8", errors="replace")
+        return {"plan": asdict(plan), "card": card, "step": manifest.step, "notes": notes}
 
     def push(self) -> dict[str, Any]:
         """Publish the checkpoint."""
         from .errors import HubError
 
-        folder, plan, manifest = self._push_plan()
+        folder, plan, manifest, notes = self._push_plan()
         if self.task.expected_parent is not None and self.task.expected_parent != plan.parent:
             raise HubError(
                 "another commit was pushed after the preview, and nothing was overwritten; "
@@ -146,4 +174,5 @@ class UploadTasks(TaskRunner):
             "url": where,
             "commit": commit,
             "step": manifest.step,
+            "notes": notes,
         }

@@ -161,10 +161,11 @@ test("the form selects a model, needs a token and a name, and shows the plan", a
   await fill(".repo", "ada/reverse");
   responses["hub/poll"] = {
     status: "done",
-    result: { plan: MODEL_PLAN, step: 40, card: "# Card" },
+    result: { plan: MODEL_PLAN, step: 40, card: "# Card", notes: ["the license stays"] },
   };
   await submit();
   await waitFor(() => box.querySelector(".plan"));
+  assert.equal(box.querySelector(".plan-note").textContent, "Note: the license stays.");
   const [, payload] = sent.find(([name]) => name === "hub/submit");
   assert.deepEqual(
     [payload.kind, payload.subject, payload.repo, payload.token],

@@ -59,6 +59,32 @@ def test_a_published_model_is_downloaded_bit_equal(
     assert original.train_step().loss == restored.train_step().loss
 
 
+@pytest.mark.parametrize(
+    ("readme", "chosen", "license", "is_kept", "note"),
+    [
+        (b"---\nlicense: gpl-3.0\n---\n", "", "gpl-3.0", False, "license of the repository stays"),
+        (b"---\nlicense: gpl-3.0\n---\n", "isc", "isc", False, ""),
+        (b"---\nlicense: gpl-3.0\n---\n# Mine\n", "", "gpl-3.0", True, "README.md was written"),
+    ],
+)
+def test_a_push_keeps_what_the_owner_wrote_in_the_card(
+    hub, checkpoint, run_task_in_process, tmp_path, readme, chosen, license, is_kept, note
+):
+    hub.put("ada/owned", {"README.md": readme})
+    push = HubTask(
+        "push", "ada/owned", hub.ADA, hub.url, checkpoint=str(checkpoint), license=chosen
+    )
+    outcome, planned = run_task_in_process(replace(push, kind="plan"), tmp_path / "plan")
+    assert (outcome, [note in each for each in planned["notes"]]) == ("result", [True] * bool(note))
+    outcome, result = run_task_in_process(push, tmp_path / "push")
+    assert (outcome, result["notes"]) == ("result", planned["notes"])
+    card = hub.files("ada/owned")["README.md"]
+    assert card == planned["card"].encode()
+    assert (f"license: {license}\n".encode() in card, card == readme) == (True, is_kept)
+    run_task_in_process(replace(push, license=""), tmp_path / "again")
+    assert hub.files("ada/owned")["README.md"] == card
+
+
 def test_an_inspected_model_has_its_files_and_revisions(
     hub, published, run_task_in_process, tmp_path
 ):

@@ -39,6 +39,7 @@ export function Plan({ onPublish }) {
   const {
       plan: { changes },
       card,
+      notes = [],
       publishRequest,
     } = plan.value,
     isPublishable = changes.some((change) => change.status !== "same"),
@@ -46,6 +47,7 @@ export function Plan({ onPublish }) {
     isTraining = Boolean(run && "status" in run && run.status === "training");
   return html`<div class="plan">
     <p class="plan-summary">${describePlan(plan.value, isTraining)}</p>
+    ${notes.map((note) => html`<p class="plan-note" key=${note}>Note: ${note}.</p>`)}
     <details>
       <summary class="files-summary">Files: ${formatChangeCounts(changes)}</summary>
       <table class="files">
