@@ -20,7 +20,7 @@ from playground.cli.hub import gallery, pull, push, reproduce
 from playground.cli.inspect import inspect
 from playground.cli.report import report
 from playground.cli.train import add_dataset, train
-from playground.common.env import validate_env
+from playground.common.env import normalize_hub_endpoint, validate_env
 from playground.errors import UserError
 from playground.models.config_fields import ConfigError
 
@@ -72,6 +72,7 @@ def run(
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         validate_env()
+        normalize_hub_endpoint()
         command.main(
             arguments or ["--help"] * (command is main), prog_name=name, standalone_mode=False
         )

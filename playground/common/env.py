@@ -159,6 +159,23 @@ def validate_env() -> None:
         env_text(name)
 
 
+def normalize_hub_endpoint() -> None:
+    """Remove blanks and a final slash from HF_ENDPOINT, before huggingface_hub reads it.
+
+    Raises:
+        EnvError: if it is no address.
+    """
+    text = os.environ.get("HF_ENDPOINT", "").strip().rstrip("/")
+    if text and not re.fullmatch(r"https?://[\w.:\[\]-]+(/[\w.~%/-]+)?", text, re.ASCII):
+        raise EnvError(
+            f"HF_ENDPOINT is {short_repr(text)}; it must be the address of a Hub, such as "
+            "https://huggingface.co, or be left out"
+        )
+    os.environ.pop("HF_ENDPOINT", None)
+    if text:
+        os.environ["HF_ENDPOINT"] = text
+
+
 def is_env_set(name: str) -> bool:
     """Return whether PLAYGROUND_`name` has a value."""
     return bool(_read(name))

@@ -3,7 +3,10 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-HUB_OFFLINE = "HF_HUB_OFFLINE is set on this machine: unset it and restart the playground"
+HUB_OFFLINE = (
+    "this machine is set to work without the Hub, by HF_HUB_OFFLINE, TRANSFORMERS_OFFLINE or "
+    "HF_DATASETS_OFFLINE: unset the variable and start the playground again"
+)
 NO_TOKENS = "the text has no tokens for this model; type some words"
 SIGN_IN_FIRST = "sign in first: publishing needs a token with write access"
 

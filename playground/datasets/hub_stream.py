@@ -5,11 +5,14 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from datasets import load_dataset  # type: ignore[import-untyped]
-from huggingface_hub import HfApi, HfFileSystem
+from datasets import config as datasets_config  # type: ignore[import-untyped]
+from datasets import load_dataset
+from huggingface_hub import HfApi, HfFileSystem, constants
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, RepositoryNotFoundError
 from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 from pyarrow import parquet  # type: ignore[import-untyped]
+
+from playground.common import messages
 
 from .pairs import DatasetError
 
@@ -86,6 +89,8 @@ def stream_hub_columns(
     invalid_name = DatasetError(f"{repo[:120]!r} is not a dataset; write user/name")
     if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", repo, re.ASCII):
         raise invalid_name
+    if constants.HF_HUB_OFFLINE or datasets_config.HF_HUB_OFFLINE:
+        raise DatasetError(f"the dataset {repo} cannot be fetched, because {messages.HUB_OFFLINE}")
     kind = None
     try:
         info = HfApi(token=token).dataset_info(repo)
@@ -109,9 +114,14 @@ def stream_hub_columns(
             f"there is no dataset {repo} on the Hub, or it is private; check its name"
         ) from None
     except (httpx.HTTPError, HfHubHTTPError, OSError) as error:
+        reason = (
+            f"the Hub answered with status {error.response.status_code}"
+            if isinstance(error, HfHubHTTPError)
+            else "there is no connection to the Hub"
+        )
         raise DatasetError(
-            f"the dataset {repo} cannot be fetched ({type(error).__name__}); try again, or upload "
-            f"it as a file"
+            f"the dataset {repo} cannot be fetched, because {reason}; try again, or upload it as "
+            "a file"
         ) from None
     except DatasetError:
         raise

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from huggingface_hub import HfApi
+from huggingface_hub import HfApi, constants
 from huggingface_hub.utils import (  # type: ignore[attr-defined]
     build_hf_headers,
     get_session,
@@ -65,9 +65,13 @@ class Hub:
     def connect(self) -> None:
         """Test the connection, so that a missing network is reported within seconds.
 
+        The message differs if the machine is set to work offline.
+
         Raises:
             HubError: if no connection is possible.
         """
+        if constants.HF_HUB_OFFLINE:
+            raise HubError(messages.HUB_OFFLINE, retryable=True, code=HUB_UNREACHABLE)
         if problem := transport.connection_problem(self.endpoint):
             raise HubError(
                 f"the Hub ({self.endpoint}) cannot be reached: {problem}; "

@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from playground.common import messages
 from playground.common.format import format_bytes
 from playground.errors import UserError
 from playground.jobs.progress import JobCancelled, ProgressReporter
@@ -38,18 +37,12 @@ def connect_to_hub() -> Any:
     from huggingface_hub import constants
 
     from playground.hub.client import Hub
-    from playground.hub.errors import HUB_UNREACHABLE, HubError
+    from playground.hub.errors import HubError
     from playground.hub.transport import configure_process
 
     configure_process()
     constants.DOWNLOAD_CHUNK_SIZE = CHUNK_BYTES
     try:
-        if constants.HF_HUB_OFFLINE:
-            raise HubError(
-                messages.HUB_OFFLINE,
-                retryable=True,
-                code=HUB_UNREACHABLE,
-            )
         hub = Hub("", os.environ.get("HF_ENDPOINT", ""))
         hub.connect()
         return hub

@@ -11,6 +11,7 @@ import subprocess
 
 import click
 import pytest
+from huggingface_hub import constants
 
 from playground.__main__ import main
 from playground.common.env import ENV_NUMBERS, ENV_TEXTS
@@ -176,6 +177,63 @@ def test_a_stream_that_is_closed_or_full_gives_no_traceback(
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
     assert len(done.stderr.splitlines()) == bool(message), done.stderr
     assert message in done.stderr
+
+
+# The Hub
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("dataset", "hub:ada/pairs"),
+        ("train", "--task", "hub:ada/pairs"),
+        ("pull", "ada/digits"),
+        ("push", "checkpoints/reverse", "ada/offline"),
+        ("reproduce", "ada/digits"),
+        ("gallery",),
+    ],
+    ids=lambda words: words[0],
+)
+def test_offline_mode_is_named_as_the_cause(
+    hub, run_task_in_process, monkeypatch, storage, tmp_path, words
+):
+    run_tasks_here(monkeypatch, run_task_in_process, tmp_path)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with hub.record_requests() as requests:
+        done = run_here(*words, HF_TOKEN=hub.ADA)
+    assert (done.returncode in (1, 2), done.stdout, requests) == (True, "", [])
+    assert "HF_HUB_OFFLINE" in done.stderr.splitlines()[-1]
+    assert "unset the variable" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (" https://hub.example/ ", "https://hub.example"),
+        ("http://127.0.0.1:80//", "http://127.0.0.1:80"),
+        ("https://hub.example/a/b/", "https://hub.example/a/b"),
+        (" ", None),
+        ("hub.example", "it must be the address of a Hub"),
+        ("https://", "it must be the address of a Hub"),
+        ("ftp://hub.example", "it must be the address of a Hub"),
+        ("https://user:secret@hub.example", "it must be the address of a Hub"),
+    ],
+)
+def test_the_address_of_the_hub_is_normalized_or_refused(value, expected):
+    seen = []
+
+    @click.command
+    def command():
+        seen.append(os.environ.get("HF_ENDPOINT"))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(main.commands, "probe", command)
+        done = run_here("probe", HF_ENDPOINT=value)
+    if done.returncode:
+        assert_refused(done)
+        assert expected in done.stderr
+    else:
+        assert seen == [expected]
 
 
 # The environment and the address of the app
