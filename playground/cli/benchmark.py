@@ -7,7 +7,7 @@ import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,6 +27,9 @@ from .common import (
     read_checkpoint,
     reserve_output_dir,
 )
+
+if TYPE_CHECKING:
+    from playground.comparison.export import ModelRow
 
 MAX_LINE_WIDTH = 100  # columns of a caption
 
@@ -103,7 +106,7 @@ def compare(
         raise SystemExit(128 + status if status else 1)
 
 
-def _print_table(events: list[dict[str, Any]], rows: list[dict[str, Any]]) -> None:
+def _print_table(events: list[dict[str, Any]], rows: list["ModelRow"]) -> None:
     from playground.comparison.export import format_row
 
     click.echo(

@@ -1,9 +1,11 @@
 """experiment: vary one or two settings, and report the effect."""
 
+from __future__ import annotations
+
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,6 +24,10 @@ from .experiment_runs import (
     parse_settings,
     run_experiment,
 )
+
+if TYPE_CHECKING:
+    from playground.experiments.analysis import VariantResult
+    from playground.experiments.length_generalization import SchemeResult
 
 
 @click.command()
@@ -158,9 +164,9 @@ def parse_seeds(words: tuple[str, ...]) -> list[int]:
     return numbers if len(numbers) > 1 else list(range(numbers[0]))
 
 
-def format_variant(variant: dict[str, Any]) -> str:
+def format_variant(variant: VariantResult) -> str:
     exact, steps = variant["exact_match"], variant["steps_to"]
-    if exact is None:
+    if exact is None or steps is None:
         return (
             f"{variant['label']:28} diverged in {variant['diverged']} of {variant['planned']} runs"
         )
@@ -177,7 +183,7 @@ def format_variant(variant: dict[str, Any]) -> str:
     )
 
 
-def format_scheme(row: dict[str, Any]) -> str:
+def format_scheme(row: SchemeResult) -> str:
     """Format the reach of one variant as a line."""
     untrained = ", ".join(
         f"{first} to {last} of its {side}"

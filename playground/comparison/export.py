@@ -5,40 +5,54 @@ It works on the rows received so far, so that the table of a cancelled job can b
 
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from playground.common.format import format_csv, format_percent
 
-RESULT_COLUMNS = (
-    "model",
-    "description",
-    "decoding",
-    "exact_match",
-    "exact_match_low",
-    "exact_match_high",
-    "token_accuracy",
-    "token_accuracy_low",
-    "token_accuracy_high",
-    "rank_accuracy",
-    "rank_accuracy_low",
-    "rank_accuracy_high",
-    "rank_chance",
-    "n",
-    "n_tokens",
-    "ranked",
-    "parameters",
-    "n_few_shot",
-    "seconds_per_example",
-    "rank_seconds_per_example",
-    "weights_bytes",
-    "added_bytes",
-    "caveat",
-    "error",
+
+class ModelRow(TypedDict):
+    """The metrics of a model so far; None for those without a count."""
+
+    kind: Literal["model"]
+    index: int
+    model: str
+    description: str
+    decoding: str
+    exact_match: float | None
+    exact_match_low: float | None
+    exact_match_high: float | None
+    token_accuracy: float | None
+    token_accuracy_low: float | None
+    token_accuracy_high: float | None
+    rank_accuracy: float | None
+    rank_accuracy_low: float | None
+    rank_accuracy_high: float | None
+    rank_chance: float | None
+    n: int
+    n_tokens: int
+    ranked: int
+    parameters: int | None
+    n_few_shot: int | None
+    seconds_per_example: float | None
+    rank_seconds_per_example: float | None
+    weights_bytes: int | None
+    added_bytes: int | None
+    caveat: str
+    error: str
+    error_code: str
+    finished: bool
+
+
+# without those that only the page reads
+RESULT_COLUMNS = tuple(
+    name
+    for name in ModelRow.__annotations__
+    if name not in ("kind", "index", "error_code", "finished")
 )
 
 
-def latest_rows(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    latest: dict[int, dict[str, Any]] = {}
+def latest_rows(events: Iterable[Any]) -> list[ModelRow]:
+    latest: dict[int, ModelRow] = {}
     for row in events:
         if row.get("kind") == "model":
             latest[row["index"]] = row
@@ -68,18 +82,18 @@ def to_json(
     )
 
 
-def format_row(row: dict[str, Any]) -> str:
+def format_row(row: ModelRow) -> str:
     """Format a row of the table for a terminal."""
-
-    def share(name: str) -> str:
-        if row[name] is None:
-            return f"{'-':>19}"
-        low, high = row[f"{name}_low"], row[f"{name}_high"]
-        return f"{format_percent(row[name]):>7} " + (
-            f"[{low:4.0%}, {high:4.0%}]" if low is not None else " " * 12
-        )
-
-    text = f"{row['model'][:34]:34} {share('exact_match')} {share('token_accuracy')}"
-    text += f" {share('rank_accuracy')}"
+    exact = (row["exact_match"], row["exact_match_low"], row["exact_match_high"])
+    tokens = (row["token_accuracy"], row["token_accuracy_low"], row["token_accuracy_high"])
+    rank = (row["rank_accuracy"], row["rank_accuracy_low"], row["rank_accuracy_high"])
+    text = f"{row['model'][:34]:34} {' '.join(_share(*each) for each in (exact, tokens, rank))}"
     text += f" {row['parameters'] or 0:>13,}" if row["parameters"] else f" {'':>13}"
     return text + (f"  {row['error']}" if row["error"] else f"  {row['decoding']}")
+
+
+def _share(share: float | None, low: float | None, high: float | None) -> str:
+    if share is None:
+        return f"{'-':>19}"
+    interval = f"[{low:4.0%}, {high:4.0%}]" if None not in (low, high) else " " * 12
+    return f"{format_percent(share):>7} {interval}"

@@ -6,7 +6,7 @@ The functions take measured numbers; they do not access runs or files.
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from playground.common.format import format_csv, format_percent
 from playground.common.stats import (
@@ -79,7 +79,33 @@ def interval_means(
     return means
 
 
-def summarize_variant(variant: Variant, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+class VariantResult(TypedDict):
+    """The result of a variant over its seeds; `planned` counts runs, `n` those with a score.
+
+    live, eval_size and seeds come from the runs (results.py): curves of unfinished runs, the
+    held-out sequences of an evaluation, and the numbers of each run.
+    """
+
+    label: str
+    short: str
+    values: dict[str, Any]
+    planned: int
+    n: int
+    diverged: int
+    changed: int
+    exact_match: dict[str, Any] | None
+    steps_to: dict[str, Any] | None
+    by_seed: dict[str, list[Any]]
+    steps: int
+    seconds: dict[str, Any] | None
+    curve: dict[str, list[float]]
+    loss: dict[str, list[float]]
+    live: NotRequired[list[dict[str, Any]]]
+    eval_size: NotRequired[int]
+    seeds: NotRequired[list[dict[str, Any]]]
+
+
+def summarize_variant(variant: Variant, runs: Sequence[Mapping[str, Any]]) -> VariantResult:
     """Summarize one variant.
 
     Each of `runs` has seed, done, exact_match (final; None before the end), exact_at_budget (see

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from playground.common.atomic_write import write_file
 from playground.common.format import format_csv, format_percent
@@ -130,9 +130,33 @@ def untrained_positions(config: RunConfig) -> dict[str, list[int]] | None:
     return {side: [rows[0], rows[-1]] for side, rows in places.items() if rows} or None
 
 
+class SchemeResult(TypedDict):
+    """The exact match of a scheme by length, over its seeds.
+
+    reach      the maximum reliable length, of each seed in `reaches`
+    beyond     the mean exact match beyond the training lengths
+    untrained  see `untrained_positions`
+    """
+
+    label: str
+    planned: int
+    n: int
+    out: int
+    lengths: list[int]
+    median: list[float]
+    low: list[float]
+    high: list[float]
+    reach: dict[str, Any] | None
+    reaches: list[int]
+    max_length: int
+    beyond: dict[str, Any] | None
+    untrained: dict[str, list[int]] | None
+    runs: list[Mapping[str, Any]]
+
+
 def summarize_scheme(
     label: str, runs: Sequence[Mapping[str, Any]], config: RunConfig
-) -> dict[str, Any]:
+) -> SchemeResult:
     """Summarize one scheme over its seeds.
 
     Each of `runs` has seed and scores; only runs with scores count. `out` marks a run that will

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from playground.models.config_fields import ConfigError
 
@@ -22,6 +22,20 @@ class ExperimentPreset:
     base: dict[str, Any]
     grid: dict[str, list[Any]]
     kind: str = GRID
+
+
+class ListedPreset(TypedDict):
+    """A prepared experiment for JSON.
+
+    `unavailable_reason` is "" when it can run, otherwise the reason why it cannot.
+    """
+
+    name: str
+    title: str
+    why: str
+    spec: dict[str, Any]
+    runs: int
+    unavailable_reason: str
 
 
 EXPERIMENT_PRESETS = {
@@ -125,14 +139,11 @@ def spec(name: str) -> dict[str, Any]:
     }
 
 
-def list_presets() -> list[dict[str, Any]]:
-    """Return the prepared experiments for JSON: name, title, why, spec, runs, unavailable_reason.
-
-    `unavailable_reason` is "" when the experiment can run, otherwise the reason why it cannot.
-    """
+def list_presets() -> list[ListedPreset]:
+    """Return the prepared experiments."""
     presets = []
     for name, preset in EXPERIMENT_PRESETS.items():
-        line: dict[str, Any] = {
+        line: ListedPreset = {
             "name": name,
             "title": preset.title,
             "why": preset.why,

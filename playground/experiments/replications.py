@@ -1,22 +1,11 @@
-"""Compare trained runs with published claims (claims.py).
-
-A result has these values, for JSON:
-
-    name, statement, criterion  the claim, its published result and its criterion
-    measured       the measured value: the median over the seeds, or a value for each variant
-    passed         whether the criterion is met; None without a measurement
-    verdict        "pass" or "fail"
-    measured_text  the measured value as text
-    summary        all of it in one text
-    curve          of a run: the values that the published curve of the claim is compared with
-"""
+"""Compare trained runs with published claims (claims.py)."""
 
 import itertools
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from statistics import median
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from playground import ASSETS_DIR
 from playground.common import messages
@@ -44,7 +33,62 @@ EXPECTED_ORDER = (("none", "t5"), ("alibi",), ("rope", "sinusoidal"))
 # Written by `python -m benchmarks published`
 STORED_RESULTS = ASSETS_DIR / "benchmarks" / "results" / "published.json"
 
-Result = dict[str, Any]
+
+class Result(TypedDict):
+    """The comparison of measurements with a claim, for JSON.
+
+    measured       the measured value: the median over the seeds, or a value for each variant
+    passed         whether the criterion is met; None without a measurement
+    summary        all of it in one text
+    verdict        "pass" or "fail"
+    measured_text  the measured value as text
+    by_seed        of runs: the measured value of each
+    curve          of runs: the values that the published curve of the claim is compared with
+    """
+
+    name: str
+    published: Any
+    statement: str
+    criterion: str
+    measured: Any
+    passed: bool | None
+    summary: str
+    verdict: NotRequired[str]
+    measured_text: NotRequired[str]
+    by_seed: NotRequired[list[Any]]
+    curve: NotRequired[list[Any]]
+
+
+class StoredResult(TypedDict):
+    """The project's own result of a claim."""
+
+    text: str
+    passed: bool
+    date: str
+
+
+class ListedClaim(TypedDict):
+    """A claim for JSON, with the command that replicates it.
+
+    `unavailable_reason` is "" when the claim can run, otherwise the reason why it cannot.
+    """
+
+    name: str
+    title: str
+    source: str
+    measure: str
+    statement: str
+    published: Any
+    curve: list[Any]
+    criterion: str
+    deviations: list[str]
+    estimated_minutes: float
+    settings: dict[str, Any]
+    experiment: Any
+    seed: int
+    command: str
+    unavailable_reason: str
+    parameters: NotRequired[int]
 
 
 def find_claim(name: str) -> Claim:
@@ -76,16 +120,13 @@ def replication_config(name: str, seed: int = 0) -> RunConfig:
     return RunConfig.from_flat(dict(claim.settings) | {"seed": seed})
 
 
-def claims() -> list[dict[str, Any]]:
-    """Return every claim for JSON, with the command that replicates it.
-
-    `unavailable_reason` is "" when the claim can run, otherwise the reason why it cannot.
-    """
+def claims() -> list[ListedClaim]:
+    """Return every claim."""
     return [_describe_claim(name, claim) for name, claim in CLAIMS.items()]
 
 
 @cache
-def stored_results() -> dict[str, dict[str, Any]]:
+def stored_results() -> dict[str, StoredResult]:
     """Return the project's own result of each claim; {} without measurements."""
     try:
         stored = json.loads(STORED_RESULTS.read_text(encoding="utf-8"))
@@ -102,8 +143,8 @@ def stored_results() -> dict[str, dict[str, Any]]:
         return {}
 
 
-def _describe_claim(name: str, claim: Claim) -> dict[str, Any]:
-    line = {
+def _describe_claim(name: str, claim: Claim) -> ListedClaim:
+    line: ListedClaim = {
         "name": name,
         "title": claim.title,
         "source": claim.source,
@@ -261,7 +302,8 @@ def outcome_of_seeds(name: str, runs: Sequence[Mapping[str, Any]]) -> Result:
         measured_text += f" (median of {len(runs)} seeds: {each})"
     result = _result(name, metrics[claim.measure], _meets_criterion(claim, metrics), measured_text)
     quantity = "exact_match_curve" if is_step else "loss_curve"
-    return result | {"by_seed": values, "curve": metrics.get(quantity, []) if claim.curve else []}
+    curve = metrics.get(quantity, []) if claim.curve else []
+    return {**result, "by_seed": values, "curve": curve}
 
 
 def outcome_of_experiment(name: str, details: Mapping[str, Any]) -> Result:

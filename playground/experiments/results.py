@@ -35,7 +35,7 @@ def variant_results(
 
 def _variant_result(
     state: ExperimentState, runs: Mapping[str, Run], at: int, variant: Variant
-) -> dict[str, Any]:
+) -> analysis.VariantResult:
     """Return the result of a variant; `live` has the curves of its unfinished runs so far."""
     by_seed = {seed: runs.get(f"{at}/{seed}") for seed in state.experiment.seeds}
     key = tuple(map(_run_key, by_seed.values()))

@@ -10,6 +10,7 @@ from playground.jobs.addresses import CLIENT_ADDRESS
 from playground.runs.registry import Registry
 from playground.runs.state import Run
 
+from .analysis import VariantResult
 from .spec import Experiment
 
 
@@ -19,7 +20,7 @@ class ResultCache:
 
     results: tuple[Hashable, dict[str, Any]] | None = None
     lengths: tuple[Hashable, dict[str, Any]] | None = None
-    by_variant: dict[str, tuple[Hashable, dict[str, Any]]] = field(default_factory=dict)
+    by_variant: dict[str, tuple[Hashable, VariantResult]] = field(default_factory=dict)
     by_run: dict[str, tuple[Hashable, dict[str, Any]]] = field(default_factory=dict)
     # What the speed of a variant's runs depends on, by label.
     speeds_by_variant: dict[str, tuple[Hashable, float]] = field(default_factory=dict)

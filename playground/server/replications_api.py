@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -13,6 +13,7 @@ from playground.common.format import format_count
 from playground.errors import BusyError, UserError
 from playground.experiments.claims import CLAIMS
 from playground.experiments.replications import (
+    Result,
     claims,
     differing_settings,
     evaluate_replication,
@@ -46,7 +47,7 @@ class ReplicationHandlers(HandlerGroup):
     def __init__(self, registry: Registry, experiments: ExperimentService) -> None:
         self.registry, self.experiments = registry, experiments
         # by claim, run and step
-        self._outcomes: OrderedDict[tuple[str, str, int], dict[str, Any]] = OrderedDict()
+        self._outcomes: OrderedDict[tuple[str, str, int], Result] = OrderedDict()
         self._pending_outcomes: Counter[str] = Counter()  # pending outcomes by client
 
     @handler("replications/list", OwnerRequest)
@@ -157,14 +158,14 @@ class ReplicationHandlers(HandlerGroup):
         """
         outcome = await asyncio.to_thread(self._compute_outcome, request)
         if "model" not in outcome:
-            return outcome
+            return dict(outcome)
         with self._count_pending(resolve_client_address(http_request) if http_request else ""):
             client = resolve_client(ModelRef(subject="", owner=request.owner), True, http_request)
             future = self.registry.snapshots.slow_inspector.request(
                 "loss", outcome["model"], client=client
             )
             loss = await await_result(future, LOSS_TIMEOUT_S, http_request)
-        return await asyncio.to_thread(self._compute_outcome, request, loss)
+        return dict(await asyncio.to_thread(self._compute_outcome, request, loss))
 
     @contextmanager
     def _count_pending(self, client: str) -> Iterator[None]:
@@ -186,7 +187,7 @@ class ReplicationHandlers(HandlerGroup):
 
     def _compute_outcome(
         self, request: ClaimRequest, loss: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    ) -> Mapping[str, Any]:
         """Return the outcome, or the `model` whose loss must be `loss` first."""
         name, owner = _claim_name(request), request.owner
         if CLAIMS[name].experiment is not None:

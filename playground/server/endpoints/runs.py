@@ -60,7 +60,7 @@ class RunEndpoints(EndpointBase):
         """List tasks, presets, architectures, and all settings of a run.
 
         Returns:
-            tasks, presets and families with descriptions; settings with defaults.
+            tasks, presets and architectures with descriptions; settings with defaults.
         """
         return {
             "tasks": {
@@ -68,7 +68,7 @@ class RunEndpoints(EndpointBase):
                 for name, task in TASKS.items()
             },
             "presets": {name: preset.description for name, preset in PRESETS.items()},
-            "families": {name: family.description for name, family in ARCHITECTURES.items()},
+            "architectures": {name: each.description for name, each in ARCHITECTURES.items()},
             "settings": {
                 name: {
                     "default": field_named(name).default,

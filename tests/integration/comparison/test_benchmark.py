@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from playground.comparison.benchmark import BenchmarkRequest
-from playground.comparison.export import format_row, latest_rows
+from playground.comparison.export import ModelRow, format_row, latest_rows
 from playground.comparison.process import run
 from playground.errors import UserError
 from playground.jobs.progress import JobCancelled, ProgressReporter
@@ -67,6 +67,7 @@ def test_every_line_has_its_label(full_benchmark, tiny_gpt2, tiny_bert):
         ("/no/such folder", "not evaluated", 0, 0, True),
     ]
     assert latest_rows(rows) == result["rows"]
+    assert all(set(row) == set(ModelRow.__annotations__) for row in result["rows"])
     assert result["rows"][4]["exact_match"] == 1.0
     assert result["rows"][8]["exact_match"] is None
     assert "is not the name of a model" in result["rows"][8]["error"]
