@@ -205,6 +205,7 @@ def launch_options(
         "head": EMBED_HEAD + PRELOAD_HEAD,
         "server_name": f"[{host.strip('[]')}]" if host and ":" in host else host,
         "server_port": port,
+        "root_path": root_path(),
         "share": share,
         "pwa": True,
         "favicon_path": UI_DIR / "icon.svg",
@@ -231,6 +232,12 @@ def launch_options(
             ],
         },
     }
+
+
+def root_path() -> str:
+    """Return the path of GRADIO_ROOT_PATH, below which a proxy serves the page; empty for none."""
+    path = os.environ.get("GRADIO_ROOT_PATH", "").strip().rstrip("/")
+    return path if not path or "://" in path else "/" + path.lstrip("/")
 
 
 def is_public(host: str | None, share: bool = False) -> bool:

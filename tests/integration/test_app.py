@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from playground.runs.owner_keys import new_owner_key, owner_from_session
-from playground.server.app import is_public
+from playground.server.app import is_public, root_path
 from tests.support.app_server import ROOT, AppServer
 
 
@@ -72,6 +72,22 @@ def test_a_space_a_foreign_address_or_a_link_opens_the_app_to_all(monkeypatch, h
         monkeypatch.setenv("SPACE_ID", space)
     assert is_public(host) is opened
     assert is_public(host, share=True)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("", ""),
+        (" / ", ""),
+        ("/play", "/play"),
+        ("play/", "/play"),
+        ("//a/b/", "/a/b"),
+        ("https://example.org/play/", "https://example.org/play"),
+    ],
+)
+def test_the_path_of_the_page_has_one_form(monkeypatch, value, expected):
+    monkeypatch.setenv("GRADIO_ROOT_PATH", value)
+    assert root_path() == expected
 
 
 @pytest.mark.parametrize("memory", [None, "x", '{"owner": "\u00e9", "subject": ""}', "[" * 9999])

@@ -86,6 +86,12 @@ def own_model(call_api, run):
     return {"model": run["run"], "owner": run["owner"]}
 
 
+def test_settings_lists_tasks_presets_and_architectures(call_api):
+    listed = call_api("settings")
+    assert set(listed) == {"tasks", "presets", "architectures", "settings"}
+    assert "recurrent" in listed["architectures"]
+
+
 def test_every_endpoint_has_a_description_and_types(app):
     result = json.loads(app.get("/gradio_api/info")[1])
     # no endpoint of the page itself is listed
