@@ -48,10 +48,10 @@ def app(host: str | None, port: int | None, share: bool, browser: bool) -> None:
 def check_address(host: str, port: int | None) -> None:
     """Exit with a message, before the imports of the server, if it cannot listen at an address."""
     try:
-        found = socket.getaddrinfo(host.strip("[]"), port or 0, type=socket.SOCK_STREAM)
-        with socket.socket(found[0][0]) as probe:
+        addresses = socket.getaddrinfo(host.strip("[]"), port or 0, type=socket.SOCK_STREAM)
+        with socket.socket(addresses[0][0]) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(found[0][4])
+            probe.bind(addresses[0][4])
     except (socket.gaierror, UnicodeError):
         exit_with_error(
             f"--host {host} is not known; use an address of this machine, 0.0.0.0 for all of them, "

@@ -52,8 +52,8 @@ def card_digest(text: str) -> str:
     """Return a digest of a card without its license and the digest itself."""
     fields, body = split_card(text)
     own = {name: value for name, value in fields[OWN_FIELD].items() if name != "digest"}
-    kept = {name: value for name, value in fields.items() if name not in LICENSE_FIELDS}
-    content = json.dumps([kept | {OWN_FIELD: own}, body.strip()], sort_keys=True, default=str)
+    rest = {name: value for name, value in fields.items() if name not in LICENSE_FIELDS}
+    content = json.dumps([rest | {OWN_FIELD: own}, body.strip()], sort_keys=True, default=str)
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 

@@ -60,7 +60,7 @@ def test_a_published_model_is_downloaded_bit_equal(
 
 
 @pytest.mark.parametrize(
-    ("readme", "chosen", "license", "is_kept", "note"),
+    ("readme", "chosen", "license", "is_unchanged", "note"),
     [
         (b"---\nlicense: gpl-3.0\n---\n", "", "gpl-3.0", False, "license of the repository stays"),
         (b"---\nlicense: gpl-3.0\n---\n", "isc", "isc", False, ""),
@@ -68,7 +68,7 @@ def test_a_published_model_is_downloaded_bit_equal(
     ],
 )
 def test_a_push_keeps_what_the_owner_wrote_in_the_card(
-    hub, checkpoint, run_task_in_process, tmp_path, readme, chosen, license, is_kept, note
+    hub, checkpoint, run_task_in_process, tmp_path, readme, chosen, license, is_unchanged, note
 ):
     hub.put("ada/owned", {"README.md": readme})
     push = HubTask(
@@ -80,7 +80,7 @@ def test_a_push_keeps_what_the_owner_wrote_in_the_card(
     assert (outcome, result["notes"]) == ("result", planned["notes"])
     card = hub.files("ada/owned")["README.md"]
     assert card == planned["card"].encode()
-    assert (f"license: {license}\n".encode() in card, card == readme) == (True, is_kept)
+    assert (f"license: {license}\n".encode() in card, card == readme) == (True, is_unchanged)
     run_task_in_process(replace(push, license=""), tmp_path / "again")
     assert hub.files("ada/owned")["README.md"] == card
 

@@ -88,6 +88,6 @@ def test_the_license_of_the_owner_is_on_the_card(
     card = (tmp_path / "README.md").read_text()
     assert front in card
     assert text in card
-    kept = {} if "license" in existing and existing["license"] == "mit" else existing
-    expected = {"license": chosen} if chosen else kept
+    owned = {} if "license" in existing and existing["license"] == "mit" else existing
+    expected = {"license": chosen} if chosen else owned
     assert read_existing_card(card.encode()) == ExistingCard(expected)
