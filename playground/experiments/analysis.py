@@ -95,7 +95,9 @@ class VariantResult(TypedDict):
     changed: int
     exact_match: dict[str, Any] | None
     steps_to: dict[str, Any] | None
+    at_budget: dict[str, Any] | None
     by_seed: dict[str, list[Any]]
+    budget: int
     steps: int
     seconds: dict[str, Any] | None
     curve: dict[str, list[float]]

@@ -151,6 +151,7 @@ class SchemeResult(TypedDict):
     max_length: int
     beyond: dict[str, Any] | None
     untrained: dict[str, list[int]] | None
+    budget: int
     runs: list[Mapping[str, Any]]
 
 
