@@ -1,6 +1,7 @@
 """Errors that a user can correct, and the response that reports them."""
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -41,10 +42,23 @@ class BusyError(UserError):
         super().__init__(f"{reason}; try again {when}", retryable=True)
 
 
+# The folders of an absolute path; the name of the file or of the last folder remains.
+FOLDERS = re.compile(r"(?<![\w.:/\\~-])(?:[A-Za-z]:)?[/\\](?:[^/\\\s'\":;,()]+[/\\])+")
+
+
+def error_text(error: BaseException) -> str:
+    """Return the text of an error; files have their names, without the folders of this machine."""
+    if not isinstance(error, OSError) or error.strerror is None:
+        return FOLDERS.sub("", str(error))
+    is_path = isinstance(error.filename, str | bytes | os.PathLike)
+    name = Path(os.fsdecode(error.filename)).name if is_path else "a file"
+    return f"{name} could not be read or written: {error.strerror}; try again"
+
+
 def error_response(error: Exception) -> dict[str, Any]:
     """Return the JSON of an error: `error`, its details, and the other fields if they apply."""
     response: dict[str, Any] = dict(getattr(error, "details", {}))
-    response["error"] = _message(error) or "this took too long; try again"
+    response["error"] = error_text(error) or "this took too long; try again"
     if field := getattr(error, "field", ""):
         response["field"] = field
     if getattr(error, "retryable", False):
@@ -52,15 +66,6 @@ def error_response(error: Exception) -> dict[str, Any]:
     if code := getattr(error, "code", ""):
         response["code"] = code
     return response
-
-
-def _message(error: Exception) -> str:
-    """Return the text of an error; that of a file has its name, without the folders around it."""
-    if not isinstance(error, OSError) or error.strerror is None:
-        return str(error)
-    is_path = isinstance(error.filename, str | bytes | os.PathLike)
-    name = Path(os.fsdecode(error.filename)).name if is_path else "a file"
-    return f"{name} could not be read or written: {error.strerror}; try again"
 
 
 def raise_for_error(response: dict[str, Any]) -> dict[str, Any]:

@@ -94,6 +94,7 @@ def run_experiment(spec: dict[str, Any], out: Path) -> dict[str, Any]:
             ensure_memory_available(variant.config(requested.seeds[0]))
         create_output_dir(out)
         registry = Registry(out, idle_timeout_s=0, release_after_s=0, has_count_limits=False)
+        registry.single_owner = OWNER  # who owns every dataset of this machine
         service = ExperimentService(registry)
         matching = (each for each in service.list_for_owner(OWNER) if each.is_equivalent(requested))
         experiment = next(matching, None) or service.submit(spec, OWNER)

@@ -7,6 +7,7 @@ HUB_OFFLINE = (
     "this machine is set to work without the Hub, by HF_HUB_OFFLINE, TRANSFORMERS_OFFLINE or "
     "HF_DATASETS_OFFLINE: unset the variable and start the playground again"
 )
+HIDDEN_TARGET = "targets of this private dataset are hidden"
 NO_TOKENS = "the text has no tokens for this model; type some words"
 SIGN_IN_FIRST = "sign in first: publishing needs a token with write access"
 
@@ -31,6 +32,14 @@ def invalid_repository(name: str) -> str:
     return (
         f"{name[:120]!r} is not the name of a repository; write user/name, with letters, "
         "digits, dots, dashes and underscores"
+    )
+
+
+def missing_dataset(sha256: object) -> str:
+    """Return the message for a dataset that is not stored, and for one of another user."""
+    return (
+        f"this dataset ({str(sha256)[:12]}…) is not on this server, or not yours; upload it under "
+        "Your own data in the Train tab"
     )
 
 

@@ -11,7 +11,6 @@ All get the same metrics. Rows as they are reported, each with its "kind":
     leak       the gain of a masked model if the other tokens of the target are visible
 """
 
-import dataclasses
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -129,8 +128,7 @@ def run_benchmark(request: dict[str, Any], progress: ProgressReporter) -> dict[s
     summary = {
         "caption": benchmark.caption(checkpoint.parameters or 0),
         "note": example_set.note,
-        "request": parsed.model_dump(),
-        "task": dataclasses.asdict(task_config),
+        "request": parsed.model_dump(exclude={"checkpoint"}),
     }
     few_shot = [
         [each.source_text, each.target_text]

@@ -5,6 +5,7 @@ process dies, a new process runs the waiting jobs. Imports neither torch nor tra
 """
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -70,8 +71,17 @@ class ComparisonQueue:
         heavy = replace(HEAVY, max_turn_s=MAX_TURN_S) if hosted else HEAVY
         self.queue = JobQueue(self.executor, heavy, dict.fromkeys(CONCURRENT_KINDS, LIGHT))
 
-    def submit(self, kind: str, request: dict[str, Any], owner: str) -> str:
+    def submit(
+        self,
+        kind: str,
+        request: dict[str, Any],
+        owner: str,
+        may_read: Callable[[], bool] | None = None,
+    ) -> str:
         """Submit a job and return its id.
+
+        Args:
+            may_read: whether the owner may still read the job.
 
         Raises:
             UserError: for an unknown kind, or if the owner, the address or all users have too
@@ -79,7 +89,8 @@ class ComparisonQueue:
         """
         if kind not in ENTRY_POINTS or not isinstance(request, dict):
             raise UserError(messages.unknown_job(kind, ENTRY_POINTS))
-        return self.queue.submit(kind, request, owner=owner, label=label_of(kind, request)).id
+        label = label_of(kind, request)
+        return self.queue.submit(kind, request, owner=owner, label=label, may_read=may_read).id
 
     def poll(self, job_id: str, owner: str, cursor: int = 0) -> dict[str, Any]:
         """Return the status of a job and its rows from `cursor` on.

@@ -75,6 +75,15 @@ def datasets_dir() -> Path:
     return checkpoints_root() / "rows"
 
 
+def owned_datasets_dir(owner: str) -> Path:
+    """Return the folder with an empty file per dataset of an owner, named by its SHA-256.
+
+    Args:
+        owner: the fingerprint of the owner's key.
+    """
+    return datasets_dir() / ".owners" / owner[:32]
+
+
 def dataset_path(sha256: str) -> Path:
     """Return the file of the dataset with this SHA-256.
 

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from playground.runs.access import require_dataset
 from playground.runs.inspector_client import InspectorClient
 from playground.runs.record import owner_id
 from playground.runs.registry import Registry
@@ -111,12 +112,15 @@ class ExperimentService:
         """Build an experiment from a request and check its runs against the limits.
 
         Raises:
-            ConfigError: when a field is invalid or a run exceeds a limit; `field` names it.
+            ConfigError: when a field is invalid, a run exceeds a limit or uses a dataset of
+                another owner; `field` names it.
         """
         experiment = parse_experiment(spec, owner_id(owner))
         experiment.check_cost()
         for variant in experiment.variants:
-            self.registry.settings.limits.validate(variant.config(experiment.seeds[0]))
+            config = variant.config(experiment.seeds[0])
+            self.registry.settings.limits.validate(config)
+            require_dataset(self.registry, config, owner)
         return experiment
 
     # Actions of an owner

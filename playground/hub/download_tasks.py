@@ -146,16 +146,21 @@ class DownloadTasks(TaskRunner):
     def _download(self, destination: Path) -> dict[str, Any]:
         """Download a checkpoint into a folder, and validate it."""
         self.report_loading()
+        from playground.common import messages
         from playground.runs.export import CHECKPOINT_FILES
         from playground.runs.inspector_process import Inspector
         from playground.runs.memory import ensure_memory_available
+        from playground.tasks import LOOKUP
 
         from .errors import HubError
         from .export import checkpoint_from_package
         from .repo_ids import MANIFEST
 
         about, manifest, card = self._inspect_repo()
-        info = self._describe_repo(about, manifest, card)
+        info, task = self._describe_repo(about, manifest, card), manifest.config.task
+        owned = self.task.datasets
+        if task.task == LOOKUP and owned is not None and task.dataset_sha256 not in owned:
+            raise HubError(messages.missing_dataset(task.dataset_sha256))
         self.task.limits.validate(manifest.config)
         ensure_memory_available(manifest.config)
         files = {

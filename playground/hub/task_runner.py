@@ -30,6 +30,8 @@ class HubTask:
     expected_parent: str | None = None
     max_bytes: int = MAX_PULL_BYTES
     limits: Limits = field(default_factory=Limits)  # of the server, for downloaded models
+    # The SHA-256 of the datasets that a downloaded model may use; None for all.
+    datasets: frozenset[str] | None = None
 
 
 class TaskRunner:

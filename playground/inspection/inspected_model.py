@@ -62,11 +62,14 @@ class InspectedModel:
     config: RunConfig
     model: Seq2SeqModel
     task: Task
+    hides_targets: bool = False  # as if the dataset had no pair with the user's source
 
     @classmethod
-    def from_model(cls, config: RunConfig, model: Seq2SeqModel) -> InspectedModel:
+    def from_model(
+        cls, config: RunConfig, model: Seq2SeqModel, hides_targets: bool = False
+    ) -> InspectedModel:
         """Wrap a model; it is switched to evaluation mode, without dropout, and stays in it."""
-        return cls(config, model.eval(), config.task.load())
+        return cls(config, model.eval(), config.task.load(), hides_targets)
 
     @cached_property
     def transformer(self) -> EncoderDecoder:
@@ -125,7 +128,7 @@ class InspectedModel:
             raise InspectionError(error, field="text")
         if error := self.task.validate_length(len(tokens), self.model.config.max_positions - 1):
             raise InspectionError(error, field="text")
-        target = self.task.target_for(tokens)
+        target = None if self.hides_targets else self.task.target_for(tokens)
         if target is None:
             source_BS = torch.tensor([[*tokens, EOS]], device=self.device)
             generated = self._generate(source_BS, self.max_target_tokens)

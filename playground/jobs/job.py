@@ -56,6 +56,7 @@ class Job:
     label: str = ""  # a name for messages about the job, such as that of its model
     timeout_s: float | None = None  # instead of that of the policy
     shared: bool = False  # every owner may read it
+    may_read: Callable[[], bool] | None = None  # whether its owner still may read it
     on_progress: Callable[[Job], None] | None = None
     # Converts the result before the job is done; a UserError makes the job fail.
     on_result: Callable[[Response], Response] | None = None

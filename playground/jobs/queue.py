@@ -108,7 +108,7 @@ class JobQueue:
     def find(self, job_id: object, owner: str) -> Job | None:
         """Return a job of this owner, or a shared one; None if there is none."""
         job = self._jobs.get(job_id) if isinstance(job_id, str) else None
-        if job is None:
+        if job is None or (job.may_read and not job.may_read()):
             return None
         is_owner = owner and secrets.compare_digest(
             job.owner.encode(), str(owner).encode("utf-8", "replace")

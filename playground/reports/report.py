@@ -36,7 +36,6 @@ from playground.runs.metric_series import MetricSeries
 from playground.runs.snapshot import SnapshotBuilder
 from playground.runs.summary import task_label
 from playground.runs.weight_history import read_lines
-from playground.tasks import LOOKUP
 from playground.tasks.held_out import build_held_out_set
 from playground.training.config import field_named
 from playground.training.setting_changes import RESULT_NEUTRAL_SETTINGS
@@ -70,20 +69,17 @@ IN_ONE_SEQUENCE = {
 }
 
 
-def render_report(checkpoint: str, run: str, name: str, for_viewer: bool) -> dict[str, str]:
+def render_report(checkpoint: str, run: str, name: str) -> dict[str, str]:
     """Return {"html": text}: the call of the page, in a process of its own."""
     torch.set_num_threads(1)
-    return {"html": write_report(Path(checkpoint), Path(run) if run else None, name, for_viewer)}
+    return {"html": write_report(Path(checkpoint), Path(run) if run else None, name)}
 
 
-def write_report(
-    checkpoint: Path, run: Path | None = None, name: str = "", for_viewer: bool = False
-) -> str:
+def write_report(checkpoint: Path, run: Path | None = None, name: str = "") -> str:
     """Return the report of a checkpoint as HTML.
 
     run          the folder with the metrics of its run, if it is not `checkpoint`
     name         the name that the owner gave it
-    for_viewer   omit the id of the owner's dataset, with which others could use the dataset
 
     Raises:
         CheckpointError: for a checkpoint or metrics that cannot be read.
@@ -100,9 +96,7 @@ def write_report(
                 build_held_out_set(task.load(), FINAL_EVAL_SIZE, task.min_length, task.max_length),
             )
         )
-    return render_html(
-        manifest, model, scores, lines, name or checkpoint.resolve().name, for_viewer
-    )
+    return render_html(manifest, model, scores, lines, name or checkpoint.resolve().name)
 
 
 def render_html(
@@ -111,7 +105,6 @@ def render_html(
     scores: Mapping[str, Any],
     lines: Iterable[Mapping[str, Any]],
     name: str,
-    for_viewer: bool = False,
 ) -> str:
     """Return the report as HTML, from loaded data.
 
@@ -140,7 +133,7 @@ def render_html(
         "attention": attention,
         "cover": _cover(attention),
         **_training_facts(manifest),
-        "settings": _settings(manifest, for_viewer),
+        "settings": _settings(manifest),
     }
     return _environment().get_template("report.html.j2").render(facts)
 
@@ -267,9 +260,8 @@ def _training_facts(manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def _settings(manifest: Manifest, for_viewer: bool) -> list[tuple[str, Any, str]]:
+def _settings(manifest: Manifest) -> list[tuple[str, Any, str]]:
     """Return the name, the value and the meaning of each setting."""
-    is_hidden = for_viewer and manifest.config.task.task == LOOKUP
     return [
         (
             name,
@@ -279,5 +271,4 @@ def _settings(manifest: Manifest, for_viewer: bool) -> list[tuple[str, Any, str]
             else field_named(name).metadata["help"],
         )
         for name, value in manifest.config.to_flat().items()
-        if not (is_hidden and name == "dataset_sha256")
     ]

@@ -4,7 +4,6 @@ An upload waits in a folder until its user stores it. Safe to call from any thre
 reads or writes the disk.
 """
 
-import secrets
 import shutil
 import threading
 import time
@@ -13,15 +12,17 @@ from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
+from playground.common import messages
 from playground.common.atomic_write import write_dir
 from playground.common.env import env_number
 from playground.common.storage import directory_size
-from playground.datasets.pairs import SHA256_PATTERN, DatasetError
-from playground.datasets.storage import datasets_dir, load_metadata
+from playground.datasets.pairs import SHA256_PATTERN, DatasetError, DatasetNotFoundError
+from playground.datasets.storage import datasets_dir, load_metadata, owned_datasets_dir
 from playground.errors import UserError
 from playground.jobs.addresses import CLIENT_ADDRESS, max_amount_per_address
 from playground.tasks import LOOKUP
 
+from .access import is_single_owner, owns_dataset
 from .record import owner_id
 from .registry import Registry
 
@@ -60,7 +61,7 @@ class DatasetLibrary:
             shutil.rmtree(path, ignore_errors=True)
 
     def store(self, owner: str, sha256: str) -> None:
-        """Store the latest upload of a user.
+        """Store the latest upload of a user, who becomes an owner of the dataset.
 
         Raises:
             UserError: if the quota of the user or of the server is used up; retryable, if the
@@ -68,36 +69,45 @@ class DatasetLibrary:
         """
         with self._lock:
             pending_sha256, folder = self._pending.get(owner, ("", Path()))
-            is_stored = (datasets_dir() / sha256).is_dir()
-            if not is_stored and (pending_sha256 != sha256 or not (folder / "rows").is_dir()):
+            stored = datasets_dir() / sha256
+            is_uploaded = pending_sha256 == sha256 and (folder / "rows").is_dir()
+            is_own = stored.is_dir() and owns_dataset(self.registry, owner, sha256)
+            if not is_uploaded and not is_own:
                 raise UserError(
                     "the server no longer has this dataset; upload it again", retryable=True
                 )
             files = (
                 {}
-                if is_stored
+                if is_own
                 else {path.name: path.read_bytes() for path in (folder / "rows").iterdir()}
             )
             marker = self._owner_markers(owner) / sha256
             if not self.registry.single_owner and not marker.exists():
+                # also if others store it already: the answer must not depend on them
                 new_bytes = sum(map(len, files.values()))
-                self._ensure_quota(
-                    owner, new_bytes or directory_size(datasets_dir() / sha256), new_bytes
-                )
-            if files:
-                write_dir(datasets_dir() / sha256, files)
+                self._ensure_quota(owner, new_bytes or directory_size(stored), new_bytes)
+            if files and not stored.is_dir():
+                write_dir(stored, files)
             marker.parent.mkdir(parents=True, exist_ok=True)
             marker.touch()
             self._addresses.setdefault(marker, CLIENT_ADDRESS.get())
+
+    def require(self, owner: str, sha256: str) -> None:
+        """Check that a dataset is stored, and that a user owns it.
+
+        Raises:
+            DatasetNotFoundError: if one of both does not hold.
+        """
+        if not owns_dataset(self.registry, owner, sha256):
+            raise DatasetNotFoundError(messages.missing_dataset(sha256))
+        load_metadata(sha256)
 
     def list_datasets(self, owner: str) -> list[dict[str, Any]]:
         """Return the stored datasets of a user, most recently used first.
 
         The owner of a local instance gets all.
         """
-        owns_machine = self.registry.single_owner and secrets.compare_digest(
-            owner, self.registry.single_owner
-        )
+        owns_machine = is_single_owner(self.registry, owner)
         paths = [
             path
             for path in (datasets_dir() if owns_machine else self._owner_markers(owner)).glob("*")
@@ -131,9 +141,7 @@ class DatasetLibrary:
         Raises:
             UserError: for a dataset of another user.
         """
-        owns_machine = self.registry.single_owner and secrets.compare_digest(
-            owner, self.registry.single_owner
-        )
+        owns_machine = is_single_owner(self.registry, owner)
         with self._lock:
             marker = self._owner_markers(owner) / sha256
             if not owns_machine and not marker.exists():
@@ -153,7 +161,7 @@ class DatasetLibrary:
 
         The files are named by SHA-256.
         """
-        return datasets_dir() / ".owners" / owner_id(owner)[:32]
+        return owned_datasets_dir(owner_id(owner))
 
     def _ensure_quota(self, owner: str, size: int, new_bytes: int) -> None:
         """Check that a user may store this size, and the server `new_bytes` more.

@@ -4,7 +4,8 @@ The server process therefore needs no torch, and inspection does not delay train
 saves its weights to disk, and this process loads them.
 
 A request has a method, a model and an argument. The model is {"checkpoint": folder} or
-{"run": folder, "fields": settings, "step": step}. The methods are:
+{"run": folder, "fields": settings, "step": step}. Its `right` is that of the requester
+(runs/access.py), by default that of the owner. The methods are:
 
     snapshot  the description of the model (`probe_info`) and a snapshot
     predict   its prediction for `text`
@@ -38,7 +39,7 @@ from playground.checkpoints.checkpoint import (
 )
 from playground.checkpoints.manifest import CheckpointError, is_number
 from playground.datasets.pairs import DatasetError
-from playground.errors import error_response
+from playground.errors import error_response, error_text
 from playground.evaluation import annotated_transformer_loss, evaluate, exact_match_at_length
 from playground.jobs.progress import ProgressReporter
 from playground.models.transformer import Transformer
@@ -46,6 +47,7 @@ from playground.tasks.held_out import build_held_out_set
 from playground.training.config import RunConfig
 from playground.training.trainer import FINAL_EVAL_SIZE
 
+from .access import Right
 from .metric_series import METRIC_COLUMNS
 from .snapshot import SnapshotBuilder
 from .weight_history import nearest_step, read_lines, weight_steps, weights_path
@@ -109,7 +111,8 @@ class Inspector:
         if method == "loss":
             return self.loss(loaded)
         if method == "predict":
-            return loaded.snapshots.predict(loaded.model, argument) | {"step": loaded.step}
+            answer = loaded.snapshots.predict(loaded.model, argument, hides_targets(model_ref))
+            return answer | {"step": loaded.step}
         return {
             "probe_info": loaded.snapshots.describe(loaded.model),
             "snapshot": loaded.snapshots.snapshot(loaded.model, loaded.step),
@@ -124,18 +127,22 @@ class Inspector:
         run = model_ref.get("run")
         steps = weight_steps(Path(run)) if run and request.get("view") in NEEDS_HISTORY else []
         key = (json.dumps(model_ref, sort_keys=True), loaded.step, len(steps), argument)
+        default = (
+            {"default_input": loaded.snapshots.default_input}
+            if model_ref.get("right", Right.OWN) >= Right.USE
+            else {}
+        )
         if key not in self._views:
-            subject = InspectedModel.from_model(loaded.config, loaded.model)
+            subject = InspectedModel.from_model(
+                loaded.config, loaded.model, hides_targets(model_ref)
+            )
             request["history"] = (
                 {step: weights_path(Path(run), step) for step in steps} if run else {}
             )
             answer = render_view(subject, request.get("view"), request)
             if "error" in answer:
-                return answer | {"default_input": loaded.snapshots.default_input}
-            self._views[key] = answer | {
-                "step": loaded.step,
-                "default_input": loaded.snapshots.default_input,
-            }
+                return answer | default
+            self._views[key] = answer | {"step": loaded.step} | default
             while len(self._views) > VIEW_CACHE_SIZE:
                 self._views.popitem(last=False)
         self._views.move_to_end(key)
@@ -264,6 +271,11 @@ class Inspector:
         return self._models[key]
 
 
+def hides_targets(model_ref: dict[str, Any]) -> bool:
+    """Return whether the requester may not see the targets that a dataset has for sources."""
+    return bool(model_ref.get("right", Right.OWN) < Right.REUSE)
+
+
 def is_finite(value: object) -> bool:
     """Return whether all numbers in a response are finite, as JSON requires."""
     if isinstance(value, float):
@@ -285,7 +297,7 @@ def create_handler() -> Callable[[str, dict[str, Any], str, ProgressReporter], d
             return inspector.dispatch(method, model_ref, argument)
         except Exception as error:  # the page must not retry such a request automatically
             log.exception("A request of the kind %r failed", method)
-            return {"error": f"{type(error).__name__}: {error}"}
+            return {"error": f"{type(error).__name__}: {error_text(error)}"}
 
     return handle
 

@@ -35,6 +35,7 @@ from playground.common.strict_json import read_json
 from playground.common.validation import parse
 from playground.errors import UserError
 from playground.models.config_fields import short_repr
+from playground.tasks import LOOKUP
 from playground.training.config import RunConfig
 from playground.training.setting_changes import (
     RESULT_NEUTRAL_SETTINGS,
@@ -138,6 +139,8 @@ class RunRecord(BaseModel, frozen=True, strict=True):
     imported: bool  # an imported checkpoint that was not trained further
     tags: Annotated[tuple[Tag, ...], Field(strict=False, max_length=MAX_TAGS)]
     started_by: RunOrigin
+    # whether viewers may see examples and use the model; None: if the data are not the owner's
+    viewers_may_use: bool | None = None
 
     @classmethod
     def new(cls, config: RunConfig, owner: str, name: str, origin: RunOrigin = "user") -> RunRecord:
@@ -212,6 +215,12 @@ class RunRecord(BaseModel, frozen=True, strict=True):
         """The current maximum of steps per second; 0 for no maximum."""
         past = (change for change in reversed(self.changes) if change.step <= self.step)
         return next((change.value for change in past if change.setting == "speed"), 0.0)
+
+    @property
+    def may_viewers_use(self) -> bool:
+        """Whether viewers may see examples and use the model."""
+        is_public = self.config.task.task != LOOKUP
+        return is_public if self.viewers_may_use is None else self.viewers_may_use
 
     @property
     def diverged(self) -> bool:

@@ -20,6 +20,7 @@ from playground.jobs.process import preload
 from playground.training.config import RunConfig
 from playground.training.setting_changes import SettingChange, config_at_step
 
+from .access import require_dataset
 from .commands import RunCommands
 from .damaged import Damaged, describe_damage
 from .download_tokens import DownloadTokens
@@ -222,9 +223,11 @@ class Registry:
         Raises:
             UserError: if the owner has too many queued runs, or too many runs, or the storage quota
                 is used up.
-            ConfigError: if the run needs more memory than is free, or exceeds the limits.
+            ConfigError: if the run needs more memory than is free, or exceeds the limits, or the
+                dataset is not the owner's.
         """
         self.validate_size(config)
+        require_dataset(self, config, owner)
         with self._admission_lock:
             self.scheduler.ensure_can_enqueue(self.list_for_owner(owner))
             self._ensure_can_add(owner, estimated_run_bytes(config))
@@ -316,11 +319,13 @@ class Registry:
 
         Raises:
             CheckpointError: if config.json cannot be read.
-            ConfigError: if the model exceeds the limits of this server.
+            ConfigError: if the model exceeds the limits of this server, or its dataset is not the
+                owner's.
             UserError: if the owner has too many runs, or the storage quota is used up.
         """
         manifest = read_manifest(folder)
         self.settings.limits.validate(manifest.config)
+        require_dataset(self, manifest.config, owner)
         self.settings.limits.validate_metrics_size(folder / "metrics.jsonl")
         with self._admission_lock:
             self._ensure_can_add(owner, directory_size(folder))
@@ -360,8 +365,11 @@ class Registry:
         name: str | None = None,
         hidden: bool | None = None,
         tags: Sequence[str] | None = None,
+        viewers_may_use: bool | None = None,
     ) -> None:
-        """Rename, hide, show or tag a run; `tags` replaces all its tags.
+        """Rename, hide, show, tag or share a run; `tags` replaces all its tags.
+
+        `viewers_may_use`: whether viewers may see examples and use the model, from now on.
 
         Raises:
             UserError: if the name or a tag is empty or too long, or if there are too many tags.
@@ -377,6 +385,8 @@ class Registry:
                 run.update(name=name)
             if tags is not None:
                 run.update(tags=clean_tags(tags))
+            if viewers_may_use is not None:
+                run.update(viewers_may_use=viewers_may_use)
             run.update(hidden=run.hidden if hidden is None else hidden)
             run.write(flush=True)
 

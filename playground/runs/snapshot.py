@@ -11,6 +11,7 @@ import torch
 
 from playground.architectures import ARCHITECTURES
 from playground.architectures.base import Seq2SeqModel, TeacherForcedModel, eval_mode
+from playground.common import messages
 from playground.inspection.contributions import SUBLAYERS, record_contributions
 from playground.tasks import EOS, PAD, UnknownSymbolError
 from playground.tasks.held_out import build_held_out_set
@@ -157,8 +158,10 @@ class SnapshotBuilder:
             "probability": (1000 * best_T.values).round().int().tolist(),
         }
 
-    def predict(self, model: Seq2SeqModel, text: str) -> dict[str, Any]:
+    def predict(self, model: Seq2SeqModel, text: str, hides_target: bool = False) -> dict[str, Any]:
         """Return the model's prediction for a sequence, and the target.
+
+        A target of a dataset may be hidden: otherwise, viewers could look up every pair.
 
         `forward_pass` is what the diagram draws for the sequence: None for an unknown target, and
         for a sequence with more attention weights than a snapshot may have. The result has only
@@ -179,7 +182,7 @@ class SnapshotBuilder:
         except (UnknownSymbolError, ValueError) as error:
             return {"error": str(error)}
         source_BS = torch.tensor([[*tokens, EOS]], device=self.device)
-        target = self.task.target_for(tokens)
+        target = None if hides_target else self.task.target_for(tokens)
         max_answer = max(len(target or ()), self.task.max_target_length(self.config.max_length)) + 1
         if not self.task.predict_eos:  # the output has the length of the target
             max_answer = len(target or ())
@@ -195,7 +198,10 @@ class SnapshotBuilder:
             else [f"trained on length {f'{low} to {high}' if low < high else high} only"]
         )
         if answer is None:
-            notes.append("the target is unknown: no stored example has this source")
+            reason = "no stored example has this source"
+            notes.append(
+                messages.HIDDEN_TARGET if hides_target else f"the target is unknown: {reason}"
+            )
         return {
             "prediction": predicted,
             "target": answer,

@@ -11,6 +11,7 @@ from playground.errors import BusyError, error_response
 from playground.jobs.addresses import NO_CLIENT, Client
 from playground.jobs.job import Response, set_result_if_pending
 
+from .access import Right
 from .inspection_cost import min_seconds
 from .inspector_client import BUSY_MESSAGE, InspectorClient
 from .settings import RegistrySettings
@@ -103,10 +104,15 @@ class Snapshots:
         return self._request(run, self.inspector, "snapshot", step, "", client)
 
     def predict(
-        self, run: Run, text: str, step: int | None = None, client: Client | None = None
+        self,
+        run: Run | Path,
+        text: str,
+        step: int | None = None,
+        client: Client | None = None,
+        right: Right = Right.OWN,
     ) -> Future[Response]:
         """Return the model's prediction for a sequence, at a step or with the latest weights."""
-        return self._request(run, self.inspector, "predict", step, text, client)
+        return self._request(run, self.inspector, "predict", step, text, client, right)
 
     def inspect_view(
         self,
@@ -115,6 +121,7 @@ class Snapshots:
         step: int | None = None,
         slow: bool = False,
         client: Client | None = None,
+        right: Right = Right.OWN,
     ) -> Future[Response]:
         """Return one view of the Inspect tab, of a run or of a checkpoint.
 
@@ -122,18 +129,15 @@ class Snapshots:
             request: the request of the page as JSON.
             step: the step of a run; None for the latest.
             slow: whether the view takes seconds, so that a separate process computes it.
+            right: the right of the requester on the model; it decides which rows a view shows.
         """
         process = self.slow_inspector if slow else self.inspector
-        if isinstance(run, Path):
-            return process.request("show", run, request, client=client or NO_CLIENT)
-        return self._request(run, process, "show", step, request, client)
+        return self._request(run, process, "show", step, request, client, right)
 
     def evaluate(
         self, run: Run | Path, n: int, step: int | None = None, client: Client | None = None
     ) -> Future[Response]:
         """Return the scores of a run or a checkpoint on `n` held-out sequences."""
-        if isinstance(run, Path):
-            return self.slow_inspector.request("evaluate", run, str(n), client=client or NO_CLIENT)
         return self._request(run, self.slow_inspector, "evaluate", step, str(n), client)
 
     def model_ref(self, run: Run, step: int | None = None) -> dict[str, Any] | None:
@@ -155,13 +159,17 @@ class Snapshots:
 
     def _request(
         self,
-        run: Run,
+        run: Run | Path,
         process: InspectorClient,
         kind: str,
         step: int | None,
         text: str,
         client: Client | None,
+        right: Right = Right.OWN,
     ) -> Future[Response]:
+        if isinstance(run, Path):
+            checkpoint = {"checkpoint": str(run), "right": right}
+            return process.request(kind, checkpoint, text, client=client or NO_CLIENT)
         model_ref = self.model_ref(run, step)
         if model_ref is None:
             return _completed_future(error_response(BusyError("this run has no weights yet")))
@@ -173,6 +181,7 @@ class Snapshots:
         if limit_s and seconds > limit_s:
             return _completed_future({"error": limits.timeout_message(seconds)})
         placeholder = Future[Response]()  # keeps the weights until the request is queued
+        model_ref["right"] = right
         with self._lock:
             pending = {each for each in run.pending_requests if not each.done()}
             run.pending_requests = pending | {placeholder}

@@ -11,7 +11,7 @@ from typing import Any
 from playground.architectures import ARCHITECTURES
 from playground.errors import UserError
 from playground.models.config_fields import ConfigError
-from playground.runs.model_ref import RUN_PREFIX, resolve_config, resolve_run
+from playground.runs.access import RUN_PREFIX, Access, Right
 from playground.runs.registry import Registry
 from playground.runs.state import Run
 from playground.runs.summary import task_label
@@ -39,13 +39,13 @@ def describe_optimizer(training: TrainConfig) -> str:
     return f"{CHOICE_LABELS[training.optimizer]}, {training.learning_rate:g}{averaged}"
 
 
-def requested_config(registry: Registry, request: MatchArchitectures) -> RunConfig:
+def requested_config(model: Access, request: MatchArchitectures) -> RunConfig:
     """Return the settings of the selected model with the selected lengths and the stop criterion.
 
     Raises:
-        ValueError: when there is no such model, or the lengths do not fit.
+        ValueError: when the lengths do not fit.
     """
-    config, lengths = resolve_config(registry, request), request.lengths()
+    config, lengths = model.config, request.lengths()
     max_positions = max(config.model.max_positions, lengths.get("max_length", 0) + 1)
     return config.replace(**lengths, max_positions=max_positions, stop_at_exact_match=TARGET_SCORE)
 
@@ -68,10 +68,10 @@ class ArchitectureHandlers(HandlerGroup):
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
 
-    @handler("architectures/matched", MatchArchitectures)
-    def matched(self, request: MatchArchitectures) -> dict[str, Any]:
+    @handler("architectures/matched", MatchArchitectures, Right.REUSE)
+    def matched(self, request: MatchArchitectures, model: Access) -> dict[str, Any]:
         """Return all architectures at the size of the selected model, or an `error` for each."""
-        config = requested_config(self.registry, request)
+        config = requested_config(model, request)
         rows = []
         for name in sorted(ARCHITECTURES, key=lambda name: name not in TRANSFORMERS_ARCHITECTURES):
             family = ARCHITECTURES[name]
@@ -97,10 +97,10 @@ class ArchitectureHandlers(HandlerGroup):
             **lengths,
         }
 
-    @handler("architectures/train", TrainArchitectures)
-    def train(self, request: TrainArchitectures) -> dict[str, Any]:
+    @handler("architectures/train", TrainArchitectures, Right.REUSE)
+    def train(self, request: TrainArchitectures, model: Access) -> dict[str, Any]:
         """Start a run of each selected architecture; `error` lists failed starts."""
-        config = requested_config(self.registry, request)
+        config = requested_config(model, request)
         started_runs, errors = [], []
         for name in dict.fromkeys(request.architectures):
             try:
@@ -120,17 +120,14 @@ class ArchitectureHandlers(HandlerGroup):
                 errors.append(f"{ARCHITECTURES[name].title}: {error}")
         return {"runs": started_runs, "error": "; ".join(errors)}
 
-    @handler("architectures/curves", Curves)
-    def curves(self, request: Curves) -> dict[str, Any]:
+    @handler("architectures/curves", Curves, Right.OWN)
+    def curves(self, request: Curves, models: list[tuple[str, Access]]) -> dict[str, Any]:
         """Return the curves of these runs of the owner."""
         curves = []
-        for ref in request.refs():
-            run, _ = resolve_run(self.registry, ref)
-            if run and run.deleted_at is None:
+        for subject, model in models:
+            if (run := model.run) and run.deleted_at is None:
                 position = self.registry.scheduler.position(run)
-                curves.append(
-                    {"subject": ref.subject, "queue_position": position, **run_curves(run)}
-                )
+                curves.append({"subject": subject, "queue_position": position, **run_curves(run)})
         return {"curves": curves}
 
 

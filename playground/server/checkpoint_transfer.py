@@ -34,8 +34,8 @@ from playground.common.atomic_write import remedy
 from playground.common.env import env_bytes
 from playground.errors import UserError
 from playground.models.config_fields import ConfigError
+from playground.runs.access import RUN_PREFIX, require_dataset
 from playground.runs.export import CHECKPOINT_FILES, export_checkpoint
-from playground.runs.model_ref import RUN_PREFIX
 from playground.runs.record import MAX_NAME_LENGTH
 from playground.runs.registry import Registry
 from playground.runs.state import Run
@@ -158,6 +158,7 @@ class CheckpointTransfer:
         await self._run(extract_checkpoint, folder / "packed.zip", checkpoint)
         manifest = await self._run(read_manifest, checkpoint)
         await self._run(self.registry.validate_size, manifest.config)
+        await self._run(require_dataset, self.registry, manifest.config, owner)
         await run_job(self.checks, "check", str(checkpoint))
         run: Run = await self._run(self.registry.import_checkpoint, checkpoint, owner, name)
         return run

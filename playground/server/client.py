@@ -8,7 +8,7 @@ from starlette.requests import HTTPConnection, Request
 
 from playground.common.env import env_number, is_env_set
 from playground.jobs.addresses import VIEWER, Client
-from playground.runs.model_ref import ModelRef
+from playground.runs.access import ModelRef
 from playground.runs.record import owner_id
 
 
@@ -37,11 +37,10 @@ def network_of(address: str) -> str:
     return str(ip.ipv4_mapped or ipaddress.ip_network((ip, 64), strict=False))
 
 
-def resolve_client(ref: ModelRef, is_owner: bool, request: Request | None) -> Client:
+def resolve_client(ref: ModelRef, request: Request | None) -> Client:
     """Return the client that a request to a process counts for.
 
     A viewer of a shared run has a quota apart from the run's owner, also at the same address.
     """
-    is_viewer = not is_owner and ref.is_share_link
-    name = VIEWER if is_viewer else owner_id(ref.owner) if ref.owner else ""
+    name = VIEWER if ref.is_share_link else owner_id(ref.owner) if ref.owner else ""
     return Client(resolve_client_address(request) if request else "", name)

@@ -6,14 +6,14 @@ page polls it. This module loads neither torch nor transformers.
 """
 
 import json
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
 
 from playground.comparison.job_queue import ComparisonQueue
 from playground.errors import UserError
-from playground.runs.model_ref import require_checkpoint, resolve_run
+from playground.runs.access import Access, Right, find_access
 from playground.runs.record import owner_id
 from playground.runs.registry import Registry
 
@@ -23,6 +23,17 @@ from .schemas.jobs import CancelJob, PollJob, SubmitJob
 MAX_REQUEST_LENGTH = 20_000  # characters of a job request
 # Fields that only the server sets: local folders and the owner of the result.
 SERVER_FIELDS = ("checkpoint", "destination", "owner")
+# By kind: the right that the job needs on the selected model; None for one that uses none.
+RIGHTS_BY_KIND: dict[str, Right | None] = {
+    "benchmark": Right.REUSE,
+    "finetune": Right.REUSE,
+    "finetune-plan": Right.REUSE,
+    "model-info": None,
+    "cached-models": None,
+    "inference": None,
+    "attention": None,
+    "translate": None,
+}
 SHARED_MAX_EXAMPLES = 40  # benchmark examples per request on a shared instance
 
 
@@ -30,20 +41,23 @@ class CompareHandlers(HandlerGroup):
     def __init__(self, registry: Registry, job_queue: ComparisonQueue) -> None:
         self.registry, self.job_queue = registry, job_queue
 
-    @handler("jobs/submit", SubmitJob)
-    def submit(self, request: SubmitJob) -> dict[str, Any]:
+    @handler("jobs/submit", SubmitJob, lambda request: RIGHTS_BY_KIND.get(request.kind))
+    def submit(self, request: SubmitJob, model: Access | None) -> dict[str, Any]:
         """Queue a job; return its id as `job`."""
-        try:
-            job_request = self._job_request(request)
-        except OSError as error:
-            raise UserError(str(error), retryable=True) from None
-        return {"job": self.job_queue.submit(request.kind, job_request, request.owner)}
+        job_request = self._job_request(request, model)
+        may_read = partial(self._may_read, request) if model else None
+        return {"job": self.job_queue.submit(request.kind, job_request, request.owner, may_read)}
 
-    def _job_request(self, request: SubmitJob) -> dict[str, Any]:
+    def _may_read(self, request: SubmitJob) -> bool:
+        """Return whether the requester still holds the right that the job needs."""
+        model = find_access(self.registry, request)
+        return bool(model and model.right >= (RIGHTS_BY_KIND[request.kind] or 0))
+
+    def _job_request(self, request: SubmitJob, model: Access | None) -> dict[str, Any]:
         """Return the job request: the user's fields and the folder of the selected model.
 
         Raises:
-            UserError: for a request above the limits, or for a model of another owner.
+            UserError: for a request above the limits, or a run without a checkpoint.
         """
         job_request = {
             key: value for key, value in request.request.items() if key not in SERVER_FIELDS
@@ -61,26 +75,11 @@ class CompareHandlers(HandlerGroup):
                 f"{n_examples:,} examples are too many on a shared instance; "
                 f"use at most {SHARED_MAX_EXAMPLES}"
             )
-        if request.subject:
-            name, folder = self._checkpoint(request)
-            job_request |= {"checkpoint": str(folder), "name": name}
+        if model:
+            job_request |= {"checkpoint": str(model.newest_checkpoint()), "name": model.name}
         if request.kind == "finetune":
             job_request["owner"] = owner_id(request.owner)
         return job_request
-
-    def _checkpoint(self, request: SubmitJob) -> tuple[str, Path]:
-        """Return the name of the compared model and the folder of its newest checkpoint."""
-        run, _ = resolve_run(self.registry, request)
-        if run is None:
-            folder = require_checkpoint(self.registry, request)
-            return folder.name, folder
-        checkpoints = run.checkpoints()
-        if not checkpoints:
-            raise UserError(
-                f"{run.name} has no checkpoint yet; pause it, or wait for the first one",
-                retryable=True,
-            )
-        return run.name, checkpoints[0][0]
 
     @handler("jobs/poll", PollJob)
     async def poll(self, request: PollJob, _: Request | None) -> dict[str, Any]:

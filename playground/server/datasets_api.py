@@ -19,10 +19,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from playground.common import messages
 from playground.common.atomic_write import remedy
 from playground.common.validation import parse
 from playground.datasets.pairs import DatasetNotFoundError
-from playground.datasets.storage import datasets_dir, load_metadata
+from playground.datasets.storage import datasets_dir
 from playground.errors import BusyError, UserError, error_response
 from playground.jobs.addresses import CLIENT_ADDRESS, uses_full_share
 from playground.jobs.executors import ProcessPerJob
@@ -31,7 +32,6 @@ from playground.jobs.policy import Policy
 from playground.jobs.queue import JobQueue
 from playground.runs.dataset_library import DatasetLibrary
 from playground.runs.registry import Registry
-from playground.ui.form_values import missing_dataset_message
 
 from .checkpoint_transfer import save_body
 from .client import resolve_client_address
@@ -185,7 +185,7 @@ class DatasetHandlers(HandlerGroup):
             store_or_remove = self.library.store if request.action == "use" else self.library.remove
             await asyncio.to_thread(store_or_remove, owner, sha256)
         except DatasetNotFoundError:
-            raise UserError(missing_dataset_message(sha256)) from None
+            raise UserError(messages.missing_dataset(sha256)) from None
         except OSError as error:
             raise UserError(_storage_message(error)) from None
         return {}
@@ -198,7 +198,7 @@ class DatasetHandlers(HandlerGroup):
         self._preview_addresses.append(address := CLIENT_ADDRESS.get())
         try:
             # raises an error if it is not stored here
-            await asyncio.to_thread(load_metadata, sha256)
+            await asyncio.to_thread(self.library.require, owner, sha256)
             return await self.read_dataset(owner, {"dataset": sha256})
         finally:
             self._preview_addresses.remove(address)

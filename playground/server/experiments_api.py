@@ -19,13 +19,13 @@ from playground.experiments.spec import LENGTHS, Experiment, parse_experiment
 from playground.experiments.store import EXPERIMENT_MISSING
 from playground.experiments.variant import VARIANT_KEY, Variant, format_value, parse_value
 from playground.models.config_fields import ConfigError, short_repr
-from playground.runs.model_ref import ModelRef, resolve_config
+from playground.runs.access import Access, Right
 from playground.runs.record import owner_id
 from playground.runs.registry import Registry
 from playground.ui.setting_groups import label_of
 
 from .routes import HandlerGroup, handler
-from .runs_api import settings_for_viewer
+from .runs_api import displayed_settings
 from .schemas.base import OwnerRequest
 from .schemas.experiments import (
     MAX_FORM_TEXT,
@@ -71,62 +71,16 @@ class ExperimentHandlers(HandlerGroup):
             response.append(summary)
         return {"presets": response, "settings": VARIABLE_SETTINGS}
 
-    @handler("experiments/plan", PlanExperiment)
-    def plan(self, request: PlanExperiment) -> dict[str, Any]:
+    @handler("experiments/plan", PlanExperiment, Right.REUSE)
+    def plan(self, request: PlanExperiment, base: Access | None) -> dict[str, Any]:
         """Return the variants, runs and estimate of an experiment without starting it."""
-        return self.experiments.plan(self._parse_spec(request), request.owner)
+        return self.experiments.plan(_parse_spec(request, base), request.owner)
 
-    @handler("experiments/submit", PlanExperiment)
-    def submit(self, request: PlanExperiment) -> dict[str, Any]:
+    @handler("experiments/submit", PlanExperiment, Right.REUSE)
+    def submit(self, request: PlanExperiment, base: Access | None) -> dict[str, Any]:
         """Start a prepared or a new experiment; return its id as `experiment`."""
-        experiment = self.experiments.submit(self._parse_spec(request), request.owner)
+        experiment = self.experiments.submit(_parse_spec(request, base), request.owner)
         return {"experiment": experiment.id}
-
-    def _parse_spec(self, request: PlanExperiment) -> dict[str, Any]:
-        """Return the experiment of a request.
-
-        Raises:
-            ConfigError: naming the field of the form.
-        """
-        if request.question is not None:
-            return spec(request.question)
-        if request.form is None or len(json.dumps(request.form)) > MAX_FORM_TEXT:
-            raise UserError("the request names no experiment; reload the page and try again")
-        form = parse(ExperimentForm, request.form)
-        values_by_setting = _parse_grid(form.grid)
-        # a single value does not vary
-        fixed = {name: values[0] for name, values in values_by_setting.items() if len(values) == 1}
-        varied = {name: values for name, values in values_by_setting.items() if len(values) > 1}
-        grid = varied or values_by_setting
-        base = self._base_settings(request.owner, form.base) | fixed
-        result: dict[str, Any] = {
-            "name": form.name.strip() or _default_name(grid) or "experiment",
-            "base": {name: value for name, value in base.items() if name not in grid},
-            "grid": grid,
-            "seeds": _parse_integers(form.seeds, "seeds"),
-            "kind": form.kind,
-        }
-        if form.kind == LENGTHS:
-            fields = form.model_dump(include=set(LENGTH_FIELDS), exclude_unset=True)
-            if empty_field := next((name for name in fields if fields[name] == ""), None):
-                raise ConfigError(empty_field, f"{empty_field} is empty; write a whole number")
-            result |= fields
-        return result
-
-    def _base_settings(self, owner: str, subject: str | None) -> dict[str, Any]:
-        """Return the fixed settings of a run or a checkpoint, without the seed.
-
-        The result is {} for the defaults.
-        """
-        if not subject:
-            return {}
-        try:
-            config = resolve_config(self.registry, ModelRef(subject=subject, owner=owner))
-        except ValueError as error:
-            raise ConfigError("base", str(error)) from None
-        return {
-            name: value for name, value in settings_for_viewer(config).items() if name != "seed"
-        }
 
     # Experiments
 
@@ -184,6 +138,43 @@ class ExperimentHandlers(HandlerGroup):
         if experiment is None:
             raise UserError(EXPERIMENT_MISSING)
         return experiment
+
+
+def _parse_spec(request: PlanExperiment, model: Access | None) -> dict[str, Any]:
+    """Return the experiment of a request.
+
+    Raises:
+        ConfigError: naming the field of the form.
+    """
+    if request.question is not None:
+        return spec(request.question)
+    if request.form is None or len(json.dumps(request.form)) > MAX_FORM_TEXT:
+        raise UserError("the request names no experiment; reload the page and try again")
+    form = parse(ExperimentForm, request.form)
+    values_by_setting = _parse_grid(form.grid)
+    # a single value does not vary
+    fixed = {name: values[0] for name, values in values_by_setting.items() if len(values) == 1}
+    varied = {name: values for name, values in values_by_setting.items() if len(values) > 1}
+    grid = varied or values_by_setting
+    base = (_without_seed(model) if model else {}) | fixed
+    result: dict[str, Any] = {
+        "name": form.name.strip() or _default_name(grid) or "experiment",
+        "base": {name: value for name, value in base.items() if name not in grid},
+        "grid": grid,
+        "seeds": _parse_integers(form.seeds, "seeds"),
+        "kind": form.kind,
+    }
+    if form.kind == LENGTHS:
+        fields = form.model_dump(include=set(LENGTH_FIELDS), exclude_unset=True)
+        if empty_field := next((name for name in fields if fields[name] == ""), None):
+            raise ConfigError(empty_field, f"{empty_field} is empty; write a whole number")
+        result |= fields
+    return result
+
+
+def _without_seed(model: Access) -> dict[str, Any]:
+    """Return the settings of a model that an experiment keeps."""
+    return {name: value for name, value in displayed_settings(model).items() if name != "seed"}
 
 
 def _split_results(details: dict[str, Any], known_version: Any) -> dict[str, Any]:

@@ -22,20 +22,29 @@ from starlette.requests import Request
 from playground.checkpoints.manifest import read_manifest
 from playground.common import messages
 from playground.common.env import secret
-from playground.errors import UserError
+from playground.errors import UserError, error_text
 from playground.hub.formats import package_format
 from playground.hub.jobs import HubJobs
 from playground.hub.task_runner import HubTask
 from playground.jobs.job import JobStatus, Response
 from playground.models.config_fields import ConfigError
-from playground.runs.model_ref import RUN_PREFIX, resolve_checkpoint, resolve_run
+from playground.runs.access import RUN_PREFIX, Access, Right, owned_datasets
 from playground.runs.registry import Registry
-from playground.runs.state import Run
 
 from .checkpoint_transfer import MAX_EXPANSION, MAX_UPLOAD_BYTES
 from .routes import HandlerGroup, handler
-from .schemas.hub import HubJob, SessionInfo, SubmitHubTask
+from .schemas.hub import HubJob, SessionInfo, SubmitHubTask, TaskKind
 
+# By kind: the right that the job needs on the model; None for one that uses none of this server.
+RIGHTS_BY_KIND: dict[TaskKind, Right | None] = {
+    "account": None,
+    "gallery": None,
+    "repo_info": None,
+    "reproduce": None,
+    "pull": None,
+    "plan": Right.OWN,
+    "push": Right.OWN,
+}
 MAX_TOKEN_LENGTH = 200  # characters
 OnResult = Callable[[Response], Response]
 
@@ -113,23 +122,28 @@ class HubHandlers(HandlerGroup):
             "lasting": not is_space() or os.path.isdir("/data"),
         }
 
-    @handler("hub/submit", SubmitHubTask)
-    async def submit(self, request: SubmitHubTask, http_request: Request) -> dict[str, Any]:
+    @handler("hub/submit", SubmitHubTask, lambda request: RIGHTS_BY_KIND[request.kind])
+    async def submit(
+        self, request: SubmitHubTask, model: Access | None, http_request: Request
+    ) -> dict[str, Any]:
         """Start a job; return its id as `job`."""
         token = await self._resolve_token(request.token, http_request)
-        task, on_result = await asyncio.to_thread(self._build_task, request, token)
+        task, on_result = await asyncio.to_thread(self._build_task, request, model, token)
         job = self.jobs.start(task, request.owner, on_result, refresh=request.refresh)
         return {"job": job.id}
 
-    def _build_task(self, request: SubmitHubTask, token: str) -> tuple[HubTask, OnResult | None]:
+    def _build_task(
+        self, request: SubmitHubTask, model: Access | None, token: str
+    ) -> tuple[HubTask, OnResult | None]:
         if request.kind in ("account", "gallery"):
             return HubTask(request.kind, token=token), None
-        if request.kind in ("plan", "push"):
-            return self._build_publish_task(request, token), None
+        if model:
+            return self._build_publish_task(request, model, token), None
         revision = request.revision or "main"
         limits: dict[str, Any] = {
             "max_bytes": MAX_UPLOAD_BYTES * MAX_EXPANSION,
             "limits": self.registry.settings.limits,
+            "datasets": owned_datasets(self.registry, request.owner),
         }
         task = HubTask(request.kind, request.repo, token, revision=revision, **limits)
         if request.kind != "pull":
@@ -143,10 +157,10 @@ class HubHandlers(HandlerGroup):
 
         return replace(task, destination=str(destination)), on_result
 
-    def _build_publish_task(self, request: SubmitHubTask, token: str) -> HubTask:
+    def _build_publish_task(self, request: SubmitHubTask, model: Access, token: str) -> HubTask:
         if not token:
             raise UserError(messages.SIGN_IN_FIRST)
-        checkpoint, run = self._checkpoint(request)
+        checkpoint, run = _published_checkpoint(request, model), model.run
         package_format(read_manifest(checkpoint).config.architecture)
         return HubTask(
             request.kind,
@@ -160,23 +174,6 @@ class HubHandlers(HandlerGroup):
             expected_parent=request.expected_parent,
         )
 
-    def _checkpoint(self, request: SubmitHubTask) -> tuple[Path, Run | None]:
-        """Return the checkpoint to publish, and its run.
-
-        Raises:
-            UserError: if the user does not own it, or it no longer exists.
-        """
-        run, is_owner = resolve_run(self.registry, request)
-        if run and is_owner:
-            for path, _ in run.checkpoints():
-                if request.checkpoint in ("", path.name):
-                    return path, run
-            raise UserError("this run has no such checkpoint; pause it, or wait for the next one")
-        folder = resolve_checkpoint(self.registry, request)
-        if folder is None:
-            raise UserError("choose one of your runs or a checkpoint of this machine")
-        return folder, None
-
     def _import_pulled_checkpoint(
         self, result: Response, folder: Path, owner: str, name: str
     ) -> Response:
@@ -189,7 +186,9 @@ class HubHandlers(HandlerGroup):
             run = self.registry.import_checkpoint(folder, owner, name)
         except (UserError, ConfigError, OSError) as error:
             shutil.rmtree(folder, ignore_errors=True)
-            raise UserError(f"downloaded, but it could not be imported: {error}") from None
+            raise UserError(
+                f"downloaded, but it could not be imported: {error_text(error)}"
+            ) from None
         return result | {"subject": RUN_PREFIX + run.id}
 
     @handler("hub/poll", HubJob)
@@ -218,3 +217,17 @@ class HubHandlers(HandlerGroup):
         if job and job.kind != "gallery":
             queue.cancel(job)
         return {}
+
+
+def _published_checkpoint(request: SubmitHubTask, model: Access) -> Path:
+    """Return the checkpoint to publish, by default the newest.
+
+    Raises:
+        UserError: if the run does not have it.
+    """
+    if model.run is None:
+        return model.folder
+    for path, _ in model.run.checkpoints():
+        if request.checkpoint in ("", path.name):
+            return path
+    raise UserError("this run has no such checkpoint; pause it, or wait for the next one")

@@ -11,9 +11,10 @@ from typing import Any
 from starlette.requests import Request
 
 from playground.checkpoints.manifest import Manifest, read_manifest
-from playground.errors import UserError
+from playground.errors import UserError, error_text
+from playground.jobs.addresses import Client
+from playground.runs.access import PRIVATE_EXAMPLES, Access, Right
 from playground.runs.metric_series import MetricSeries
-from playground.runs.model_ref import resolve_checkpoint, resolve_run
 from playground.runs.registry import Registry
 from playground.runs.replay import load_replay
 from playground.runs.state import Run
@@ -45,20 +46,29 @@ NOT_FOUND_RESPONSE: dict[str, Any] = {
 }
 
 
-@handler("runs/poll", PollModel)
+@handler("runs/poll", PollModel, Right.WATCH, missing=NOT_FOUND_RESPONSE)
 async def poll_model(
-    registry: Registry, request: PollModel, http_request: Request | None
+    registry: Registry, request: PollModel, model: Access, http_request: Request | None
 ) -> dict[str, Any]:
     """Return what changed since the points and the snapshot that the page has."""
-    run, is_owner = resolve_run(registry, request)
-    client = resolve_client(request, is_owner, http_request)
-    if run:
+    client = resolve_client(request, http_request)
+    if run := model.run:
         await _read_from_disk(run)
         page_state = (request.n_points, request.series_id, request.snapshot_version)
-        return registry.poll(run, *page_state, client, request.changes) | {"is_owner": is_owner}
-    folder = await asyncio.to_thread(resolve_checkpoint, registry, request)
-    if folder is None:
-        return NOT_FOUND_RESPONSE
+        response = registry.poll(run, *page_state, client, request.changes)
+    else:
+        response = await _poll_checkpoint(registry, model, client, http_request)
+    return _for_right(model.right, response) | {
+        "right": model.right.name.lower(),
+        "private": PRIVATE_EXAMPLES if model.right < Right.USE else "",
+        "is_owner": bool(run) and model.right == Right.OWN,
+    }
+
+
+async def _poll_checkpoint(
+    registry: Registry, model: Access, client: Client, http_request: Request | None
+) -> dict[str, Any]:
+    folder = model.folder
     try:
         snapshot_fields = await await_result(
             registry.snapshots.inspector.request("snapshot", folder, client=client),
@@ -67,13 +77,12 @@ async def poll_model(
         manifest, points, recorded_steps = await asyncio.to_thread(_read_checkpoint, folder)
     except (UserError, OSError) as error:
         return NOT_FOUND_RESPONSE | {
-            "message": str(error),
+            "message": error_text(error),
             "retryable": getattr(error, "retryable", False),
         }
     return snapshot_fields | {
         "status": "checkpoint",
         "message": "",
-        "is_owner": False,
         "name": folder.name,
         "step": manifest.step,
         "max_steps": manifest.step,
@@ -91,6 +100,29 @@ async def poll_model(
         "speed": 0.0,
         "learning_rate": manifest.config.training.learning_rate,
     }
+
+
+def _for_right(right: Right, response: dict[str, Any]) -> dict[str, Any]:
+    """Return a poll or a snapshot without what the requester may not see.
+
+    Viewers without the owner's consent get the attention weights with the numbers of positions
+    instead of tokens. A message may name a dataset.
+    """
+    response = dict(response)
+    if right < Right.REUSE and response.get("message"):
+        response["message"] = "its owner sees the reason"
+    if right >= Right.USE:
+        return response
+    if snapshot := response.get("snapshot"):
+        response["snapshot"] = snapshot | {"samples": [], "probe": None}
+    if info := response.get("probe_info"):
+        axes = {
+            kind: [[str(position) for position, _ in enumerate(side, 1)] for side in sides]
+            for kind, sides in info["axes"].items()
+        }
+        hidden = {"source": [], "accepts": "", "default_input": ""}
+        response["probe_info"] = info | hidden | {"axes": axes}
+    return response
 
 
 async def _read_from_disk(run: Run) -> None:
@@ -114,72 +146,68 @@ def load_metric_series(folder: Path, modified_ns: int) -> MetricSeries:
         return MetricSeries()
 
 
-@handler("runs/snapshot", ModelAtStep)
+@handler("runs/snapshot", ModelAtStep, Right.WATCH)
 async def snapshot(
-    registry: Registry, request: ModelAtStep, http_request: Request | None
+    registry: Registry, request: ModelAtStep, model: Access, http_request: Request | None
 ) -> dict[str, Any]:
     """Return the snapshot of a run, or of a recorded checkpoint, at an earlier step."""
-    run, is_owner = resolve_run(registry, request)
-    if run is None:
-        return await asyncio.to_thread(_recorded_snapshot, registry, request)
+    if (run := model.run) is None:
+        return await asyncio.to_thread(_recorded_snapshot, model.folder, request.step or 0)
     await _read_from_disk(run)
-    client = resolve_client(request, is_owner, http_request)
-    return await await_result(
+    client = resolve_client(request, http_request)
+    response = await await_result(
         registry.snapshots.snapshot_at(run, request.step or 0, client), request=http_request
     )
+    return _for_right(model.right, response)
 
 
-def _recorded_snapshot(registry: Registry, request: ModelAtStep) -> dict[str, Any]:
+def _recorded_snapshot(folder: Path, step: int) -> dict[str, Any]:
     """Return the recorded snapshot of a checkpoint that is nearest to a step."""
-    folder = resolve_checkpoint(registry, request)
-    if folder is None:
-        raise UserError("this run is no longer on the server")
     replay = load_replay(folder)
-    nearest = nearest_step(list(replay), request.step or 0)
+    nearest = nearest_step(list(replay), step)
     if nearest is None:
         raise UserError("this checkpoint has no history")
     return {"snapshot": replay[nearest]}
 
 
-@handler("runs/predict", Predict)
+@handler("runs/predict", Predict, Right.USE)
 async def predict(
-    registry: Registry, request: Predict, http_request: Request | None
+    registry: Registry, request: Predict, model: Access, http_request: Request | None
 ) -> dict[str, Any]:
-    """Return the prediction for a typed sequence, now or at an earlier step."""
-    run, is_owner = resolve_run(registry, request)
-    client = resolve_client(request, is_owner, http_request)
-    if run:
-        await _read_from_disk(run)
-        future = registry.snapshots.predict(run, request.text, request.step, client)
-    else:
-        folder = await asyncio.to_thread(resolve_checkpoint, registry, request)
-        if folder is None:
-            raise UserError("no model is open; train one, or choose a checkpoint above")
-        # A replay has no weights, so the prediction is that of the last step, which `step` names.
-        future = registry.snapshots.inspector.request(
-            "predict", folder, request.text, client=client
-        )
+    """Return the prediction for a typed sequence, now or at an earlier step.
+
+    A replay has no weights, so the prediction is that of the last step, which `step` names.
+    """
+    if model.run:
+        await _read_from_disk(model.run)
+    client = resolve_client(request, http_request)
+    future = registry.snapshots.predict(
+        model.source, request.text, request.step, client, model.right
+    )
     response = await await_result(future, request=http_request)
     if not request.with_forward_pass:
         response.pop("forward_pass", None)
     return response
 
 
-@handler("runs/curves", Curves)
-def overlay_curves(registry: Registry, request: Curves) -> dict[str, Any]:
+@handler("runs/curves", Curves, Right.WATCH)
+def overlay_curves(
+    registry: Registry, request: Curves, models: list[tuple[str, Access]]
+) -> dict[str, Any]:
     """Return the curves of other runs, to overlay on a chart."""
-    curves = []
-    for ref in request.refs():
-        run, _ = resolve_run(registry, ref)
-        if run:
-            metadata = {
-                "subject": ref.subject,
+    return {
+        "curves": [
+            run.load_points().downsampled(MAX_CURVE_POINTS)
+            | {
+                "subject": subject,
                 "name": run.name,
                 "status": run.status,
                 "steps_in_all": run.steps,
             }
-            curves.append(run.load_points().downsampled(MAX_CURVE_POINTS) | metadata)
-    return {"curves": curves}
+            for subject, model in models
+            if (run := model.run)
+        ]
+    }
 
 
 def live_handlers(registry: Registry) -> dict[str, Handler]:

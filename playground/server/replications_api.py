@@ -25,7 +25,7 @@ from playground.experiments.replications import (
 from playground.experiments.service import ExperimentService
 from playground.experiments.spec import Experiment, parse_experiment
 from playground.models.config_fields import ConfigError, short_repr
-from playground.runs.model_ref import RUN_PREFIX, ModelRef
+from playground.runs.access import RUN_PREFIX, ModelRef
 from playground.runs.record import owner_id
 from playground.runs.registry import Registry
 from playground.runs.state import Run
@@ -160,7 +160,7 @@ class ReplicationHandlers(HandlerGroup):
         if "model" not in outcome:
             return dict(outcome)
         with self._count_pending(resolve_client_address(http_request) if http_request else ""):
-            client = resolve_client(ModelRef(subject="", owner=request.owner), True, http_request)
+            client = resolve_client(ModelRef(subject="", owner=request.owner), http_request)
             future = self.registry.snapshots.slow_inspector.request(
                 "loss", outcome["model"], client=client
             )

@@ -21,6 +21,7 @@ from starlette.routing import Route
 from playground.common.strict_json import parse_strict_json
 from playground.common.validation import parse
 from playground.errors import UserError, error_response
+from playground.runs.access import NOT_FOUND, Right
 
 from .client import resolve_client_address
 from .origin import is_own_origin
@@ -123,13 +124,36 @@ def parse_body(body: bytes) -> Any:
 
 
 def handler(
-    route: str, request_type: type[RequestType]
+    route: str,
+    request_type: type[RequestType],
+    needs: Right | Callable[[Any], Right | None] | None = None,
+    missing: dict[str, Any] | None = None,
 ) -> Callable[[Callable[..., Any]], HandlerMethod]:
     """Decorate the handler of a route: validate its request, and return errors as a response.
 
-    The arguments of the handler are its context (`self` or the registry) and the validated request.
+    The arguments of the handler are its context (`self` or the registry), the validated request
+    and, of a request that names models, what `require` returns for it: the only way to a model.
     A coroutine also receives the HTTP request. A plain function runs in a thread, so it may block.
+
+    Args:
+        needs: the right that a request needs on the models that it names, or a function of the
+            request, which returns None for a request that uses no model.
+        missing: the response for a model that does not exist, instead of an error.
+
+    Raises:
+        TypeError: for a request that names models without a right that it needs, or vice versa.
     """
+    if hasattr(request_type, "require") != (needs is not None):
+        raise TypeError(f"{route}: a request that names a model declares the right that it needs")
+
+    async def find_model(context: Any, request: Any) -> Any:
+        right = needs(request) if callable(needs) else needs
+        if right is None:
+            return None
+        registry = getattr(context, "registry", context)
+        if request.reads_disk:
+            return await asyncio.to_thread(request.require, registry, right)
+        return request.require(registry, right)
 
     def decorate(function: Callable[..., Any]) -> HandlerMethod:
         is_coroutine = iscoroutinefunction(function)
@@ -140,12 +164,17 @@ def handler(
         ) -> dict[str, Any]:
             try:
                 request = parse(request_type, payload)
+                models = () if needs is None else (await find_model(context, request),)
                 if is_coroutine:
-                    response: dict[str, Any] = await function(context, request, http_request)
+                    response: dict[str, Any] = await function(
+                        context, request, *models, http_request
+                    )
                 else:
-                    response = await asyncio.to_thread(function, context, request)
+                    response = await asyncio.to_thread(function, context, request, *models)
                 return response
             except (ValueError, OSError) as error:
+                if missing is not None and getattr(error, "code", "") == NOT_FOUND:
+                    return missing
                 return error_response(error)
 
         respond.route, respond.request_type = route, request_type  # type: ignore[attr-defined]

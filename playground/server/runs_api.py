@@ -1,6 +1,6 @@
 """Serve the run list, and the actions of an owner on their runs.
 
-A share link gives access to the settings of a run only. All else requires the owner key.
+A share link gives access to the settings of a run. All else requires the owner key.
 """
 
 import time
@@ -12,15 +12,9 @@ from playground.checkpoints.manifest import cached_manifest
 from playground.common.atomic_write import remove_dir
 from playground.common.format import format_count
 from playground.common.storage import directory_size
-from playground.errors import UserError
+from playground.errors import UserError, error_text
+from playground.runs.access import CHECKPOINT_PREFIX, RUN_PREFIX, Access, Right
 from playground.runs.commands import COMMANDS
-from playground.runs.model_ref import (
-    CHECKPOINT_PREFIX,
-    RUN_PREFIX,
-    public_fields,
-    resolve_checkpoint,
-    resolve_run,
-)
 from playground.runs.owner_keys import OWNER_KEY_PATTERN
 from playground.runs.registry import MAX_STEPS, Registry
 from playground.runs.state import Run
@@ -70,15 +64,15 @@ def list_runs(registry: Registry, request: ListRuns) -> dict[str, Any]:
     return response | {"device": registry.device_summary, "note": registry.storage_note}
 
 
-@handler("runs/action", ActOnRun)
-def run_action(registry: Registry, request: ActOnRun) -> dict[str, Any]:
+@handler("runs/action", ActOnRun, Right.OWN)
+def run_action(registry: Registry, request: ActOnRun, model: Access) -> dict[str, Any]:
     """Apply an action of the owner to a run.
 
     The response may contain the `subject` that the page opens next.
     """
-    run, is_owner = resolve_run(registry, request)
-    if run is None or not is_owner:
-        raise UserError("this run is not yours, or no longer on the server; select another one")
+    run = model.run
+    if run is None:
+        raise UserError("this is a checkpoint, which has no actions; select a run")
     if request.action in COMMANDS:
         registry.control(run, request.action)
         return {}
@@ -139,6 +133,9 @@ ACTIONS: dict[str, Callable[[Registry, Run, ActOnRun], dict[str, Any] | None]] =
     "tag": lambda registry, run, request: registry.update_metadata(run, tags=request.tags),
     "hide": lambda registry, run, request: registry.update_metadata(run, hidden=True),
     "show": lambda registry, run, request: registry.update_metadata(run, hidden=False),
+    "share": lambda registry, run, request: registry.update_metadata(
+        run, viewers_may_use=request.viewers_may_use
+    ),
     "delete": lambda registry, run, request: registry.delete(run),
     "undelete": lambda registry, run, request: registry.restore(run),
     "rerun": _rerun,
@@ -148,25 +145,25 @@ ACTIONS: dict[str, Callable[[Registry, Run, ActOnRun], dict[str, Any] | None]] =
 }
 
 
-@handler("runs/details", ModelRequest)
-def run_details(registry: Registry, request: ModelRequest) -> dict[str, Any]:
-    """Return all settings of a model; for its owner also the checkpoints and the share link."""
-    run, is_owner = resolve_run(registry, request)
-    if run is None:
-        folder = resolve_checkpoint(registry, request)
-        if folder is None:
-            raise UserError("this model is no longer on the server; select another one")
-        return {"settings": settings_for_viewer(cached_manifest(folder).config)}
-    response: dict[str, Any] = {
-        "settings": settings_for_viewer(run.config, is_owner),
+@handler("runs/details", ModelRequest, Right.WATCH)
+def run_details(registry: Registry, request: ModelRequest, model: Access) -> dict[str, Any]:
+    """Return the settings of a model; for its owner also the checkpoints and the share link."""
+    response: dict[str, Any] = {"settings": displayed_settings(model)}
+    if (run := model.run) is None:
+        return response
+    response |= {
         "changes": [change.to_list() for change in run.changes],
         "name": run.name,
         "created": run.created,
         "branched_from": run.branched_from[1] if run.branched_from else None,
     }
-    if is_owner:
-        response |= {"share_id": run.share_id, "checkpoints": list_run_checkpoints(run)}
-        response["damaged"] = list_damaged_checkpoints(run)
+    if model.right == Right.OWN:
+        response |= {
+            "share_id": run.share_id,
+            "viewers_may_use": run.record.may_viewers_use,
+            "checkpoints": list_run_checkpoints(run),
+            "damaged": list_damaged_checkpoints(run),
+        }
     return response
 
 
@@ -200,19 +197,15 @@ def list_damaged_checkpoints(run: Run) -> list[dict[str, Any]]:
         try:
             cached_manifest(path)
         except (ValueError, OSError) as error:
-            row = {"kind": "checkpoint", "name": path.name, "reason": str(error)}
+            row = {"kind": "checkpoint", "name": path.name, "reason": error_text(error)}
             damaged.append(row | {"bytes": directory_size(path)})
     return damaged
 
 
-def settings_for_viewer(config: RunConfig, is_owner: bool = True) -> dict[str, Any]:
-    """Return the settings of a run by name, without derived ones.
-
-    Only the owner may see the name of a dataset.
-    """
-    fields = public_fields(config, is_owner)
+def displayed_settings(model: Access) -> dict[str, Any]:
+    """Return the settings of a model by name, without derived ones."""
     derived = ("source_vocab_size", "target_vocab_size", "max_positions")
-    return {name: value for name, value in fields.items() if name not in derived}
+    return {name: value for name, value in model.settings().items() if name not in derived}
 
 
 def describe_config(config: RunConfig) -> str:

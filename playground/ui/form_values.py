@@ -2,12 +2,13 @@
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from playground.architectures import ARCHITECTURES
+from playground.common import messages
 from playground.common.strict_json import parse_strict_json
-from playground.datasets.pairs import SHA256_PATTERN, DatasetError, DatasetNotFoundError
+from playground.datasets.pairs import DatasetError, DatasetNotFoundError
 from playground.datasets.storage import load_metadata
 from playground.models.config_fields import ConfigError
 from playground.runs.limits import Limits
@@ -19,6 +20,8 @@ from playground.training.presets import architecture_preset, preset_config
 from .setting_groups import PRESET_SETTINGS, is_used_by_architecture, label_of
 
 NO_LIMITS = Limits.unlimited()
+OwnsDataset = Callable[[str], bool]  # whether the user owns the dataset with a SHA-256
+OWNS_NONE: OwnsDataset = frozenset[str]().__contains__
 MAX_SETTINGS_LENGTH = 40_000  # characters; the vocabulary of a dataset may have half of them
 
 
@@ -35,7 +38,7 @@ def suggested_max_length(task: Any, min_length: Any, max_length: Any) -> int | N
     )
 
 
-def run_config(values: dict[str, Any]) -> RunConfig:
+def run_config(values: dict[str, Any], owns_dataset: OwnsDataset = OWNS_NONE) -> RunConfig:
     """Return the run of the form values.
 
     Settings that its architecture ignores are left out. Raises ConfigError, naming the field.
@@ -57,15 +60,15 @@ def run_config(values: dict[str, Any]) -> RunConfig:
         for n, v in values.items()
         if n != "preset"
     }
-    return RunConfig.from_flat(typed_values | dataset_settings(typed_values))
+    return RunConfig.from_flat(typed_values | dataset_settings(typed_values, owns_dataset))
 
 
-def dataset_settings(values: dict[str, Any]) -> dict[str, Any]:
+def dataset_settings(values: dict[str, Any], owns_dataset: OwnsDataset) -> dict[str, Any]:
     """Return the settings that follow from a dataset; {} for other tasks.
 
     Raises:
-        ConfigError: if no dataset is selected, if it is not stored here, or if it has no
-            sequences of these lengths.
+        ConfigError: if no dataset is selected, if it is not stored here or not the user's, or if
+            it has no sequences of these lengths.
     """
     if values.get("task") != LOOKUP:
         return {"dataset_sha256": ""}
@@ -75,11 +78,10 @@ def dataset_settings(values: dict[str, Any]) -> dict[str, Any]:
             "dataset_sha256", "no dataset is selected; add one below and press Use this dataset"
         )
     try:
-        metadata = load_metadata(
-            sha256 if isinstance(sha256, str) and SHA256_PATTERN.fullmatch(sha256) else ""
-        )
+        is_own = isinstance(sha256, str) and owns_dataset(sha256)
+        metadata = load_metadata(sha256 if is_own else "")
     except DatasetNotFoundError:
-        raise ConfigError("dataset_sha256", missing_dataset_message(sha256)) from None
+        raise ConfigError("dataset_sha256", messages.missing_dataset(sha256)) from None
     except DatasetError as error:
         raise ConfigError("dataset_sha256", str(error)) from None
     max_source_length, min_length = metadata["longest_source"], values.get("min_length")
@@ -93,14 +95,6 @@ def dataset_settings(values: dict[str, Any]) -> dict[str, Any]:
         "dataset_symbols": " ".join(metadata["vocabulary"]),
         "max_target_length": metadata["longest_target"],
     }
-
-
-def missing_dataset_message(sha256: object) -> str:
-    """Return the message for a dataset that a link or a run names and that is missing."""
-    return (
-        f"This dataset ({str(sha256)[:12]}…) is not on this server; upload it below. Its "
-        "SHA-256 identifies it"
-    )
 
 
 def parse_settings(text: str) -> RunConfig:
@@ -128,11 +122,14 @@ def parse_settings(text: str) -> RunConfig:
 
 
 def validate_form(
-    names: Sequence[str], values: Sequence[Any], limits: Limits = NO_LIMITS
+    names: Sequence[str],
+    values: Sequence[Any],
+    limits: Limits = NO_LIMITS,
+    owns_dataset: OwnsDataset = OWNS_NONE,
 ) -> dict[str, str]:
     """Return the errors of the form by field; empty if a run can start."""
     try:
-        config = run_config(dict(zip(names, values, strict=True)))
+        config = run_config(dict(zip(names, values, strict=True)), owns_dataset)
         limits.validate(config)
         ensure_memory_available(config)
     except ConfigError as error:
@@ -174,14 +171,18 @@ def form_values(config: RunConfig) -> dict[str, Any]:
     }
 
 
-def estimate_and_validate(values: dict[str, Any], limits: Limits = NO_LIMITS) -> tuple[str, str]:
+def estimate_and_validate(
+    values: dict[str, Any],
+    limits: Limits = NO_LIMITS,
+    owns_dataset: OwnsDataset = OWNS_NONE,
+) -> tuple[str, str]:
     """Return the size of the model and the error of the form; one of them is empty."""
     if values["task"] == LOOKUP and not values["dataset_sha256"]:
         return "Next run: add a dataset below and press Use this dataset.", ""
-    errors = validate_form(list(values), list(values.values()), limits)
+    errors = validate_form(list(values), list(values.values()), limits, owns_dataset)
     if errors:
         return "", html.escape(next(iter(errors.values())))
-    config = run_config(values)
+    config = run_config(values, owns_dataset)
     count, memory = config.model.parameter_count(), config.estimate_memory() / 1e6
     return (
         f"Next run: {count:,} parameters, about {memory:,.0f} MB of memory.",

@@ -16,7 +16,7 @@ from playground.architectures import ARCHITECTURES
 from playground.datasets.pairs import SHA256_PATTERN
 from playground.errors import UserError
 from playground.jobs.addresses import CLIENT_ADDRESS
-from playground.runs.model_ref import CHECKPOINT_PREFIX, RUN_PREFIX
+from playground.runs.access import CHECKPOINT_PREFIX, RUN_PREFIX, owns_dataset
 from playground.runs.owner_keys import new_owner_key, owner_from_session
 from playground.runs.registry import Registry
 from playground.tasks import LOOKUP, TASKS
@@ -111,16 +111,23 @@ class TrainTab:
     def form_dict(self, values: tuple[Any, ...]) -> dict[str, Any]:
         return dict(zip(self.names, values, strict=True))
 
+    def owner_key(self, live_json: Any) -> str:
+        """Return the owner key of a page, or an empty string."""
+        return self.registry.single_owner or owner_from_session(live_json)
+
+    def owns_dataset(self, live_json: Any) -> Callable[[str], bool]:
+        return partial(owns_dataset, self.registry, self.owner_key(live_json))
+
     def on_start(
         self, request: gr.Request, live_json: Any, speed: Any, *values: Any
     ) -> tuple[Any, Any]:
         # Gradio's queue runs this outside the context of the request.
         CLIENT_ADDRESS.set(self.resolve_client_address(request))
-        owner = self.registry.single_owner or owner_from_session(live_json) or new_owner_key()
+        owner = self.owner_key(live_json) or new_owner_key()
         try:
             speed_change = SettingChange(0, "speed", float(speed))
             run = self.registry.start(
-                run_config(self.form_dict(values)),
+                run_config(self.form_dict(values), self.owns_dataset(live_json)),
                 owner,
                 changes=[speed_change] if speed_change.value else [],
             )
@@ -129,7 +136,9 @@ class TrainTab:
         return live_view_value(owner, RUN_PREFIX + run.id), ""
 
     def validate(self, live_json: Any, speed: Any, *values: Any) -> list[Any]:
-        errors = validate_form(self.names, values, self.registry.settings.limits)
+        errors = validate_form(
+            self.names, values, self.registry.settings.limits, self.owns_dataset(live_json)
+        )
         valid = gr.validate(True, "")
         return [
             valid,
@@ -167,9 +176,7 @@ class TrainTab:
 
     def on_task_change(self, live_json: Any, task: Any, dataset_sha256: Any) -> list[Any]:
         """Return the description of the task; show the dataset panel for user data."""
-        panel_json = panel_state(
-            self.registry.single_owner or owner_from_session(live_json), dataset_sha256
-        )
+        panel_json = panel_state(self.owner_key(live_json), dataset_sha256)
         symbols = type(self.form["n_symbols"])(
             visible=task in TASKS and TASKS[task].n_symbols_range is not None
         )
@@ -252,25 +259,27 @@ class TrainTab:
         ]
 
     def connect_estimate(self, fill_events: list[Any]) -> None:
-        outputs = [self.size, self.problem, self.reset]
+        inputs, outputs = [self.live, *self.components], [self.size, self.problem, self.reset]
         # One at a time, so that responses arrive in the order of the requests.
         sequential_event = SILENT_EVENT | {"concurrency_limit": 1}
         gr.on(
             [component.change for component in self.components],
             self.update_estimate,
-            self.components,
+            inputs,
             outputs,
             trigger_mode="always_last",
             **sequential_event,
         )
         # Many fields change at once; the estimate runs after the last change.
         for fill_event in fill_events:
-            fill_event.then(self.update_estimate, self.components, outputs, **sequential_event)
+            fill_event.then(self.update_estimate, inputs, outputs, **sequential_event)
 
-    def update_estimate(self, *values: Any) -> tuple[str, str, Any]:
+    def update_estimate(self, live_json: Any, *values: Any) -> tuple[str, str, Any]:
         """Return the size of the model, the error of the form, and the state of Reset."""
         form_dict = self.form_dict(values)
-        size, error = estimate_and_validate(form_dict, self.registry.settings.limits)
+        size, error = estimate_and_validate(
+            form_dict, self.registry.settings.limits, self.owns_dataset(live_json)
+        )
         changed = changed_settings(form_dict)
         return size + mark_fields(changed), error, reset_update(changed)
 

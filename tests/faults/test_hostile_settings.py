@@ -20,7 +20,7 @@ from playground.checkpoints.manifest import CheckpointError, Manifest, read_mani
 from playground.models.config import ModelConfig
 from playground.models.config_fields import ConfigError
 from playground.runs.memory import ensure_memory_available
-from playground.server.runs_api import describe_config, settings_for_viewer
+from playground.server.runs_api import describe_config
 from playground.training.config import SECTIONS, RunConfig, field_named, section_of_field
 from playground.ui.form_values import (
     MAX_SETTINGS_LENGTH,
@@ -138,7 +138,7 @@ def check_config(config):
     assert RunConfig.from_flat(config.to_flat()) == config
     assert config.estimate_memory() > 16 * config.model.parameter_count() > 0
     assert describe_config(config)
-    json.dumps(settings_for_viewer(config), allow_nan=False)
+    json.dumps(config.to_flat(), allow_nan=False)
     with suppress(ConfigError):
         ensure_memory_available(config)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
+from playground.common import messages
 from playground.inspection.attention_recording import AttentionRecording
 from playground.inspection.hooks import Component
 from playground.inspection.inspected_model import Example, InspectedModel
@@ -54,7 +55,8 @@ def answer_fields(
         ]
     )
     if not batch.has_target:
-        notes.append("the target is unknown: the dataset has no pair with this source")
+        unknown = "the target is unknown: the dataset has no pair with this source"
+        notes.append(messages.HIDDEN_TARGET if subject.hides_targets else unknown)
     if subject.is_equivalent and not of_own_layers:
         notes.append(SAME_WEIGHTS)
     return {

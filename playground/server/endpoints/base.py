@@ -16,13 +16,15 @@ from playground.common.validation import parse
 from playground.errors import UserError, raise_for_error
 from playground.jobs.addresses import CLIENT_ADDRESS
 from playground.models.config_fields import ConfigError, short_repr
-from playground.runs.model_ref import (
+from playground.runs.access import (
     CHECKPOINT_PREFIX,
+    NOT_FOUND,
     RUN_PREFIX,
     SHARE_PREFIX,
+    Access,
     ModelRef,
-    resolve_checkpoint,
-    resolve_run,
+    Right,
+    require,
 )
 from playground.runs.registry import Registry
 
@@ -32,14 +34,25 @@ from ..rate_limit import BoundedSemaphoreQueue, RateLimiter
 from ..routes import Handler
 
 MAX_CONCURRENT_INSPECTIONS = 4
+MODEL_NAME = "model_name"  # attribute of calls that name a model
 Method = Callable[..., Coroutine[Any, Any, dict[str, Any]]]
 
 
-def endpoint(call_type: type[BaseModel], kind: str = "calls") -> Callable[[Method], Method]:
+def endpoint(
+    call_type: type[BaseModel], kind: str = "calls", needs: Right | None = None
+) -> Callable[[Method], Method]:
     """Decorate an endpoint: apply the rate limit of its kind, and validate its arguments.
 
     The signature stays, because Gradio reads names, types and descriptions from it.
+
+    Args:
+        needs: the right that the caller needs on the model that the call names.
+
+    Raises:
+        TypeError: for a call that names a model without a right that it needs, or vice versa.
     """
+    if hasattr(call_type, MODEL_NAME) != (needs is not None):
+        raise TypeError(f"{call_type.__name__}: a call that names a model declares its right")
 
     def decorate(function: Method) -> Method:
         signature = inspect.signature(function)
@@ -50,9 +63,14 @@ def endpoint(call_type: type[BaseModel], kind: str = "calls") -> Callable[[Metho
             request = starlette_request(arguments.pop("request", None))
             del arguments["self"]
             self.apply_rate_limit(request, kind)
-            validated = dict(parse(call_type, arguments))
-            return await function(self, **validated, request=request)
+            validated = parse(call_type, arguments)
+            fields = dict(validated)
+            if needs is not None:
+                model = getattr(validated, MODEL_NAME)
+                await self.require(model, fields["owner"], needs)
+            return await function(self, **fields, request=request)
 
+        call.call_type = call_type  # type: ignore[attr-defined]
         return call
 
     return decorate
@@ -92,21 +110,27 @@ class EndpointBase:
         """Return the given key, or the key of a local instance, or an empty string."""
         return owner or self.registry.single_owner
 
-    async def model_ref(self, model: str, owner: str) -> ModelRef:
-        """Return the reference of a model name.
-
-        Raises:
-            UserError: for an unknown model, or a run of another owner.
-        """
+    def model_ref(self, model: str, owner: str) -> ModelRef:
+        """Return the reference of a model name."""
         name = model.strip()
         has_prefix = name.startswith((RUN_PREFIX, SHARE_PREFIX, CHECKPOINT_PREFIX))
-        ref = ModelRef(
+        return ModelRef(
             subject=name if has_prefix else RUN_PREFIX + name, owner=self.owner_key(owner)
         )
-        run, _ = resolve_run(self.registry, ref)
-        if run is None and await asyncio.to_thread(resolve_checkpoint, self.registry, ref) is None:
-            raise UserError(not_found_message(name))
-        return ref
+
+    async def require(self, model: str, owner: str, right: Right) -> Access:
+        """Return a model on which the caller holds a right.
+
+        Raises:
+            UserError: for an unknown model, a run of another owner, or a caller who may do less.
+        """
+        try:
+            ref = self.model_ref(model, owner)
+            return await asyncio.to_thread(require, self.registry, ref, right)
+        except UserError as error:
+            if error.code != NOT_FOUND:
+                raise
+            raise UserError(not_found_message(model)) from None
 
     def apply_rate_limit(self, request: Request, kind: str = "calls") -> None:
         """Apply the rate limit to a call of this client.

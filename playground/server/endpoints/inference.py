@@ -10,12 +10,12 @@ import gradio as gr
 
 from playground.common.stats import exact_match_interval
 from playground.errors import UserError
-from playground.runs.model_ref import resolve_checkpoint, resolve_run
+from playground.runs.access import Right
 
 from ..client import resolve_client
 from ..process_calls import await_result
 from ..schemas import public_api as schemas
-from .base import EndpointBase, endpoint, not_found_message, step_field
+from .base import EndpointBase, endpoint, step_field
 
 EVALUATION_TIMEOUT_S = 280.0  # seconds
 MAX_WEIGHTS = 200_000  # weights in one response
@@ -24,7 +24,7 @@ MAX_WEIGHTS = 200_000  # weights in one response
 class InferenceEndpoints(EndpointBase):
     """Run and evaluate models."""
 
-    @endpoint(schemas.Predict)
+    @endpoint(schemas.Predict, needs=Right.USE)
     async def predict(
         self, model: str, sequence: str, owner: str = "", step: int = -1, request: gr.Request = None
     ) -> dict[str, Any]:
@@ -39,12 +39,12 @@ class InferenceEndpoints(EndpointBase):
         Returns:
             prediction: generated tokens; target, or null; correct: whether they match; note.
         """
-        ref = await self.model_ref(model, owner)
+        ref = self.model_ref(model, owner)
         payload = ref.model_dump() | {"text": sequence} | step_field(step)
         async with self.inspection_slots.slot():
             return await self.call_handler("runs/predict", payload, request)
 
-    @endpoint(schemas.Attention)
+    @endpoint(schemas.Attention, needs=Right.USE)
     async def attention(
         self,
         model: str,
@@ -71,7 +71,7 @@ class InferenceEndpoints(EndpointBase):
             weights[layer][head][row][column], rounded to 0.001; tokens of rows and columns;
             prediction; target, or null.
         """
-        ref = await self.model_ref(model, owner)
+        ref = self.model_ref(model, owner)
         payload = ref.model_dump() | {"text": sequence, "view": "attention"} | step_field(step)
         async with self.inspection_slots.slot():
             response = await self.call_handler(
@@ -92,7 +92,7 @@ class InferenceEndpoints(EndpointBase):
             "note": response["note"],
         }
 
-    @endpoint(schemas.Evaluate, "heavy")
+    @endpoint(schemas.Evaluate, "heavy", needs=Right.USE)
     async def evaluate(
         self, model: str, n: int = 500, owner: str = "", step: int = -1, request: gr.Request = None
     ) -> dict[str, Any]:
@@ -107,17 +107,12 @@ class InferenceEndpoints(EndpointBase):
         Returns:
             n, exact_match and token_accuracy (0 to 1), interval (95 %), by_length, step.
         """
-        ref = await self.model_ref(model, owner)
-        run, is_owner = resolve_run(self.registry, ref)
-        folder = await asyncio.to_thread(resolve_checkpoint, self.registry, ref)
-        source = run or folder
-        if source is None:  # deleted meanwhile
-            raise UserError(not_found_message(model))
-        client = resolve_client(ref, is_owner, request)
+        resolved = await self.require(model, owner, Right.USE)
+        client = resolve_client(self.model_ref(model, owner), request)
         load_at_step = step if step >= 0 else None
         async with self.evaluation_slots.slot():
             future = await asyncio.to_thread(
-                self.registry.snapshots.evaluate, source, n, load_at_step, client
+                self.registry.snapshots.evaluate, resolved.source, n, load_at_step, client
             )
             result = await await_result(future, EVALUATION_TIMEOUT_S)
         interval = exact_match_interval(result)

@@ -11,6 +11,7 @@ from starlette.requests import Request
 
 from playground.comparison.export import latest_rows
 from playground.errors import UserError
+from playground.runs.access import Right
 from playground.runs.owner_keys import new_owner_key
 
 from ..client import resolve_client_address
@@ -26,7 +27,7 @@ COMPARE_PREFIX, PUSH_PREFIX = "compare:", "push:"  # prefixes of job ids
 class JobEndpoints(EndpointBase):
     """Start, poll and cancel jobs."""
 
-    @endpoint(schemas.Compare, "heavy")
+    @endpoint(schemas.Compare, "heavy", needs=Right.REUSE)
     async def compare(
         self,
         model: str,
@@ -50,7 +51,7 @@ class JobEndpoints(EndpointBase):
         Returns:
             job and owner (for the job endpoint), status, rows (exact_match with interval), result.
         """
-        ref = await self.model_ref(model, owner)
+        ref = self.model_ref(model, owner)
         key = ref.owner or new_owner_key()
         payload = ref.model_dump() | {
             "owner": key,
@@ -60,7 +61,7 @@ class JobEndpoints(EndpointBase):
         response = await self.call_handler("jobs/submit", payload, request)
         return await self._wait_for_job(COMPARE_PREFIX + response["job"], key, wait, request)
 
-    @endpoint(schemas.Push, "heavy")
+    @endpoint(schemas.Push, "heavy", needs=Right.OWN)
     async def push(
         self,
         model: str,
@@ -86,7 +87,7 @@ class JobEndpoints(EndpointBase):
         Returns:
             job and owner (for the job endpoint), status, result (the address of the model).
         """
-        ref = await self.model_ref(model, owner)
+        ref = self.model_ref(model, owner)
         if is_space() and not request.scope.get("session", {}).get("oauth_info"):
             raise UserError(
                 "publishing from a Space needs a sign-in on the Hub tab of the page; "

@@ -4,6 +4,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import gradio as gr
@@ -12,13 +13,13 @@ from starlette.requests import Request
 from playground.architectures import ARCHITECTURES
 from playground.errors import UserError
 from playground.models.config_fields import short_repr
-from playground.runs.model_ref import RUN_PREFIX, SHARE_PREFIX, ModelRef, resolve_run
+from playground.runs.access import RUN_PREFIX, SHARE_PREFIX, ModelRef, Right, owns_dataset
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.record import ACTIVE_STATUSES
 from playground.tasks import LOOKUP, TASKS
 from playground.training.config import RunConfig, field_named, section_of_field
 from playground.training.presets import PRESETS, architecture_preset, preset_config
-from playground.ui.form_values import dataset_settings
+from playground.ui.form_values import OwnsDataset, dataset_settings
 
 from ..schemas import public_api as schemas
 from .base import EndpointBase, Method, endpoint, not_found_message, omit
@@ -49,7 +50,7 @@ def _control_endpoint(action: str, summary: str) -> Method:
         Returns:
             as status.
         """
-    return endpoint(schemas.Control)(control)
+    return endpoint(schemas.Control, needs=Right.OWN)(control)
 
 
 class RunEndpoints(EndpointBase):
@@ -130,7 +131,9 @@ class RunEndpoints(EndpointBase):
         try:
             run = await asyncio.to_thread(
                 lambda: self.registry.start(
-                    _build_config(settings or {}, preset),
+                    _build_config(
+                        settings or {}, preset, partial(owns_dataset, self.registry, key)
+                    ),
                     key,
                     name=" ".join(name.split()),
                 )
@@ -147,7 +150,7 @@ class RunEndpoints(EndpointBase):
             "parameters": run.config.model.parameter_count(),
         }
 
-    @endpoint(schemas.Status)
+    @endpoint(schemas.Status, needs=Right.WATCH)
     async def status(
         self, model: str, owner: str = "", curve: bool = False, request: gr.Request = None
     ) -> dict[str, Any]:
@@ -161,7 +164,7 @@ class RunEndpoints(EndpointBase):
         Returns:
             status, message (on an error), the latest exact_match (0 to 1), final scores by length.
         """
-        return await self._status(await self.model_ref(model, owner), curve, request)
+        return await self._status(self.model_ref(model, owner), curve, request)
 
     pause = _control_endpoint("pause", "Pause a run after its current step, and save a checkpoint.")
     resume = _control_endpoint(
@@ -203,9 +206,9 @@ class RunEndpoints(EndpointBase):
         return status | {"curve": {name: points[name] for name in columns}}
 
     async def _control(self, run: str, owner: str, action: str, request: Request) -> dict[str, Any]:
-        ref = await self.model_ref(run, owner)
+        ref = self.model_ref(run, owner)
+        controlled = (await self.require(run, owner, Right.OWN)).run
         await self.call_handler("runs/action", ref.model_dump() | {"action": action}, request)
-        controlled, _ = resolve_run(self.registry, ref)
         await _wait_until(
             lambda: controlled is None or REACHED_STATUS[action](controlled.status),
             STATUS_CHANGE_TIMEOUT_S,
@@ -213,14 +216,14 @@ class RunEndpoints(EndpointBase):
         return await self._status(ref, False, request)
 
 
-def _build_config(overrides: dict[str, Any], preset: str) -> RunConfig:
+def _build_config(overrides: dict[str, Any], preset: str, owns_dataset: OwnsDataset) -> RunConfig:
     """Return the run of these settings over a preset, or over the architecture's defaults.
 
     Raises:
         ValueError: for settings that contradict the preset or are invalid.
     """
     if overrides.get("task") == LOOKUP:
-        overrides = overrides | dataset_settings(overrides)
+        overrides = overrides | dataset_settings(overrides, owns_dataset)
     of_preset = PRESETS[preset].settings.get("architecture") if preset in PRESETS else None
     if of_preset and overrides.get("architecture", of_preset) != of_preset:
         raise ValueError(

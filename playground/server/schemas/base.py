@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from playground.runs.model_ref import ModelRef
-from playground.runs.model_ref import OptionalOwner as OptionalOwner
+from playground.runs.access import ModelRef
+from playground.runs.access import OptionalOwner as OptionalOwner
 from playground.runs.owner_keys import OWNER_KEY_PATTERN
 
 MAX_INT = 2**31 - 1

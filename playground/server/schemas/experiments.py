@@ -1,10 +1,15 @@
 """Requests of the Lab tab."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from playground.common.validation import parse
+from playground.errors import UserError
 from playground.experiments.spec import GRID
+from playground.models.config_fields import ConfigError
+from playground.runs.access import Access, ModelRef, Right, require
+from playground.runs.registry import Registry
 
 from .base import MAX_TEXT_LENGTH, JsonObject, Name, OwnerRequest, Request
 
@@ -21,7 +26,7 @@ class ExperimentForm(Request):
     )
     seeds: FormText
     name: FormText = ""
-    base: Annotated[str, Field(max_length=MAX_TEXT_LENGTH)] | None = ""  # a model
+    base: Annotated[str, Field(max_length=MAX_TEXT_LENGTH)] | None = ""  # see PlanExperiment
     kind: Any = GRID  # the experiment validates it, and the two fields below
     times: Any = None
     n: Any = None
@@ -32,6 +37,21 @@ class PlanExperiment(OwnerRequest):
 
     question: Name | None = None
     form: JsonObject | None = None
+    reads_disk: ClassVar = True
+
+    def require(self, registry: Registry, right: Right) -> Access | None:
+        """Return the model whose settings are the base of the form; None for the defaults.
+
+        Raises:
+            ConfigError: of the field `base`.
+        """
+        base = (self.form or {}).get("base")
+        if not base:
+            return None
+        try:
+            return require(registry, parse(ModelRef, {"subject": base, "owner": self.owner}), right)
+        except UserError as error:
+            raise ConfigError("base", str(error)) from None
 
 
 class PollExperiments(OwnerRequest):

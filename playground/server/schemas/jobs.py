@@ -5,6 +5,8 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from playground.architectures import ARCHITECTURES
+from playground.runs.access import Access, Right
+from playground.runs.registry import Registry
 
 from .base import Index, JsonObject, ModelRequest, Name, OwnedModelRequest, OwnerRequest
 
@@ -14,6 +16,10 @@ class SubmitJob(OwnedModelRequest):
 
     kind: Name
     request: JsonObject = Field(default_factory=dict)
+
+    def require(self, registry: Registry, right: Right) -> Access | None:
+        """Return the model; None without one, which the job reports."""
+        return super().require(registry, right) if self.subject else None
 
 
 class CancelJob(OwnerRequest):

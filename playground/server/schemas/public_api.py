@@ -68,6 +68,10 @@ class Start(OwnerCall):
 class ModelCall(OwnerCall):
     model: Name
 
+    @property
+    def model_name(self) -> str:
+        return self.model
+
 
 class Status(ModelCall):
     curve: bool = False
@@ -75,6 +79,10 @@ class Status(ModelCall):
 
 class Control(OwnerCall):
     run: Name
+
+    @property
+    def model_name(self) -> str:
+        return self.run
 
 
 class Predict(ModelCall):

@@ -5,6 +5,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from playground.models.config_fields import ConfigError
+from playground.runs.access import CHECKPOINT_PREFIX, Access, Right, find_access
+from playground.runs.registry import Registry
 
 from .base import (
     MAX_INT,
@@ -31,6 +33,7 @@ RunAction = Literal[
     "tag",
     "hide",
     "show",
+    "share",
     "delete",
     "undelete",
     "rerun",
@@ -43,6 +46,7 @@ REQUIRED_FIELDS = {
     "change": "setting",
     "rename": "name",
     "tag": "tags",
+    "share": "viewers_may_use",
     "branch": "step",
     "download": "checkpoint",
     "remove": "checkpoint",
@@ -108,9 +112,15 @@ class Curves(Request):
     subjects: Annotated[list[str], BeforeValidator(_filter_subjects)] = Field([])
     owner: OptionalOwner = ""
 
-    def refs(self) -> list[ModelRequest]:
-        """Return a reference for each subject."""
-        return [ModelRequest(subject=each, owner=self.owner) for each in self.subjects]
+    @property
+    def reads_disk(self) -> bool:
+        return any(subject.startswith(CHECKPOINT_PREFIX) for subject in self.subjects)
+
+    def require(self, registry: Registry, right: Right) -> list[tuple[str, Access]]:
+        """Return each subject with its model, without those that the requester may not see."""
+        refs = [ModelRequest(subject=each, owner=self.owner) for each in self.subjects]
+        models = [(ref.subject, find_access(registry, ref)) for ref in refs]
+        return [(subject, model) for subject, model in models if model and model.right >= right]
 
 
 class ListRuns(Request):
@@ -127,6 +137,7 @@ class ActOnRun(ModelRequest):
     value: Any = None
     name: ShortText | None = None
     tags: list[ShortText] | None = None
+    viewers_may_use: bool | None = None
     step: Index | None = None
     checkpoint: ShortText | None = None
 

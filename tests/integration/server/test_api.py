@@ -176,7 +176,7 @@ def test_unknown_owner_key_is_rejected_and_watch_link_is_read_only(call_api, run
             call_api(name, **credentials)
     assert call_api("models", owner=new_owner_key())["runs"] == call_api("models")["runs"] == []
     assert call_api("predict", model=run["watch"], sequence="3 1")["target"] == ["1", "3"]
-    with pytest.raises(AppError, match="choose one of your runs"):
+    with pytest.raises(AppError, match="only its owner may"):
         call_api("push", model=run["watch"], repo="a/b", token="hf_x")
 
 

@@ -46,4 +46,4 @@ def test_a_checkpoint_without_a_replay_has_no_history(send_request):
     fields = {"subject": "checkpoint:plain"}
     assert send_request("runs/poll", fields)["weight_steps"] == []
     assert "no history" in send_request("runs/snapshot", fields | {"step": 3})["error"]
-    assert "no longer" in send_request("runs/snapshot", {"subject": "run:x", "step": 3})["error"]
+    assert "not yours" in send_request("runs/snapshot", {"subject": "run:x", "step": 3})["error"]

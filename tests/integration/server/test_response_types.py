@@ -216,6 +216,7 @@ def test_datasets(registry, request_json, tmp_path, monkeypatch):
     assert problems(read_text(tmp_path, "no tab\n"), "DatasetErrors", "errors") == []
     missing = request_json("datasets/action", owner=OWNER, action="show", sha256="0" * 64)
     assert problems(missing, "DatasetErrors", "missing") == []
+    monkeypatch.setattr(registry, "single_owner", OWNER)  # who owns every dataset
     DatasetLibrary(registry).store(OWNER, store(from_text(text)))
     stored = request_json("datasets/action", owner=OWNER, action="list")["datasets"]
     assert problems(stored, "StoredDataset[]", "stored") == []

@@ -31,7 +31,7 @@ class DatasetStore:
         lines = (f"{n:04d}{symbol}\t{symbol}{n:04d}\n" for n in range(300 * times))
         dataset = from_text("".join(lines))
         folder = self.root / "rows" / f".{symbol}.tmp"
-        (folder / "rows").mkdir(parents=True)
+        (folder / "rows").mkdir(parents=True, exist_ok=True)
         for name, data in to_files(dataset).items():
             (folder / "rows" / name).write_bytes(data)
         self.library.set_pending(owner, dataset.sha256, folder)
@@ -84,7 +84,7 @@ def test_unused_datasets_are_evicted_oldest_first(datasets):
         datasets.use("c", ada, since=2 * MIN_RETENTION_S),
     )
     shared = datasets.use("d", ada, since=8 * MIN_RETENTION_S)
-    datasets.library.store(bob, shared)
+    datasets.library.store(bob, datasets.upload("d", bob))
     recent = datasets.use("e", ada, since=MIN_RETENTION_S / 2)
     datasets.set_free_space(0.5)
     new = datasets.use("f", bob)

@@ -13,6 +13,7 @@ from playground.common.env import ENV_NUMBERS, EnvError, env_number, validate_en
 from playground.errors import UserError
 from playground.experiments.service import ExperimentService
 from playground.models.config_fields import ConfigError
+from playground.runs.access import Access, Right
 from playground.runs.limits import LIMIT_ENV_NAMES, MAX_METRICS_BYTES, Limits, estimated_run_bytes
 from playground.server.architectures_api import ArchitectureHandlers
 from playground.server.runs_api import ACTIONS
@@ -122,7 +123,9 @@ def test_every_way_to_start_a_larger_run_is_rejected(registry, workers, start, t
             subject=f"run:{before.id}", owner="ada", architectures=["transformer"]
         )
         # without validation, because "ada" is not a valid owner key
-        response = ArchitectureHandlers.train.__wrapped__(ArchitectureHandlers(registry), request)
+        response = ArchitectureHandlers.train.__wrapped__(
+            ArchitectureHandlers(registry), request, Access(Right.OWN, before)
+        )
         assert response["runs"] == []
         assert "d_model is 32" in response["error"]
         assert (checkpoint / "config.json").is_file()

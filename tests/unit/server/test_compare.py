@@ -7,8 +7,8 @@ import pytest
 from playground.architectures import ARCHITECTURES
 from playground.checkpoints.manifest import read_manifest
 from playground.comparison.job_queue import ComparisonQueue
+from playground.runs.access import RUN_PREFIX
 from playground.runs.metric_series import MetricSeries
-from playground.runs.model_ref import RUN_PREFIX
 from playground.runs.record import owner_id
 from playground.runs.registry import Registry
 from playground.server import architectures_api

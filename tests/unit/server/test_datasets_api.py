@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from playground.jobs.executors import ProcessPerJob
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.registry import Registry
-from playground.server import dataset_reader, datasets_api
+from playground.server import dataset_reader
 from playground.server.dataset_reader import read_dataset
 from playground.server.datasets_api import (
     MAX_PENDING_UPLOADS,
@@ -116,9 +116,15 @@ def test_dataset_is_previewed_stored_on_use_and_listed_per_owner(client, tmp_pat
         "n_duplicates": 0,
         "n_conflicts": 0,
         "conflict_lines": [],
-    } == request_action(client, "show", other, sha256)
-    assert "not yours, or was removed" in request_action(client, "remove", other, sha256)["error"]
-    assert request_action(client, "use", other, sha256) == {}  # created by the link
+    } == request_action(client, "show", owner, sha256)
+    # its hash opens nothing: others get the answers for a missing dataset
+    unknown = "0" * 64
+    for action in ("show", "use", "remove"):
+        answers = [request_action(client, action, other, each) for each in (sha256, unknown)]
+        assert "error" in answers[0]
+        assert str(answers[0]).replace(sha256[:12], "") == str(answers[1]).replace("0" * 12, "")
+    assert upload(client, TEXT, other)["sha256"] == sha256
+    assert request_action(client, "use", other, sha256) == {}  # the same pairs are stored once
     assert request_action(client, "remove", owner, sha256) == {}
     assert (tmp_path / "rows" / sha256).is_dir()
     assert request_action(client, "remove", other, sha256) == {}
@@ -180,7 +186,10 @@ def test_an_owner_has_a_quota_of_datasets_and_frees_it_by_removal(client, tmp_pa
     assert answer["error"].endswith("1 MB are possible, so remove some or upload fewer pairs")
     assert not (tmp_path / "rows" / sha256).exists()
     # others have a quota of their own
-    assert request_action(client, "use", new_owner_key(), stored[0]) == {}
+    other = new_owner_key()
+    assert upload(client, text, other)["sha256"] == sha256
+    assert request_action(client, "use", other, sha256) == {}
+    assert request_action(client, "remove", other, sha256) == {}
     assert request_action(client, "remove", owner, stored[0]) == {}
     # the upload that was read for the preview is stored
     assert request_action(client, "use", owner, sha256) == {}
@@ -271,7 +280,7 @@ def test_one_address_reads_one_dataset_at_a_time(handlers, started, client_addre
 
 
 def test_pending_requests_for_stored_datasets_are_limited(handlers, monkeypatch, client_address):
-    monkeypatch.setattr(datasets_api, "load_metadata", lambda sha256: {})
+    monkeypatch.setattr(handlers.library, "require", lambda owner, sha256: None)
 
     async def send_many():
         release = asyncio.Event()

@@ -178,27 +178,32 @@ def stored(tmp_path, monkeypatch):
     )
 
 
-def test_the_form_trains_on_a_stored_dataset(stored):
+def test_the_form_trains_on_a_dataset_of_its_user(stored):
     lengths = {"min_length": 3, "max_length": 3}
     fields = dict(zip(NAMES, values(task="dataset", dataset_sha256=stored, **lengths), strict=True))
-    config = run_config(fields)
+    config = run_config(fields, {stored}.__contains__)
     assert config.task.dataset_symbols == "a b c d e f"
     assert (config.task.max_target_length, config.model.source_vocab_size) == (2, 9)
     assert run_config(fields | {"task": "copy", "max_length": 5}).task.dataset_sha256 == ""
-    assert validate_form(list(fields), list(fields.values())) == {}
-    assert "Next run" in estimate_and_validate(fields)[0]
+    own = {"owns_dataset": {stored}.__contains__}
+    assert validate_form(list(fields), list(fields.values()), **own) == {}
+    assert "Next run" in estimate_and_validate(fields, **own)[0]
     wrong = fields | {"min_length": 4, "max_length": 9}
     assert (
         "longest source of this dataset has 3"
-        in validate_form(list(wrong), list(wrong.values()))["min_length"]
+        in validate_form(list(wrong), list(wrong.values()), **own)["min_length"]
     )
+    # a dataset of another user is a missing one
+    missing = fields | {"dataset_sha256": "0" * 64}
+    errors = [validate_form(list(each), list(each.values())) for each in (fields, missing)]
+    assert str(errors[0]).replace(stored[:12], "0" * 12) == str(errors[1])
 
 
 @pytest.mark.parametrize(
     ("sha256", "expected_message"),
     [
         ("", "no dataset is selected"),
-        ("0" * 64, "is not on this server; upload it below"),
+        ("0" * 64, "is not on this server, or not yours; upload it under"),
     ],
 )
 def test_a_missing_dataset_is_explained(stored, sha256, expected_message):

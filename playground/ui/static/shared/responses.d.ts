@@ -13,6 +13,8 @@ export interface ErrorResponse {
   retryable?: boolean;
   /** The setting that the error is about. */
   field?: string;
+  /** The kind of an error that the page handles in a special way. */
+  code?: string;
 }
 
 /** The response of `runs/list`. */
@@ -62,6 +64,10 @@ export interface ModelPoll {
   status: RunStatus | "checkpoint";
   message: string;
   is_owner: boolean;
+  /** What the user may do with the model; each right includes those before it. */
+  right: "watch" | "use" | "reuse" | "own";
+  /** Why viewers see no examples; empty if they may. */
+  private: string;
   name: string;
   step: number;
   max_steps: number;
@@ -184,6 +190,8 @@ export interface RunDetails {
   created?: number;
   branched_from?: number | null;
   share_id?: string;
+  /** Whether viewers may see examples and use the model. */
+  viewers_may_use?: boolean;
   checkpoints?: RunCheckpoint[];
   damaged?: DamagedRecord[];
 }
