@@ -65,6 +65,25 @@ test("a weight is described with both positions", () => {
   );
 });
 
+test("a model with private examples has the roles of its heads only, with the reason", async () => {
+  const Component = () => html`<p class="roles"></p>`;
+  Object.defineProperty(root, "offsetParent", { value: document.body, configurable: true });
+  for (const { sections } of SUB_VIEWS)
+    for (const name of sections) VIEWS[name] = { explain: "", Component };
+  const error = "the owner of this run keeps its examples private";
+  serve({ "inspect/view": { error, code: "private" } });
+  store.model.value = "watch:id";
+  await mount(html`<${Toolbar} /><${Sections} />`);
+  selectView("attention");
+  await waitFor(() => notApplicable.value);
+  assert.equal(text(".not-applicable"), "The owner of this run keeps its examples private.");
+  assert.deepEqual(texts(".stage .row button"), ["Open Heads"]);
+  selectView("heads");
+  await waitFor(() => box.querySelector(".roles"));
+  assert.equal(notApplicable.value, "");
+  assert.equal(text(".problem"), "");
+});
+
 test("a link may name a section or a sub-view, and nothing else", () => {
   Object.assign(VIEWS, { attention: {}, steps: {}, heads: {}, ablation: {}, trace: {} });
   assert.equal(findSection("ablation"), "ablation");

@@ -29,7 +29,12 @@ import { lacksWeights } from "../../playground/ui/static/train/polling.js";
 import { predict, Prediction } from "../../playground/ui/static/train/prediction.js";
 import { Samples, ScoresByLength } from "../../playground/ui/static/train/samples.js";
 import { SavedCheckpoints } from "../../playground/ui/static/train/saved_checkpoints.js";
-import { buildEmbedCode, buildProgram } from "../../playground/ui/static/train/share_dialog.js";
+import {
+  buildEmbedCode,
+  buildProgram,
+  Dialog as ShareDialog,
+  open as openShare,
+} from "../../playground/ui/static/train/share_dialog.js";
 import { buildLinkQuery } from "../../playground/ui/static/train/share_links.js";
 import { createReactive, state } from "../../playground/ui/static/train/state.js";
 import { formatStatus } from "../../playground/ui/static/train/status.js";
@@ -226,6 +231,45 @@ test("the frame and the program name the model", () => {
   const program = buildProgram("watch:id", settings);
   assert.match(program, /model="watch:id"/);
   assert.match(program, /settings=\{"task":"copy","min_length":1,"max_length":5\}/);
+});
+
+test("without the owner's consent the page gives the reason and requests no example", async () => {
+  store.privacy.value = "The owner of this run keeps its examples private.";
+  state.displayedSnapshot = { step: 3, samples: [], probe: null };
+  await mount(html`<${Prediction} /><${Samples} />`);
+  await predict();
+  assert.match(text(".private"), /^The owner of this run keeps its examples private/);
+  assert.equal(box.querySelector(".samples, .answer"), null);
+  assert.deepEqual(sent, []);
+  store.privacy.value = "";
+  await settle();
+  assert.equal(box.querySelector(".private"), null);
+});
+
+test("the owner chooses in Share whether viewers may use the model", async () => {
+  const details = { settings: { task: "dataset" }, share_id: "id", viewers_may_use: false };
+  serve({ "runs/details": details, "runs/action": {} });
+  state.lastResponse = { right: "own" };
+  await mount(html`<${ShareDialog} />`);
+  await openShare();
+  await settle();
+  const codes = () => texts(".code-kind option").join(),
+    consent = () => box.querySelector(".consent input");
+  assert.equal(consent().checked, false);
+  assert.match(text(".sharing"), /without tokens. Viewers never get your dataset/);
+  assert.equal(codes(), "Embed: learning curves,Embed: attention");
+  await click(consent());
+  await waitFor(() => consent().checked);
+  const [, action] = sent.find(([route]) => route === "runs/action");
+  assert.deepEqual([action.action, action.viewers_may_use], ["share", true]);
+  assert.match(codes(), /Python program/);
+  assert.ok(box.querySelector(".make-report"));
+  // viewers have no choice, and no report of a private dataset
+  state.lastResponse = { right: "use" };
+  serve({ "runs/details": { settings: { task: "dataset" } } });
+  await openShare();
+  await settle();
+  assert.equal(box.querySelector(".consent, .make-report"), null);
 });
 
 test("samples of the next step update the elements; those of the previous model stay", async () => {

@@ -11,6 +11,7 @@ import { VIEWS } from "./views.js";
 const SLOW_VIEWS = ["heads", "heads-over-training", "ablation"];
 const INPUT_FIELD = "text"; // of an error of the input
 const NOT_APPLICABLE = "not-applicable"; // code of a section that the architecture lacks
+const PRIVATE = "private"; // code of a section for which the user lacks the owner's consent
 const TRAINING_INTERVAL_MS = 3000; // between two requests while the model trains
 const pendingViews = new Set();
 let refreshTimer = /** @type {any} */ (null),
@@ -74,6 +75,7 @@ async function loadView(view) {
     (error) => view === openSection.value && showError(error),
   );
   if (spec.requestId !== requestId) return; // a newer request is pending
+  if (data.code === PRIVATE) restrictToHeadRoles(data, view);
   if (view === openSection.value) isWaiting.value = false;
   if (applyDefaultInput(data)) return scheduleRefresh(view, 0);
   if (view === openSection.value) showResponseError(data);
@@ -84,6 +86,16 @@ async function loadView(view) {
   if (data.error) return; // the last result stays visible
   // Tests and benchmarks wait for this attribute. A view may respond after another one was opened.
   if (view === openSection.value) root.dataset.drawn = view + " " + store.sequence.value;
+}
+
+/**
+ * Turn the refusal of a model whose owner keeps its examples private into the reason why it has no
+ * section but the roles of the heads, which show no tokens.
+ */
+function restrictToHeadRoles(data, view) {
+  Object.assign(data, { prediction: [], views: ["heads"], step: store.latestStep.value });
+  if (view === "heads") data.error = "";
+  else data.code = NOT_APPLICABLE;
 }
 
 /** Replace a sequence that was typed for another model, if this one does not accept it. */

@@ -60,6 +60,8 @@ export class Store {
     /** The last training step of the model. */
     this.latestStep = signal(0);
     this.modelName = signal("");
+    /** Why the user may not see examples of the model or use it; empty if they may. */
+    this.privacy = signal("");
     /** Whether the model cannot read the typed sequence. */
     this.isInputInvalid = signal(false);
     /** The model for which the sequence was typed. @type {ModelRef | null} */

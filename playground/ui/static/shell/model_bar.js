@@ -98,8 +98,10 @@ export const SequenceInput = () =>
     autocomplete="off"
     aria-label=${INPUT_SEQUENCE}
     aria-invalid=${store.isInputInvalid.value ? "true" : undefined}
-    placeholder=${store.suggestedInput.value}
-    value=${store.sequence.value}
+    disabled=${Boolean(store.privacy.value)}
+    title=${store.privacy.value || undefined}
+    placeholder=${store.privacy.value ? "private" : store.suggestedInput.value}
+    value=${store.privacy.value ? "" : store.sequence.value}
     onInput=${(/** @type {any} */ event) => store.setInput(event.currentTarget.value)}
   />`;
 

@@ -1,4 +1,5 @@
 // The poll of the open model: its status, its curves and its latest snapshot.
+import { formatMessage } from "../shared/format.js";
 import { poller } from "../shared/poller.js";
 import { ACTIVE_STATUSES, store } from "../shared/store.js";
 import { RETRYING } from "../shared/strings.js";
@@ -82,6 +83,13 @@ const buildPayload = () => ({
 
 /** @param {any} response */
 function applyUpdate(response) {
+  const privacy = formatMessage(response.private ?? ""),
+    hasChangedConsent = !state.isFresh && privacy !== store.privacy.value;
+  store.privacy.value = privacy;
+  if (hasChangedConsent) {
+    state.isFresh = true; // the next poll requests what the user may see now
+    return;
+  }
   const previousStatus = state.isFresh ? "" : state.status;
   if (state.isFresh) resetView();
   if (messages.run.isConnectionLost) setMessage("run", "");

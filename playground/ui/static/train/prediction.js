@@ -47,7 +47,7 @@ export async function predict() {
     requestId = ++state.predictRequestId,
     step = state.viewedStep;
   state.predictedAt = Date.now();
-  if (!text.trim()) {
+  if (!text.trim() || store.privacy.value) {
     showPrediction({}, step);
     return;
   }
@@ -86,6 +86,10 @@ export function Prediction() {
   const { prediction = [], target = null, modelRef = state.modelRef } = state.prediction ?? {},
     isOld = modelRef !== state.modelRef, // the previous model's, until the reply
     accepts = state.probeInfo?.accepts;
+  if (store.privacy.value)
+    return html`<p class="private pg-hint" data-part="try">
+      ${store.privacy.value} Numbers stand for positions.
+    </p>`;
   return html`<div class="try" data-part="try">
     <h3 title="The greedy prediction for the input">Prediction</h3>
     ${embeddedView && html`<${SequenceInput} />`}

@@ -3,6 +3,7 @@ import { TokenStrip } from "../shared/components/token_strip.js";
 import { formatInteger, formatPercent } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { html, useRef } from "../vendor/preact.js";
+import { embeddedView } from "./share_links.js";
 import { state } from "./state.js";
 
 const TITLE = "Held-out samples";
@@ -35,6 +36,10 @@ export function Samples() {
     samples = /** @type {Sample[]} */ (snapshot?.samples ?? []),
     rightCount = samples.filter((each) => each.prediction.join() === each.target.join()).length,
     isLong = samples.some((each) => each.source.length > MAX_ROW_LENGTH);
+  if (store.privacy.value)
+    return html`<p class="private pg-hint" data-part="samples" hidden=${!embeddedView}>
+      ${store.privacy.value}
+    </p>`;
   return html`<section class="samples-box" data-part="samples" aria-label=${TITLE}>
     <div class="bar">
       <h3 title="Sequences outside the training set. Wrong predicted tokens are underlined.">

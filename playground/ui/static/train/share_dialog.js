@@ -7,12 +7,13 @@ import { formatMessage } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { html, signal, useState } from "../vendor/preact.js";
 import { Message, setMessage } from "./messages.js";
-import { fetchDetails } from "./runs.js";
+import { fetchDetails, runAction } from "./runs.js";
 import { loadSettings } from "./settings.js";
 import { buildLinkQuery, pageUrl } from "./share_links.js";
 import { state } from "./state.js";
 
 const REPORT_TIMEOUT_MS = 120_000;
+const REPORT_RIGHTS = ["reuse", "own"];
 const EMBED_VIEWS = /** @type {Record<string, [string, number]>} */ ({
   learning: ["learning curves", 420],
   attention: ["attention", 740],
@@ -20,12 +21,14 @@ const EMBED_VIEWS = /** @type {Record<string, [string, number]>} */ ({
   samples: ["held-out samples", 240],
 });
 const PROGRAM = "program";
+const EXAMPLES = ["try", "samples", PROGRAM]; // codes that need the right to use the model
 
-/** What the open dialog shares: {ref, shareId, query, settings}. */
+/** What the open dialog shares: {ref, shareId, query, settings, isOwn, mayUse}. */
 const shared = signal(/** @type {any} */ (null));
 
 export async function open() {
-  const { error, share_id: ownShareId, settings } = await fetchDetails(state.modelRef);
+  const details = await fetchDetails(state.modelRef),
+    { error, share_id: ownShareId, settings } = details;
   if (error) {
     setMessage("run", formatMessage(error), { isError: true });
     return;
@@ -38,6 +41,8 @@ export async function open() {
     shareId,
     query: buildLinkQuery(shareId ? { watch: shareId } : { model: name }),
     settings,
+    isOwn: Boolean(ownShareId),
+    mayUse: details.viewers_may_use ?? !store.privacy.value,
   };
 }
 
@@ -74,8 +79,8 @@ run = playground.predict(settings=${JSON.stringify(named)}, api_name="/start")
 print(playground.predict(model=run["run"], owner=run["owner"], api_name="/status"))`;
 }
 
-/** @param {{ model: string, query: string, settings: Record<string, any> }} props */
-function Code({ model, query, settings }) {
+/** @param {{ content: any }} props */
+function Code({ content: { ref: model, query, settings, mayUse } }) {
   const [kind, setKind] = useState("learning"),
     [isDark, setDark] = useState(false),
     isProgram = kind === PROGRAM,
@@ -89,10 +94,12 @@ function Code({ model, query, settings }) {
         value=${kind}
         onChange=${(/** @type {any} */ event) => setKind(event.currentTarget.value)}
       >
-        ${Object.entries(EMBED_VIEWS).map(
-          ([name, [label]]) => html`<option value=${name}>Embed: ${label}</option>`,
-        )}
-        <option value=${PROGRAM}>Python program</option>
+        ${[...Object.entries(EMBED_VIEWS), [PROGRAM]]
+          .filter(([name]) => mayUse || !EXAMPLES.includes(name))
+          .map(
+            ([name, view]) =>
+              html`<option value=${name}>${view ? "Embed: " + view[0] : "Python program"}</option>`,
+          )}
       </select>
       ${
         !isProgram &&
@@ -121,6 +128,24 @@ function Code({ model, query, settings }) {
       </p>`
     }
   </details>`;
+}
+
+/** The owner's choice of what viewers may do. @param {{ content: any }} props */
+function Consent({ content }) {
+  const onChange = async () => {
+    const mayUse = !content.mayUse,
+      reply = await runAction({ action: "share", viewers_may_use: mayUse });
+    if (!reply.error) shared.value = { ...content, mayUse };
+  };
+  return html`<label class="switch consent">
+      <input type="checkbox" checked=${content.mayUse} onChange=${onChange} />
+      Viewers may see examples and use the model
+    </label>
+    <p class="pg-hint">
+      ${content.mayUse ? "" : "Viewers see curves, scores and attention without tokens. "}${
+        content.settings.task === "dataset" && "Viewers never get your dataset."
+      }
+    </p>`;
 }
 
 function ReportButton() {
@@ -175,6 +200,7 @@ export function Dialog() {
           }
           value=${pageUrl() + "?" + content.query}
         />
+        ${content.isOwn && html`<${Consent} content=${content} />`}
         <${CopyField}
           class="settings-link"
           label="Link that fills the form with these settings"
@@ -186,8 +212,8 @@ export function Dialog() {
           rows=${8}
           value=${JSON.stringify(content.settings, null, 1)}
         />
-        <${Code} model=${content.ref} query=${content.query} settings=${content.settings} />
-        <${ReportButton} />`
+        <${Code} content=${content} />
+        ${REPORT_RIGHTS.includes(state.lastResponse.right) && html`<${ReportButton} />`}`
     }
   <//>`;
 }

@@ -34,7 +34,7 @@ function DisplayedPass() {
   if (state.displayedSnapshot && state.probeInfo) {
     const { source, step } = displayedPass(),
       tokens = source.filter((/** @type {string} */ token) => token !== "EOS");
-    text.current = tokens.join(" ") + " · step " + formatInteger(step);
+    text.current = [tokens.join(" "), "step " + formatInteger(step)].filter(Boolean).join(" · ");
   }
   return html`<output class="value probe" aria-live="off">${text.current}</output>`;
 }
