@@ -81,6 +81,7 @@ class Job:
     polled_at: float = 0.0
     last_message_at: float = 0.0
     extra_silence_s: float = 0.0  # seconds that the current operation may take without a message
+    is_converting: bool = False  # its process has ended, and `on_result` handles the result
     cancelled_at: float | None = None
     cancel_reason: str = ""
 

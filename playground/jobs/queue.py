@@ -177,8 +177,11 @@ class JobQueue:
     def on_end(self, job: Job, last_message: Message | None, code: int | None) -> None:
         """Store the end of a job, with its last message or else the exit code of its process."""
         lane = self.lane(job.kind)
-        if last_message and last_message[0] == "result" and job.status is JobStatus.RUNNING:
-            last_message = _convert_result(job, last_message)
+        if last_message and last_message[0] == "result":
+            with self._locked():  # from now on it can no longer be cancelled
+                job.is_converting = job.status is JobStatus.RUNNING
+            if job.is_converting:
+                last_message = _convert_result(job, last_message)
         with self._locked():
             lane.running.pop(job, None)
             if job.is_active:
@@ -270,6 +273,8 @@ class JobQueue:
     def _check_running(self, lane: Lane, job: Job, now: float) -> None:
         """End a job that has exceeded one of its limits."""
         policy = lane.policy
+        if job.is_converting:
+            return
         if job.cancelled_at is not None:
             is_saving = job.is_active
             if now - job.cancelled_at > (
@@ -310,7 +315,7 @@ class JobQueue:
         self.executor.kill(job)
 
     def _cancel(self, job: Job, reason: str) -> None:
-        if not job.is_active or job.cancelled_at is not None:
+        if not job.is_active or job.is_converting or job.cancelled_at is not None:
             return
         policy, is_running = self.lane(job.kind).policy, job.status is JobStatus.RUNNING
         if is_running:

@@ -207,6 +207,23 @@ def test_arguments_are_dropped_at_the_end(build, executor):
     assert job.arguments == ()
 
 
+@pytest.mark.parametrize("interrupt", ["cancel", "time-out"])
+def test_a_job_whose_result_is_converted_cannot_end_otherwise(build, executor, clock, interrupt):
+    queue = build(run_timeout_s=10)
+
+    def convert(result):
+        if interrupt == "cancel":
+            queue.cancel(job)
+        else:
+            clock.now += 11
+            queue.housekeep()
+        return result | {"imported": True}
+
+    job = queue.submit("heavy", owner="ada", on_result=convert)
+    executor.done(job, n=1)
+    assert (job.status, job.result) == (JobStatus.DONE, {"n": 1, "imported": True})
+
+
 def test_result_is_converted_for_the_address_of_the_client(build, executor, client_address):
     addresses = []
 
