@@ -97,8 +97,35 @@ def describe_exit(process: str, code: int | None) -> str:
     if code is None:
         return f"{process} could not be started: the machine lacks memory, processes or open files"
     if code in KILLED_EXIT_CODES:
-        return f"{process} was killed, probably because the machine ran out of memory"
+        return (
+            f"{process} was ended by the system, which ran out of memory"
+            if _has_oom_kill_since_last_call()
+            else f"{process} was ended from outside (SIGKILL)"
+        )
     return f"{process} ended (exit code {code})"
+
+
+def count_oom_kills(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> int:
+    """Return how many processes of this control group Linux has killed for lack of memory.
+
+    0 where the system does not count them.
+    """
+    with suppress(OSError, ValueError, IndexError):
+        group = (proc / "self" / "cgroup").read_text().rsplit("0::/", 1)[1].strip()
+        for line in (groups / group / "memory.events").read_text().splitlines():
+            name, count = line.split()
+            if name == "oom_kill":
+                return int(count)
+    return 0
+
+
+_n_oom_kills = count_oom_kills()
+
+
+def _has_oom_kill_since_last_call() -> bool:
+    global _n_oom_kills
+    before, _n_oom_kills = _n_oom_kills, count_oom_kills()
+    return _n_oom_kills > before
 
 
 def cpu_seconds(pid: int, proc: Path = Path("/proc")) -> float:

@@ -87,7 +87,7 @@ def test_process_that_cannot_be_started(queue, kind, monkeypatch):
 @pytest.mark.parametrize("kind", QUEUES)
 def test_process_that_is_killed(queue, kind):
     response = run_failing(queue, kind, "killed")
-    assert "was killed, probably because the machine ran out of memory" in response["error"]
+    assert "was ended from outside (SIGKILL)" in response["error"]
     assert response["retryable"]
     check_next_job(queue, kind)
 

@@ -321,7 +321,7 @@ def test_a_failed_run_is_reported_and_retried_on_resume(server, workers):
     report = experiments.details(experiment, "ada")
     assert report["state"] == "done"
     assert [line["status"] for line in report["planned_runs"]] == ["failed", "done"]
-    assert "was killed" in report["planned_runs"][0]["message"]
+    assert "was ended from outside" in report["planned_runs"][0]["message"]
     assert report["results"]["summary"].startswith(
         "Changing norm_placement, so far with 1 of 2 runs"
     )

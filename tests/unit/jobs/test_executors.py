@@ -125,7 +125,7 @@ def test_killed_process_names_the_cause_to_its_other_jobs(started):
     assert second.response()["retryable"]
     third = queue.submit("count", "c")
     started[1].on_exit(-9)  # this time by the system
-    assert "out of memory" in third.response()["error"]
+    assert "ended from outside (SIGKILL)" in third.response()["error"]
 
 
 def test_job_that_did_not_save_in_time_does_not_blame_another_one(started):

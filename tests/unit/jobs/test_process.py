@@ -3,13 +3,14 @@
 import errno
 import os
 import threading
+from functools import partial
 from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from playground.jobs import process as worker_process
-from playground.jobs.process import WorkerProcess, cpu_seconds
+from playground.jobs.process import WorkerProcess, count_oom_kills, cpu_seconds, describe_exit
 from playground.runs.inspector_client import InspectorClient
 from playground.runs.registry import Registry
 from tests.support.app_server import wait_for
@@ -96,3 +97,26 @@ def test_active_seconds_is_cpu_time_without_scheduler_statistics(tmp_path):
     assert cpu_seconds(os.getpid(), tmp_path) >= times.user + times.system
     with pytest.raises(psutil.NoSuchProcess):
         cpu_seconds(2**22 + 1, tmp_path)
+
+
+def test_only_the_kernel_can_say_that_memory_ran_out(tmp_path, monkeypatch):
+    events = tmp_path / "group" / "app" / "memory.events"
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "cgroup").write_text("1:cpu:/other\n0::/app\n")
+    events.parent.mkdir(parents=True)
+    count = partial(count_oom_kills, tmp_path, tmp_path / "group")
+    monkeypatch.setattr(worker_process, "count_oom_kills", count)
+    monkeypatch.setattr(worker_process, "_n_oom_kills", 3)
+    messages = []
+    for content in (None, "", "oom 9", "oom_kill x", "oom 9\noom_kill 3\n", "oom_kill 4\n"):
+        if content is not None:
+            events.write_text(content)
+            worker_process._n_oom_kills = 3
+        messages.append(describe_exit("it", -9))
+    messages.append(describe_exit("it", 137))  # another one, for another reason
+    outside = "it was ended from outside (SIGKILL)"
+    assert messages == [
+        *[outside] * 5,
+        "it was ended by the system, which ran out of memory",
+        outside,
+    ]

@@ -458,7 +458,7 @@ def test_job_that_is_not_polled_keeps_its_place_and_starts_after_a_poll(build, e
 # Processes that end early
 
 NOT_STARTED = "could not be started: the machine lacks memory, processes or open files"
-KILLED = "was killed, probably because the machine ran out of memory"
+KILLED = "was ended from outside (SIGKILL)"
 
 
 @pytest.mark.parametrize(
