@@ -1,13 +1,16 @@
 """The owner key, which gives a browser access to its runs. It is untrusted input."""
 
+import logging
 import os
 import re
 import secrets
-from contextlib import suppress
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from playground.common.strict_json import parse_strict_json
+
+log = logging.getLogger(__name__)
 
 OWNER_KEY_PATTERN = re.compile(r"[A-Za-z0-9_-]{32}")
 
@@ -18,24 +21,43 @@ def new_owner_key() -> str:
 
 
 def machine_owner_key(root: Path) -> str:
-    """Return the single owner key of a local instance; empty if it cannot be stored.
+    """Return the single owner key of a local instance.
 
     Every browser gets the same key, so each has access to every run.
     """
-    path = root / "runs" / ".owner"
+    return stored_key(root / "runs" / ".owner")
+
+
+def stored_key(path: Path) -> str:
+    """Return the random key in a file; a missing or damaged one is replaced.
+
+    Where that is not possible, the key lasts until the process ends.
+    """
+    try:
+        text = path.read_text(encoding="ascii", errors="replace").strip()
+        if OWNER_KEY_PATTERN.fullmatch(text):
+            return text
+        log.warning("%s holds no key and is replaced; what belongs to its key is lost", path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        log.warning("%s cannot be read (%s); its key changes with each start", path, error)
+        return new_owner_key()
+    key, staging = new_owner_key(), ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with (
-            suppress(FileExistsError),
-            open(
-                path, "x", encoding="ascii", opener=lambda name, flags: os.open(name, flags, 0o600)
-            ) as file,
-        ):
-            file.write(new_owner_key())
-        owner = path.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        return ""
-    return owner if OWNER_KEY_PATTERN.fullmatch(owner) else ""
+        # readable by this user only
+        descriptor, staging = tempfile.mkstemp(".tmp", f".{path.name}.", path.parent)
+        with open(descriptor, "w", encoding="ascii") as file:
+            file.write(key)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(staging, path)
+    except OSError as error:
+        log.warning("%s cannot be written (%s); its key changes with each start", path, error)
+        if staging:
+            Path(staging).unlink(missing_ok=True)
+    return key
 
 
 def owner_from_session(session_json: Any) -> str:
