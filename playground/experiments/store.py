@@ -181,7 +181,7 @@ class ExperimentStore:
         """
         address = CLIENT_ADDRESS.get()
         addresses = (each.address for each in self.states.values())
-        is_share_full = uses_full_share(addresses, MAX_EXPERIMENTS_TOTAL)
+        is_share_full = uses_full_share(address, addresses, MAX_EXPERIMENTS_TOTAL)
         if not is_share_full and len(self.states) < MAX_EXPERIMENTS_TOTAL:
             return
         inactive = [

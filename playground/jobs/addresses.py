@@ -32,14 +32,14 @@ def max_amount_per_address(amount: float) -> float:
     return amount / 2
 
 
-def uses_full_share(addresses: Iterable[str], slots: int) -> bool:
-    """Return whether the current client holds as many slots as one address may.
+def uses_full_share(address: str, addresses: Iterable[str], slots: int) -> bool:
+    """Return whether an address holds as many slots as one address may.
 
     Work without a request, such as that of a command, has no address and no such limit.
 
     Args:
+        address: the address of a client.
         addresses: the address of each slot in use.
         slots: total number of slots.
     """
-    client = CLIENT_ADDRESS.get()
-    return bool(client) and sum(each == client for each in addresses) >= max_per_address(slots)
+    return bool(address) and sum(each == address for each in addresses) >= max_per_address(slots)

@@ -169,9 +169,11 @@ class LessonService:
                 f"{MAX_PER_OWNER} of your measurements are still running; wait for one to end, "
                 "or cancel it"
             )
-        if uses_full_share((each.address for each in self._measurements.values()), MAX_TOTAL):
-            self._evict_one(now, CLIENT_ADDRESS.get())
-            if uses_full_share((each.address for each in self._measurements.values()), MAX_TOTAL):
+        address = CLIENT_ADDRESS.get()
+        measurements = self._measurements.values()
+        if uses_full_share(address, (each.address for each in measurements), MAX_TOTAL):
+            self._evict_one(now, address)
+            if uses_full_share(address, (each.address for each in measurements), MAX_TOTAL):
                 raise UserError(
                     f"your address has {max_per_address(MAX_TOTAL)} measurements, the maximum; try "
                     "again in a minute"

@@ -47,7 +47,7 @@ class RunCommands:
             self.ensure_trainable(run)
         elif action == "save":
             n_bytes = estimated_run_bytes(run.config) // 2
-            self.storage_quota.ensure_available(run.owner, n_bytes)
+            self.storage_quota.ensure_available(run.owner, run.address, n_bytes)
         with self.scheduler.lock, run.lock:
             # The eviction may have happened since the check above.
             if continues and run.evicted == WEIGHTS_EVICTED:

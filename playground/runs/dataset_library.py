@@ -7,8 +7,8 @@ reads or writes the disk.
 import shutil
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Container
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from playground.common.storage import directory_size
 from playground.datasets.pairs import SHA256_PATTERN, DatasetError, DatasetNotFoundError
 from playground.datasets.storage import datasets_dir, load_metadata, owned_datasets_dir
 from playground.errors import UserError
-from playground.jobs.addresses import CLIENT_ADDRESS, max_amount_per_address
+from playground.jobs.addresses import max_amount_per_address
 from playground.tasks import LOOKUP
 
 from .access import is_single_owner, owns_dataset
@@ -43,8 +43,6 @@ class DatasetLibrary:
         self.all_mb = env_number("DATASETS_TOTAL_MB")
         # by owner: SHA-256 and folder of the latest upload
         self._pending: OrderedDict[str, tuple[str, Path]] = OrderedDict()
-        # by marker: address of the client, since the start of the server
-        self._addresses: dict[Path, str] = {}
         self._lock = threading.Lock()
 
     def set_pending(self, owner: str, sha256: str, folder: Path) -> None:
@@ -89,8 +87,10 @@ class DatasetLibrary:
             if files and not stored.is_dir():
                 write_dir(stored, files)
             marker.parent.mkdir(parents=True, exist_ok=True)
-            marker.touch()
-            self._addresses.setdefault(marker, CLIENT_ADDRESS.get())
+            if marker.exists():
+                marker.touch()
+            else:
+                marker.write_text(self.registry.client_address(), encoding="ascii")
 
     def require(self, owner: str, sha256: str) -> None:
         """Check that a dataset is stored, and that a user owns it.
@@ -114,7 +114,7 @@ class DatasetLibrary:
             if SHA256_PATTERN.fullmatch(path.name)
         ]
         datasets = []
-        for path in sorted(paths, key=_modified_at, reverse=True)[:MAX_DATASETS_PER_OWNER]:
+        for path in sorted(paths, key=_modified_at, reverse=True):
             if not (datasets_dir() / path.name).is_dir():  # removed meanwhile
                 continue
             row: dict[str, Any] = {
@@ -148,18 +148,23 @@ class DatasetLibrary:
                 raise UserError("this dataset is not yours, or was removed")
             if self._in_use(sha256) and owns_machine:
                 raise UserError("runs on this machine use this dataset; delete those first")
-            self._remove_marker(marker)
+            marker.unlink(missing_ok=True)
             if not self._in_use(sha256) and not any(datasets_dir().glob(f".owners/*/{sha256}")):
                 shutil.rmtree(datasets_dir() / sha256, ignore_errors=True)
 
     def _in_use(self, sha256: str) -> bool:
-        tasks = (run.config.task for run in self.registry.all_runs())
-        return any(task.task == LOOKUP and task.dataset_sha256 == sha256 for task in tasks)
+        return any(each == sha256 for each, _ in self._used_datasets())
+
+    def _used_datasets(self) -> Iterator[tuple[str, str]]:
+        """Yield the dataset and the client address of each run on a dataset."""
+        for run in self.registry.all_runs():
+            if run.config.task.task == LOOKUP:
+                yield run.config.task.dataset_sha256, run.address
 
     def _owner_markers(self, owner: str) -> Path:
-        """Return the folder with one empty file per dataset of the user.
+        """Return the folder with one file per dataset of the user.
 
-        The files are named by SHA-256.
+        The files are named by SHA-256 and contain the address of the client, hashed.
         """
         return owned_datasets_dir(owner_id(owner))
 
@@ -185,7 +190,8 @@ class DatasetLibrary:
                 f"{size / MB:.1f} MB; "
                 f"{self.own_mb:g} MB are possible, so remove some or upload fewer pairs"
             )
-        if new_bytes and not self._evict_for_address(new_bytes):
+        address = self.registry.client_address()
+        if new_bytes and address and not self._evict_for(new_bytes, address):
             raise UserError(
                 f"datasets from your address take all of the "
                 f"{max_amount_per_address(self.all_mb):g} MB that one address may store here; "
@@ -197,61 +203,48 @@ class DatasetLibrary:
                 "playground on your own machine"
             )
 
-    def _evict_for_address(self, new_bytes: int) -> bool:
-        """Return whether the client address may store so many bytes more."""
-        address = CLIENT_ADDRESS.get()
-        hashes = {
-            marker.name
-            for marker, marker_address in self._addresses.items()
-            if marker_address == address
-        }
-        return not address or self._evict_for(
-            new_bytes, hashes, max_amount_per_address(self.all_mb)
-        )
+    def _evict_for(self, new_bytes: int, address: str = "") -> bool:
+        """Return whether so many bytes more fit, in all or in the share of one address.
 
-    def _remove_marker(self, marker: Path) -> None:
-        marker.unlink(missing_ok=True)
-        self._addresses.pop(marker, None)
-
-    def _evict_for(
-        self, new_bytes: int, hashes: Container[str] | None = None, max_mb: float | None = None
-    ) -> bool:
-        """Return whether so many bytes more fit.
-
-        If not, datasets are evicted that no run uses and no user selected for a long time.
+        If not, datasets are evicted that no run uses and no user selected for a long time; for an
+        address, only those that no other one stores.
         """
-        paths = [
-            path
+        markers_by_sha256 = defaultdict[str, list[Path]](list)
+        addresses = defaultdict[str, set[str]](set)
+        for marker in datasets_dir().glob(".owners/*/*"):
+            markers_by_sha256[marker.name].append(marker)
+            addresses[marker.name].add(_read_address(marker))
+        # A dataset that its owner removed stays for the runs that use it.
+        for sha256, user_address in self._used_datasets():
+            addresses[sha256].add(user_address)
+        size_by_path = {
+            path: directory_size(path)
             for path in datasets_dir().glob("[!.]*")
-            if path.is_dir() and (hashes is None or path.name in hashes)
-        ]
-        size_by_path = {path: directory_size(path) for path in paths}
-        excess_bytes = (
-            sum(size_by_path.values())
-            + new_bytes
-            - int((self.all_mb if max_mb is None else max_mb) * MB)
-        )
+            if path.is_dir() and (not address or address in addresses[path.name])
+        }
+        max_mb = max_amount_per_address(self.all_mb) if address else self.all_mb
+        excess_bytes = sum(size_by_path.values()) + new_bytes - int(max_mb * MB)
         if excess_bytes <= 0:
             return True
-        markers_by_sha256: dict[str, list[Path]] = {}
-        for marker in datasets_dir().glob(".owners/*/*"):
-            markers_by_sha256.setdefault(marker.name, []).append(marker)
         last_used_at = {
-            path: max(map(_modified_at, markers_by_sha256.get(path.name, [path])))
+            path: max(map(_modified_at, markers_by_sha256[path.name] or [path]))
             for path in size_by_path
         }
         now = time.time()
         idle = [
             path
             for path in sorted(size_by_path, key=last_used_at.__getitem__)
-            if now - last_used_at[path] > MIN_RETENTION_S and not self._in_use(path.name)
+            # a time in the future is from before the clock was set back
+            if not 0 <= now - last_used_at[path] <= MIN_RETENTION_S
+            and not self._in_use(path.name)
+            and (not address or addresses[path.name] == {address})
         ]
         if sum(size_by_path[path] for path in idle) < excess_bytes:
             return False
         for path in idle:
             if excess_bytes > 0:
-                for marker in markers_by_sha256.get(path.name, []):
-                    self._remove_marker(marker)
+                for marker in markers_by_sha256[path.name]:
+                    marker.unlink(missing_ok=True)
                 shutil.rmtree(path, ignore_errors=True)
                 excess_bytes -= size_by_path[path]
         return True
@@ -262,3 +255,10 @@ def _modified_at(path: Path) -> float:
         return path.stat().st_mtime
     except OSError:  # removed meanwhile
         return 0.0
+
+
+def _read_address(marker: Path) -> str:
+    try:
+        return marker.read_text(encoding="ascii", errors="replace")
+    except OSError:  # removed meanwhile
+        return ""

@@ -141,14 +141,18 @@ class RunRecord(BaseModel, frozen=True, strict=True):
     started_by: RunOrigin
     # whether viewers may see examples and use the model; None: if the data are not the owner's
     viewers_may_use: bool | None = None
+    address: str = ""  # of the client that started it, as `StorageFolder.address_id` hashes it
 
     @classmethod
-    def new(cls, config: RunConfig, owner: str, name: str, origin: RunOrigin = "user") -> RunRecord:
+    def new(
+        cls, config: RunConfig, owner: str, name: str, origin: RunOrigin = "user", address: str = ""
+    ) -> RunRecord:
         """Return the record of a new run; lists hide runs that the user did not start.
 
         Args:
             owner: the fingerprint of the owner's key.
             origin: what starts the run.
+            address: the hashed address of the client.
         """
         return cls(
             id=secrets.token_urlsafe(16),
@@ -173,6 +177,7 @@ class RunRecord(BaseModel, frozen=True, strict=True):
             imported=False,
             tags=(),
             started_by=origin,
+            address=address,
         )
 
     @classmethod

@@ -229,7 +229,7 @@ class Registry:
         self.validate_size(config)
         require_dataset(self, config, owner)
         with self._admission_lock:
-            self.scheduler.ensure_can_enqueue(self.list_for_owner(owner))
+            self.scheduler.ensure_can_enqueue(self.list_for_owner(owner), self.client_address())
             self._ensure_can_add(owner, estimated_run_bytes(config))
             run = self._new(config, owner, name, self.storage.new_run_folder(config), origin)
             run.update_live(points=MetricSeries(), weight_steps=())
@@ -270,7 +270,11 @@ class Registry:
             raise UserError(
                 f"you have {MAX_RUNS_PER_OWNER} runs, which is the maximum; delete some first"
             )
-        self.storage_quota.ensure_available(owner_id(owner), n_bytes)
+        self.storage_quota.ensure_available(owner_id(owner), self.client_address(), n_bytes)
+
+    def client_address(self) -> str:
+        """Return the address of the current client, hashed; empty for work without a client."""
+        return self.storage.address_id(CLIENT_ADDRESS.get())
 
     def rerun(self, run: Run, owner: str) -> Run:
         """Start a copy of a run: same settings, same seed, same changes at the same steps."""
@@ -311,8 +315,8 @@ class Registry:
     ) -> Run:
         owned = self.list_for_owner(owner)
         name = unique_name(name, owned) or unique_name(default_name(config), owned)
-        record = RunRecord.new(config, owner_id(owner), name, origin)
-        return Run(record, folder, address=CLIENT_ADDRESS.get())
+        address = self.client_address()
+        return Run(RunRecord.new(config, owner_id(owner), name, origin, address), folder)
 
     def import_checkpoint(self, folder: Path, owner: str, name: str) -> Run:
         """Import a checkpoint, already validated and in its own folder, as a run of this owner.

@@ -58,11 +58,12 @@ class Scheduler:
         """Return the queue position of a run, 1 for the next one; None if it is not queued."""
         return self._positions.get(run.id) if run.status == "waiting" else None
 
-    def ensure_can_enqueue(self, owned: list[Run]) -> None:
+    def ensure_can_enqueue(self, owned: list[Run], address: str) -> None:
         """Check that the queue accepts one more run of an owner.
 
         Args:
             owned: the runs of this owner.
+            address: the address of the client.
 
         Raises:
             UserError: if the owner, their address or all owners together have the maximum.
@@ -76,7 +77,7 @@ class Scheduler:
             raise UserError(
                 f"the queue has {MAX_QUEUED_TOTAL} runs, which is the maximum; try again later"
             )
-        if uses_full_share((run.address for run in self), MAX_QUEUED_TOTAL):
+        if uses_full_share(address, (run.address for run in self), MAX_QUEUED_TOTAL):
             raise UserError(
                 f"the queue has {MAX_QUEUED_PER_ADDRESS} runs from your address, "
                 "which is the maximum; try again later"

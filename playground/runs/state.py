@@ -123,16 +123,16 @@ class Run:
     trained_seconds = RecordField[float]()
     evicted = RecordField[str]()
     imported = RecordField[bool]()
+    address = RecordField[str]()
     steps = RecordField[int]()
     learning_rate = RecordField[float]()
     max_steps_per_second = RecordField[float]()
     diverged = RecordField[bool]()
     modified_settings = RecordField[list[str]]()
 
-    def __init__(self, record: RunRecord, folder: Path, address: str = "") -> None:
+    def __init__(self, record: RunRecord, folder: Path) -> None:
         now = time.monotonic()
         self.record, self.live, self.folder = record, LiveData(), folder
-        self.address = address  # of the client that started it
         self.size_bytes: int | None = None  # bytes on disk; None: unknown or changing
         # time of deletion by the monotonic clock, which cannot be changed
         self.deleted_at_monotonic = (

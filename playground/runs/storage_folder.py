@@ -1,5 +1,6 @@
 """The folder of a server: shared checkpoints directly in it, and a folder per run in `runs/`."""
 
+import hmac
 import os
 import re
 import secrets
@@ -8,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 
 import filelock
@@ -16,6 +18,7 @@ from playground.checkpoints.manifest import Manifest
 from playground.common.atomic_write import clean_up_stale, remedy
 from playground.training.config import RunConfig
 
+from .owner_keys import stored_key
 from .weight_history import weights_path
 from .worker_protocol import PINNED_SUFFIX
 
@@ -42,24 +45,16 @@ class StorageFolder:
                 f"inspected, but not trained; {remedy(error)}"
             )
 
-    def lock(self) -> str:
-        """Lock the folder for this server; return a warning if another server uses it, else ""."""
-        self._server_lock = filelock.FileLock(self.runs / ".server.lock")
-        try:
-            self._server_lock.acquire(timeout=0)
-        except filelock.Timeout:
-            return (
-                f"another server uses {self.root}: each may overwrite the names and deletions "
-                "of the other; stop one, or set PLAYGROUND_CHECKPOINTS to another folder"
-            )
-        except OSError:  # `error` reports a folder that cannot be written
-            pass
-        return ""
+    @cached_property
+    def _address_key(self) -> bytes:
+        return stored_key(self.runs / ".address-key").encode()
 
-    def unlock(self) -> None:
-        """Release the lock of `lock`."""
-        if self._server_lock is not None:
-            self._server_lock.release()
+    def address_id(self, address: str) -> str:
+        """Return what identifies a client address in records: a hash with a key of this folder."""
+        if not address:
+            return ""
+        data = address.encode("utf-8", "replace")
+        return hmac.digest(self._address_key, data, "sha256").hex()[:32]
 
     def list_checkpoints(self) -> dict[str, Path]:
         """Return the checkpoints that all users may inspect, by name.

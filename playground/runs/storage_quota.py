@@ -20,7 +20,7 @@ import filelock
 from playground.common.format import format_bytes
 from playground.common.storage import directory_size
 from playground.errors import UserError
-from playground.jobs.addresses import CLIENT_ADDRESS, max_amount_per_address
+from playground.jobs.addresses import max_amount_per_address
 
 from .damaged import Damaged
 from .limits import estimated_run_bytes
@@ -64,7 +64,7 @@ class StorageQuota:
         self.lock, self.owner_last_seen = lock, owner_last_seen
         self.damaged = damaged
 
-    def ensure_available(self, owner: str, n_bytes: int) -> None:
+    def ensure_available(self, owner: str, address: str, n_bytes: int) -> None:
         """Ensure that an owner can store more bytes.
 
         Of the owner's runs, only the weight history is evicted. The owner chooses which models to
@@ -72,6 +72,7 @@ class StorageQuota:
 
         Args:
             owner: the owner's fingerprint.
+            address: the address of the client; empty for work without a client.
             n_bytes: number of bytes.
 
         Raises:
@@ -93,7 +94,6 @@ class StorageQuota:
                     f"{format_bytes(limits.bytes_per_owner)} per user: delete "
                     f"{' or '.join(sized)}, or {limits.how_to_raise('RUNS_MB')}"
                 )
-        address = CLIENT_ADDRESS.get()
         is_short = bool(limits.bytes_total) and self.enforce(n_bytes, address) > 0
         if address and limits.bytes_total and self._exceeds_address_quota(n_bytes, address):
             raise UserError(

@@ -20,6 +20,7 @@ import zipfile
 import zlib
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -87,7 +88,10 @@ class CheckpointTransfer:
         ]
 
     async def _run(self, function: Callable[..., Any], *args: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, function, *args)
+        # with the context of the request, which has the address of the client
+        run_in_context = copy_context().run
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, run_in_context, function, *args)
 
     async def download(self, http_request: Request) -> Response:
         """Send the checkpoint of a download token as a zip file."""

@@ -191,11 +191,12 @@ class DatasetHandlers(HandlerGroup):
         return {}
 
     async def _preview(self, owner: str, sha256: str) -> dict[str, Any]:
-        if len(self._preview_addresses) >= MAX_CONCURRENT_PREVIEWS or uses_full_share(
-            self._preview_addresses, MAX_CONCURRENT_PREVIEWS
+        address, active = CLIENT_ADDRESS.get(), self._preview_addresses
+        if len(active) >= MAX_CONCURRENT_PREVIEWS or uses_full_share(
+            address, active, MAX_CONCURRENT_PREVIEWS
         ):
             raise BusyError("other datasets are being read")
-        self._preview_addresses.append(address := CLIENT_ADDRESS.get())
+        active.append(address)
         try:
             # raises an error if it is not stored here
             await asyncio.to_thread(self.library.require, owner, sha256)

