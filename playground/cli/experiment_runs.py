@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,14 +86,16 @@ def run_experiment(spec: dict[str, Any], out: Path) -> dict[str, Any]:
     from playground.experiments.spec import parse_experiment
     from playground.runs.record import owner_id
     from playground.runs.registry import Registry
+    from playground.runs.storage_folder import locked_storage
 
-    registry, service = None, None
+    registry, service, locks = None, None, ExitStack()
     try:
         requested = parse_experiment(spec, owner_id(OWNER))
         # Without this check, a run would wait forever for memory that the machine does not have.
         for variant in requested.variants:
             ensure_memory_available(variant.config(requested.seeds[0]))
         create_output_dir(out)
+        locks.enter_context(locked_storage(out))
         registry = Registry(out, idle_timeout_s=0, release_after_s=0, has_count_limits=False)
         registry.single_owner = OWNER  # who owns every dataset of this machine
         service = ExperimentService(registry)
@@ -112,6 +115,7 @@ def run_experiment(spec: dict[str, Any], out: Path) -> dict[str, Any]:
             service.close()
         if registry:
             registry.shutdown(20)
+        locks.close()
     # A diverged run is a valid result.
     failed = [
         line

@@ -16,22 +16,61 @@ import filelock
 
 from playground.checkpoints.manifest import Manifest
 from playground.common.atomic_write import clean_up_stale, remedy
+from playground.errors import UserError
 from playground.training.config import RunConfig
 
 from .owner_keys import stored_key
 from .weight_history import weights_path
 from .worker_protocol import PINNED_SUFFIX
 
-STALE_TMP_AGE_S = 600.0  # age in seconds at which an unfinished write is removed
 RUN_FOLDER = re.compile(r"\d{8}-\d{6}-.+-[0-9a-f]{6}")  # as `new_run_folder` names it
+# Age in seconds at which an unfinished write is removed. In the folders of the server, almost all
+# are those of an ended server; its restart takes longer, and the write of a command does not.
+STALE_TMP_AGE_S, SERVER_TMP_AGE_S = 600.0, 2.0
+
+
+@contextmanager
+def locked_storage(root: Path) -> Iterator[None]:
+    """Lock a storage folder for this process: the server, or a command that has a registry.
+
+    Two registries would overwrite the records of each other.
+
+    Raises:
+        UserError: if another process uses the folder.
+    """
+    lock = filelock.FileLock(root / "runs" / ".server.lock")
+    try:
+        (root / "runs").mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        raise UserError(
+            f"another server or command uses {root}: end it first, or choose another folder "
+            "(PLAYGROUND_CHECKPOINTS for a server, --out for a command)"
+        ) from None
+    except (OSError, NotImplementedError):
+        pass  # it cannot be written, which `StorageFolder.error` reports, or has no locks
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 class StorageFolder:
     def __init__(self, root: Path) -> None:
         self.root, self.runs = root, root / "runs"
-        self._server_lock: filelock.BaseFileLock | None = None
-        for folder in (root, *(root / name for name in ("runs", "rows", "compared"))):
+        for folder in (self.runs, root / "rows"):
+            clean_up_stale(folder, SERVER_TMP_AGE_S)
+        for folder in (root, root / "compared"):
             clean_up_stale(folder, STALE_TMP_AGE_S)
+        self._remove_orphans()
+
+    def _remove_orphans(self) -> None:
+        """Remove the folders of runs that never got a record, and have nothing to show."""
+        for folder in self.runs.glob("*") if self.runs.is_dir() else ():
+            if RUN_FOLDER.fullmatch(folder.name) and not any(
+                path.is_file() and path.name != ".lock" for path in folder.rglob("*")
+            ):
+                shutil.rmtree(folder, ignore_errors=True)
 
     def error(self) -> str:
         """Return why this folder cannot store runs and what to do; empty if it can."""
@@ -41,7 +80,7 @@ class StorageFolder:
                 return ""
         except OSError as error:
             return (
-                f"{self.runs} cannot be written ({error.strerror or error}): models can be "
+                f"the storage folder cannot be written ({error.strerror or error}): models can be "
                 f"inspected, but not trained; {remedy(error)}"
             )
 

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+from contextlib import ExitStack
 from types import FrameType
 from typing import Any
 from urllib.parse import quote
@@ -35,6 +36,7 @@ from playground.lessons.service import LessonService
 from playground.runs.limits import Limits
 from playground.runs.owner_keys import machine_owner_key, new_owner_key, owner_from_session
 from playground.runs.registry import Registry
+from playground.runs.storage_folder import locked_storage
 from playground.ui.embedding import EMBED_HEAD, is_embedded
 from playground.ui.mount import STATIC_DIR, UI_DIR, build_view, preload_links
 from playground.ui.theme import build_theme
@@ -325,14 +327,16 @@ def serve(
     if public:
         set_env_default("IDLE_TIMEOUT_S", "180")
         set_env_default("HISTORY_MB", "32")
-    storage = resolve_storage()
+    storage, locks = resolve_storage(), ExitStack()
+    locks.enter_context(locked_storage(storage.root))  # until the process ends
     warm_up()
     registry = Registry(
         storage.root, limits=Limits.shared_instance() if public else Limits.unlimited()
     )
-    registry.storage_note = storage.note
-    for warning in filter(None, (registry.storage.error(), registry.storage.lock())):
-        print(warning, file=sys.stderr, flush=True)
+    storage_error = registry.storage.error()
+    registry.storage_note = " ".join(filter(None, (storage_error, storage.note)))
+    if storage_error:
+        print(f"{registry.storage.runs}: {storage_error}", file=sys.stderr, flush=True)
     report_device(registry)
     registry.snapshots.inspector.warm_up()
     if not public:

@@ -112,9 +112,12 @@ def test_read_only_folder_serves_models_and_names_storage_setting(tmp_path, chec
         with pytest.raises(RuntimeError, match=f"{READ_ONLY}; set PLAYGROUND_CHECKPOINTS"):
             page.upload(archive_bytes)
         assert (
-            f"{checkout}/checkpoints/runs cannot be written ({READ_ONLY}): models can be "
-            "inspected, but not trained; set" in app.log.read_text()
+            f"{checkout}/checkpoints/runs: the storage folder cannot be written ({READ_ONLY}): "
+            "models can be inspected, but not trained; set" in app.log.read_text()
         )
+        note = page.call("runs/list")["note"]
+        assert note.startswith(f"the storage folder cannot be written ({READ_ONLY}): ")
+        assert str(checkout) not in note
 
 
 def test_server_starts_with_stale_temp_files_on_read_only_disk(tmp_path, registries):
@@ -123,7 +126,9 @@ def test_server_starts_with_stale_temp_files_on_read_only_disk(tmp_path, registr
         os.utime(runs / ".incomplete.tmp", (0, 0))
         assert run_as_root("mount", "-o", "remount,ro", str(runs))
         registry = registries(runs.parent)
-        assert registry.storage.error().startswith(f"{runs} cannot be written ({READ_ONLY}): ")
+        assert registry.storage.error().startswith(
+            f"the storage folder cannot be written ({READ_ONLY})"
+        )
         with pytest.raises(UserError, match=f"{READ_ONLY}; set PLAYGROUND_CHECKPOINTS to a folder"):
             registry.start(tiny_config(), "ada")
         assert [path.name for path in runs.iterdir()] == [".incomplete.tmp"]

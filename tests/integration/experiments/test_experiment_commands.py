@@ -9,6 +9,7 @@ from playground.__main__ import main, run
 from playground.cli.experiments import build_spec
 from playground.experiments import store
 from playground.runs import registry
+from playground.runs.storage_folder import locked_storage
 from tests.support.app_server import ROOT, wait_for
 from tests.support.command_runner import COMMAND, run_command, run_in_interpreter
 
@@ -62,7 +63,7 @@ def test_interrupted_command_resumes_without_repeated_work(tmp_path):
     started = {path.name for path in out.glob("runs/*")}
     results = parse_json_output(run_in_interpreter(*arguments))
     assert started <= {path.name for path in out.glob("runs/*")}
-    assert len(list(out.glob("runs/*"))) == 2
+    assert len(list(out.glob("runs/[!.]*"))) == 2
     assert [row["label"] for row in results["rows"]] == ["learned", "sinusoidal"]
     assert [row["n"] for row in results["rows"]] == [1, 1]
     assert results["rows"][0]["untrained"] == {"source": [5, 20], "target": [5, 20]}
@@ -107,6 +108,15 @@ def test_seeds_are_a_number_or_a_list_and_enough_by_default():
     assert seeds() == [0, 1, 2, 3, 4]
     assert len(seeds(values="1,2,4,8,16")) == 6
     assert len(seeds(values=",".join(map(str, range(1, 13))))) == 5  # 60 runs
+
+
+def test_a_folder_in_use_is_refused_at_once_and_unchanged(tmp_path, capsys):
+    with locked_storage(tmp_path), pytest.raises(SystemExit) as end:
+        run(["experiment", "--vary", "norm_placement=pre,post", "--out", str(tmp_path)])
+    assert end.value.code == 2
+    assert "another server or command uses" in (error := capsys.readouterr().err)
+    assert len(error.splitlines()) == 1
+    assert [path.name for path in tmp_path.rglob("*")] == ["runs", ".server.lock"]
 
 
 def test_presets_are_listed():
