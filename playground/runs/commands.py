@@ -10,7 +10,7 @@ from .limits import estimated_run_bytes
 from .record import WEIGHTS_EVICTED
 from .scheduler import Scheduler
 from .settings import RegistrySettings
-from .state import Run
+from .state import RESUMABLE_STATUSES, Run
 from .storage_quota import StorageQuota
 
 COMMANDS = ("pause", "resume", "step", "stop", "save")
@@ -40,9 +40,7 @@ class RunCommands:
             raise ValueError(f"action is {action!r}; use one of {', '.join(COMMANDS)}")
         continues, ends = action in ("resume", "step"), action in ("pause", "stop")
         # read before the locks are taken
-        checkpoint_message = (
-            run.last_checkpoint_message() if action == "stop" and run.has_worker else ""
-        )
+        checkpoint_message = run.resume_message() if action == "stop" and run.has_worker else ""
         if continues:
             self.ensure_trainable(run)
         elif action == "save":
@@ -130,7 +128,7 @@ def _first_command(action: str) -> str:
 
 
 def _can_continue(run: Run) -> bool:
-    return run.status in ("paused", "stopped", "failed") and not run.is_deleted
+    return run.status in RESUMABLE_STATUSES and not run.is_deleted
 
 
 def _control_exiting(run: Run, action: str) -> None:

@@ -116,6 +116,8 @@ class Registry:
                 run = Run.read(folder)
                 if run.id in self._runs or run.share_id in self._by_share_id:
                     raise ValueError("it is a copy of another run")
+                if run.is_resumable:  # the process that trained it may have been killed
+                    run.update(step=run.resume_step())
                 self._add(run)
             except (ValueError, OSError) as error:
                 self.damaged[folder.name] = describe_damage(folder, folder / "run.json", error)
@@ -333,8 +335,8 @@ class Registry:
         self.settings.limits.validate_metrics_size(folder / "metrics.jsonl")
         with self._admission_lock:
             self._ensure_can_add(owner, directory_size(folder))
-            target, is_resumable = self.storage.import_files(folder, manifest)
-            run = self._new(manifest.config, owner, name, target)
+            hidden, is_resumable = self.storage.import_files(folder, manifest)
+            run = self._new(manifest.config, owner, name, hidden)
             steps = config_at_step(manifest.config.training, manifest.changes, manifest.step)
             is_unfinished = is_resumable and manifest.step < steps.max_steps
             run.update(

@@ -26,11 +26,12 @@ from playground.training.config import RunConfig
 from playground.training.setting_changes import SettingChange
 
 from .metric_series import MetricSeries
-from .record import RunRecord
-from .weight_history import read_lines, weight_steps
+from .record import WEIGHTS_EVICTED, RunRecord
+from .weight_history import read_lines, state_steps, weight_steps
 from .worker_protocol import PINNED_SUFFIX
 
 MAX_PENDING_POINTS = 2000  # points
+RESUMABLE_STATUSES = ("paused", "stopped", "failed")
 Value = TypeVar("Value")
 
 
@@ -186,6 +187,11 @@ class Run:
         """Whether its owner deleted it; it can still be restored."""
         return self.deleted_at is not None
 
+    @property
+    def is_resumable(self) -> bool:
+        """Whether its owner can continue it, from what is on disk."""
+        return self.status in RESUMABLE_STATUSES and self.evicted != WEIGHTS_EVICTED
+
     def send_command(self, *command: Any) -> bool:
         """Send a command to the worker; return False if it cannot be delivered."""
         worker = self.worker
@@ -256,6 +262,7 @@ class Run:
                 loaded.add(read_lines(self.folder))
             except (CheckpointError, ValueError, OSError) as error:
                 error_message = f"the metrics are incomplete: {error}"
+            stored_step = self.resume_step(loaded) if self.is_resumable else loaded.last
             with self.lock:
                 with suppress(ValueError):  # a gap; the next load reads them from disk
                     loaded.add(
@@ -269,7 +276,7 @@ class Run:
                     message=self.message or error_message,
                     best=max_score(self.best, loaded.best),
                     # A killed server may not have written the last step to run.json.
-                    step=self.step if self.has_worker or not len(loaded) else loaded.last,
+                    step=self.step if self.has_worker or not len(loaded) else stored_step,
                 )
             return loaded
 
@@ -333,14 +340,25 @@ class Run:
             reverse=True,
         )
 
-    def last_checkpoint_message(self) -> str:
-        """Return the last checkpoint of a run that failed, as the end of a sentence."""
-        checkpoints = self.checkpoints()
-        return (
-            f"its checkpoint of step {checkpoints[0][1].step} is saved, Resume continues from there"
-            if checkpoints
-            else "it has no checkpoint yet"
-        )
+    def resume_step(self, points: MetricSeries | None = None) -> int:
+        """Return the step at which Resume continues: of a checkpoint, or else of a state.
+
+        Args:
+            points: those on disk; None to read them if they are needed.
+        """
+        steps = [
+            manifest.step
+            for path, manifest in self.checkpoints()
+            if (path / "training.safetensors").is_file()
+        ]
+        if not steps:
+            last_step = (self.load_points() if points is None else points).last
+            steps = [step for step in state_steps(self.folder) if step <= last_step]
+        return max(steps, default=0)
+
+    def resume_message(self) -> str:
+        """Return where a run without a process continues, as the end of a sentence."""
+        return f"Resume continues at step {self.resume_step()}"
 
 
 def max_score(*scores: float | None) -> float | None:

@@ -62,13 +62,18 @@ class Supervisor:
     def launch(self, run: Run) -> None:
         """Start the worker of a run. The caller holds the lock of the registry."""
         with run.lock:
-            run.worker = WorkerProcess(
-                "playground.runs.training_worker:main",
-                f"run-{run.folder.name}",
-                self.worker_spec(run),
-                on_message=lambda *message: self.on_message(run, *message),
-                on_exit=lambda code: self.on_exit(run, code),
-            )
+            try:
+                run.worker = WorkerProcess(
+                    "playground.runs.training_worker:main",
+                    f"run-{run.folder.name}",
+                    self.worker_spec(run),
+                    on_message=lambda *message: self.on_message(run, *message),
+                    on_exit=lambda code: self.on_exit(run, code),
+                )
+            except Exception as error:  # whatever it is, the run must not stay "starting"
+                log.exception("The worker of %s could not be started", run.folder.name)
+                reason = f"the training process could not be started: {error}"
+                run.update(status="failed", message=reason)
             run.write()
 
     def worker_spec(self, run: Run) -> WorkerSpec:
@@ -141,17 +146,19 @@ class Supervisor:
 
     def _on_end(self, run: Run, status: str, message: str, scores: dict[str, Any] | None) -> None:
         """Handle the last message of a worker."""
-        checkpoint_message = ""  # read before the lock is taken
-        if status == "failed" and NO_USABLE_CHECKPOINT not in message and run.checkpoints():
-            checkpoint_message = f"; {run.last_checkpoint_message()}"
+        if (
+            message
+            and NO_USABLE_CHECKPOINT not in message
+            and (status == "paused" or (status == "failed" and run.resume_step()))
+        ):
+            message += f"; {run.resume_message()}"  # read before the lock is taken
         with run.lock:
             run.last_message_at, run.command_sent_at = time.monotonic(), None
             if run.status == "stopped":
                 status = "stopped"
             # A paused run whose worker exits keeps the reason of the pause.
             if message or status != "paused":
-                text = self._redact_paths(message)
-                run.update(message=text + checkpoint_message if status == "failed" else text)
+                run.update(message=self._redact_paths(message))
             run.update(
                 status=status,
                 scores=scores or run.scores,
@@ -162,14 +169,17 @@ class Supervisor:
 
     def on_exit(self, run: Run, code: int | None) -> None:
         """Handle the exit of a worker process."""
-        checkpoint_message = "" if run.forced_status else run.last_checkpoint_message()
+        step = run.resume_step()  # read before the lock is taken
         with run.lock:
             if run.forced_status:
                 status, message = run.forced_status
                 run.update(status=status, message=message)
             elif run.status in ACTIVE_STATUSES or (run.status == "paused" and code):
-                reason = f"{describe_exit('the training process', code)}; {checkpoint_message}"
+                ended = describe_exit("the training process", code)
+                reason = f"{ended}; Resume continues at step {step}"
                 run.update(status="failed", message=reason)
+            if run.is_resumable:
+                run.update(step=step)
             run.forced_status = None
             run.worker, run.exiting, run.command_sent_at = None, False, None
             next_command, run.next_command = run.next_command, ""
@@ -200,7 +210,9 @@ class Supervisor:
             _logging_errors(self.scheduler.schedule)
 
     def supervise(self, run: Run) -> None:
-        """Apply the timeouts and limits to a run."""
+        """Apply the timeouts and limits to a run, and repeat a failed write of its record."""
+        if run.write_pending is not None:
+            run.write_now()
         if run.has_worker:
             self._supervise_worker(run)
         elif run in self.scheduler:
@@ -281,7 +293,7 @@ class Supervisor:
             run.forced_status = (
                 "failed",
                 f"the training process hung for {format_duration(timeout_s)} and was ended; "
-                f"{run.last_checkpoint_message()}",
+                f"{run.resume_message()}",
             )
             worker.kill()
 
@@ -293,18 +305,20 @@ class Supervisor:
         """
         self.scheduler.stop_event.set()
         with self.scheduler.lock:
-            workers = [run.worker for run in self._runs() if run.has_worker and run.worker]
+            workers = {run: run.worker for run in self._runs() if run.has_worker and run.worker}
             for run in self.scheduler:
                 run.update(status="paused")
                 run.write()
-        for worker in workers:
+        for worker in workers.values():
             worker.send("park")
         deadline = time.monotonic() + seconds
         n_exited = 0
-        for worker in workers:
+        for run, worker in workers.items():
             if worker.exited.wait(max(0.0, deadline - time.monotonic())):
                 n_exited += 1
             else:
+                reason = f"the server ended before it could save; {run.resume_message()}"
+                run.forced_status = ("paused", reason)
                 worker.kill()
         return n_exited, len(workers) - n_exited
 

@@ -117,7 +117,6 @@ class TrainingWorker:
         self.paused = spec.first_command == "step" or self.pause_at_step == self.trainer.step_count
         self.steps_to_go = int(spec.first_command == "step")  # single steps requested while paused
         self.exit_status = ""  # the final status, once the worker should exit
-        self.orphaned = False  # the parent has exited
         self.viewer_active = True
         self.pending_metrics: list[Metrics] = []
         self.metrics_sent_at = self.next_snapshot_at = self.next_step_at = 0.0
@@ -221,7 +220,8 @@ class TrainingWorker:
         """Evaluate, save and report the end of the run.
 
         Returns:
-            False if it could not be saved and the server is still there to report that.
+            False if it could not be saved, and the server has not requested the exit of a pause,
+            which frees its slot.
         """
         scores = self.trainer.evaluate() if status == "done" else None
         saved = (
@@ -229,9 +229,14 @@ class TrainingWorker:
             and self.write_or_pause(self.save_preview_weights)
             and self.write_or_pause(lambda: self.save(scores))
         )
-        if not saved and not self.orphaned:
+        if not saved and status != "paused":
             return False
-        self.send("ended", status, message, dataclasses.asdict(scores) if scores else None)
+        self.send(
+            "ended",
+            status,
+            message or self.write_error,
+            dataclasses.asdict(scores) if scores else None,
+        )
         return True
 
     # Commands
@@ -243,7 +248,6 @@ class TrainingWorker:
                 self.handle_command(*self.connection.recv())
                 seconds = 0.0
         except (EOFError, OSError):
-            self.orphaned = True
             self.request_exit("paused")
 
     def handle_command(self, kind: str, *arguments: Any) -> None:

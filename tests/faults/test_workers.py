@@ -77,7 +77,7 @@ def test_failed_worker_is_reported_and_other_run_is_unaffected(registries, fault
     wait_for_end(run)
     assert reason in run.message
     saved_step = run.checkpoints()[0][1].step if fault is diverge else saved_step
-    assert f"its checkpoint of step {saved_step} is saved, Resume continues from" in run.message
+    assert run.message.endswith(f"; Resume continues at step {saved_step}")
     wait_for(lambda step=other.step: other.step > step + 10, 120, "steps of the other run")
     assert (pid(other), other.status, other.message) == (pid_of_other, "training", "")
     if fault is not diverge:  # its weights are lost, only a branch could continue

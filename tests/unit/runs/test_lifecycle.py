@@ -18,6 +18,7 @@ from playground.runs.record import RunRecord, owner_id
 from playground.runs.snapshots import VIEWER_TTL_S
 from playground.runs.state import Run
 from playground.runs.supervisor import UNDO_TTL_S, UNVIEWED_POINTS_TTL_S
+from playground.runs.weight_history import state_steps
 from playground.training.config import RunConfig
 from playground.training.setting_changes import SettingChange
 
@@ -63,8 +64,8 @@ def test_a_second_stop_ends_a_worker_that_does_not_listen_at_once(registry, work
     workers.control(registry, run, "stop")
     assert run.status == "stopping"
     workers.control(registry, run, "stop")
-    message = "ended immediately by a second Stop; its checkpoint of step 5 is saved, Resume"
-    assert (run.status, run.message.startswith(message)) == ("stopped", True)
+    message = "ended immediately by a second Stop; Resume continues at step 5"
+    assert (run.status, run.message) == ("stopped", message)
     workers.control(registry, run, "resume")
     assert (run.status, run.step) == ("training", 5)
 
@@ -88,17 +89,57 @@ def test_a_killed_worker_is_reported_with_the_last_checkpoint(registry, workers,
     workers.train(run, 5)
     run.worker.exit(-9)
     assert (run.status, run.has_worker) == ("failed", False)
-    assert run.message.startswith("the training process was killed")
-    assert run.message.endswith("it has no checkpoint yet")
+    assert run.message == (
+        "the training process was ended from outside (SIGKILL); Resume continues at step 0"
+    )
     registry.control(run, "resume")
     workers.train(run, 7)
     workers.control(registry, run, "pause")
     run.worker.exit(1)
     assert run.status == Run.read(run.folder).status == "failed"
-    assert run.message == (
-        "the training process ended (exit code 1); its checkpoint of step 7 is saved, Resume "
-        "continues from there"
-    )
+    assert run.message == ("the training process ended (exit code 1); Resume continues at step 7")
+
+
+@pytest.mark.parametrize("ends_by", ["the worker", "the server"])
+def test_the_list_shows_the_step_at_which_resume_continues(
+    registry, create_registry, workers, start, ends_by
+):
+    run = workers.train(start(registry), 40)  # it has states of its history, but no checkpoint
+    (*_, state_step) = state_steps(run.folder)
+    assert 0 < state_step < run.step == 40
+    if ends_by == "the worker":
+        run.worker.exit(-9)
+        assert run.message.endswith(f"; Resume continues at step {state_step}")
+    else:
+        registry = create_registry()
+        run = registry.find(run.id, "ada")
+    assert [row["step"] for row in registry.summaries("ada")] == [state_step]
+    assert registry.poll(run, 0, -1, 0)["step"] == state_step
+    registry.control(run, "resume")
+    workers[-1].deliver()
+    assert workers[-1].step == state_step
+
+
+def test_a_worker_that_cannot_save_says_where_resume_continues(registry, workers, start):
+    run = workers.train(start(registry), 5)
+    workers.control(registry, run, "pause", "resume")
+    workers.train(run, 2)
+    registry.supervisor.on_message(run, "ended", "paused", "no space left", None)
+    run.worker.exit(0)
+    assert (run.status, run.step) == ("paused", 5)
+    assert run.message == "no space left; Resume continues at step 5"
+
+
+def test_a_worker_that_cannot_be_launched_fails_the_run(registry, start, monkeypatch):
+    def refuse(*arguments, **options):
+        raise ValueError("no such start method")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(supervisor, "WorkerProcess", refuse)
+        run = start(registry)
+    message = "the training process could not be started: no such start method"
+    assert (run.status, run.message, run.has_worker) == ("failed", message, False)
+    assert start(registry).status == "training"
 
 
 def test_a_worker_that_could_not_start_is_reported(registry, start):
@@ -205,7 +246,7 @@ def test_only_a_silent_worker_without_cpu_time_is_hung(
     workers.housekeep(registry)
     assert run.status == "failed"
     assert run.message == (
-        "the training process hung for 60 s and was ended; it has no checkpoint yet"
+        "the training process hung for 60 s and was ended; Resume continues at step 0"
     )
 
 
@@ -285,7 +326,9 @@ def test_a_worker_that_hangs_is_killed_by_a_shutdown(registry, create_registry, 
     assert registry.shutdown() == (0, 1)
     workers.deliver()
     assert not run.has_worker
-    assert create_registry().find(run.id, "ada").status == "failed"
+    restored = create_registry().find(run.id, "ada")
+    assert (restored.status, restored.step) == ("paused", run.resume_step())
+    assert restored.message.startswith("the server ended before it could save; Resume continues at")
 
 
 def test_deleted_run_stops_and_can_be_restored_until_undo_expires(
@@ -370,7 +413,7 @@ def test_a_change_on_a_queued_branch_applies_at_its_step(create_registry, worker
 # Changes of settings
 
 
-def test_a_change_after_a_failure_applies_from_the_displayed_step(registry, workers, start):
+def test_a_change_after_a_failure_applies_where_resume_continues(registry, workers, start):
     run = workers.train(start(registry), 3)
     workers.control(registry, run, "pause", "resume")
     workers.train(run, 4)
@@ -378,7 +421,7 @@ def test_a_change_after_a_failure_applies_from_the_displayed_step(registry, work
     registry.change_setting(run, "learning_rate", 5e-4)
     workers.control(registry, run, "resume")  # from its checkpoint of step 3
     workers.finish(run)
-    assert list(run.load_points().columns["learning_rate"]) == [1e-3] * 7 + [5e-4] * 53
+    assert list(run.load_points().columns["learning_rate"]) == [1e-3] * 3 + [5e-4] * 57
 
 
 def test_a_change_of_a_stopped_run_applies_on_resume(registry, workers, start):
