@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from playground.errors import UserError
+
 REPLACEMENT_TIMEOUT_S = 0.5  # two renames take much less
 
 
@@ -130,7 +132,7 @@ def clean_up_stale(parent: Path, older_than: float = 0.0) -> list[str]:
             age = time.time() - path.lstat().st_mtime
         except OSError:  # another process has removed it meanwhile
             continue
-        if age < older_than:
+        if 0 <= age < older_than:  # a negative age is from before the clock was set back
             continue
         with suppress(OSError):  # on a read-only disk everything stays as it is
             if path.name.endswith(".tmp") and (path.is_file() or path.is_symlink()):
@@ -156,6 +158,17 @@ def remedy(error: OSError) -> str:
         if is_read_only(error)
         else "free disk space"
     )
+
+
+@contextmanager
+def storing(what: str) -> Iterator[None]:
+    """Turn an OSError of this block into a UserError, as nothing was stored then."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"{what} could not be stored: {error.strerror or error}; {remedy(error)} and try again"
+        ) from None
 
 
 def fsync_dir(folder: Path) -> None:

@@ -92,7 +92,9 @@ class Scheduler:
                 for key, run in runs.items()
                 if run.status in RESUMABLE_STATUSES and not run.diverged
             }
-            state.message, state.owner, state.is_cancelled = "", owner, False
+            state.is_cancelled = False
+            self.store.write(state)
+            state.message, state.owner = "", owner
             state.address = CLIENT_ADDRESS.get() or state.address
             state.last_viewed_at, state.next_start_at = time.monotonic(), 0.0
 

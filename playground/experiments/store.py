@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import ConfigDict
 
-from playground.common.atomic_write import clean_up_stale, remedy, write_file
+from playground.common.atomic_write import clean_up_stale, storing, write_file
 from playground.common.strict_json import read_json
 from playground.common.validation import parse
 from playground.errors import UserError
@@ -25,7 +25,6 @@ from .state import ExperimentState, ResultCache
 MAX_EXPERIMENTS_PER_OWNER, MAX_EXPERIMENTS_TOTAL = 50, 2000
 MAX_CACHED = 64  # experiments with computed results in memory
 EXPERIMENT_MISSING = "this experiment is no longer here, or not yours; select another one"
-STALE_TMP_AGE_S = 600  # age in seconds at which an unfinished write is removed
 
 
 class StoredExperiment(Experiment):
@@ -53,7 +52,7 @@ class ExperimentStore:
         self.damaged: dict[str, Damaged] = {}  # the files that cannot be read, by name
         # Experiments with computed results, by id, most recently used last.
         self._cached: OrderedDict[str, ExperimentState] = OrderedDict()
-        clean_up_stale(self.folder, STALE_TMP_AGE_S)
+        clean_up_stale(self.folder)  # the lock of the storage keeps other writers away
         for path in sorted(self.folder.glob("*.json")):
             try:
                 state = _read(path)
@@ -97,14 +96,7 @@ class ExperimentStore:
                 self._ensure_below_limits(experiment, owner)
             self._evict_inactive()
             state = ExperimentState(experiment)
-            try:
-                self.folder.mkdir(parents=True, exist_ok=True)
-                self.write(state)
-            except OSError as error:
-                raise UserError(
-                    f"the experiment could not be saved: {error.strerror or error}; "
-                    f"{remedy(error)} and try again"
-                ) from None
+            self.write(state)
             state.owner = owner
             self.states[experiment.id] = state
 
@@ -140,12 +132,15 @@ class ExperimentStore:
         """Write an experiment and the ids of its runs to disk.
 
         Raises:
-            OSError: when the file cannot be written; an earlier file stays unchanged.
+            UserError: when the file cannot be written; an earlier file stays unchanged.
         """
         stored = StoredExperiment.model_construct(
             **dict(state.experiment), runs=state.runs, cancelled=state.is_cancelled
         )
-        write_file(self._path(state.experiment), stored.model_dump_json(indent=1).encode() + b"\n")
+        data = stored.model_dump_json(indent=1).encode() + b"\n"
+        with storing("the experiment"):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_file(self._path(state.experiment), data)
 
     def touch(self, experiment: Experiment) -> ExperimentState:
         """Return the state of an experiment and mark it as most recently used.

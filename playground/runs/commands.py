@@ -89,7 +89,8 @@ class RunCommands:
 
         Raises:
             ConfigError: if the setting cannot change, or the value is invalid.
-            UserError: if `max_steps` is not more than the steps already taken.
+            UserError: if `max_steps` is not more than the steps already taken, or if the change
+                cannot be stored.
         """
         run.load_points()
         requested = SettingChange(0, setting, value)
@@ -113,10 +114,10 @@ class RunCommands:
                 if not run.send_command("change", setting, change.value):
                     raise UserError(BUSY_WORKER_MESSAGE)
                 return
-            run.update(changes=tuple(add_change(run.changes, change)))
+            stored: dict[str, Any] = {"changes": tuple(add_change(run.changes, change))}
             if setting == "max_steps" and run.status == "done":
-                run.update(status="paused")
-            run.write()
+                stored["status"] = "paused"
+        run.store("the change", **stored)  # without the lock, since it writes to the disk
 
 
 def _status_after(action: str) -> str:

@@ -4,6 +4,7 @@ This module holds no tensors and does not import torch.
 """
 
 import secrets
+import shutil
 import threading
 import time
 from collections import OrderedDict, defaultdict
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from playground.checkpoints.manifest import read_manifest
-from playground.common.atomic_write import remedy
+from playground.common.atomic_write import storing, write_dir
 from playground.common.storage import directory_size
 from playground.errors import UserError
 from playground.jobs.addresses import CLIENT_ADDRESS, Client
@@ -239,15 +240,8 @@ class Registry:
             if branched_from:
                 source, step = branched_from
                 run.update(branched_from=(source.folder.name, step))
-            try:
-                run.folder.mkdir(parents=True)
-            except OSError as error:
-                reason = error.strerror or error
-                raise UserError(
-                    f"the run's folder {run.folder.name} could not be created: {reason}; "
-                    f"{remedy(error)} and try again"
-                ) from None
-            run.write()
+            with storing("the run"):
+                write_dir(run.folder, {"run.json": run.record.to_json()})
             self._add(run)
             self.scheduler.enqueue(run, "train")
         return run
@@ -328,6 +322,7 @@ class Registry:
             ConfigError: if the model exceeds the limits of this server, or its dataset is not the
                 owner's.
             UserError: if the owner has too many runs, or the storage quota is used up.
+            OSError: if it cannot be stored; there is no run then.
         """
         manifest = read_manifest(folder)
         self.settings.limits.validate(manifest.config)
@@ -349,8 +344,12 @@ class Registry:
                 imported=True,
             )
             score = manifest.scores["exact_match"] if manifest.scores else None
-            run.update(best=max_score(run.load_points().best, score))
-            run.write()
+            try:
+                run.save(best=max_score(run.load_points().best, score))
+                run.folder = self.storage.reveal(hidden)
+            except OSError:
+                shutil.rmtree(hidden, ignore_errors=True)
+                raise
             self._add(run)
         return run
 
@@ -378,40 +377,52 @@ class Registry:
         `viewers_may_use`: whether viewers may see examples and use the model, from now on.
 
         Raises:
-            UserError: if the name or a tag is empty or too long, or if there are too many tags.
+            UserError: if the name or a tag is empty or too long, if there are too many tags, or if
+                the change cannot be stored.
         """
-        with run.lock:
-            if name is not None:
-                name = " ".join(name.split())
-                if not 1 <= len(name) <= MAX_NAME_LENGTH or not name.isprintable():
-                    raise UserError(
-                        f"the name has {len(name)} characters; use 1 to {MAX_NAME_LENGTH} "
-                        "printable characters"
-                    )
-                run.update(name=name)
-            if tags is not None:
-                run.update(tags=clean_tags(tags))
-            if viewers_may_use is not None:
-                run.update(viewers_may_use=viewers_may_use)
-            run.update(hidden=run.hidden if hidden is None else hidden)
-            run.write(flush=True)
+        changes: dict[str, Any] = {}
+        if name is not None:
+            changes["name"] = name = " ".join(name.split())
+            if not 1 <= len(name) <= MAX_NAME_LENGTH or not name.isprintable():
+                raise UserError(
+                    f"the name has {len(name)} characters; use 1 to {MAX_NAME_LENGTH} "
+                    "printable characters"
+                )
+        if tags is not None:
+            changes["tags"] = clean_tags(tags)
+        if hidden is not None:
+            changes["hidden"] = hidden
+        if viewers_may_use is not None:
+            changes["viewers_may_use"] = viewers_may_use
+        run.store("the change", **changes)
 
     def delete(self, run: Run) -> None:
-        """Delete a run; for `UNDO_TTL_S` seconds it can be restored, paused if it was active."""
+        """Delete a run; for `UNDO_TTL_S` seconds it can be restored, paused if it was active.
+
+        Raises:
+            UserError: if the disk cannot store the deletion.
+        """
+        deleted_at = time.time()
+        try:
+            run.save(deleted_at=deleted_at)
+        except OSError:  # on a full disk, a part of its history makes room for the record
+            self.storage_quota.thin_histories([run], 1)
+            run.store("the deletion", deleted_at=deleted_at)
         with self._lock, run.lock:
+            run.next_command, run.deleted_at_monotonic = "", time.monotonic()
             if self.scheduler.remove(run):
                 run.update(status="paused")
+                run.write()
             elif run.has_worker:
                 run.exiting = run.send_command("park")
-            run.next_command, run.deleted_at_monotonic = "", time.monotonic()
-            run.update(deleted_at=time.time())
-            run.write(flush=True)
 
     def restore(self, run: Run) -> None:
-        """Restore a deleted run."""
-        with run.lock:
-            run.update(deleted_at=None)
-            run.write()
+        """Restore a deleted run.
+
+        Raises:
+            UserError: if the disk cannot store that.
+        """
+        run.store("the restored run", deleted_at=None)
 
     def poll(
         self,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from playground.checkpoints.manifest import CheckpointError, Manifest, cached_manifest
-from playground.common.atomic_write import write_file
+from playground.common.atomic_write import storing, write_file
 from playground.jobs.addresses import Client
 from playground.jobs.job import Response
 from playground.jobs.process import WorkerProcess
@@ -45,6 +45,25 @@ class _HeldLocks(threading.local):
 
 
 _held_locks = _HeldLocks()
+
+
+class _UseClock:
+    """The time of the last use of runs, which the quota sorts by. It never goes back."""
+
+    def __init__(self) -> None:
+        self._latest, self._lock = 0.0, threading.Lock()
+
+    def observe(self, used_at: float) -> None:
+        with self._lock:
+            self._latest = max(self._latest, used_at)
+
+    def tick(self) -> float:
+        with self._lock:
+            self._latest = max(self._latest + 1e-3, time.time())
+            return self._latest
+
+
+_use_clock = _UseClock()
 
 
 class RecordLock:
@@ -175,7 +194,9 @@ class Run:
         Raises:
             ValueError: if run.json is missing or invalid.
         """
-        return cls(RunRecord.read(folder), folder)
+        run = cls(RunRecord.read(folder), folder)
+        _use_clock.observe((folder / "run.json").stat().st_mtime)
+        return run
 
     @property
     def has_worker(self) -> bool:
@@ -229,6 +250,7 @@ class Run:
         """Write the record if a write is pending. The caller must not hold the lock.
 
         A failed write only sets the message of the run, because the worker reports the same error.
+        It stays pending, and housekeeping tries again.
         """
         with self.writing_lock:
             with self.lock:
@@ -237,13 +259,38 @@ class Run:
             if flush is None or not self.folder.is_dir():
                 return
             try:
-                write_file(self.folder / "run.json", record.to_json(), flush=flush)
+                self._write_record(record, flush)
             except OSError as error:
                 reason = f"could not write {self.folder.name}{os.sep}run.json: " + (
                     error.strerror or str(error)
                 )
                 with self.lock:
+                    self.write_pending = flush
                     self.update(message=self.message or reason)
+
+    def save(self, **changes: Any) -> None:
+        """Change fields of the record as soon as they are on disk. The caller must hold no lock.
+
+        Raises:
+            OSError: if they cannot be written; the run is unchanged then.
+        """
+        with self.writing_lock:
+            self._write_record(self.record.replace(**changes), flush=True)
+            self.update(**changes)
+
+    def store(self, what: str, **changes: Any) -> None:
+        """Do the same as `save` for a user; `what` names it in the error.
+
+        Raises:
+            UserError: if it cannot be written.
+        """
+        with storing(what):
+            self.save(**changes)
+
+    def _write_record(self, record: RunRecord, flush: bool) -> None:
+        path, used_at = self.folder / "run.json", _use_clock.tick()
+        write_file(path, record.to_json(), flush=flush)
+        os.utime(path, (used_at, used_at))
 
     # Data on disk
 

@@ -126,28 +126,32 @@ class StorageFolder:
         return self.runs / f"{date}-{config.task.task}-{secrets.token_hex(3)}"
 
     def import_files(self, folder: Path, manifest: Manifest) -> tuple[Path, bool]:
-        """Move the files of a checkpoint into the folder of a new run.
+        """Move the files of a checkpoint into a hidden folder, which `reveal` makes that of a run.
 
         Returns:
-            the folder of the run, and whether its training can be resumed.
+            the hidden folder, and whether its training can be resumed.
 
         Raises:
-            OSError: if a file cannot be written; the new folder is removed then.
+            OSError: if a file cannot be written; the hidden folder is removed then.
         """
-        target = self.new_run_folder(manifest.config)
-        checkpoint = target / "checkpoints" / f"{manifest.step:07d}{PINNED_SUFFIX}"
+        hidden = self.runs / f".{self.new_run_folder(manifest.config).name}.tmp"
+        checkpoint = hidden / "checkpoints" / f"{manifest.step:07d}{PINNED_SUFFIX}"
         try:
             checkpoint.parent.mkdir(parents=True)
             shutil.move(folder, checkpoint)
-            (target / "history").mkdir()
-            weights = weights_path(target, manifest.step)
+            (hidden / "history").mkdir()
+            weights = weights_path(hidden, manifest.step)
             shutil.copyfile(checkpoint / "model.safetensors", weights)
             if (checkpoint / "metrics.jsonl").is_file():
-                shutil.move(checkpoint / "metrics.jsonl", target / "metrics.jsonl")
+                shutil.move(checkpoint / "metrics.jsonl", hidden / "metrics.jsonl")
         except OSError:
-            shutil.rmtree(target, ignore_errors=True)
+            shutil.rmtree(hidden, ignore_errors=True)
             raise
-        return target, (checkpoint / "training.safetensors").is_file()
+        return hidden, (checkpoint / "training.safetensors").is_file()
+
+    def reveal(self, hidden: Path) -> Path:
+        """Give the hidden folder of `import_files` its name, once it has a record; return it."""
+        return hidden.rename(self.runs / hidden.name[1 : -len(".tmp")])
 
 
 def _subfolders(folder: Path) -> list[Path]:

@@ -83,7 +83,7 @@ class StorageQuota:
             owned = [run for run in self.runs() if run.owner == owner and not run.is_deleted]
             used = sum(map(self.size_of_run, owned)) + self._damaged_bytes()[owner]
             excess = used + n_bytes - limits.bytes_per_owner
-            if self._thin_histories(owned, excess) > 0:
+            if self.thin_histories(owned, excess) > 0:
                 runs_by_size = sorted(owned, key=self.size_of_run, reverse=True)[:MAX_NAMED_RUNS]
                 sized = [
                     f"“{run.name}” ({format_bytes(self.size_of_run(run))})" for run in runs_by_size
@@ -243,7 +243,7 @@ class StorageQuota:
         used = self._bytes_by_address(self.runs(), needed, address)
         return used[address] > max_amount_per_address(limit) and used.total() > limit
 
-    def _thin_histories(self, runs: list[Run], excess: int) -> int:
+    def thin_histories(self, runs: list[Run], excess: int) -> int:
         """Thin the weight histories to free `excess` bytes; return the bytes still missing."""
         for run in self._least_recently_used(runs) if excess > 0 else []:
             if excess > 0:
@@ -264,7 +264,7 @@ class StorageQuota:
         deleted = [run for run in runs if run.is_deleted]
         remaining = [run for run in runs if not run.is_deleted]
         excess = self._free_until(excess, deleted, self.delete_run)
-        excess = self._thin_histories(remaining, excess)
+        excess = self.thin_histories(remaining, excess)
         order = sorted(
             remaining, key=lambda run: (not run.imported or self._in_use(run), not run.hidden)
         )

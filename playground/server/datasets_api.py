@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from playground.common import messages
-from playground.common.atomic_write import remedy
+from playground.common.atomic_write import storing
 from playground.common.validation import parse
 from playground.datasets.pairs import DatasetNotFoundError
 from playground.datasets.storage import datasets_dir
@@ -132,15 +132,14 @@ class DatasetHandlers(HandlerGroup):
             else {"file": str(folder / "upload")}
         )
         try:
-            await asyncio.to_thread(folder.mkdir, parents=True)
-            await save_body(http_request, folder / "upload", transfer)
-            transfer.complete()
-            report = await self.read_dataset(owner, read_request)
-            await asyncio.to_thread((folder / "upload").unlink, missing_ok=True)
+            with storing("the dataset"):
+                await asyncio.to_thread(folder.mkdir, parents=True)
+                await save_body(http_request, folder / "upload", transfer)
+                transfer.complete()
+                report = await self.read_dataset(owner, read_request)
+                await asyncio.to_thread((folder / "upload").unlink, missing_ok=True)
         except UserError as error:
             report = error_response(error)
-        except OSError as error:
-            report = error_response(UserError(_storage_message(error)))
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
@@ -183,11 +182,10 @@ class DatasetHandlers(HandlerGroup):
             if request.action == "show":
                 return await self._preview(owner, sha256)
             store_or_remove = self.library.store if request.action == "use" else self.library.remove
-            await asyncio.to_thread(store_or_remove, owner, sha256)
+            with storing("the dataset"):
+                await asyncio.to_thread(store_or_remove, owner, sha256)
         except DatasetNotFoundError:
             raise UserError(messages.missing_dataset(sha256)) from None
-        except OSError as error:
-            raise UserError(_storage_message(error)) from None
         return {}
 
     async def _preview(self, owner: str, sha256: str) -> dict[str, Any]:
@@ -203,8 +201,3 @@ class DatasetHandlers(HandlerGroup):
             return await self.read_dataset(owner, {"dataset": sha256})
         finally:
             self._preview_addresses.remove(address)
-
-
-def _storage_message(error: OSError) -> str:
-    reason = error.strerror or error
-    return f"the dataset could not be stored: {reason}; {remedy(error)} and try again"

@@ -126,7 +126,7 @@ def test_full_disk_at_start_is_reported_and_run_starts_once_freed(registry, disk
     assert FULL in message
     if run is None:  # its folder could not be created
         disk.clear()
-        assert registry.list_for_owner("ada") == []
+        assert registry.list_for_owner("ada") == list(registry.storage.runs.glob("[!.]*")) == []
         run, message = try_to_start(registry)
     wait_for_status(run, "paused", "failed", "done")
     check_run_finishes_with_all_metrics(registry, disk, run)
@@ -140,10 +140,11 @@ def test_a_disk_that_is_full_pauses_the_run_until_it_can_save(registry, disk, pa
     check_run_pauses_with_disk_message(paused_run)
     step = paused_run.step
     assert not (paused_run.folder / "history" / f"{step + 1}.safetensors").exists()
-    registry.update_metadata(paused_run, name="Renamed on a full disk")
-    assert Run.read(paused_run.folder).name != "Renamed on a full disk"
+    name = paused_run.name
+    with pytest.raises(UserError, match=f"could not be stored: {FULL}; free disk space and try"):
+        registry.update_metadata(paused_run, name="Renamed on a full disk")
+    assert paused_run.name == Run.read(paused_run.folder).name == name
     check_run_finishes_with_all_metrics(registry, disk, paused_run)
-    assert Run.read(paused_run.folder).name == "Renamed on a full disk"
 
 
 def test_a_disk_that_fills_while_a_checkpoint_is_written_pauses_the_run(registry, disk, paused_run):
@@ -155,3 +156,19 @@ def test_a_disk_that_fills_while_a_checkpoint_is_written_pauses_the_run(registry
     names = sorted(path.name for path in (paused_run.folder / "checkpoints").iterdir())
     assert names == ["0000000", "0000005-kept"]
     check_run_finishes_with_all_metrics(registry, disk, paused_run)
+
+
+def test_a_run_that_cannot_save_keeps_no_slot_from_a_waiting_one(registry, disk):
+    registry.settings.slots = 1
+    run, waiting = start_run(registry), start_run(registry, "bob")
+    wait_for(lambda: resumable_steps(run) and run.step > resumable_steps(run)[0], 60)
+    disk.leave(0)
+    wait_for_end(run)
+    saved = resumable_steps(run)[0]
+    assert (run.status, run.step) == ("paused", saved)
+    assert FULL in run.message
+    assert run.message.endswith(f"; Resume continues at step {saved}")
+    disk.clear()
+    registry.delete(waiting)
+    registry.control(run, "resume")
+    wait_for(lambda: run.status == "training" and run.step > saved, 60, "steps")

@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,13 @@ def test_sweep_removes_stale_writes_and_returns_their_names(tmp_path):
     assert sorted(os.listdir(tmp_path)) == [".git", "kept", "lost"]
     assert (content(tmp_path / "kept"), content(tmp_path / "lost")) == (NEW, OLD)
     assert clean_up_stale(tmp_path) == clean_up_stale(tmp_path / "nowhere") == []
+
+
+def test_a_write_from_before_the_clock_was_set_back_is_stale(tmp_path):
+    for name, age in ((".future.tmp", -3600), (".young.tmp", 10), (".old.tmp", 100)):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
+    assert clean_up_stale(tmp_path, older_than=60) == [".future.tmp", ".old.tmp"]
 
 
 def test_cleanup_continues_where_another_process_removes_files(tmp_path, monkeypatch):

@@ -233,6 +233,17 @@ def test_cancel_deletes_unfinished_runs_and_survives_a_restart(create_server, wo
     assert experiments.state(experiments.find(experiment.id, "ada"), "ada") == "cancelled"
 
 
+def test_an_experiment_resumed_after_a_cancel_stays_so_after_a_restart(create_server, workers):
+    registry, experiments = create_server()
+    experiment = submit(experiments, **ONE)
+    workers[0].finish()
+    experiments.cancel(experiment, "ada")
+    experiments.resume(experiment, "ada")
+    registry.shutdown(0)
+    _, experiments = create_server()
+    assert experiments.state(experiments.find(experiment.id, "ada"), "ada") == "done"
+
+
 def test_after_a_restart_resume_repeats_no_finished_run(create_server, workers):
     registry, experiments = create_server(slots=1)
     experiment = submit(experiments)

@@ -1,5 +1,7 @@
 """Whose run it is: ids, share links, names, tags, and imported checkpoints."""
 
+import errno
+import os
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -9,10 +11,10 @@ import pytest
 from playground.checkpoints.manifest import Manifest
 from playground.errors import UserError
 from playground.runs import registry as registry_module
-from playground.runs import storage_folder
+from playground.runs import state, storage_folder
 from playground.runs.record import MAX_NAME_LENGTH, MAX_TAG_LENGTH
 from playground.runs.state import Run
-from playground.runs.weight_history import weight_steps
+from playground.runs.weight_history import state_steps, weight_steps
 from tests.support.fake_workers import SCORES, WEIGHTS
 from tests.support.small_runs import tiny_config
 
@@ -80,12 +82,72 @@ def test_names_tags_and_hiding_survive_a_restart(registry, create_registry, star
     assert registry.summaries("ada")[0]["hidden"] is False
 
 
-def test_a_second_server_on_the_same_folder_is_warned_about(create_registry, tmp_path):
-    first, second = create_registry(), create_registry()
-    assert (first.storage.error(), first.storage.lock()) == ("", "")
-    assert f"another server uses {tmp_path}" in second.storage.lock()
-    first.storage.unlock()
-    assert second.storage.lock() == ""
+def test_a_folder_in_use_refuses_a_second_server_and_is_free_afterwards(tmp_path):
+    with (
+        storage_folder.locked_storage(tmp_path),
+        pytest.raises(UserError, match=r"another server or command uses .*: end it first, or"),
+        storage_folder.locked_storage(tmp_path),
+    ):
+        pytest.fail("two servers use one folder")
+    with storage_folder.locked_storage(tmp_path):
+        assert storage_folder.StorageFolder(tmp_path).error() == ""
+
+
+def test_folders_without_a_record_are_removed_unless_they_have_data(create_registry, tmp_path):
+    empty = tmp_path / "runs" / "20260101-120000-reverse-0123ab" / "checkpoints"
+    with_data = tmp_path / "runs" / "20260101-120000-reverse-0123ac" / "history"
+    others = tmp_path / "runs" / "experiments"
+    for folder in (empty, with_data, others):
+        folder.mkdir(parents=True)
+    (empty.parent / ".lock").touch()
+    (with_data / "1.safetensors").touch()
+    create_registry()
+    assert not empty.parent.exists()
+    assert with_data.exists()
+    assert others.exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda registry, run: registry.update_metadata(run, name="new", tags=["new"], hidden=True),
+        lambda registry, run: registry.delete(run),
+        lambda registry, run: registry.restore(run),
+        lambda registry, run: registry.change_setting(run, "max_steps", 99),
+        lambda registry, run: registry.rerun(run, "bob"),
+    ],
+    ids=["metadata", "delete", "restore", "setting", "start"],
+)
+def test_nothing_is_acknowledged_that_the_disk_refuses(registry, start, monkeypatch, change):
+    def refuse(*arguments, **options):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    run = start(registry)
+    registry.control(run, "stop")
+    run.worker.deliver_all()
+    before, folders = run.record, sorted(registry.storage.runs.iterdir())
+    monkeypatch.setattr(state, "write_file", refuse)
+    monkeypatch.setattr(registry_module, "write_dir", refuse)
+    with pytest.raises(UserError, match="could not be stored: No space left on device; free disk"):
+        change(registry, run)
+    assert run.record == before == Run.read(run.folder).record
+    assert registry.list_for_owner("bob") == []
+    assert sorted(registry.storage.runs.iterdir()) == folders
+
+
+def test_a_full_disk_has_room_for_a_deletion(registry, workers, start, monkeypatch):
+    run = workers.train(start(registry), 40)
+    workers.control(registry, run, "stop")
+    write = state.write_file
+
+    def write_if_thinned(*arguments, **options):
+        if state_steps(run.folder):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(*arguments, **options)
+
+    monkeypatch.setattr(state, "write_file", write_if_thinned)
+    registry.delete(run)
+    assert Run.read(run.folder).is_deleted
 
 
 # Imported checkpoints

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from playground.runs import registry as registry_module
 from playground.runs import state, storage_quota
 
 
@@ -35,6 +36,10 @@ def slow_write(monkeypatch, disk, registry):
     monkeypatch.setattr(state, "write_file", disk.block(state.write_file))
 
 
+def slow_creation(monkeypatch, disk, registry):
+    monkeypatch.setattr(registry_module, "write_dir", disk.block(registry_module.write_dir))
+
+
 def slow_check(monkeypatch, disk, registry):
     monkeypatch.setattr(
         registry.storage_quota,
@@ -53,7 +58,7 @@ ACTIONS = {
         lambda registry, run: registry.update_metadata(run, name="another"),
     ),
     "its worker ends": (slow_write, lambda registry, run: registry.supervisor.on_exit(run, 0)),
-    "a run starts": (slow_write, lambda registry, run: registry.rerun(run, "bob")),
+    "a run starts": (slow_creation, lambda registry, run: registry.rerun(run, "bob")),
     "space is freed for a run": (slow_check, lambda registry, run: registry.rerun(run, "bob")),
     "a run is evicted": (
         slow_removal,
