@@ -405,7 +405,7 @@ class Registry:
         deleted_at = time.time()
         try:
             run.save(deleted_at=deleted_at)
-        except OSError:  # on a full disk, a part of its history makes room for the record
+        except OSError:  # on a full disk, the removal of a part of its history frees space
             self.storage_quota.thin_histories([run], 1)
             run.store("the deletion", deleted_at=deleted_at)
         with self._lock, run.lock:

@@ -72,8 +72,8 @@ class Supervisor:
                 )
             except Exception as error:  # whatever it is, the run must not stay "starting"
                 log.exception("The worker of %s could not be started", run.folder.name)
-                reason = f"the training process could not be started: {error}"
-                run.update(status="failed", message=reason)
+                text = f"the training process could not be started: {error}"
+                run.update(status="failed", message=text)
             run.write()
 
     def worker_spec(self, run: Run) -> WorkerSpec:

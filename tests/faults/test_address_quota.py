@@ -170,7 +170,7 @@ def instance(tmp_path, trained_checkpoint, monkeypatch):
 @pytest.mark.parametrize("way", ["upload", "pull", "store_dataset", "start_run"])
 def test_invented_owners_store_no_more_than_the_share_of_an_address(instance, way):
     store = getattr(instance, way)
-    # what nobody uses, one address may use for models, but not for datasets
+    # one address may use free space for models, but not for datasets
     n_victims = 2 if way == "store_dataset" else 4
     victims, attackers = ([new_owner_key() for _ in range(n)] for n in (n_victims, N_OWNERS))
     assert all(store(VICTIMS[number % 2], owner) for number, owner in enumerate(victims))

@@ -77,9 +77,11 @@ class Clients:
         name = f"named {secrets.token_hex(4)}"
         self.change(page, subject, "name", name, "rename", name=name)
         self.change(page, subject, "tags", [name], "tag", tags=[name])
-        kept = [each for each, fields in self.ledger.runs.items() if fields["deleted"] == [False]]
-        if len(kept) > 3 and kept[1] not in self.ledger.checkpoints:
-            self.change(page, kept[1], "deleted", True, "delete")
+        current = [
+            each for each, fields in self.ledger.runs.items() if fields["deleted"] == [False]
+        ]
+        if len(current) > 3 and current[1] not in self.ledger.checkpoints:
+            self.change(page, current[1], "deleted", True, "delete")
 
     def train(self, page):
         """Train a model, and save checkpoints."""

@@ -99,7 +99,7 @@ def test_active_seconds_is_cpu_time_without_scheduler_statistics(tmp_path):
         cpu_seconds(2**22 + 1, tmp_path)
 
 
-def test_only_the_kernel_can_say_that_memory_ran_out(tmp_path, monkeypatch):
+def test_lack_of_memory_is_named_only_if_the_kernel_counts_it(tmp_path, monkeypatch):
     events = tmp_path / "group" / "app" / "memory.events"
     (tmp_path / "self").mkdir()
     (tmp_path / "self" / "cgroup").write_text("1:cpu:/other\n0::/app\n")

@@ -120,7 +120,7 @@ def test_the_list_shows_the_step_at_which_resume_continues(
     assert workers[-1].step == state_step
 
 
-def test_a_worker_that_cannot_save_says_where_resume_continues(registry, workers, start):
+def test_a_worker_that_cannot_save_names_the_step_of_resume(registry, workers, start):
     run = workers.train(start(registry), 5)
     workers.control(registry, run, "pause", "resume")
     workers.train(run, 2)

@@ -20,7 +20,7 @@ def test_a_damaged_owner_key_is_replaced_and_never_missing(tmp_path, caplog, con
     assert [each.name for each in path.parent.iterdir()] == [".owner"]
 
 
-def test_an_owner_key_is_kept_and_may_end_with_a_line_break(tmp_path, caplog):
+def test_a_stored_owner_key_may_end_with_a_line_break(tmp_path, caplog):
     key = machine_owner_key(tmp_path)
     (tmp_path / "runs" / ".owner").write_text(f" {key}\n")
     assert machine_owner_key(tmp_path) == key

@@ -135,7 +135,7 @@ def test_nothing_is_acknowledged_that_the_disk_refuses(registry, start, monkeypa
     assert sorted(registry.storage.runs.iterdir()) == folders
 
 
-def test_a_full_disk_has_room_for_a_deletion(registry, workers, start, monkeypatch):
+def test_a_deletion_is_stored_on_a_full_disk(registry, workers, start, monkeypatch):
     run = workers.train(start(registry), 40)
     workers.control(registry, run, "stop")
     write = state.write_file
