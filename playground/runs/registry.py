@@ -3,7 +3,6 @@
 This module holds no tensors and does not import torch.
 """
 
-import secrets
 import shutil
 import threading
 import time
@@ -112,7 +111,6 @@ class Registry:
     def _load_runs(self) -> None:
         """Load the runs of an earlier server from disk; those that were active become paused."""
         for folder in self.storage.run_folders():
-            # The folder of an unreadable record stays. Its checkpoints can be opened by their path.
             try:
                 run = Run.read(folder)
                 if run.id in self._runs or run.share_id in self._by_share_id:
@@ -129,10 +127,6 @@ class Registry:
         with self._lock:
             self._runs[run.id] = self._by_share_id[run.share_id] = run
             self._by_owner[run.owner][run.id] = run
-
-    def owns_machine(self, owner: str) -> bool:
-        """Return whether this is a local instance, and the key that of its owner."""
-        return bool(self.single_owner) and secrets.compare_digest(owner, self.single_owner)
 
     def remove(self, run: Run) -> None:
         """Remove a run from the registry; the caller removes its folder."""
@@ -390,10 +384,8 @@ class Registry:
                 )
         if tags is not None:
             changes["tags"] = clean_tags(tags)
-        if hidden is not None:
-            changes["hidden"] = hidden
-        if viewers_may_use is not None:
-            changes["viewers_may_use"] = viewers_may_use
+        flags = {"hidden": hidden, "viewers_may_use": viewers_may_use}
+        changes |= {field: value for field, value in flags.items() if value is not None}
         run.store("the change", **changes)
 
     def delete(self, run: Run) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from playground.checkpoints.manifest import cached_manifest
 from playground.errors import UserError
 from playground.experiments.service import ExperimentService
+from playground.runs.access import is_single_owner
 from playground.runs.damaged import Damaged, describe_damage
 from playground.runs.record import owner_id
 from playground.runs.registry import Registry
@@ -43,7 +44,7 @@ class DamagedHandlers(HandlerGroup):
         return {}
 
     def _find(self, owner: str) -> dict[tuple[str, str], Damaged]:
-        owns_machine, fingerprint = self.registry.owns_machine(owner), owner_id(owner)
+        owns_machine, fingerprint = is_single_owner(self.registry, owner), owner_id(owner)
         kinds = dict(self._listed_at_start)
         if owns_machine:
             kinds["checkpoint"] = self._damaged_checkpoints()

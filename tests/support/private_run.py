@@ -206,6 +206,8 @@ REQUESTS = {
     "experiments/poll": [{}],
     "experiments/action": [{"action": "delete", "experiment": "x"}],
     "experiments/csv": [{"experiment": "x"}],
+    "damaged/list": [{}],
+    "damaged/remove": [{"kind": "run", "name": "x"}],
     "replications/list": [{}],
     "replications/start": [{"name": "x"}],
     "replications/outcome": [{"name": "x"}],
