@@ -8,6 +8,7 @@ does not depend on the task:
     2 EOS   end of sequence; ends every source and every target
 """
 
+import re
 import string
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,10 +20,28 @@ PAD, SOS, EOS = 0, 1, 2
 SPECIAL_TOKENS = ("PAD", "SOS", "EOS")
 MAX_LISTED = 12  # symbols that are listed one by one in messages
 ALPHABET = string.digits + string.ascii_lowercase + string.ascii_uppercase
+_NOT_COMPOSED = re.compile("[\u0300-\U0010ffff]")  # text without these is in form C
 
 
 class UnknownSymbolError(UserError):
     """A text contains a symbol that is not in the vocabulary."""
+
+
+def normalize(text: str) -> str:
+    """Return a text in Unicode normalization form C, in which é has one spelling.
+
+    The tokenizer of a published model uses the same function. That of `unicodedata` differs for
+    characters of newer Unicode versions, and between Python versions. A text with an unpaired
+    surrogate, which no vocabulary contains, is returned as it is.
+    """
+    if not _NOT_COMPOSED.search(text):
+        return text
+    from tokenizers.normalizers import NFC  # only here, because few texts need it
+
+    try:
+        return NFC().normalize_str(text)
+    except UnicodeEncodeError:
+        return text
 
 
 @dataclass(frozen=True)
@@ -55,7 +74,8 @@ class Vocabulary:
         return all(len(symbol) == 1 for symbol in self.symbols)
 
     def split(self, text: str) -> list[str]:
-        """Split a text into symbols, known or not."""
+        """Split a text into symbols, known or not, after its normalization."""
+        text = normalize(text)
         if not self.single_characters:
             return text.split()
         spaced = text if "," in self.token_ids else text.replace(",", " ")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from playground.datasets.pairs import MAX_LENGTH, SHA256_PATTERN, validate_vocabulary
 from playground.models.config_fields import ConfigError, config_field, short_repr, validate_fields
 from playground.tasks import LOOKUP, TASKS, load_task
-from playground.tasks.vocabulary import ALPHABET
+from playground.tasks.vocabulary import ALPHABET, normalize
 
 if TYPE_CHECKING:
     from playground.tasks.task import Task
@@ -135,6 +135,12 @@ class TaskConfig:
             validate_vocabulary(self.dataset_symbols)
         except ValueError as error:
             raise ConfigError("dataset_symbols", f"dataset_symbols: {error}") from None
+        if normalize(self.dataset_symbols) != self.dataset_symbols:
+            raise ConfigError(
+                "dataset_symbols",
+                "dataset_symbols holds a token that is not in Unicode normalization form C, so no "
+                "input could contain it; add the dataset again, and train a new model on it",
+            )
 
     @property
     def n_task_symbols(self) -> int:

@@ -1,9 +1,11 @@
+import unicodedata
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from playground.tasks import EOS, PAD, SOS, UnknownSymbolError, Vocabulary
-from playground.tasks.vocabulary import ALPHABET
+from playground.tasks.vocabulary import ALPHABET, normalize
 
 DIGITS = Vocabulary("0123456789")
 vocabularies = st.integers(2, len(ALPHABET)).map(lambda n: Vocabulary(ALPHABET[:n]))
@@ -47,7 +49,9 @@ def test_symbols_are_numbered_behind_the_special_tokens():
 
 @given(st.text(max_size=10), vocabularies)
 def test_text_is_encoded_or_the_first_unknown_symbol_is_named(text, vocabulary):
-    unknown = [s for s in text if s not in vocabulary.symbols and s != "," and not s.isspace()]
+    unknown = [
+        s for s in normalize(text) if s not in vocabulary.symbols and s != "," and not s.isspace()
+    ]
     if not unknown:
         assert len(vocabulary.encode(text)) == sum(s in vocabulary.symbols for s in text)
         return
@@ -55,6 +59,25 @@ def test_text_is_encoded_or_the_first_unknown_symbol_is_named(text, vocabulary):
         vocabulary.encode(text)
     assert str(caught.value).startswith(repr(unknown[0]))
     assert vocabulary.describe() in str(caught.value)
+
+
+ASSIGNED_IN_UNICODE_9 = st.characters(max_codepoint=0x2FFF, categories=["L", "Nd", "P", "S"])
+
+
+@given(st.text(st.one_of(ASSIGNED_IN_UNICODE_9, st.sampled_from("\u0301\u0316\u0327\u0338"))))
+def test_normal_form_is_that_of_unicode_for_common_characters(text):
+    assert normalize(unicodedata.normalize("NFD", text)) == unicodedata.normalize("NFC", text)
+
+
+@given(st.text(st.characters(categories=["L", "M", "Cn", "Cs"])))
+def test_any_text_has_a_normal_form_which_stays(text):
+    assert normalize(normalize(text)) == normalize(text)
+
+
+@pytest.mark.parametrize("symbols", ["\u00e9\u0915\u1ec7", ("caf\u00e9", "\u1112\u1161", "\uac01")])
+def test_each_spelling_of_a_character_is_the_same_token(symbols):
+    text = " ".join(symbols := tuple(map(normalize, symbols)))
+    assert Vocabulary(symbols).encode(unicodedata.normalize("NFD", text)) == [3, 4, 5]
 
 
 @pytest.mark.parametrize(

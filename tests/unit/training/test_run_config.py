@@ -128,6 +128,14 @@ def test_a_vocabulary_that_does_not_fit_the_symbols_is_rejected_by_name(name):
     assert caught.value.field == name
 
 
+def test_a_vocabulary_that_no_input_could_contain_is_rejected_with_remedy():
+    values = {"task": "dataset", "dataset_sha256": "0" * 64}
+    assert TaskConfig(**values, dataset_symbols="caf\u00e9 \u0301 e").n_task_symbols == 3
+    with pytest.raises(ConfigError, match="add the dataset again") as caught:
+        TaskConfig(**values, dataset_symbols="cafe\u0301 e")
+    assert caught.value.field == "dataset_symbols"
+
+
 def test_a_shortest_length_above_the_longest_is_rejected_with_both_numbers():
     with pytest.raises(ConfigError, match="min_length is 7, above max_length 6") as caught:
         TaskConfig(min_length=7, max_length=6)
