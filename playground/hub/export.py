@@ -174,21 +174,25 @@ def tokenizer(
     token per position of the target as its second segment.
 
     Spaces and commas between symbols of one character are optional, longer symbols are separated by
-    spaces, and an unknown symbol is an error, because the vocabulary has no unknown token. The
-    special tokens are <PAD>, <SOS> and <EOS>, which cannot occur in a sequence of symbols.
+    spaces, and an unknown symbol is an error, because the vocabulary has no unknown token. No text
+    is encoded as a special token: their names contain spaces, and are not searched for in a text.
     """
-    pad, sos, eos = (f"<{name}>" for name in SPECIAL_TOKENS)
+    pad, sos, eos = (f"< {name} >" for name in SPECIAL_TOKENS)
     numbers = {pad: PAD, sos: SOS, eos: EOS} | vocabulary.token_ids
     words = Tokenizer(WordLevel(numbers))
+    separators = r"\x1c-\x1f"  # white space in Python, but not in `tokenizers`
     splitters: list[Any] = [pre_tokenizers.WhitespaceSplit()]
     if vocabulary.single_characters:
         splitters.append(pre_tokenizers.Split(Regex("."), behavior="isolated"))
         if "," not in vocabulary.token_ids:
-            words.normalizer = normalizers.Replace(",", " ")
+            separators += ","
+    words.normalizer = normalizers.Sequence(
+        [normalizers.NFC(), normalizers.Replace(Regex(f"[{separators}]"), " ")]
+    )
     words.pre_tokenizer = pre_tokenizers.Sequence(splitters)
-    row = f"$A:0 {eos}:0" + f" {sos}:1" * (max_positions if form.needs_mask_tokens else 0)
+    blanks = [f"{sos}:1"] * (max_positions if form.needs_mask_tokens else 0)
     words.post_processor = processors.TemplateProcessing(
-        single=row, special_tokens=[(eos, EOS), (sos, SOS)]
+        single=["$A:0", f"{eos}:0", *blanks], special_tokens=[(eos, EOS), (sos, SOS)]
     )
     segments = ["token_type_ids"] if form.needs_mask_tokens else []
     return PreTrainedTokenizerFast(
@@ -200,6 +204,7 @@ def tokenizer(
         model_max_length=max_positions * (2 if form.needs_mask_tokens else 1),
         model_input_names=["input_ids", *segments, "attention_mask"],
         **({"mask_token": sos} if form.auto_class == MASKED else {}),
+        split_special_tokens=True,
         clean_up_tokenization_spaces=False,
     )
 

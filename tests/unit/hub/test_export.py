@@ -2,21 +2,26 @@ import dataclasses
 import json
 import logging
 import shutil
+import tempfile
+import unicodedata
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, dynamic_module_utils
 
 from playground.checkpoints.checkpoint import load_model, resume_trainer, save_checkpoint
 from playground.checkpoints.manifest import CheckpointError
+from playground.datasets.pairs import RESERVED
 from playground.hub.export import build_package, checkpoint_from_package, tokenizer
 from playground.hub.formats import PACKAGE_FORMATS
 from playground.models.config import ModelConfig
 from playground.runs.replay import REPLAY_FILE
 from playground.tasks import EOS, PAD, UnknownSymbolError, Vocabulary, load_task
 from playground.tasks.held_out import build_held_out_set
+from playground.tasks.vocabulary import normalize
+from playground.training.task_config import TaskConfig
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT
 from tests.support.auto_classes import register
@@ -246,23 +251,66 @@ def test_tokenizer_rejects_unknown_symbols(package):
             loaded(text)
 
 
-CHARACTERS = st.sampled_from("01abSOPAD,é漢|(`'\"<>Ä👋\\")
+# Every character that a dataset may contain, and the ones that could be taken for something else.
+RISKY = "<EOSPAD>, é\u0301\u1df6\u0316\u200c\u200f\u202e\u00ad\u200b\ufe0f\u0958\ud7a3\u1100\u1161"
+CHARACTERS = st.one_of(st.sampled_from(RISKY), st.characters(exclude_categories=["Cc", "Cs"]))
+WORDS = st.one_of(
+    CHARACTERS,
+    st.text(CHARACTERS, min_size=1, max_size=6),
+    st.sampled_from(["<EOS>", "<SOS>", "<PAD>", "< EOS >", "x<EOS>", "e\u0301", "a\u1df6\u0316", "E,O"]),
+)
+DISTURBANCES = [
+    *("", " ", ",", "\t\r\n", "\x1c\x1f\x85", "\xa0\u2028\u3000", "\0", "\ud800", "\U0010ffff"),
+    *("<EOS>", "<SOS>", "<PAD>", "< EOS >", "EOS", "nowhere", "\u0301", "\u0338"),
+]
 
 
-@given(st.data())
-def test_the_tokenizer_of_any_vocabulary_encodes_as_it_does(data):
-    symbols = st.one_of(CHARACTERS, st.text(CHARACTERS, min_size=1, max_size=3))
-    vocabulary = Vocabulary(tuple(data.draw(st.lists(symbols, min_size=1, unique=True))))
-    words = data.draw(st.lists(st.sampled_from(vocabulary.symbols), min_size=1, max_size=8))
-    separators = ["", " ", ", "] if vocabulary.single_characters else [" ", "  "]
-    text = data.draw(st.sampled_from(separators)).join(words)
-    loaded = tokenizer(vocabulary, 20)
-    assert loaded(text)["input_ids"] == [*vocabulary.encode(text), EOS]
-    assert loaded.decode(loaded(text)["input_ids"], skip_special_tokens=True) == " ".join(
-        vocabulary.decode(vocabulary.encode(text))
-    )
-    with pytest.raises(Exception, match="WordLevel"):
-        loaded("nowhere")
+@st.composite
+def vocabularies(draw):
+    """Return the vocabulary of a text of words, or of characters, as a dataset has it."""
+    text = normalize(" ".join(draw(st.lists(WORDS, min_size=1, max_size=12))))
+    symbols = {*text.split()} if draw(st.booleans()) else {*"".join(text.split())}
+    symbols -= {"EOS", "SOS", "PAD", "<EOS>", "<SOS>", "<PAD>"} & RESERVED
+    assume(symbols)
+    return tuple(sorted(symbols))
+
+
+def token_ids(encode, text):
+    """Return the token ids of a text, or None if it is rejected."""
+    try:
+        return list(encode(text))
+    except UnknownSymbolError:
+        return None
+    except Exception as error:  # the class of `tokenizers`; TypeError for an unpaired surrogate
+        if "WordLevel" in str(error) or isinstance(error, TypeError):
+            return None
+        raise
+
+
+@given(st.data(), vocabularies(), st.sampled_from(["NFC", "NFD"]))
+def test_a_text_has_the_same_token_ids_in_app_package_and_checkpoint(data, symbols, form):
+    task = TaskConfig("dataset", dataset_sha256="0" * 64, dataset_symbols=" ".join(symbols))
+    vocabulary = task.load().vocabulary
+    reloaded = TaskConfig(**json.loads(json.dumps(dataclasses.asdict(task)))).load().vocabulary
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer(vocabulary, 20).save_pretrained(folder)
+        published = AutoTokenizer.from_pretrained(folder)
+    part = st.one_of(st.sampled_from(symbols), st.sampled_from(DISTURBANCES))
+    for separator in (" ", data.draw(st.sampled_from(["", ",", ", "]))):
+        known = separator.join(data.draw(st.lists(st.sampled_from(symbols), max_size=8)))
+        mixed = separator.join(data.draw(st.lists(part, max_size=8)))
+        for text in (known, mixed, unicodedata.normalize(form, mixed)):
+            ids = token_ids(vocabulary.encode, text)
+            assert token_ids(reloaded.encode, text) == ids
+            assert token_ids(lambda text: published(text)["input_ids"], text) == (
+                None if ids is None else [*ids, EOS]
+            )
+            if ids is not None:
+                assert published.decode([*ids, EOS], skip_special_tokens=True) == " ".join(
+                    vocabulary.decode(ids)
+                )
+        if separator == " ":
+            assert token_ids(vocabulary.encode, known) is not None
 
 
 # The model
