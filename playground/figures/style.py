@@ -17,13 +17,16 @@ from matplotlib.axis import Axis
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
+from matplotlib.font_manager import findfont, get_font
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator, PercentFormatter
 from matplotlib.transforms import Bbox
+
+from playground.tasks.vocabulary import format_token
 
 FOREGROUND, MUTED, GRID = "#1c2530", "#565d69", "#dfe3e8"
 ACCENT, SECONDARY = "#1f6fb2", "#b35c00"  # distinguishable without color vision, and by dashes
 HATCH = "#c3c9d1"
-MONO = "DejaVu Sans Mono"  # part of matplotlib: equal on every machine
+TOKEN_FONTS = ("DejaVu Sans Mono", "DejaVu Sans")  # part of matplotlib: equal on every machine
 DPI = 150
 WIDTH_IN = 7.4  # of a figure with curves or bars
 MIN_WIDTH_IN = 6.6  # the longest line of a caption fits in it
@@ -215,12 +218,21 @@ def draw_heatmap(
             axis.set_major_locator(NullLocator())
             continue
         every = math.ceil(MIN_LABEL_IN / size)
-        axis.set_ticks(range(0, len(labels), every), labels[::every])
+        axis.set_ticks(range(0, len(labels), every), [*map(_label_of, labels[::every])])
         for text in axis.get_ticklabels():
-            text.set(fontfamily=MONO, fontsize=8, parse_math=False)
+            text.set(fontfamily=TOKEN_FONTS, fontsize=8, parse_math=False)
     axes.tick_params(length=0, pad=3)
     if columns is not None and max(map(len, columns)) > 3:
         axes.tick_params(axis="x", rotation=90)
+
+
+def _label_of(token: str) -> str:
+    """Return the label of a token, with code points for characters that the fonts do not have."""
+    fonts = [get_font(findfont(name)) for name in TOKEN_FONTS]
+    return "".join(
+        each if any(font.get_char_index(ord(each)) for font in fonts) else f"U+{ord(each):04X}"
+        for each in format_token(token)
+    )
 
 
 def annotate_cell(axes: Axes, x: float, y: float, text: str, value: float) -> None:

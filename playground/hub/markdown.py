@@ -9,6 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from playground.common.format import format_count
 from playground.tasks.task import Task
+from playground.tasks.vocabulary import INVISIBLE, format_token
 from playground.training.task_config import TaskConfig
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -33,7 +34,8 @@ def render_card(template: str, facts: dict[str, Any]) -> str:
         "code": format_code,
         "code_cell": lambda text: format_code(text, in_table=True),
         "cell": lambda text: format_code(text, in_table=True) if text else "(empty)",
-        "json": lambda value: json.dumps(value, ensure_ascii=False),
+        "python": format_literal,
+        "tokens": show_tokens,
         "paragraph": join_lines,
         "row": lambda cells: f"| {' | '.join(cells)} |",
         "percent": format_percent,
@@ -47,7 +49,7 @@ def render_card(template: str, facts: dict[str, Any]) -> str:
 
 def escape(text: str) -> str:
     """Escape untrusted text as Markdown without markup, HTML or invisible characters."""
-    visible = "".join(character if character.isprintable() else " " for character in text).strip()
+    visible = show_tokens(re.sub(r"[\s\x00-\x1f\x7f-\x9f\ud800-\udfff]", " ", text)).strip()
     escaped = "".join(
         ENTITIES.get(character) or (f"\\{character}" if character in "\\`*_[]!~|$" else character)
         for character in visible
@@ -58,9 +60,21 @@ def escape(text: str) -> str:
 
 def format_code(text: str, *, in_table: bool = False) -> str:
     """Format any text as Markdown code."""
+    text = show_tokens(text)
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     space = " " if text[:1] == "`" or text[-1:] == "`" else ""
     return f"{fence}{space}{text}{space}{fence}".replace("|", "\\|" if in_table else "|")
+
+
+def format_literal(text: str) -> str:
+    """Format any text as a literal of Python, with escapes for invisible characters."""
+    literal = json.dumps(text, ensure_ascii=False)
+    return INVISIBLE.sub(lambda match: f"\\U{ord(match[0]):08x}", literal)
+
+
+def show_tokens(text: str) -> str:
+    """Replace the invisible characters of tokens that are separated by spaces."""
+    return " ".join(map(format_token, text.split(" ")))
 
 
 def join_lines(text: str) -> str:

@@ -37,6 +37,7 @@ from playground.runs.snapshot import SnapshotBuilder
 from playground.runs.summary import task_label
 from playground.runs.weight_history import read_lines
 from playground.tasks.held_out import build_held_out_set
+from playground.tasks.vocabulary import format_token
 from playground.training.config import field_named
 from playground.training.setting_changes import RESULT_NEUTRAL_SETTINGS
 from playground.training.trainer import FINAL_EVAL_SIZE
@@ -150,7 +151,7 @@ def _environment() -> Environment:
         "percent": format_percent,
         "count": format_count,
         "thousands": lambda n: f"{n:,}",
-        "tokens": lambda names: " ".join(names) or "nothing",
+        "tokens": lambda names: " ".join(map(format_token, names)) or "nothing",
     }
     return environment
 

@@ -10,6 +10,7 @@ does not depend on the task:
 
 import re
 import string
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +21,15 @@ PAD, SOS, EOS = 0, 1, 2
 SPECIAL_TOKENS = ("PAD", "SOS", "EOS")
 MAX_LISTED = 12  # symbols that are listed one by one in messages
 ALPHABET = string.digits + string.ascii_lowercase + string.ascii_uppercase
-_NOT_COMPOSED = re.compile("[\u0300-\U0010ffff]")  # text without these is in form C
+# The characters with the property Default_Ignorable_Code_Point, which have no glyph.
+INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+# Those that change how the characters beside them look: joiners and variation selectors.
+_JOINING = re.compile("[\u180b-\u180d\u180f\u200c\u200d\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+_MAY_COMPOSE = re.compile("[\u0300-\U0010ffff]")  # text without these is in form C
 
 
 class UnknownSymbolError(UserError):
@@ -34,7 +43,7 @@ def normalize(text: str) -> str:
     characters of newer Unicode versions, and between Python versions. A text with an unpaired
     surrogate, which no vocabulary contains, is returned as it is.
     """
-    if not _NOT_COMPOSED.search(text):
+    if not _MAY_COMPOSE.search(text):
         return text
     from tokenizers.normalizers import NFC  # only here, because few texts need it
 
@@ -42,6 +51,21 @@ def normalize(text: str) -> str:
         return NFC().normalize_str(text)
     except UnicodeEncodeError:
         return text
+
+
+def format_token(token: str) -> str:
+    """Format a token so that it can be seen: U+200B for an invisible character.
+
+    Joiners stay in a token that has visible characters. A mark without a letter gets a circle.
+    """
+    has_visible = bool(INVISIBLE.sub("", token))
+    text = INVISIBLE.sub(
+        lambda match: (
+            match[0] if has_visible and _JOINING.match(match[0]) else f"U+{ord(match[0]):04X}"
+        ),
+        token,
+    )
+    return f"◌{text}" if unicodedata.category(text[:1] or " ")[0] == "M" else text
 
 
 @dataclass(frozen=True)
@@ -91,8 +115,8 @@ class Vocabulary:
         for symbol in self.split(text):
             if symbol not in self.token_ids:
                 raise UnknownSymbolError(
-                    f"{symbol[:40]!r} is not a token of this task; use {self.describe()}, as in "
-                    f"{self.example()}"
+                    f"{format_token(symbol[:40])!r} is not a token of this task; use "
+                    f"{self.describe()}, as in {self.example()}"
                 )
             tokens.append(self.token_ids[symbol])
         return tokens
@@ -132,7 +156,7 @@ class Vocabulary:
             if len(symbol) > 1 or not any(symbol in kind for kind in kinds)
         ]
         more = [f"and {len(others) - MAX_LISTED} more"] if len(others) > MAX_LISTED else []
-        return " ".join([*ranges, *others[:MAX_LISTED], *more])
+        return " ".join([*ranges, *map(format_token, others[:MAX_LISTED]), *more])
 
     def _is_contiguous(self, kind: str) -> bool:
         """Return whether the symbols of this kind are consecutive, so that two name them all."""

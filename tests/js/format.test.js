@@ -15,6 +15,7 @@ const FORMATTERS = {
   age: format.formatAge,
   count: (input) => format.formatCount(...input),
   number: format.formatNumber,
+  token: format.formatToken,
   csv: (cell) => toCsv([[cell]]).replace(/\n$/, ""),
 };
 

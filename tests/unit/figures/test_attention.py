@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from playground.figures.figures import attention_grid, cross_attention, single_head
+from playground.figures.style import render
 from tests.support.figures import TEN, attention_data, head_data, text_boxes, weights
 
 
@@ -42,6 +43,15 @@ def test_a_heat_map_has_its_weights_on_a_scale_from_0_to_1():
     assert {"head 3", "layer 2", "d", "z"} <= set(labels)
     assert labels.count("a") == 2
     assert any("rows:" in text and "columns:" in text for text in labels)
+
+
+def test_every_token_has_a_visible_label():
+    tokens = ["5", "\u05d0", "\u200b", "\u4f60\u5f20", "\U0001f44b", "$x$"]
+    figure = cross_attention(weights(1, 1, 6, 6), tokens, tokens)
+    labels = [text.get_text() for text, _ in text_boxes(figure)]
+    for label in ("5", "\u05d0", "U+200B", "U+4F60U+5F20", "U+1F44B", "$x$"):
+        assert labels.count(label) == 2
+    render(figure, "png")  # a missing glyph would be a warning, and a warning is an error
 
 
 def test_labels_that_do_not_fit_the_weights_raise_value_error():

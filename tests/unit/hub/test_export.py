@@ -257,7 +257,9 @@ CHARACTERS = st.one_of(st.sampled_from(RISKY), st.characters(exclude_categories=
 WORDS = st.one_of(
     CHARACTERS,
     st.text(CHARACTERS, min_size=1, max_size=6),
-    st.sampled_from(["<EOS>", "<SOS>", "<PAD>", "< EOS >", "x<EOS>", "e\u0301", "a\u1df6\u0316", "E,O"]),
+    st.sampled_from(
+        ["<EOS>", "<SOS>", "<PAD>", "< EOS >", "x<EOS>", "e\u0301", "a\u1df6\u0316", "E,O"]
+    ),
 )
 DISTURBANCES = [
     *("", " ", ",", "\t\r\n", "\x1c\x1f\x85", "\xa0\u2028\u3000", "\0", "\ud800", "\U0010ffff"),

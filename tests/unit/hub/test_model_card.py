@@ -1,3 +1,4 @@
+import ast
 import dataclasses
 import json
 import re
@@ -21,10 +22,11 @@ from playground.datasets.storage import store
 from playground.evaluation import evaluate
 from playground.hub.card_scores import read_scores
 from playground.hub.errors import HubError
-from playground.hub.markdown import escape
+from playground.hub.markdown import escape, format_code, format_literal
 from playground.hub.model_card import training_command, write_card
 from playground.tasks import load_task
 from playground.tasks.held_out import build_held_out_set, is_held_out
+from playground.tasks.vocabulary import INVISIBLE
 from playground.training.config import RunConfig
 from playground.training.presets import preset_config
 from playground.training.setting_changes import SettingChange
@@ -372,6 +374,15 @@ def test_untrusted_text_has_no_markup():
     assert not set("\u202e\u2028\x00\x1b") & set(text)
 
 
+def test_hidden_characters_of_tokens_are_visible_on_a_card():
+    assert escape("a \u200b \u202eb") == "a U+200B U+202Eb"
+    assert format_code("a \u200b|", in_table=True) == "`a U+200B\\|`"
+    text = '"\\ \u202e \U000e0041 \u00e9'
+    literal = format_literal(text)
+    assert not INVISIBLE.search(literal)
+    assert ast.literal_eval(literal) == text
+
+
 def test_versions_out_of_a_foreign_checkpoint_are_text_too(tmp_path):
     versions = {"<img src=x>": "1|2\n\n# A heading ![](http://evil.example/x.png)"}
     package = card_of(
@@ -496,8 +507,11 @@ def test_scores_are_indexed_beside_others():
 def test_model_card_escapes_symbols_and_builds_without_the_dataset(tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / "here"))
     hostile = ["<script>", "`a", "b```", "|", '"q', "[x](http://e)", "**b**", "\\\\"]
+    hostile += ["\u202e"]
     rows = from_text(
-        "".join(f"{a} {b} {c}\t{c} {b}\n" for a in hostile for b in hostile for c in hostile)
+        "".join(
+            f"{a} {b} {c} ](http://e)\t{c} {b}\n" for a in hostile for b in hostile for c in hostile
+        )
     )
     store(rows)
     config = RunConfig.from_flat(
@@ -516,6 +530,8 @@ def test_model_card_escapes_symbols_and_builds_without_the_dataset(tmp_path, mon
         )
         assert "<script>" not in page
         assert '<a href="http://e' not in page
+        assert 'src="http://e' not in page
+        assert not INVISIBLE.search(page)
         assert rows.sha256 in text
         assert ("held-out sequence |" in text) == rows_rendered
         for snippet in re.findall("```python\n(.*?)```\n", text, re.DOTALL):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playground.tasks import EOS, PAD, SOS, UnknownSymbolError, Vocabulary
-from playground.tasks.vocabulary import ALPHABET, normalize
+from playground.tasks.vocabulary import ALPHABET, format_token, normalize
 
 DIGITS = Vocabulary("0123456789")
 vocabularies = st.integers(2, len(ALPHABET)).map(lambda n: Vocabulary(ALPHABET[:n]))
@@ -57,7 +57,7 @@ def test_text_is_encoded_or_the_first_unknown_symbol_is_named(text, vocabulary):
         return
     with pytest.raises(UnknownSymbolError) as caught:
         vocabulary.encode(text)
-    assert str(caught.value).startswith(repr(unknown[0]))
+    assert str(caught.value).startswith(repr(format_token(unknown[0])))
     assert vocabulary.describe() in str(caught.value)
 
 

@@ -1,5 +1,5 @@
-// The text of numbers. playground/common/format.py follows the same rules, and
-// tests/data/format_vectors.json tests both.
+// The text of numbers and tokens. playground/common/format.py, and format_token in
+// playground/tasks/vocabulary.py, follow the same rules; tests/data/format_vectors.json tests both.
 
 const integers = new Intl.NumberFormat("en");
 const pluralRules = new Intl.PluralRules("en");
@@ -106,4 +106,19 @@ export function formatMessage(text) {
   if (!text) return "";
   const first = /^\S*[/_.\d]\S*\s/.test(text) ? text[0] : text[0].toUpperCase();
   return first + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
+}
+
+/**
+ * Format a token so that it can be seen: U+200B for an invisible character. Joiners stay in a token
+ * that has visible characters. A mark without a letter gets a circle.
+ * @param {string} token
+ */
+export function formatToken(token) {
+  const hasVisible = /\P{DI}/u.test(token),
+    text = token.replace(/\p{DI}/gu, (character) =>
+      hasVisible && /[\p{Join_C}\p{VS}]/u.test(character)
+        ? character
+        : "U+" + (character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0"),
+    );
+  return /^\p{M}/u.test(text) ? "◌" + text : text;
 }
