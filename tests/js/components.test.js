@@ -181,6 +181,8 @@ test("wrong, missing and extra tokens are marked with their reason", async () =>
   assert.equal(box.querySelector(".wrong").title, "position 3; missing; should be EOS");
   await mount(view(["1", "2", "EOS"]));
   assert.equal(box.querySelector("[role=img]").getAttribute("aria-label"), "right");
+  await mount(view(["1", "2\u200b", "EOS"]));
+  assert.equal(text(".wrong"), "2U+200B");
 });
 
 test("tokens can be selected, and weights shade them", async () => {

@@ -68,6 +68,14 @@ test("each cell is a pixel, and a cell without a value is transparent and hatche
   assert.deepEqual(labels, ["x", "y", "z", "a", "b"]);
 });
 
+test("invisible characters and whole emoji are in the labels", () => {
+  const columns = ["\u200b", "👋".repeat(20)];
+  map.setData({ rows: ["a"], columns, values: [[0.5, 1]] });
+  const labels = canvasCalls.filter(([name]) => name === "fillText").map(([, [text]]) => text);
+  assert.deepEqual(labels.slice(-3), ["U+200B", "👋".repeat(10), "a"]);
+  assert.equal(map.describeValue(0, 0), "a, U+200B: 0.500");
+});
+
 test("the pointer reports a cell, and a click selects it", () => {
   point("pointermove", 0, 1);
   assert.deepEqual(onHover.mock.calls.at(-1).arguments, ["a, y: 0.500"]);

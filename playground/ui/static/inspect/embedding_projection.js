@@ -1,6 +1,6 @@
 // The first two principal components of the token embeddings.
 import { html, useState } from "../vendor/preact.js";
-import { formatNumber, formatPercent } from "../shared/format.js";
+import { formatNumber, formatPercent, formatToken } from "../shared/format.js";
 import { Part } from "./part.js";
 
 const WIDTH = 560,
@@ -104,7 +104,7 @@ export function Projection({ data: { map, side, token, positions }, onSelect }) 
             onPointerEnter=${() => setActive(name)}
             onClick=${() => onSelect(name)}
           >
-            ${name}
+            ${formatToken(name)}
           </text>`,
       )}
     </svg>

@@ -4,7 +4,7 @@ import { BarList } from "../shared/components/bar_list.js";
 import { HeatMapView } from "../shared/components/heat_map_view.js";
 import { renderOptions } from "../shared/components/model_select.js";
 import { SegmentedControl } from "../shared/components/segments.js";
-import { formatNumber } from "../shared/format.js";
+import { formatNumber, formatToken } from "../shared/format.js";
 import { DECODER_INPUT } from "../shared/strings.js";
 import { formatTwoDecimals } from "./cells.js";
 import { Projection } from "./embedding_projection.js";
@@ -32,7 +32,7 @@ function NearestTokens({ data, onSelect }) {
         token
         <select class="embeddings-token" onChange=${(event) => onSelect(event.currentTarget.value)}>
           ${renderOptions(
-            data.tokens.map((name) => ({ value: name, label: name })),
+            data.tokens.map((name) => ({ value: name, label: formatToken(name) })),
             data.token,
           )}
         </select>

@@ -1,7 +1,7 @@
 // The diagram of one generation step: source tokens above, generated tokens below, and arcs from
 // the next token to the tokens that it attends to.
 import { html } from "../vendor/preact.js";
-import { formatPercent } from "../shared/format.js";
+import { formatPercent, formatToken } from "../shared/format.js";
 import { pageWidth } from "./state.js";
 import { describeWeights, linkStyle } from "./token_links.js";
 
@@ -28,7 +28,8 @@ export function layoutTokens(nSource, nOutput, available) {
 }
 
 function Token({ x, y, cell, name, kind = "", weight = 0, color = "", note = "", onClick }) {
-  const fontSize = Math.min(32, (1.5 * (cell - 8)) / Math.max(1, name.length));
+  const text = formatToken(name),
+    fontSize = Math.min(32, (1.5 * (cell - 8)) / Math.max(1, text.length));
   return html`<g class=${"token " + kind} onClick=${onClick}>
     <rect
       x=${x - cell / 2 + 3}
@@ -46,7 +47,7 @@ function Token({ x, y, cell, name, kind = "", weight = 0, color = "", note = "",
       height=${BOX}
       rx="6"
     />
-    <text x=${x} y=${y + 1} style=${{ fontSize }}>${name}</text>
+    <text x=${x} y=${y + 1} style=${{ fontSize }}>${text}</text>
     ${note && html`<text class="note" x=${x} y=${y + BOX / 2 + 14}>${note}</text>`}
   </g>`;
 }

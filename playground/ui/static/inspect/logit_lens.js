@@ -3,7 +3,7 @@ import { html, signal, useEffect, useState } from "../vendor/preact.js";
 import { DataTable } from "../shared/components/data_table.js";
 import { renderOptions } from "../shared/components/model_select.js";
 import { StatusMessage } from "../shared/components/status_message.js";
-import { formatMessage, formatPercent } from "../shared/format.js";
+import { formatMessage, formatPercent, formatToken } from "../shared/format.js";
 import { formatSigned, shade, SignedBar } from "./cells.js";
 import { requestView } from "./requests.js";
 
@@ -94,7 +94,7 @@ function Lens({ data }) {
       onPointerEnter=${() => setHovered([l, t])}
       onPointerLeave=${() => setHovered(null)}
     >
-      ${token}
+      ${formatToken(token)}
     </td>`;
   };
   return html`<div class="pg-table-box">
@@ -178,7 +178,7 @@ function TokenSelects({ lens, attribution: { token, position, runner_up: runnerU
         ${lens.vocabulary.map(
           (name) =>
             html`<option key=${name} value=${name} selected=${name === token}>
-              ${name + (name === target ? " (target)" : "")}
+              ${formatToken(name) + (name === target ? " (target)" : "")}
             </option>`,
         )}
       </select>

@@ -1,4 +1,5 @@
 // Queries and keys with a link for each attention weight, of one head or of several.
+import { formatToken } from "../shared/format.js";
 import { html, useState } from "../vendor/preact.js";
 
 const MIN_WEIGHT = 0.005;
@@ -40,7 +41,7 @@ export const describeWeights = (names, weights) =>
 export function TokenLinks({ label, queries, keys, heads, hint = "Left: queries. Right: keys." }) {
   const [hovered, setHovered] = useState(/** @type {Token | null} */ (null)),
     [selected, setSelected] = useState(/** @type {Token | null} */ (null)),
-    names = { query: queries, key: keys },
+    names = { query: queries.map(formatToken), key: keys.map(formatToken) },
     active = [hovered, selected].find((each) => each && each.index < names[each.side].length),
     longest = Math.max(queries.length, keys.length),
     rowHeight = Math.max(16, Math.min(30, 420 / longest)),

@@ -2,6 +2,7 @@
 // keys. Masked cells are hatched, to distinguish them from 0.
 
 import { setUpCanvas } from "./canvas.js";
+import { formatToken } from "./format.js";
 import { colorScale, cssVariable, onThemeChange } from "./palette.js";
 
 /** @import { HeatMapData } from "./types.js" */
@@ -156,7 +157,10 @@ export class HeatMap {
 
   /** @param {HeatMapData} data */
   setData(data) {
-    this.data = data;
+    const [rows, columns] = [data.rows, data.columns].map((names) =>
+      names.map((name) => formatToken(String(name))),
+    );
+    this.data = { ...data, rows, columns };
     const [row, column] = this.cursor ?? [0, 0];
     if (row >= data.rows.length || column >= data.columns.length) this.cursor = null;
     this.paint();
@@ -309,12 +313,12 @@ function paintLabels(ctx, { rows, columns }, { left, top, isTall, cellWidth, cel
     ctx.translate(left + (column + 0.5) * cellWidth, isTall ? top - 6 : top / 2);
     if (isTall) ctx.rotate(-Math.PI / 2);
     ctx.textAlign = isTall ? "left" : "center";
-    ctx.fillText(String(columns[column]).slice(0, MAX_COLUMN_LABEL), 0, 0);
+    ctx.fillText([...columns[column]].slice(0, MAX_COLUMN_LABEL).join(""), 0, 0);
     ctx.restore();
   }
   ctx.textAlign = "right";
   rows.forEach((name, row) => {
     if (row % every(cellHeight, 10) === 0)
-      ctx.fillText(String(name), left - 8, top + (row + 0.5) * cellHeight);
+      ctx.fillText(name, left - 8, top + (row + 0.5) * cellHeight);
   });
 }

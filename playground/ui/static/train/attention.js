@@ -1,6 +1,7 @@
 // The attention weights of the selected head as a large map, with a cursor.
 import { setUpCanvas } from "../shared/canvas.js";
 import { setText } from "../shared/dom.js";
+import { formatToken } from "../shared/format.js";
 import { cssVariable, scaleColor } from "../shared/palette.js";
 import { CROSS_CAPTION, DECODER_INPUT, ENCODER_CAPTION } from "../shared/strings.js";
 import { displayedPass } from "./diagram/diagram.js";
@@ -66,8 +67,8 @@ function mapLayout() {
     maxHeight = matchMedia(LOW_PAGE).matches ? MAX_HEIGHT_OF_LOW_PAGE : MAX_HEIGHT,
     width = $(".focus-map").clientWidth;
   return {
-    rows: /** @type {string[]} */ (rows),
-    columns: /** @type {string[]} */ (columns),
+    rows: /** @type {string[]} */ (rows).map(formatToken),
+    columns: /** @type {string[]} */ (columns).map(formatToken),
     size: Math.min(MAX_CELL, (width - LEFT) / columns.length, (maxHeight - TOP) / rows.length),
   };
 }

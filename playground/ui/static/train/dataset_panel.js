@@ -3,7 +3,13 @@ import { FileButton } from "../shared/components/file_button.js";
 import { Field } from "../shared/components/form.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { TokenStrip } from "../shared/components/token_strip.js";
-import { formatBytes, formatCount, formatInteger, formatMessage } from "../shared/format.js";
+import {
+  formatBytes,
+  formatCount,
+  formatInteger,
+  formatMessage,
+  formatToken,
+} from "../shared/format.js";
 import { html, render } from "../vendor/preact.js";
 import { DamagedRow } from "./damaged_records.js";
 import {
@@ -148,7 +154,7 @@ function describeConflicts({ n_conflicts, conflict_lines }) {
 export function describeCounts(dataset) {
   const { n_pairs, vocab_size, n_held_out, n_duplicates, n_conflicts } = dataset,
     kind = dataset.split_on_spaces ? "words" : "characters",
-    tokens = dataset.vocabulary.slice(0, MAX_LISTED_TOKENS).join(" "),
+    tokens = dataset.vocabulary.slice(0, MAX_LISTED_TOKENS).map(formatToken).join(" "),
     more = vocab_size > MAX_LISTED_TOKENS ? " …" : "";
   return [
     ["examples", formatInteger(n_pairs), "Distinct sources"],

@@ -1,5 +1,5 @@
 import { html } from "../../vendor/preact.js";
-import { formatPercent } from "../format.js";
+import { formatPercent, formatToken } from "../format.js";
 
 /**
  * Values from 0 to `max` as bars with their labels, for example the likeliest next tokens.
@@ -17,7 +17,7 @@ export function BarList({ label, items, max = 1, format = formatPercent, targetT
       (item) =>
         html`<li key=${item.label} title=${item.title} class=${item.isTarget ? "target" : ""}>
           <span class="pg-bar-label">
-            ${item.label}
+            ${formatToken(item.label)}
             ${item.isTarget && html`<span class="pg-visually-hidden"> (${targetText})</span>`}
           </span>
           <span class="pg-bar" aria-hidden="true">

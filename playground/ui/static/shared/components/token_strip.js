@@ -1,4 +1,5 @@
 import { html } from "../../vendor/preact.js";
+import { formatToken } from "../format.js";
 
 const SPECIAL_TOKENS = /** @type {Record<string, string>} */ ({
   PAD: "padding",
@@ -32,7 +33,7 @@ export function TokenStrip({ label, tokens, targets, weights, titles, selected =
         title: titles?.[position] ?? describeToken(token, targets, position),
         style: weights && { "--pg-weight": weights[position] ?? 0 },
       },
-      text = token === undefined ? "_" : token;
+      text = token === undefined ? "_" : formatToken(token);
     return onSelect
       ? html`<button
           type="button"
@@ -68,6 +69,10 @@ function describeToken(token, targets, position) {
   const meaning = token === undefined ? "missing" : (SPECIAL_TOKENS[token] ?? ""),
     target = targets?.[position],
     isWrong = targets && token !== target,
-    correction = isWrong ? (target === undefined ? "extra token" : "should be " + target) : "";
+    correction = isWrong
+      ? target === undefined
+        ? "extra token"
+        : "should be " + formatToken(target)
+      : "";
   return [`position ${position + 1}`, meaning, correction].filter(Boolean).join("; ");
 }

@@ -1,6 +1,7 @@
 // The middle of the diagram: source tokens, target tokens, and between them a link for each
 // attention weight of the selected head. Beside the target, the predicted tokens.
 import { setUpCanvas } from "../../shared/canvas.js";
+import { formatToken } from "../../shared/format.js";
 import { cssVariable } from "../../shared/palette.js";
 
 const MIN_LINK_WEIGHT = 0.02;
@@ -108,7 +109,7 @@ function paintTokens(c, names, x, y, rowHeight) {
   c.font = (rowHeight < 12 ? 8 : 14) + "px " + cssVariable("--font-mono");
   c.textAlign = "center";
   c.fillStyle = cssVariable("--body-text-color");
-  names.forEach((name, i) => c.fillText(name, x, y(i)));
+  names.forEach((name, i) => c.fillText(formatToken(name), x, y(i)));
 }
 
 // Each predicted token with a bar of its probability; wrong tokens are red and underlined.
@@ -117,12 +118,13 @@ function paintOutput(c, { target, predicted, probability }, x, barWidth, y, rowH
   c.textAlign = "left";
   target.forEach((token, i) => {
     const isRight = token === predicted[i],
-      textWidth = c.measureText(predicted[i]).width;
+      text = formatToken(predicted[i]),
+      textWidth = c.measureText(text).width;
     c.fillStyle = cssVariable("--pg-grid");
     c.fillRect(x + 32, y(i) - 3, barWidth, 6);
     c.fillStyle = cssVariable(isRight ? "--pg-good" : "--pg-bad");
     c.fillRect(x + 32, y(i) - 3, (barWidth * probability[i]) / 1000, 6);
-    c.fillText(predicted[i], x, y(i));
+    c.fillText(text, x, y(i));
     if (!isRight) c.fillRect(x, y(i) + Math.min(8, rowHeight * 0.36), textWidth, 1.5);
   });
 }

@@ -2,7 +2,7 @@
 // attention is open. The server computes the numbers, as in Inspect.
 import { request } from "../../shared/api.js";
 import { SegmentedControl } from "../../shared/components/segments.js";
-import { formatMessage, formatNumber } from "../../shared/format.js";
+import { formatMessage, formatNumber, formatToken } from "../../shared/format.js";
 import { colorScale, onThemeChange } from "../../shared/palette.js";
 import { ACTIVE_STATUSES, store } from "../../shared/store.js";
 import { html, signal, useEffect, useRef } from "../../vendor/preact.js";
@@ -30,7 +30,7 @@ export function refreshScores(pass, isAttention) {
     return;
   }
   const [layer, head] = state.selectedHead,
-    axes = pass.axes[state.selectedKind],
+    axes = pass.axes[state.selectedKind].map((names) => names.map(formatToken)),
     row = Math.min(state.selectedQuery, axes[0].length - 1),
     text = state.typedPass ? store.sequence.value : state.probeInfo.default_input,
     options = { kind: state.selectedKind, layer, head, query: row },
