@@ -25,7 +25,7 @@ def embeddings(subject: InspectedModel, request: dict[str, Any]) -> dict[str, An
     """Return the token embeddings and position vectors of the model."""
     side = choice_field(request, "side", ("source", "target"))
     names, _ = token_embeddings(subject, side)
-    requested = text_field(request, "token", 20, "")
+    requested = text_field(request, "token", 100, "")
     # The page may have selected the token for another model.
     token = requested if requested in names else subject.token_names([3])[0]
     pca = embedding_pca(subject, side)

@@ -362,6 +362,7 @@ def test_positions_neighbors_and_map_use_the_requested_side():
     )
     assert actual["map"]["names"] == actual["tokens"]
     assert render(subject, "embeddings", token="no longer there")["token"] == "0"
+    assert render(subject, "embeddings", token="w" * 40)["token"] == "0"  # the longest token
 
 
 @pytest.mark.parametrize(
