@@ -14,12 +14,16 @@ import transformers
 from playground.architectures import ARCHITECTURES
 from playground.checkpoints.checkpoint import load_model, save_checkpoint
 from playground.checkpoints.manifest import CheckpointError
+from playground.datasets.sources import from_text
+from playground.datasets.storage import store
 from playground.hub.export import build_package, checkpoint_from_package
 from playground.hub.formats import package_format
 from playground.hub.model_card import write_card
 from playground.hub.repo_ids import PACKAGE_FILES
 from playground.runs.replay import REPLAY_FILE
 from playground.tasks.held_out import build_held_out_set
+from playground.tasks.vocabulary import normalize
+from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT, wait_for
 from tests.support.auto_classes import register
@@ -27,7 +31,11 @@ from tests.support.small_configs import small_config
 
 CODELESS = {"bert", "gpt2", "bart"}  # architectures with classes in transformers
 STEPS = 30
-PUBLISHED = ("bundled", *ARCHITECTURES)
+PUBLISHED = ("bundled", "dataset", *ARCHITECTURES)
+# Tokens that look like special tokens together, or that have other spellings, or none to see.
+CHARACTERS = normalize(
+    "<EOS>PAD, \u00e9\u0301\u0915\u094d\u200c\u200d\u200f\u00ad\ufe0f\U0001fae8\ue000\U0010ffff"
+)
 VARIANTS = {
     family: (family if family != "recurrent" else "lstm-additive", {}) for family in ARCHITECTURES
 } | {
@@ -81,13 +89,30 @@ for name, program, texts in json.load(sys.stdin):
 
 
 @pytest.fixture(scope="module")
-def checkpoints(tmp_path_factory):
+def stored_datasets(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path_factory.mktemp("stored")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory, stored_datasets):
     """Return a function that returns the checkpoint of a variant after some steps."""
+
+    def dataset_config():
+        symbols = [*dict.fromkeys(CHARACTERS.replace(" ", ""))]
+        pairs = [(a + b + c, c + b) for a in symbols for b in symbols for c in symbols]
+        pairs = [pair for pair in pairs if tuple(map(normalize, pair)) == pair]
+        dataset = from_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+        store(dataset)
+        sizes = {"d_model": 32, "n_heads": 2, "d_ff": 32, "n_layers": 1}
+        return RunConfig.from_flat(dataset.task_settings() | sizes)
 
     @cache
     def train(name):
-        family, changes = VARIANTS[name]
-        trainer = Trainer(small_config(family, **changes))
+        family, changes = VARIANTS.get(name, (name, {}))
+        config = dataset_config() if name == "dataset" else small_config(family, **changes)
+        trainer = Trainer(config)
         metrics = [trainer.train_step() for _ in range(STEPS)]
         folder = tmp_path_factory.mktemp("checkpoint") / "0"
         save_checkpoint(folder, trainer, metrics, trainer.evaluate(100))
