@@ -18,6 +18,7 @@ from playground.errors import UserError
 from playground.jobs.progress import ProgressReporter
 from playground.models.transformer import Transformer
 from playground.pretrained.prompts import Example, max_fitting_examples
+from playground.pretrained.tokens import check_symbols
 from playground.tasks import PAD
 from playground.tasks.task import Batch, Task, batch_of_targets
 
@@ -152,6 +153,7 @@ class PretrainedModel(BenchmarkModel):
         self.symbols, self.progress, self.items = tuple(symbols), progress, items
         self._few_shot_examples, self._n_requested = few_shot_examples, n_requested
         self.model, self.tokenizer = pipe.model, pipe.tokenizer
+        check_symbols(self.tokenizer, self.symbols, name)
         self.parameters = sum(each.numel() for each in self.model.parameters())
         self.weights = sum(each.numel() * each.element_size() for each in self.model.parameters())
 

@@ -30,6 +30,7 @@ from playground.models.config_fields import config_field
 from playground.models.transformer import AttentionWeights
 from playground.pretrained.model_files import CAUSAL
 from playground.pretrained.prompts import Example, few_shot_prompt, masked_prompt
+from playground.pretrained.tokens import check_symbols
 from playground.tasks import EOS, PAD, SOS
 from playground.tasks.task import Batch, Task
 
@@ -124,8 +125,10 @@ class PromptTemplate:
         """Split the prompt into its parts, and check that joined they equal a tokenized prompt.
 
         Raises:
-            UserError: if a symbol is not a single token, or the tokens depend on their neighbors.
+            UserError: if a symbol is not a single token or holds a special token, or if the tokens
+                depend on their neighbors.
         """
+        check_symbols(tokenizer, symbols, name)
 
         def encode(text: str) -> list[int]:
             ids: list[int] = tokenizer.encode(text, add_special_tokens=False)

@@ -1,5 +1,6 @@
 """Tokens of a text by the tokenizer of a pretrained model."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from playground.common import messages
@@ -21,6 +22,20 @@ def tokenize(pipe: Any, text: str) -> list[int]:
             "shorten it"
         )
     return ids
+
+
+def check_symbols(tokenizer: Any, symbols: Iterable[str], name: str) -> None:
+    """Check that the tokenizer of the model `name` finds no special token in a symbol.
+
+    Raises:
+        UserError: naming the first symbol that contains one.
+    """
+    for symbol in symbols:
+        if any(special in symbol for special in tokenizer.all_special_tokens):
+            raise UserError(
+                f"{name} takes the symbol {symbol} for a special token; choose another model, or a "
+                "checkpoint of a task without this symbol"
+            )
 
 
 def max_input_tokens(pipe: Any) -> int:

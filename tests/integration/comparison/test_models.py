@@ -29,7 +29,9 @@ from playground.comparison.metrics import MetricAccumulator
 from playground.comparison.models import CheckpointModel
 from playground.errors import UserError
 from playground.evaluation import evaluate
+from playground.finetuning.seq2seq import PromptTemplate
 from playground.jobs.progress import JobCancelled, ProgressReporter
+from playground.pretrained.model_files import CAUSAL
 from playground.pretrained.pipelines import open_pipeline
 from playground.pretrained.prompts import Example, few_shot_prompt, masked_prompt
 from playground.pretrained.resolver import resolve
@@ -400,6 +402,19 @@ def test_tokenizer_that_merges_symbols_is_reported(masked):
         PretrainedMaskedLM(
             "lower", "", masked, "a☃", ProgressReporter(), upper, [], 0, fills_jointly=True
         )
+
+
+def test_symbol_that_holds_a_special_token_is_reported(causal, masked, tokenizer):
+    symbols = ("a", "x<|endoftext|>", "[MASK]")
+    items = [Example(symbols, symbols)]
+    with pytest.raises(UserError, match=r"stub takes the symbol x<\|endoftext\|> for a special"):
+        PretrainedCausalLM("stub", "", causal, symbols, ProgressReporter(), items, [], 0)
+    with pytest.raises(UserError, match=r"stub takes the symbol \[MASK\] for a special"):
+        PretrainedMaskedLM(
+            "stub", "", masked, symbols, ProgressReporter(), items, [], 0, fills_jointly=True
+        )
+    with pytest.raises(UserError, match="fine takes the symbol x"):
+        PromptTemplate.of(tokenizer, symbols, "fine", CAUSAL)
 
 
 def test_cancelled_job_ends_during_generation(causal):
