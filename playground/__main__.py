@@ -14,12 +14,13 @@ from playground import __version__
 from playground.cli.app import app
 from playground.cli.benchmark import compare, finetune
 from playground.cli.common import Group, exit_with_error
+from playground.cli.datasets import add_dataset
 from playground.cli.evaluate import evaluate, predict
 from playground.cli.experiments import experiment
 from playground.cli.hub import gallery, pull, push, reproduce
 from playground.cli.inspect import inspect
 from playground.cli.report import report
-from playground.cli.train import add_dataset, train
+from playground.cli.train import train
 from playground.common.env import normalize_hub_endpoint, validate_env
 from playground.errors import UserError
 from playground.models.config_fields import ConfigError

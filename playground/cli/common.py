@@ -28,6 +28,13 @@ def exit_with_error(message: str) -> NoReturn:
     raise SystemExit(2)
 
 
+def machine_token() -> str:
+    """Return the Hub token of this machine, of `hf auth login` or HF_TOKEN; empty without one."""
+    from huggingface_hub import get_token
+
+    return get_token() or ""
+
+
 def torchrun_rank(name: str) -> int:
     """Return RANK or LOCAL_RANK as set by torchrun, else 0."""
     return int(os.environ[name]) if int(os.environ.get("WORLD_SIZE", 1)) > 1 else 0

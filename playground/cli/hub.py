@@ -17,6 +17,7 @@ from .common import (
     checkpoint_argument,
     exit_with_error,
     json_option,
+    machine_token,
     output_option,
     record_signals,
 )
@@ -216,10 +217,7 @@ def run_hub_task(ask_token: bool, needed: bool = False, **task_fields: Any) -> d
     from playground.hub.task_runner import HubTask
 
     token = click.prompt("Token", hide_input=True, err=True).strip() if ask_token else ""
-    if not token:
-        from huggingface_hub import get_token
-
-        token = get_token() or ""
+    token = token or machine_token()
     if needed and not token:
         exit_with_error(
             "publishing needs a token with write access: run `hf auth login`, set HF_TOKEN, or "

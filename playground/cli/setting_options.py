@@ -11,6 +11,7 @@ from playground.training.config import field_named, section_of_field
 from playground.training.presets import preset_config
 
 from .common import option_name, write_examples
+from .datasets import READING_OPTIONS
 
 # settings without an option of their name: `train` has other options, or derives them
 EXCLUDED_SETTINGS = (
@@ -82,8 +83,7 @@ class Train(click.Command):
         "": "Output and resuming",
     }
     SECTIONS: ClassVar = {  # of options that are not settings
-        "words": "task",
-        "columns": "task",
+        **dict.fromkeys(READING_OPTIONS, "task"),
         "architecture": "model",
         "preset": "training",
     }
@@ -102,19 +102,3 @@ class Train(click.Command):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         write_examples(self.epilog, formatter)
-
-
-def dataset_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options for reading a dataset."""
-    words_option = click.option(
-        "--words/--characters",
-        "words",
-        default=None,
-        help="Whether a token of the dataset is a word or a character. [default: detected]",
-    )
-    return click.option(
-        "--columns",
-        default="",
-        metavar="SOURCE,TARGET",
-        help="The columns of a table with source and target.",
-    )(words_option(command))

@@ -1,4 +1,4 @@
-"""The commands train and dataset."""
+"""The command train."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from playground.architectures import ARCHITECTURES
 from playground.checkpoints.manifest import CheckpointError, read_manifest
 from playground.common import messages
 from playground.common.storage import checkpoints_root
-from playground.datasets.sources import from_cli_argument, is_dataset_argument
-from playground.datasets.storage import store
+from playground.datasets.sources import is_dataset_argument
 from playground.models.config_fields import ConfigError
 from playground.runs.memory import ensure_memory_available
-from playground.tasks import TASKS
+from playground.tasks import LOOKUP, TASKS
 from playground.training.config import RunConfig, default_max_length
 from playground.training.presets import PRESETS, architecture_preset, preset_config
 from playground.training.setting_changes import config_at_step
@@ -31,15 +30,12 @@ from .common import (
     output_option,
     progress_bar,
     record_signals,
+    reject_options,
     reserve_output_dir,
     torchrun_rank,
 )
-from .setting_options import (
-    Train,
-    dataset_options,
-    setting_options,
-    translating_option_names,
-)
+from .datasets import READING_OPTIONS, dataset_options, read_dataset
+from .setting_options import Train, setting_options, translating_option_names
 
 if TYPE_CHECKING:
     from playground.evaluation import EvalResult
@@ -61,7 +57,7 @@ python -m playground train --resume sorter --max-steps 1000"""
     "--task",
     default=None,
     help=(
-        f"The task: {', '.join(TASKS)}; or pairs.tsv, data.csv, hub:user/dataset. "
+        f"The task: {', '.join(TASKS)}; or pairs.tsv, data.json, hub:user/dataset. "
         "[default: reverse]"
     ),
 )
@@ -103,8 +99,6 @@ python -m playground train --resume sorter --max-steps 1000"""
 @setting_options
 def train(
     task: str | None,
-    columns: str,
-    words: bool | None,
     preset: str | None,
     out: Path | None,
     overwrite: bool,
@@ -121,14 +115,13 @@ def train(
     batch, which is divided among the processes. Only the first process prints and writes.
     """
     click.get_current_context().with_resource(only_rank_zero_prints())
+    reading = {name: settings.pop(name) for name in READING_OPTIONS}
     settings["task"] = task
     options = {name: value for name, value in settings.items() if value is not None}
     if resume is None and task is not None and is_dataset_argument(task):
-        options |= dataset_settings(task, columns, words, options)
-    elif columns or words is not None:
-        exit_with_error(
-            "--columns, --words and --characters describe a dataset; name the dataset with --task"
-        )
+        options = read_dataset(task, **reading).task_settings() | options | {"task": LOOKUP}
+    else:
+        reject_options(reading, "without a dataset; name the dataset with --task")
     if resume is not None and weights_only and out in (None, resume):
         exit_with_error(
             "--weights-only would replace the checkpoint by one that cannot be resumed; "
@@ -232,21 +225,6 @@ def _print_result(trainer: Trainer, scores: EvalResult, out: Path, as_json: bool
         )
 
 
-@click.command("dataset")
-@click.argument("task")
-@dataset_options
-@json_option
-def add_dataset(task: str, columns: str, words: bool | None, as_json: bool) -> None:
-    """Check and store a dataset, and print its first examples.
-
-    TASK is a file (lines of source and target; or a CSV) or hub:user/dataset. Checkpoints that were
-    trained on the dataset find it where it is stored.
-    """
-    dataset = dataset_settings(task, columns, words, {}, displayed=0 if as_json else 8)
-    if as_json:
-        click.echo(json.dumps(dataset))
-
-
 def build_config(options: dict[str, Any], preset: str | None) -> RunConfig:
     """Return the run that the options describe, after a check that it fits this machine."""
     flags = {} if "min_length" in options else {"min_length": "--length"}
@@ -270,31 +248,6 @@ def build_config(options: dict[str, Any], preset: str | None) -> RunConfig:
     except ConfigError as error:
         exit_with_error(translating_option_names(error, **flags))
     return config
-
-
-def dataset_settings(
-    task: str, columns: str, words: bool | None, options: dict[str, Any], displayed: int = 0
-) -> dict[str, Any]:
-    """Store the dataset that `task` names, and return the settings of a run on it.
-
-    A description of the dataset is printed, and its first examples if they are requested.
-    """
-    names = [name.strip() for name in columns.split(",")] if columns else []
-    dataset = from_cli_argument(task, names, words)
-    try:
-        store(dataset)
-    except OSError as error:
-        exit_with_error(
-            f"the dataset cannot be stored: {error.strerror or error}; free some space, or set "
-            "PLAYGROUND_CHECKPOINTS to another folder"
-        )
-    for source, target in dataset.preview(displayed):
-        click.echo(f"{' '.join(source)} → {' '.join(target)}")
-    for line in dataset.summary():
-        click.echo(f"playground: {line}", err=True)
-    return dataset.task_settings() | {
-        name: options[name] for name in ("min_length", "max_length") if name in options
-    }
 
 
 def resume_config(checkpoint: Path, options: dict[str, Any], preset: str | None) -> RunConfig:

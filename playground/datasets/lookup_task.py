@@ -146,11 +146,11 @@ class LookupTask(Task):
         return self._hash_ids_V.to(sequence_BL.device)[sequence_BL]
 
     def example_source(self) -> str:
-        """Return the first source; an arbitrary one if the dataset is not stored here."""
+        """Return a source of median length; an arbitrary one if the dataset is not stored here."""
         try:
-            return " ".join(
-                self.vocabulary.decode(self.table.sources(torch.tensor([0]))[0].tolist())
-            )
+            by_length_N = self.table.source_lengths_N.argsort(stable=True)
+            median = by_length_N[(len(by_length_N) - 1) // 2]
+            return " ".join(self.vocabulary.decode(self.table.sources(median[None])[0].tolist()))
         except DatasetError:
             return super().example_source()
 

@@ -1,113 +1,100 @@
-"""Sources of datasets: text, files, the Hub.
+"""Read datasets: bytes of a file, a text, or a dataset on the Hub become pairs.
 
-`read_pairs` checks all of them. No foreign code is executed.
+No foreign code is executed.
 """
 
-import csv
+import gzip
 import io
-import re
+import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from .pairs import MAX_FIELD_CHARS, DatasetError, PairDataset, read_pairs
+from .json_tables import json_table
+from .line_tables import line_table
+from .pair_builder import read_pairs
+from .pairs import DatasetError, PairDataset, ReadReport
+from .parquet_tables import parquet_table
+from .tables import MAX_BYTES, Table
 
-MAX_BYTES = 50_000_000  # bytes of a file or a text, and characters from the Hub
-CSV = (".csv",)
-# Separators of source and target in a text without tabs; of equal ones the first is used.
-SEPARATORS = [re.compile(pattern) for pattern in (r"\s*(?:→|=>|->)\s*", r"\s*,\s*", r" {2,}")]
-MAX_SEPARATOR_LINES = 1000  # lines from which the separator is found
+GZIP_MAGIC = b"\x1f\x8b"
+HUB_PREFIX = "hub:"
 
 
-def from_text(text: str, split_on_spaces: bool | None = None) -> PairDataset:
-    """Parse lines of source, separator, target; empty lines are ignored.
+@dataclass(frozen=True)
+class ReadOptions:
+    """What a user may choose about a file.
 
-    A text with a tab has tabs as separators. In others the separator is the one of `SEPARATORS`
-    that splits the most lines in two.
+    columns          names of source and target; empty if there are two columns
+    split_on_spaces  whether symbols are words, else characters; None to detect it
+    has_names        whether the first row names the columns; None to detect it
+    config, split    of a dataset on the Hub; empty if there is one
+    """
+
+    columns: Sequence[str] = ()
+    split_on_spaces: bool | None = None
+    has_names: bool | None = None
+    config: str = ""
+    split: str = ""
+
+
+def read_text(text: str, options: ReadOptions = ReadOptions()) -> PairDataset:
+    """Read pasted pairs; formats are recognized as in files.
 
     Raises:
         DatasetError: for invalid data.
     """
-    if len(text) > MAX_BYTES:
-        raise DatasetError(f"the text has {len(text):,} characters; at most {MAX_BYTES:,} are read")
-
-    separator = None if "\t" in text else _find_separator(text)
-
-    def lines() -> Iterator[tuple[int, Sequence[str]]]:
-        for number, line in enumerate(io.StringIO(text, newline=None), start=1):
-            if line.strip():
-                fields = (
-                    separator.split(line.strip()) if separator else line.rstrip("\n").split("\t")
-                )
-                yield number, fields
-
-    return read_pairs(lines, split_on_spaces)
+    return read_table(_text_table(text, "", "", options), options)
 
 
-def _find_separator(text: str) -> re.Pattern[str] | None:
-    """Return the separator of a text without tabs, or None if no line has one."""
-    lines = [line.strip() for line in io.StringIO(text, newline=None) if line.strip()]
-    counts = {
-        separator: sum(len(separator.split(line)) == 2 for line in lines[:MAX_SEPARATOR_LINES])
-        for separator in SEPARATORS
-    }
-    best = max(counts, key=lambda separator: counts[separator])
-    return best if counts[best] else None
-
-
-def from_csv(
-    text: str, columns: Sequence[str] = (), split_on_spaces: bool | None = None
-) -> PairDataset:
-    """Parse a table with a header: two columns, which must be named if there are more.
-
-    Commas, semicolons or tabs separate the columns.
+def read_bytes(data: bytes, name: str, options: ReadOptions = ReadOptions()) -> PairDataset:
+    """Read the pairs of a file, whose name may contain its format.
 
     Raises:
         DatasetError: for invalid data.
     """
-    if len(text) > MAX_BYTES:
-        raise DatasetError(
-            f"the table has {len(text):,} characters; at most {MAX_BYTES:,} are read"
-        )
-    head = text.lstrip("\n").partition("\n")[0]
-    delimiter = max(",;\t", key=head.count)
+    return read_table(open_table(data, name, options), options)
+
+
+def read_file(path: Path, options: ReadOptions = ReadOptions()) -> PairDataset:
+    """Read the pairs of a file.
+
+    Raises:
+        DatasetError: for an unreadable file or invalid data.
+    """
     try:
-        names = [name.strip() for name in next(csv.reader([head], delimiter=delimiter), [])]
-    except csv.Error as error:
+        with open(path, "rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
         raise DatasetError(
-            f"the header of the table cannot be read ({error}); save the table again as CSV"
+            f"{path} cannot be read: {error.strerror or error}; name a file of pairs"
         ) from None
-    column_indices = [names.index(name) for name in select_columns(names, columns)]
-
-    def lines() -> Iterator[tuple[int, Sequence[str]]]:
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-        previous_line, has_header = 0, False
-        try:
-            for fields in reader:
-                number, previous_line = previous_line + 1, reader.line_num
-                if not has_header or not any(field.strip() for field in fields):
-                    has_header = has_header or any(field.strip() for field in fields)
-                    continue
-                # A missing cell is empty; line breaks and tabs in a cell become spaces.
-                yield (
-                    number,
-                    [
-                        " ".join(fields[index].split("\n")).replace("\r", " ")
-                        if index < len(fields)
-                        else ""
-                        for index in column_indices
-                    ],
-                )
-        except csv.Error as error:
-            raise DatasetError(
-                f"line {previous_line + 1:,} is not a line of a CSV file ({error}); save the table "
-                "again as CSV"
-            ) from None
-
-    return read_pairs(lines, split_on_spaces)
+    return read_bytes(data, path.name, options)
 
 
-def select_columns(names: Sequence[str], columns: Sequence[str]) -> Sequence[str]:
+def read_table(table: Table, options: ReadOptions) -> PairDataset:
+    """Read the pairs of two columns of a table.
+
+    Raises:
+        DatasetError: for invalid data.
+    """
+    columns = select_columns(table.columns, options.columns)
+    source, target = (table.columns.index(name) for name in columns)
+
+    def lines() -> Iterator[tuple[int, Sequence[str] | str]]:
+        for number, cells in table.rows():
+            yield (
+                number,
+                cells if isinstance(cells, str) else (cells[source] or "", cells[target] or ""),
+            )
+
+    report = ReadReport(
+        table.format, table.encoding, table.delimiter, table.has_names, table.columns, columns
+    )
+    return read_pairs(lines, options.split_on_spaces, report)
+
+
+def select_columns(names: Sequence[str], columns: Sequence[str]) -> tuple[str, str]:
     """Select the columns of sources and targets.
 
     Raises:
@@ -125,114 +112,110 @@ def select_columns(names: Sequence[str], columns: Sequence[str]) -> Sequence[str
             f"columns are {', '.join(name[:40] for name in columns)}; name two of {column_names}",
             columns=names,
         )
-    selected = list(columns or names)
-    if selected[0] == selected[1]:
+    source, target = columns or names
+    if source == target:
         raise DatasetError(
-            f"both columns are {selected[0][:40]}; name one for sources and another for targets"
+            f"both columns are {source[:40]}; name one for sources and another for targets",
+            columns=names,
         )
-    return selected
+    return source, target
 
 
-def from_bytes(
-    data: bytes, name: str, columns: Sequence[str] = (), split_on_spaces: bool | None = None
-) -> PairDataset:
-    """Parse the bytes of a file; it is a table if its name ends in .csv or columns are named.
+def open_table(data: bytes, name: str, options: ReadOptions = ReadOptions()) -> Table:
+    """Return the table of a file.
 
     Raises:
-        DatasetError: for invalid data.
+        DatasetError: for a file that is too large or in no accepted format.
     """
-    if len(data) > MAX_BYTES:
-        raise DatasetError(f"the file has {len(data):,} bytes; at most {MAX_BYTES:,} are read")
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise DatasetError("the file is UTF-16 text; save it as UTF-8")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
+    _ensure_size(len(data), "the file")
+    if data.startswith(GZIP_MAGIC):
+        data = decompress(data)
+    name = name.lower().removesuffix(".gz")
+    if data.startswith(b"PAR1"):
+        return parquet_table(io.BytesIO(data), options.columns)
+    if data.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
         raise DatasetError(
-            f"line {line:,} is not UTF-8 text (byte {data[error.start]:#04x}); save the file as "
-            f"UTF-8"
-        ) from None
-    if columns or name.lower().endswith(CSV):
-        return from_csv(text.replace("\r\n", "\n"), columns, split_on_spaces)
-    return from_text(text, split_on_spaces)
+            "this is a workbook or an archive, not a table of text; in the spreadsheet program "
+            "save it as CSV (UTF-8), or unpack the archive"
+        )
+    text, encoding = decode(data)
+    return _text_table(text, name, encoding, options)
 
 
-def from_file(
-    path: Path, columns: Sequence[str] = (), split_on_spaces: bool | None = None
-) -> PairDataset:
-    """Read a file: source, separator, target on each line, or a CSV.
-
-    Raises:
-        DatasetError: for an unreadable file or invalid data.
-    """
-    try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise DatasetError(
-            f"{path} cannot be read: {error.strerror or error}; name a file of pairs"
-        ) from None
-    return from_bytes(data, path.name, columns, split_on_spaces)
-
-
-def from_hub(
-    repo: str,
-    columns: Sequence[str] = (),
-    split_on_spaces: bool | None = None,
-    max_rows: int = 100_000,
-    token: str | bool = False,
-) -> PairDataset:
-    """Stream the first `max_rows` pairs of two columns of a dataset on the Hub.
-
-    Only the used part is fetched, and no code of the repository is run.
-
-    Raises:
-        DatasetError: if it cannot be fetched, or for invalid data.
-    """
-    from .hub_stream import license_of, stream_hub_columns
-
-    buffer = io.StringIO()
-    numbers: list[int] = []
-    for number, cells in enumerate(
-        stream_hub_columns(repo, columns, select_columns, token), start=1
-    ):
-        invalid = [cell for cell in cells if not isinstance(cell, str | int)]
-        if invalid:
-            raise DatasetError(
-                f"row {number:,} contains {type(invalid[0]).__name__} instead of text; choose "
-                "columns of text"
-            )
-        line = "\t".join(" ".join(str(cell)[: MAX_FIELD_CHARS + 1].split()) for cell in cells)
-        if len(line) + buffer.tell() > MAX_BYTES or number > max_rows:
-            break
-        numbers.append(number)
-        buffer.write(line + "\n")
-    text = buffer.getvalue()
-
-    def lines() -> Iterator[tuple[int, Sequence[str]]]:
-        for number, line in zip(numbers, io.StringIO(text), strict=True):
-            yield number, line[:-1].split("\t")
-
-    return replace(
-        read_pairs(lines, split_on_spaces),
-        origin={"dataset": repo, "license": license_of(repo, token)},
+def _text_table(text: str, name: str, encoding: str, options: ReadOptions) -> Table:
+    _ensure_size(len(text), "the text")
+    text = text.removeprefix("\ufeff")
+    return json_table(text, name, encoding, options.has_names) or line_table(
+        text, name, options.columns, options.has_names, encoding
     )
 
 
-def from_cli_argument(
-    task: str, columns: Sequence[str] = (), split_on_spaces: bool | None = None
-) -> PairDataset:
-    """Load the dataset of an argument: a file, or hub:user/dataset.
+def _ensure_size(size: int, what: str) -> None:
+    if size > MAX_BYTES:
+        raise DatasetError(
+            f"{what} has {size / 1e6:,.1f} MB; at most {MAX_BYTES / 1e6:,.0f} MB are read"
+        )
+
+
+def decompress(data: bytes) -> bytes:
+    """Decompress gzip data, up to `MAX_BYTES`.
 
     Raises:
-        DatasetError: for unreadable or invalid data.
+        DatasetError: for more, or for damaged data.
     """
-    if task.startswith("hub:"):
-        return from_hub(task.removeprefix("hub:"), columns, split_on_spaces)
-    return from_file(Path(task), columns, split_on_spaces)
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            content = file.read(MAX_BYTES + 1)
+    except (OSError, EOFError, zlib.error):
+        raise DatasetError("the gzip file is damaged; compress it again") from None
+    _ensure_size(len(content), "the decompressed file")
+    return content
+
+
+def decode(data: bytes) -> tuple[str, str]:
+    """Return the text of a file and the name of its encoding.
+
+    Without a byte order mark, zeros at every second byte mean UTF-16, and bytes that are no UTF-8
+    mean Windows-1252, a superset of Latin-1.
+
+    Raises:
+        DatasetError: for data that is no text.
+    """
+    for mark, encoding in (
+        (b"\xef\xbb\xbf", "UTF-8"),
+        (b"\xff\xfe\x00\x00", "UTF-32"),
+        (b"\xff\xfe", "UTF-16"),
+        (b"\xfe\xff", "UTF-16"),
+    ):
+        if data.startswith(mark):
+            return _decode_as(data, "UTF-8-SIG" if encoding == "UTF-8" else encoding), encoding
+    head = data[:10_000]
+    if b"\x00" in head:
+        for first, encoding in ((1, "UTF-16-LE"), (0, "UTF-16-BE")):
+            zeros = head[first::2].count(0)
+            if zeros > 0.4 * len(head[first::2]) and zeros > 4 * head[1 - first :: 2].count(0):
+                return _decode_as(data, encoding), "UTF-16"
+    try:
+        return data.decode(), "UTF-8"
+    except UnicodeDecodeError:
+        text = data.decode("cp1252", errors="replace")
+        if sum(text[:10_000].count(control) for control in "\x00\x01\x02\x03\ufffd") > 0:
+            raise DatasetError(
+                "this is no text that can be read; save the file as UTF-8 text or CSV"
+            ) from None
+        return text, "Latin-1"
+
+
+def _decode_as(data: bytes, encoding: str) -> str:
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError:
+        raise DatasetError(
+            f"the file begins like {encoding.removesuffix('-SIG')} text, but is not; save it as "
+            "UTF-8"
+        ) from None
 
 
 def is_dataset_argument(task: str) -> bool:
     """Return whether a task on the command line is a dataset."""
-    return task.startswith("hub:") or "/" in task or "." in task or Path(task).is_file()
+    return task.startswith(HUB_PREFIX) or "/" in task or "." in task or Path(task).is_file()

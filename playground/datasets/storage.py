@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 
-from playground.common.atomic_write import write_dir
+from playground.common.atomic_write import write_dir, write_file
 from playground.common.storage import checkpoints_root
 from playground.common.strict_json import read_json
 from playground.errors import UserError
 
+from .pair_builder import validate_vocabulary
 from .pairs import (
     SHA256_PATTERN,
     TENSOR_DTYPES,
@@ -26,7 +27,6 @@ from .pairs import (
     DatasetNotFoundError,
     PairDataset,
     content_sha256,
-    validate_vocabulary,
 )
 
 _DATA_FILE, _METADATA_FILE = "rows.safetensors", "rows.json"
@@ -76,12 +76,43 @@ def datasets_dir() -> Path:
 
 
 def owned_datasets_dir(owner: str) -> Path:
-    """Return the folder with an empty file per dataset of an owner, named by its SHA-256.
+    """Return the folder with a file per dataset of an owner, named by its SHA-256.
+
+    `mark_owned` writes the file.
 
     Args:
         owner: the fingerprint of the owner's key.
     """
     return datasets_dir() / ".owners" / owner[:32]
+
+
+def mark_owned(marker: Path, address: str, name: str) -> None:
+    """Write the file of a dataset in `owned_datasets_dir`.
+
+    Args:
+        marker: the file.
+        address: the client that added the dataset, as `StorageFolder.address_id` hashes it.
+        name: the name under which the owner added it.
+    """
+    marker.parent.mkdir(parents=True, exist_ok=True)
+    write_file(marker, f"{address}\n{name}".encode(errors="replace"))
+
+
+def read_marker(marker: Path) -> tuple[str, str]:
+    """Return address and name of a dataset of an owner; empty if it is missing."""
+    try:
+        address, _, name = marker.read_bytes().decode(errors="replace").partition("\n")
+    except OSError:
+        return "", ""
+    return address, name
+
+
+def dataset_name(owner: str, sha256: str) -> str:
+    """Return the name under which an owner added a dataset; empty if there is none.
+
+    Other owners of the same pairs do not see it.
+    """
+    return read_marker(owned_datasets_dir(owner) / sha256)[1]
 
 
 def dataset_path(sha256: str) -> Path:

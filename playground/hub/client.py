@@ -128,18 +128,20 @@ class Hub:
                 str(info["id"]), str(info.get("sha") or ""), private, likes, tuple(files)
             )
 
-    def raw_repo_info(self, repo: str, revision: str = "main") -> dict[str, Any]:
+    def raw_repo_info(
+        self, repo: str, revision: str = "main", kind: str = "models"
+    ) -> dict[str, Any]:
         """Return the complete response of the Hub for a repository at a revision.
 
-        `repo` may be the name of an old model without an owner.
+        `repo` may be the name of an old model without an owner; `kind` is models or datasets.
 
         Raises:
             HubError: if the user has no access to such a repository.
         """
         ensure_revision(revision)
-        with self.translating_errors("read", repo):
+        with self.translating_errors("read", repo if kind == "models" else f"{kind}/{repo}"):
             info = self._get(
-                f"models/{repo}/revision/{quote(revision, safe='')}", {"blobs": "true"}
+                f"{kind}/{repo}/revision/{quote(revision, safe='')}", {"blobs": "true"}
             )
             if not isinstance(info, dict):
                 raise TypeError("the response is not a JSON object")

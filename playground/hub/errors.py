@@ -81,9 +81,8 @@ def to_hub_error(
         wait = format_duration(rate_limited.args[0])
         return temporary(f"the Hub requests a wait of {wait}; try again then")
     if find(GatedRepoError):
-        return HubError(
-            f"{repo} is gated: request access on its page, {endpoint}/{repo}, then try again"
-        )
+        steps = "request access" if token else "sign in, request access"
+        return HubError(f"{repo} is gated: {steps} on its page, {endpoint}/{repo}, then try again")
     if find(RevisionNotFoundError):
         return NotFoundError(f"{repo} has no such revision; choose one that it lists")
     if (missing := find(RepositoryNotFoundError)) and not (
@@ -131,6 +130,7 @@ def _causes(error: BaseException) -> list[BaseException]:
 def _status_error(status: int, action: str, remark: str) -> HubError:
     """Return the error for a status of the Hub; `remark` is its own message in parentheses."""
     retryable = status in (409, 412, 429) or status >= 500
+    is_reading = action.startswith(("read", "list", "download", "fetch"))
     match status:
         case 401:
             message = (
@@ -142,12 +142,12 @@ def _status_error(status: int, action: str, remark: str) -> HubError:
             restriction = (
                 "; a sign-in on a Space has write access to repositories created from it "
                 "only: choose a new name"
-                if "SPACE_ID" in os.environ
+                if "SPACE_ID" in os.environ and not is_reading
                 else ""
             )
             message = (
-                f"this token has no permission to {action}: it needs write access there"
-                f"{restriction}{remark}"
+                f"this token has no permission to {action}: it needs "
+                f"{'read' if is_reading else 'write'} access there{restriction}{remark}"
             )
         case 404:
             return NotFoundError(f"could not {action}: the Hub has no such file{remark}")

@@ -25,6 +25,7 @@ from playground.training.config import RunConfig
 from playground.training.task_config import DATASET_SETTINGS
 
 from .record import owner_id
+from .summary import default_name
 
 if TYPE_CHECKING:
     from .registry import Registry
@@ -97,7 +98,14 @@ class Access:
 
     @property
     def name(self) -> str:
-        return self.run.name if self.run else self.folder.name
+        """The name for the requester.
+
+        Viewers of a run on own data get its default name: the other may be that of a private file.
+        """
+        if self.run is None:
+            return self.folder.name
+        is_private = self.run.config.task.task == LOOKUP and self.right < Right.OWN
+        return default_name(self.run.config) if is_private else self.run.name
 
     @property
     def config(self) -> RunConfig:

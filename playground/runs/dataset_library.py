@@ -17,7 +17,14 @@ from playground.common.atomic_write import write_dir
 from playground.common.env import env_number
 from playground.common.storage import directory_size
 from playground.datasets.pairs import SHA256_PATTERN, DatasetError, DatasetNotFoundError
-from playground.datasets.storage import datasets_dir, load_metadata, owned_datasets_dir
+from playground.datasets.storage import (
+    dataset_name,
+    datasets_dir,
+    load_metadata,
+    mark_owned,
+    owned_datasets_dir,
+    read_marker,
+)
 from playground.errors import UserError
 from playground.jobs.addresses import max_amount_per_address
 from playground.tasks import LOOKUP
@@ -41,16 +48,16 @@ class DatasetLibrary:
         self.registry = registry
         self.own_mb = env_number("DATASETS_PER_USER_MB")
         self.all_mb = env_number("DATASETS_TOTAL_MB")
-        # by owner: SHA-256 and folder of the latest upload
-        self._pending: OrderedDict[str, tuple[str, Path]] = OrderedDict()
+        # by owner: SHA-256, folder and name of the latest upload
+        self._pending: OrderedDict[str, tuple[str, Path, str]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def set_pending(self, owner: str, sha256: str, folder: Path) -> None:
+    def set_pending(self, owner: str, sha256: str, folder: Path, name: str = "") -> None:
         """Hold an upload until `store`; it replaces the user's earlier one."""
         with self._lock:
             discarded = [self._pending.pop(owner)[1]] if owner in self._pending else []
             if sha256:
-                self._pending[owner] = sha256, folder
+                self._pending[owner] = sha256, folder, name
             else:
                 discarded.append(folder)
             while len(self._pending) > MAX_UNSAVED_DATASETS:
@@ -66,7 +73,7 @@ class DatasetLibrary:
                 server no longer has the upload.
         """
         with self._lock:
-            pending_sha256, folder = self._pending.get(owner, ("", Path()))
+            pending_sha256, folder, name = self._pending.get(owner, ("", Path(), ""))
             stored = datasets_dir() / sha256
             is_uploaded = pending_sha256 == sha256 and (folder / "rows").is_dir()
             is_own = stored.is_dir() and owns_dataset(self.registry, owner, sha256)
@@ -86,11 +93,12 @@ class DatasetLibrary:
                 self._ensure_quota(owner, new_bytes or directory_size(stored), new_bytes)
             if files and not stored.is_dir():
                 write_dir(stored, files)
-            marker.parent.mkdir(parents=True, exist_ok=True)
-            if marker.exists():
-                marker.touch()
-            else:
-                marker.write_text(self.registry.client_address(), encoding="ascii")
+            address, known_name = read_marker(marker)
+            mark_owned(
+                marker,
+                address or self.registry.client_address(),
+                name if pending_sha256 == sha256 else known_name,
+            )
 
     def require(self, owner: str, sha256: str) -> None:
         """Check that a dataset is stored, and that a user owns it.
@@ -119,6 +127,7 @@ class DatasetLibrary:
                 continue
             row: dict[str, Any] = {
                 "sha256": path.name,
+                "name": dataset_name(owner_id(owner), path.name),
                 "bytes": directory_size(datasets_dir() / path.name),
             }
             try:
@@ -164,7 +173,7 @@ class DatasetLibrary:
     def _owner_markers(self, owner: str) -> Path:
         """Return the folder with one file per dataset of the user.
 
-        The files are named by SHA-256 and contain the address of the client, hashed.
+        The files are named by SHA-256; see `mark_owned`.
         """
         return owned_datasets_dir(owner_id(owner))
 
@@ -213,7 +222,7 @@ class DatasetLibrary:
         addresses = defaultdict[str, set[str]](set)
         for marker in datasets_dir().glob(".owners/*/*"):
             markers_by_sha256[marker.name].append(marker)
-            addresses[marker.name].add(_read_address(marker))
+            addresses[marker.name].add(read_marker(marker)[0])
         # A dataset that its owner removed stays for the runs that use it.
         for sha256, user_address in self._used_datasets():
             addresses[sha256].add(user_address)
@@ -255,10 +264,3 @@ def _modified_at(path: Path) -> float:
         return path.stat().st_mtime
     except OSError:  # removed meanwhile
         return 0.0
-
-
-def _read_address(marker: Path) -> str:
-    try:
-        return marker.read_text(encoding="ascii", errors="replace")
-    except OSError:  # removed meanwhile
-        return ""

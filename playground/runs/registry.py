@@ -14,6 +14,7 @@ from typing import Any
 from playground.checkpoints.manifest import read_manifest
 from playground.common.atomic_write import storing, write_dir
 from playground.common.storage import directory_size
+from playground.datasets.storage import dataset_name
 from playground.errors import UserError
 from playground.jobs.addresses import CLIENT_ADDRESS, Client
 from playground.jobs.process import preload
@@ -304,7 +305,9 @@ class Registry:
         self, config: RunConfig, owner: str, name: str, folder: Path, origin: RunOrigin = "user"
     ) -> Run:
         owned = self.list_for_owner(owner)
-        name = unique_name(name, owned) or unique_name(default_name(config), owned)
+        if not (name := unique_name(name, owned)):
+            dataset = dataset_name(owner_id(owner), config.task.dataset_sha256)
+            name = unique_name(default_name(config, dataset), owned)
         address = self.client_address()
         return Run(RunRecord.new(config, owner_id(owner), name, origin, address), folder)
 

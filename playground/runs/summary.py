@@ -26,11 +26,11 @@ def architecture_suffix(config: RunConfig) -> str:
     return f", {title[0].lower()}{title[1:]}" if title[1].islower() else f", {title}"
 
 
-def default_name(config: RunConfig) -> str:
-    """Return the default name of a run."""
+def default_name(config: RunConfig, dataset: str = "") -> str:
+    """Return the default name of a run; `dataset` is the name of its dataset, if it has one."""
     layers, heads = config.model.n_layers, config.model.attention_heads
     size = "" if (layers, heads) == (2, 4) else f", {layers} × {heads}"
-    return f"{task_label(config)}{architecture_suffix(config)}{size}"
+    return f"{dataset or task_label(config)}{architecture_suffix(config)}{size}"
 
 
 def unique_name(name: str, runs: list[Run]) -> str:

@@ -52,7 +52,8 @@ from .damaged_api import DamagedHandlers
 from .datasets_api import DatasetHandlers
 from .experiments_api import ExperimentHandlers
 from .gradio_patches import apply_patches, bound_sessions
-from .hub_api import HubHandlers, can_sign_in
+from .hub_api import HubHandlers
+from .hub_token import can_sign_in
 from .inspect_api import InspectHandlers
 from .lessons_api import LessonHandlers
 from .live_api import live_handlers

@@ -150,7 +150,6 @@ def run_curves(run: Run) -> dict[str, Any]:
         else [first_step, seconds[first_step - points.first]]
     )
     return {
-        "name": run.name,
         "status": run.status,
         "message": run.message,
         "step": run.step,

@@ -11,7 +11,8 @@ from typing import Any
 import psutil
 
 from playground.datasets.pairs import DatasetError, PairDataset
-from playground.datasets.sources import from_bytes, from_hub
+from playground.datasets.report import describe
+from playground.datasets.sources import read_bytes, read_text
 from playground.datasets.storage import load_pairs, to_files
 
 try:
@@ -20,33 +21,38 @@ except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
 MAX_MEMORY_BYTES = 2_000_000_000  # of the reader process
-N_PREVIEW_PAIRS = 6
-MAX_PREVIEW_TOKENS = 60  # of a source or a target
+PASTED_NAME = "pasted examples"
+MAX_LISTED_NAMES = 100  # columns, configurations or splits
 
 
 def read_dataset(request: dict[str, Any]) -> dict[str, Any]:
     """Return the report of a dataset: the call of the page, in a process of its own.
 
-    `request` has `dataset` (the SHA-256 of a stored one), `hub` (user/dataset) or `file` with its
-    `name`; and `columns`, `words` and `folder`, the output folder.
+    `request` has `dataset` (the SHA-256 of a stored one), or `file`, its `name` (user/dataset with
+    a `token` for one on the Hub, empty for pasted text), the `options` for reading and `folder`,
+    the output folder, with which the result has the `name` of the dataset.
     """
     _limit_memory()
     try:
         dataset = _load_dataset(request)
+        report = describe(dataset) | {"sha256": dataset.sha256}
         if "folder" in request:
             folder = Path(request["folder"])
             folder.mkdir()
             for name, data in to_files(dataset).items():
                 (folder / name).write_bytes(data)
-        return describe_dataset(dataset) | {"sha256": dataset.sha256}
+            report["name"] = dataset.origin.get("dataset") or request["name"] or PASTED_NAME
+        return report
     except DatasetError as error:
         response = {
             "error": str(error),
             "lines": error.lines,
             "n_rejected": error.count,
-            "columns": error.columns[:100],
+            "columns": error.columns[:MAX_LISTED_NAMES],
+            "configs": error.configs[:MAX_LISTED_NAMES],
+            "splits": error.splits[:MAX_LISTED_NAMES],
         }
-        return response | (describe_dataset(error.dataset) if error.dataset else {})
+        return response | (describe(error.dataset) if error.dataset else {})
     except OSError as error:
         return {"error": f"the pairs cannot be stored: {error.strerror or error}; try again later"}
     except MemoryError:
@@ -77,35 +83,12 @@ def _limit_memory() -> None:
 def _load_dataset(request: dict[str, Any]) -> PairDataset:
     if "dataset" in request:
         return load_pairs(request["dataset"])
-    if "hub" in request:
-        return from_hub(request["hub"], request["columns"], request["words"])
-    return from_bytes(
-        Path(request["file"]).read_bytes(), request["name"], request["columns"], request["words"]
-    )
+    options = request["options"]
+    if "token" in request:
+        from playground.hub.dataset_files import read_hub
 
-
-def describe_dataset(dataset: PairDataset) -> dict[str, Any]:
-    """Return the report of a dataset as JSON.
-
-    `n_held_out` is None if there are too many pairs to count here.
-    """
-    return {
-        "n_pairs": len(dataset),
-        "vocab_size": len(dataset.vocabulary),
-        "vocabulary": list(dataset.vocabulary[:40]),
-        "split_on_spaces": any(len(symbol) > 1 for symbol in dataset.vocabulary),
-        "source_lengths": [min(dataset.source_lengths), max(dataset.source_lengths)],
-        "target_lengths": [min(dataset.target_lengths), max(dataset.target_lengths)],
-        "n_held_out": dataset.count_held_out(),
-        "n_duplicates": dataset.duplicates,
-        "n_conflicts": dataset.conflicts,
-        "conflict_lines": list(dataset.conflict_lines),
-        "preview": [
-            [_truncate(source), _truncate(target)]
-            for source, target in dataset.preview(N_PREVIEW_PAIRS)
-        ],
-    }
-
-
-def _truncate(symbols: list[str]) -> list[str]:
-    return [*symbols[:MAX_PREVIEW_TOKENS], "…"] if len(symbols) > MAX_PREVIEW_TOKENS else symbols
+        return read_hub(request["name"], options, request["token"])
+    data = Path(request["file"]).read_bytes()
+    if not request["name"]:
+        return read_text(data.decode(errors="replace"), options)
+    return read_bytes(data, request["name"], options)

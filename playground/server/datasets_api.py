@@ -1,9 +1,11 @@
 """Serve the dataset panel below the task field (ui/static/train/dataset_panel.js), and its routes.
 
     POST playground/datasets   The body is the text or the file. Headers: X-Owner is the owner key,
-                               X-Name the file name (or hub:user/dataset with an empty body),
-                               X-Columns source and target separated by a tab, X-Words "words",
-                               "characters" or empty.
+                               X-Name the file name (or hub:user/dataset with an empty body;
+                               none for pasted text). What the user chose, else empty: X-Columns
+                               source and target separated by a tab, X-Words "words" or
+                               "characters", X-First-Line "names" or "example", X-Config, X-Split.
+                               X-Hub-Token is for this request only.
 
 The response is a report (dataset_reader.py): counts and the first pairs, or errors by line number.
 An upload is stored only with the action `use` (runs/dataset_library.py).
@@ -12,6 +14,7 @@ An upload is stored only with the action `use` (runs/dataset_library.py).
 import asyncio
 import secrets
 import shutil
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
@@ -23,6 +26,7 @@ from playground.common import messages
 from playground.common.atomic_write import storing
 from playground.common.validation import parse
 from playground.datasets.pairs import DatasetNotFoundError
+from playground.datasets.sources import HUB_PREFIX, ReadOptions
 from playground.datasets.storage import datasets_dir
 from playground.errors import BusyError, UserError, error_response
 from playground.jobs.addresses import CLIENT_ADDRESS, uses_full_share
@@ -35,6 +39,7 @@ from playground.runs.registry import Registry
 
 from .checkpoint_transfer import save_body
 from .client import resolve_client_address
+from .hub_token import resolve_token
 from .responses import json_error
 from .routes import HandlerGroup, handler
 from .schemas.datasets import ActOnDataset, UploadDataset
@@ -45,8 +50,10 @@ UPLOAD_TIMEOUT_S = 120  # seconds
 READ_TIMEOUT_S = 120  # seconds
 MAX_CONCURRENT_READS = 2
 MAX_PENDING_UPLOADS = 8
-MAX_FILE_NAME_LENGTH = 300
-SPLIT_WORDS = {"words": True, "characters": False}  # by the header X-Words
+MAX_NAME_LENGTH = 300  # characters of the name of a file or of a configuration
+# By header, the values of options that have two.
+SPLIT_ON_SPACES = {"words": True, "characters": False}
+HAS_NAMES = {"names": True, "example": False}
 MAX_CONCURRENT_PREVIEWS = 8  # stored datasets that are read or queued for `show`
 
 
@@ -82,16 +89,9 @@ class DatasetHandlers(HandlerGroup):
 
     async def upload(self, http_request: Request) -> Response:
         """Read an upload; return its report."""
-        headers = http_request.headers
-        columns = unquote(headers.get("x-columns", ""))[:1000].split("\t")
-        fields = {
-            "owner": headers.get("x-owner", ""),
-            "name": unquote(headers.get("x-name", ""))[:MAX_FILE_NAME_LENGTH],
-            "columns": [column for column in columns if column],
-            "split_words": SPLIT_WORDS.get(headers.get("x-words", "")),
-        }
         try:
-            request = parse(UploadDataset, fields)
+            request = parse(UploadDataset, _header_fields(http_request.headers))
+            token = await self._resolve_token(request, http_request)
         except UserError as error:
             return json_error(error, 400)
         # it replaces the earlier upload of this owner
@@ -102,7 +102,9 @@ class DatasetHandlers(HandlerGroup):
                 # before the first wait, so that an upload which starts now finds this one
                 self._active_uploads[request.owner] = transfer
                 try:
-                    return JSONResponse(await self._read_upload(request, http_request, transfer))
+                    return JSONResponse(
+                        await self._read_upload(request, http_request, transfer, token)
+                    )
                 finally:
                     if self._active_uploads.get(request.owner) is transfer:
                         del self._active_uploads[request.owner]
@@ -114,23 +116,43 @@ class DatasetHandlers(HandlerGroup):
             )
             return json_error(UserError(transfer.reason or timeout_message))
 
+    async def _resolve_token(self, request: UploadDataset, http_request: Request) -> str | None:
+        """Return the user's token for a dataset on the Hub, or ""; None for another upload.
+
+        Raises:
+            UserError: if the entered text cannot be a token.
+        """
+        if not request.name.startswith(HUB_PREFIX):
+            return None
+        return await asyncio.to_thread(
+            resolve_token,
+            unquote(http_request.headers.get("x-hub-token", "")),
+            http_request.scope.get("session", {}),
+            bool(self.library.registry.single_owner),
+        )
+
     async def _read_upload(
-        self, request: UploadDataset, http_request: Request, transfer: Transfer
+        self,
+        request: UploadDataset,
+        http_request: Request,
+        transfer: Transfer,
+        token: str | None,
     ) -> dict[str, Any]:
         """Return the report of an upload, and keep the dataset until its user stores it."""
-        owner, name = request.owner, request.name
+        owner = request.owner
         folder = datasets_dir() / f".{secrets.token_hex(8)}.tmp"
         read_request = {
-            "name": name,
-            "columns": request.columns,
-            "words": request.split_words,
+            "name": request.name,
+            "options": ReadOptions(
+                request.columns,
+                request.split_on_spaces,
+                request.has_names,
+                request.config,
+                request.split,
+            ),
             "folder": str(folder / "rows"),
         }
-        read_request |= (
-            {"hub": name.removeprefix("hub:")}
-            if name.startswith("hub:")
-            else {"file": str(folder / "upload")}
-        )
+        read_request |= {"file": str(folder / "upload")} if token is None else {"token": token}
         try:
             with storing("the dataset"):
                 await asyncio.to_thread(folder.mkdir, parents=True)
@@ -143,7 +165,13 @@ class DatasetHandlers(HandlerGroup):
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        await asyncio.to_thread(self.library.set_pending, owner, report.get("sha256", ""), folder)
+        await asyncio.to_thread(
+            self.library.set_pending,
+            owner,
+            report.get("sha256", ""),
+            folder,
+            report.pop("name", ""),
+        )
         return report
 
     async def read_dataset(self, owner: str, read_request: dict[str, Any]) -> dict[str, Any]:
@@ -201,3 +229,20 @@ class DatasetHandlers(HandlerGroup):
             return await self.read_dataset(owner, {"dataset": sha256})
         finally:
             self._preview_addresses.remove(address)
+
+
+def _header_fields(headers: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of an upload, which its headers have."""
+
+    def text(name: str) -> str:
+        return unquote(headers.get(name, ""))
+
+    return {
+        "owner": headers.get("x-owner", ""),
+        "name": text("x-name")[:MAX_NAME_LENGTH],
+        "columns": [column for column in text("x-columns")[:1000].split("\t") if column],
+        "split_on_spaces": SPLIT_ON_SPACES.get(headers.get("x-words", "")),
+        "has_names": HAS_NAMES.get(headers.get("x-first-line", "")),
+        "config": text("x-config")[:MAX_NAME_LENGTH],
+        "split": text("x-split")[:MAX_NAME_LENGTH],
+    }

@@ -1,18 +1,13 @@
 """Request handlers of the Hub tab: publish, list, import and evaluate models.
 
 Every network operation is a job in its own process (hub/jobs.py), which the page polls.
-
-On a Space the token is that of the user who signed in with Hugging Face, never that of the Space.
-A local instance uses the token of `hf auth login`. A local or shared instance outside of a Space
-also accepts a token that the user enters on the page. It is used for that job and not stored.
 """
 
 import asyncio
 import os
 import secrets
 import shutil
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +16,6 @@ from starlette.requests import Request
 
 from playground.checkpoints.manifest import read_manifest
 from playground.common import messages
-from playground.common.env import secret
 from playground.errors import UserError, error_text
 from playground.hub.formats import package_format
 from playground.hub.jobs import HubJobs
@@ -32,6 +26,7 @@ from playground.runs.access import RUN_PREFIX, Access, Right, owned_datasets
 from playground.runs.registry import Registry
 
 from .checkpoint_transfer import MAX_EXPANSION, MAX_UPLOAD_BYTES
+from .hub_token import can_sign_in, is_space, resolve_token
 from .routes import HandlerGroup, handler
 from .schemas.hub import HubJob, SessionInfo, SubmitHubTask, TaskKind
 
@@ -45,47 +40,7 @@ RIGHTS_BY_KIND: dict[TaskKind, Right | None] = {
     "plan": Right.OWN,
     "push": Right.OWN,
 }
-MAX_TOKEN_LENGTH = 200  # characters
 OnResult = Callable[[Response], Response]
-
-
-def is_space() -> bool:
-    return "SPACE_ID" in os.environ
-
-
-def can_sign_in() -> bool:
-    """Return whether users can sign in with Hugging Face here.
-
-    Outside of a Space, the button of Gradio would sign in every user as the owner.
-    """
-    return is_space() and os.environ.get("SYSTEM") == "spaces" and "OAUTH_CLIENT_ID" in os.environ
-
-
-def resolve_token(entered: str, session: Mapping[str, Any], is_single_user: bool) -> str:
-    """Return the token of a request; empty if there is none.
-
-    Raises:
-        UserError: if the entered text cannot be a token.
-    """
-    if is_space():
-        oauth_info = session.get("oauth_info")
-        if not isinstance(oauth_info, dict):
-            return ""
-        expires_at = oauth_info.get("expires_at")
-        if not isinstance(expires_at, int | float) or not expires_at >= time.time():  # also NaN
-            return ""
-        token = oauth_info.get("access_token")
-        return token if isinstance(token, str) else ""
-    if entered := entered.strip():
-        is_printable = entered.isascii() and entered.isprintable() and " " not in entered
-        if len(entered) > MAX_TOKEN_LENGTH or not is_printable:
-            raise UserError("this token is not valid: copy it again, it begins with hf_")
-        return entered
-    if is_single_user:
-        from huggingface_hub import get_token
-
-        return secret("HF_TOKEN").strip() or get_token() or ""
-    return ""
 
 
 class HubHandlers(HandlerGroup):

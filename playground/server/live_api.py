@@ -59,6 +59,7 @@ async def poll_model(
     else:
         response = await _poll_checkpoint(registry, model, client, http_request)
     return _for_right(model.right, response) | {
+        "name": model.name,
         "right": model.right.name.lower(),
         "private": PRIVATE_EXAMPLES if model.right < Right.USE else "",
         "is_owner": bool(run) and model.right == Right.OWN,
@@ -200,7 +201,7 @@ def overlay_curves(
             run.load_points().downsampled(MAX_CURVE_POINTS)
             | {
                 "subject": subject,
-                "name": run.name,
+                "name": model.name,
                 "status": run.status,
                 "steps_in_all": run.steps,
             }

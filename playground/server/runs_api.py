@@ -153,7 +153,7 @@ def run_details(registry: Registry, request: ModelRequest, model: Access) -> dic
         return response
     response |= {
         "changes": [change.to_list() for change in run.changes],
-        "name": run.name,
+        "name": model.name,
         "created": run.created,
         "branched_from": run.branched_from[1] if run.branched_from else None,
     }

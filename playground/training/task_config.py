@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from playground.datasets.pairs import MAX_LENGTH, SHA256_PATTERN, validate_vocabulary
+from playground.datasets.pair_builder import validate_vocabulary
+from playground.datasets.pairs import MAX_LENGTH, SHA256_PATTERN
 from playground.models.config_fields import ConfigError, config_field, short_repr, validate_fields
 from playground.tasks import LOOKUP, TASKS, load_task
 from playground.tasks.vocabulary import ALPHABET, normalize

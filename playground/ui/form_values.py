@@ -75,7 +75,7 @@ def dataset_settings(values: dict[str, Any], owns_dataset: OwnsDataset) -> dict[
     sha256 = values.get("dataset_sha256")
     if not sha256:
         raise ConfigError(
-            "dataset_sha256", "no dataset is selected; add one below and press Use this dataset"
+            "dataset_sha256", "no dataset is selected; add one below and press Use these examples"
         )
     try:
         is_own = isinstance(sha256, str) and owns_dataset(sha256)
@@ -178,7 +178,7 @@ def estimate_and_validate(
 ) -> tuple[str, str]:
     """Return the size of the model and the error of the form; one of them is empty."""
     if values["task"] == LOOKUP and not values["dataset_sha256"]:
-        return "Next run: add a dataset below and press Use this dataset.", ""
+        return "Next run: add a dataset below and press Use these examples.", ""
     errors = validate_form(list(values), list(values.values()), limits, owns_dataset)
     if errors:
         return "", html.escape(next(iter(errors.values())))

@@ -37,17 +37,22 @@ def test_pasted_rows_become_a_task_that_is_trained_tried_and_shared(app, open_pa
     page = open_page(settings_link(app.url, max_steps=40))
     wait_until(page, "document.querySelector('#field-max_length input')?.value === '5'")
     open_panel(page)
-    wait_for_text(page, "#size", "press Use this dataset")
+    wait_for_text(page, "#size", "press Use these examples")
     page.fill(".dataset-panel [name=text]", TEXT)
     expect(page.locator(".dataset-panel .counts")).to_contain_text("6 different characters")
     assert count(page, "examples") == "216"
+    expect(page.locator(".dataset-panel .recognized")).to_contain_text("separated by tabs")
+    expect(page.locator(".dataset-panel .held-out-warning")).to_contain_text("right means")
+    expect(page.locator(".dataset-panel .use")).to_have_text("Use these 216 examples")
     use(page)
     expect(page.locator("#field-min_length input")).to_have_value("3")
     expect(page.locator("#field-max_length input")).to_have_value("3")
     wait_for_text(page, "#size", "parameters")
     page.click("#train")
     wait_for_status(page, "done", seconds=120)
-    expect(page.locator(".page-bar .sequence")).to_have_value("a a a")  # the alphabet of this model
+    # a typical example of this dataset, whose name the run has
+    expect(page.locator(".page-bar .sequence")).to_have_value("c f f")
+    expect(page.locator(".live .runs")).to_contain_text("pasted examples")
     page.fill(".page-bar .sequence", "a b c")
     expect(page.locator(".live .answer")).to_contain_text(re.compile("[✓✗]"))
     page.get_by_role("tab", name="Inspect", exact=True).click()
@@ -63,27 +68,29 @@ def test_pasted_rows_become_a_task_that_is_trained_tried_and_shared(app, open_pa
     assert count(other, "examples") == "216"
 
 
-def test_csv_upload_has_column_choice_and_stored_dataset_is_reusable(app, open_page):
+def test_table_of_excel_is_read_as_chosen_and_reusable_when_stored(app, open_page):
     page = open_page(app.url)
     open_panel(page)
-    table = "id,from,to\n" + "".join(f"{n},{word},{word.upper()}\n" for n, word in enumerate(WORDS))
+    rows = "".join(f"{n};{word};{word.upper()}\r\n" for n, word in enumerate(WORDS))
+    table = f"sep=;\r\nNr;Wort;Größe\r\n{rows};only a source;\r\n"
     page.click(".dataset-panel [data-value=file]")
     page.set_input_files(
         ".dataset-panel .file",
-        {"name": "<b>words.csv", "mimeType": "text/csv", "buffer": table.encode()},
+        {"name": "<b>words.csv", "mimeType": "text/csv", "buffer": table.encode("latin-1")},
     )
     expect(page.locator(".dataset-panel .problem")).to_contain_text(
         "name the two with sources and targets"
     )
     expect(page.locator(".dataset-panel .file-name")).to_contain_text("<b>words.csv")
-    page.fill(".dataset-panel [name=sourceColumn]", "from")
-    page.fill(".dataset-panel [name=targetColumn]", "to")
-    page.press(".dataset-panel [name=targetColumn]", "Tab")
-    expect(page.locator(".dataset-panel .use")).to_be_enabled()
+    page.select_option(".dataset-panel [name=sourceColumn]", "Wort")
+    page.select_option(".dataset-panel [name=targetColumn]", "Größe")
+    expect(page.locator(".dataset-panel .recognized")).to_contain_text("Latin-1")
+    expect(page.locator(".dataset-panel .left-out")).to_contain_text("1 of 217 rows is left out")
     use(page)
     page.reload()
     open_panel(page)
     page.click(".dataset-panel .stored summary")
+    expect(page.locator(".dataset-panel .stored .open-dataset")).to_contain_text("<b>words.csv")
     page.click(".dataset-panel .stored .open-dataset")
     expect(page.locator(".dataset-panel .counts")).to_contain_text("12 different characters")
     use(page)

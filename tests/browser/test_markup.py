@@ -16,7 +16,7 @@ import pytest
 from playwright.sync_api import expect
 
 from playground.checkpoints.checkpoint import save_checkpoint
-from playground.datasets.pairs import read_pairs
+from playground.datasets.pair_builder import read_pairs
 from playground.datasets.storage import store
 from playground.experiments.service import ExperimentService
 from playground.figures.figures import write

@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from playground.common.storage import directory_size
-from playground.datasets.sources import from_text
+from playground.datasets.sources import read_text
 from playground.datasets.storage import to_files
 from playground.errors import UserError
 from playground.experiments.service import ExperimentService
@@ -53,7 +53,7 @@ class Instance:
         self.model_bytes = self.measure_model()
         total = MODELS_IN_ALL * self.model_bytes + 400
         self.limits = Limits(bytes_per_owner=2 * self.model_bytes, bytes_total=total)
-        self.dataset_bytes = MODELS_IN_ALL * sum(map(len, to_files(from_text(pairs(1))).values()))
+        self.dataset_bytes = MODELS_IN_ALL * sum(map(len, to_files(read_text(pairs(1))).values()))
         monkeypatch.setenv("PLAYGROUND_DATASETS_TOTAL_MB", f"{self.dataset_bytes / MB}")
         self.start()
 
@@ -89,7 +89,7 @@ class Instance:
                 shutil.copytree(self.checkpoint, job.arguments[0].destination)
             elif job.kind == "dataset":
                 request = job.arguments[0]
-                dataset = from_text(Path(request["file"]).read_text())
+                dataset = read_text(Path(request["file"]).read_text())
                 Path(request["folder"]).mkdir()
                 for name, data in to_files(dataset).items():
                     (Path(request["folder"]) / name).write_bytes(data)

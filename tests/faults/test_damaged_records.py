@@ -8,7 +8,7 @@ import pytest
 from playground.checkpoints.checkpoint import load_model
 from playground.checkpoints.manifest import CheckpointError
 from playground.datasets.pairs import DatasetError
-from playground.datasets.sources import from_text
+from playground.datasets.sources import read_text
 from playground.datasets.storage import load_pairs, to_files
 from playground.experiments.service import ExperimentService
 from playground.runs.dataset_library import DatasetLibrary
@@ -205,7 +205,7 @@ def test_damaged_datasets_are_named_and_can_be_removed(root, restart, monkeypatc
     registry, _ = restart()
     library = DatasetLibrary(registry)
     monkeypatch.setattr("playground.runs.dataset_library.MAX_DATASETS_PER_OWNER", 1000)
-    files = to_files(from_text("".join(f"{a} {b}\t{b}\n" for a in range(30) for b in range(20))))
+    files = to_files(read_text("".join(f"{a} {b}\t{b}\n" for a in range(30) for b in range(20))))
     names = [f"{seed:064x}" for seed in SEEDS]
     for seed, name in enumerate(names):
         folder = root / "rows" / name

@@ -15,12 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.requests import Request
 
-from playground.datasets.hub_stream import stream_hub_columns
 from playground.datasets.pairs import DatasetError
-from playground.datasets.sources import from_cli_argument, from_text
+from playground.datasets.sources import ReadOptions, read_text
 from playground.datasets.storage import load_metadata, load_pairs, store
 from playground.errors import UserError as NoModel
 from playground.hub.client import Hub
+from playground.hub.dataset_files import read_hub
 from playground.hub.errors import HubError
 from playground.hub.repo_ids import is_repo, is_revision
 from playground.pretrained.model_names import validate_name
@@ -246,12 +246,10 @@ def test_hostile_names_are_no_dataset_or_model(watched, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     for name in NAMES:
-        with pytest.raises(DatasetError):
-            next(stream_hub_columns(name, (), lambda names, _: names))
         with suppress(NoModel):
             assert re.fullmatch(r"[\w.-]+(/[\w.-]+)?", validate_name(name), re.ASCII)
         with pytest.raises(DatasetError):
-            from_cli_argument(f"hub:{name}")
+            read_hub(f"hub:{name}", ReadOptions())
         for read in (load_metadata, load_pairs):
             with pytest.raises((DatasetError, ValueError)):
                 read(name)
@@ -261,13 +259,14 @@ def test_datasets_with_hostile_symbols_are_rejected_or_stored_by_hash(watched, t
     n_stored = 0
     for name in NAMES:
         with suppress(DatasetError):
-            rows = from_text(
-                "".join(f"{name} a{n}\t{name} b{n % 7}\n" for n in range(100)), split_on_spaces=True
+            rows = read_text(
+                "".join(f"{name} a{n}\t{name} b{n % 7}\n" for n in range(100)),
+                ReadOptions(split_on_spaces=True),
             )
             content = store(rows)
             n_stored += 1
             assert (tmp_path / "rows" / content / "rows.json").is_file()
-            assert all(symbol.isprintable() and not symbol.isspace() for symbol in rows.vocabulary)
+            assert not re.search(r"[\x00-\x20\x7f-\x9f\ud800-\udfff]", "".join(rows.vocabulary))
             assert load_pairs(content).vocabulary == rows.vocabulary
             assert RunConfig.from_flat(rows.task_settings()).task.load()
         with pytest.raises(ValueError, match="dataset_sha256"):

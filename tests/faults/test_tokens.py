@@ -10,6 +10,7 @@ import math
 import time
 from types import SimpleNamespace
 
+import httpx
 import psutil
 import pytest
 from huggingface_hub import constants
@@ -17,7 +18,8 @@ from huggingface_hub import constants
 from playground.errors import UserError
 from playground.hub.jobs import HubJobs
 from playground.runs.owner_keys import new_owner_key
-from playground.server.hub_api import HubHandlers, resolve_token
+from playground.server.hub_api import HubHandlers
+from playground.server.hub_token import resolve_token
 from tests.support.app_server import ROOT, AppServer, wait_for
 from tests.support.coroutines import run_in_thread
 from tests.support.fake_jobs import fake_processes
@@ -25,6 +27,7 @@ from tests.support.page_client import PageClient
 
 REVERSE = "checkpoint:reverse-one-head"
 SIGNED_IN = 3600
+PAIRS = "src,tgt\n" + "".join(f"{n:03d},{n % 7}\n" for n in range(200))
 CLIENT_SECRET = "CanaryOfTheOauthSecret"
 
 
@@ -256,6 +259,30 @@ def test_no_hub_task_reveals_the_token_of_the_owner_of_a_space(hub, space):
     assert hub.requests_with(hub.OWNER) == []
     assert not user.was_reported(hub.OWNER, hub.ADA)
     assert files_with(folder, hub.OWNER, hub.ADA, exclude={folder / "home/token"}) == []
+
+
+@pytest.mark.parametrize("typed", ["", "ADA", "OWNER", "EXPIRED"])
+def test_a_private_dataset_is_read_with_the_token_of_the_user_only(hub, space, local, typed):
+    """The user of the Space is not signed in; the machine of the local instance is, as Ada."""
+    hub.put("ada/pairs", {"train.csv": PAIRS}, kind="dataset", private=True)
+    token = getattr(hub, typed, "")
+    with hub.record_requests() as requests:
+        refused = upload_name(space, "hub:ada/pairs", token)
+        assert "ada/pairs" in refused["error"]
+    assert {request.token for request in requests} == {""}
+    with hub.record_requests() as requests:
+        report = upload_name(local, "hub:ada/pairs", token)
+    assert {request.token for request in requests} == {token or hub.ADA}
+    assert ("sha256" in report) == (typed in ("", "ADA"))
+    for app in (space, local):
+        folder = app.log.parent
+        assert files_with(folder, hub.EXPIRED, exclude={folder / "home/token"}) == []
+
+
+def upload_name(app, name, token):
+    """Return the report about a dataset on the Hub."""
+    headers = {"X-Owner": new_owner_key(), "X-Name": name, "X-Hub-Token": token}
+    return httpx.post(f"{app.url}/playground/datasets", headers=headers, timeout=120).json()
 
 
 def packaged(app):

@@ -168,8 +168,9 @@ def test_a_head_is_the_most_important_one_beyond_chance_only(scores, n, expected
     [
         (("train", "--n-heads", "5"), "use one of 1, 2, 4, 8"),
         (("train", "--learning-rate", "nan"), "--learning-rate is nan; it must be a number from"),
-        (("train", "--task", "README.md"), "lines cannot be used: line 1 has no tab"),
-        (("train", "--columns", "a,b"), "name the dataset with --task"),
+        (("train", "--task", "README.md"), "with sources and targets (--columns SOURCE,TARGET)"),
+        (("train", "--no-header"), "--header has no effect without a dataset; name the dataset"),
+        (("dataset", "README.md", "--split", "test"), "--config and --split select data on the"),
         (
             ("train", "--d-model", "4096", "--n-layers", "48", "--d-ff", "16384"),
             "a smaller --batch-size, --d-model, --d-ff or --length",
@@ -363,8 +364,39 @@ def test_a_dataset_is_validated_trained_on_and_evaluated(tmp_path):
         (line,) = missing.stderr.splitlines()
         assert "is not stored here; add it with `python -m playground dataset FILE`" in line
     assert {path.name for path in tmp_path.iterdir()} == {"pairs.csv", "checkpoints", "model"}
-    run_here("dataset", pairs, "--columns", "from,to", "--json", **elsewhere)
+    report = run_here("dataset", pairs, "--columns", "from,to", "--json", **elsewhere)
+    assert json.loads(report.stdout)["report"]["selected"] == ["from", "to"]
     assert run_here(*resume, **elsewhere).returncode == 0
+
+
+@pytest.mark.parametrize("command", ["dataset", "train"])
+def test_an_option_leaves_out_unusable_rows(tmp_path, command):
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("7,8\n" + "".join(f"{i},{i % 5}\n" for i in range(100, 400)) + "5,\n")
+    here = {"PLAYGROUND_CHECKPOINTS": str(tmp_path / "checkpoints")}
+    task = ("dataset", pairs) if command == "dataset" else ("train", "--task", pairs, *TINY)
+    task += ("--max-steps", "2") if command == "train" else ()
+    refused = run_here(*task, "--no-header", **here)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr == (
+        "playground: 1 of 302 rows is unusable: row 302 has no target; correct it, or leave it "
+        "out with --skip-unusable\n"
+    )
+    assert not (tmp_path / "checkpoints" / "rows").exists()
+    done = run_here(*task, "--no-header", "--skip-unusable", "--json", **here)
+    assert done.returncode == 0, done.stderr
+    assert "1 of 302 rows is left out" in done.stderr
+    assert "the first line is an example" in done.stderr
+
+
+def test_columns_that_must_be_chosen_are_named_with_their_option(tmp_path):
+    table = tmp_path / "table.csv"
+    table.write_text('"a, b";c;d\n' + "".join(f"{i};{i};{i}\n" for i in range(200)))
+    here = {"PLAYGROUND_CHECKPOINTS": str(tmp_path / "checkpoints")}
+    refused = run_here("dataset", table, **here)
+    assert refused.returncode == 2
+    assert refused.stderr.endswith("with sources and targets (--columns SOURCE,TARGET)\n")
+    assert run_here("dataset", table, "--columns", '"a, b", d', **here).returncode == 0
 
 
 def test_an_architecture_has_its_defaults_unless_a_preset_is_chosen():

@@ -26,7 +26,6 @@ import {
   publishOptions,
   runHubJob,
   session,
-  token,
 } from "../../playground/ui/static/hub/state.js";
 import { store } from "../../playground/ui/static/shared/store.js";
 import { html } from "../../playground/ui/static/vendor/preact.js";
@@ -152,7 +151,7 @@ test("the form selects a model, needs a token and a name, and shows the plan", a
   const preview = () => box.querySelector(".preview-push");
   assert.equal(preview().disabled, true);
   assert.match(box.textContent, /Enter a token above first/);
-  token.value = "hf_x";
+  store.hubToken.value = "hf_x";
   await settle();
   assert.equal(preview().disabled, false);
   assert.equal(box.querySelector(".repo").placeholder, "you/reverse-10-172k");
@@ -180,7 +179,7 @@ test("the form selects a model, needs a token and a name, and shows the plan", a
 
 test("only tasks that need the token send it", async () => {
   store.owner.value = "owner";
-  token.value = "hf_x";
+  store.hubToken.value = "hf_x";
   responses["hub/poll"] = { status: "done", result: { models: [] } };
   await loadGallery();
   await runHubJob(createHubJob(), { kind: "plan" });

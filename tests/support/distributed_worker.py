@@ -16,7 +16,7 @@ import torch
 from playground.__main__ import run
 from playground.checkpoints.checkpoint import resume_trainer, save_checkpoint
 from playground.cli.train import train_with_progress
-from playground.datasets.sources import from_text
+from playground.datasets.sources import read_text
 from playground.datasets.storage import store
 from playground.tasks import TASKS
 from playground.training.config import RunConfig
@@ -174,7 +174,7 @@ def data_sources(ranks, config, folder):
     sources["fixed set"] = {"max_length": 4, "n_training_sources": 50}
     sources["fixed set of one batch"] = {"max_length": 4, "n_training_sources": 10}
     sources["without EOS"] = {"min_length": 4, "max_length": 4, "predict_eos": False}
-    dataset = from_text("".join(f"{n}\t{n % 7}\n" for n in range(300)))
+    dataset = read_text("".join(f"{n}\t{n % 7}\n" for n in range(300)))
     sources["dataset"] = dataset.task_settings()
     with TemporaryDirectory() as root, patch.dict(os.environ, PLAYGROUND_CHECKPOINTS=root):
         store(dataset)

@@ -19,7 +19,7 @@ from starlette.testclient import TestClient
 from playground.checkpoints.checkpoint import save_checkpoint
 from playground.comparison.benchmark import run_benchmark
 from playground.comparison.process import ENTRY_POINTS
-from playground.datasets.sources import from_text
+from playground.datasets.sources import read_text
 from playground.datasets.storage import load_pairs, owned_datasets_dir, store
 from playground.errors import UserError
 from playground.experiments.service import ExperimentService
@@ -104,7 +104,7 @@ class Site:
         for executor in (ProcessPerJob, ResidentProcess):
             monkeypatch.setattr(executor, "start", run_here(self.started))
         monkeypatch.setattr("playground.server.dataset_reader._limit_memory", lambda: None)
-        self.sha256 = store(from_text(TEXT))
+        self.sha256 = store(read_text(TEXT))
         marker = owned_datasets_dir(owner_id(self.owner)) / self.sha256
         marker.parent.mkdir(parents=True)
         marker.touch()

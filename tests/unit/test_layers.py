@@ -56,13 +56,14 @@ ONLY_IN = {
         "hub/transport.py",
         "hub/upload.py",
         "hub/model_card.py",
-        "datasets/hub_stream.py",
-        "server/hub_api.py",
-        "cli/hub.py",
+        "hub/dataset_files.py",
+        "hub/dataset_repository.py",
+        "server/hub_token.py",
+        "cli/common.py",
         "pretrained/cache.py",
         "pretrained/download.py",
     },
-    "datasets": {"datasets/hub_stream.py"},
+    "datasets": {"hub/dataset_repository.py"},
 }
 
 

@@ -15,7 +15,7 @@ from playground.runs.access import Right
 from playground.runs.owner_keys import new_owner_key
 
 from ..client import resolve_client_address
-from ..hub_api import is_space
+from ..hub_token import is_space
 from ..schemas import public_api as schemas
 from .base import EndpointBase, endpoint
 

@@ -32,4 +32,9 @@ class UploadDataset(OwnerRequest):
 
     name: str
     columns: list[str] = Field([])
-    split_words: bool | None = None  # None: the reader decides
+    # None: the reader decides
+    split_on_spaces: bool | None = None
+    has_names: bool | None = None
+    # of a dataset on the Hub; empty if there is one
+    config: str = ""
+    split: str = ""

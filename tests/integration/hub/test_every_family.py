@@ -14,7 +14,7 @@ import transformers
 from playground.architectures import ARCHITECTURES
 from playground.checkpoints.checkpoint import load_model, save_checkpoint
 from playground.checkpoints.manifest import CheckpointError
-from playground.datasets.sources import from_text
+from playground.datasets.sources import read_text
 from playground.datasets.storage import store
 from playground.hub.export import build_package, checkpoint_from_package
 from playground.hub.formats import package_format
@@ -103,7 +103,7 @@ def checkpoints(tmp_path_factory, stored_datasets):
         symbols = [*dict.fromkeys(CHARACTERS.replace(" ", ""))]
         pairs = [(a + b + c, c + b) for a in symbols for b in symbols for c in symbols]
         pairs = [pair for pair in pairs if tuple(map(normalize, pair)) == pair]
-        dataset = from_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+        dataset = read_text("".join(f"{source}\t{target}\n" for source, target in pairs))
         store(dataset)
         sizes = {"d_model": 32, "n_heads": 2, "d_ff": 32, "n_layers": 1}
         return RunConfig.from_flat(dataset.task_settings() | sizes)

@@ -9,7 +9,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from playground.datasets.sources import from_text
+from playground.datasets.sources import ReadOptions, read_text
 from playground.datasets.storage import store
 from playground.experiments.service import ExperimentService
 from playground.inspection.views import VIEWS, ablation, head_scores, render_view
@@ -193,11 +193,11 @@ def test_errors(request_json):
     assert problems(unknown, "ErrorResponse", "e") == []
 
 
-def read_text(tmp_path, text: str) -> dict:
+def read_file(tmp_path, text: str) -> dict:
     path = tmp_path / "examples.tsv"
     path.write_text(text)
     return dataset_reader.read_dataset(
-        {"file": str(path), "name": path.name, "columns": (), "words": None}
+        {"file": str(path), "name": path.name, "options": ReadOptions()}
     )
 
 
@@ -207,17 +207,17 @@ def test_datasets(registry, request_json, tmp_path, monkeypatch):
         dataset_reader, "_limit_memory", lambda: None
     )  # it would limit the test process
     text = "".join(f"{n:03}\t{n}\n" for n in range(200))
-    report = read_text(tmp_path, text + "001\t1\n002\t3\n")
+    report = read_file(tmp_path, text + "001\t1\n002\t3\n")
     assert report["conflict_lines"] == [202]
     assert problems(report, "DatasetReport", "report") == []
-    partial = read_text(tmp_path, text + "no tab\n")
+    partial = read_file(tmp_path, "1\t2\n" + 3 * "no tab\n")
     assert partial["lines"]
     assert problems(partial, "PartialDataset", "partial") == []
-    assert problems(read_text(tmp_path, "no tab\n"), "DatasetErrors", "errors") == []
+    assert problems(read_file(tmp_path, "no tab\n"), "DatasetErrors", "errors") == []
     missing = request_json("datasets/action", owner=OWNER, action="show", sha256="0" * 64)
     assert problems(missing, "DatasetErrors", "missing") == []
     monkeypatch.setattr(registry, "single_owner", OWNER)  # who owns every dataset
-    DatasetLibrary(registry).store(OWNER, store(from_text(text)))
+    DatasetLibrary(registry).store(OWNER, store(read_text(text)))
     stored = request_json("datasets/action", owner=OWNER, action="list")["datasets"]
     assert problems(stored, "StoredDataset[]", "stored") == []
     assert len(stored) == 1

@@ -8,7 +8,7 @@ import pytest
 
 from playground.checkpoints.checkpoint import save_checkpoint
 from playground.common.storage import directory_size
-from playground.datasets.sources import from_text
+from playground.datasets.sources import read_text
 from playground.datasets.storage import load_pairs, to_files
 from playground.errors import UserError
 from playground.runs import dataset_library
@@ -30,7 +30,7 @@ class DatasetStore:
     def upload(self, symbol, owner, times=1):
         """Upload a dataset with a token of its own; return its SHA-256."""
         lines = (f"{n:04d}{symbol}\t{symbol}{n:04d}\n" for n in range(300 * times))
-        dataset = from_text("".join(lines))
+        dataset = read_text("".join(lines))
         folder = self.root / "rows" / f".{symbol}.tmp"
         (folder / "rows").mkdir(parents=True, exist_ok=True)
         for name, data in to_files(dataset).items():

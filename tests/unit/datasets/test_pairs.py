@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playground.datasets.lookup_task import LookupTask
+from playground.datasets.pair_builder import read_pairs, validate_vocabulary
 from playground.datasets.pairs import (
     DatasetError,
     DatasetNotFoundError,
-    read_pairs,
-    validate_vocabulary,
 )
+from playground.datasets.report import summarize
 from playground.datasets.storage import datasets_dir, load_metadata, store
 from playground.tasks import EOS, load_task
 from playground.tasks.held_out import build_held_out_set, is_held_out, sample_training_batch
@@ -119,47 +119,55 @@ def test_symbols_are_words_only_if_an_example_has_inner_spaces():
     assert rows_of(numbers(50), words=False).preview(1) == [(list("zerozerozero"), ["0", "0", "0"])]
 
 
-def test_all_bad_lines_are_counted_and_the_first_five_named():
-    bad = {
+def test_unusable_rows_are_counted_and_the_first_five_named():
+    unusable = {
         7: ("a\x00b", "c"),
-        3: ("only",),
-        11: ("a", "b", "c"),
+        11: "has no separator",
         20: ("", "x"),
         21: ("x", "  "),
         22: ("x" * 200, "y"),
         30: ("x", "PAD"),
-        31: ("q", "\u200b"),
-        33: ("a" * 10_001, "b"),
+        33: ("a \ud800", "b"),
     }
-    fields = [bad.get(number, ("a b c d", f"w{number % 7} x")) for number in range(1, 60)]
+    fields = [unusable.get(number, (f"a b c d{number}", f"w{number % 7}")) for number in range(99)]
+    dataset = read_pairs(lambda: enumerate(fields), None)
+    assert len(dataset) == 99 - len(unusable)
+    assert dataset.report.n_skipped == len(unusable)
+    assert dataset.report.skipped == [
+        "row 7 has the control character U+0000",
+        "row 11 has no separator",
+        "row 20 has no source",
+        "row 21 has no target",
+        f"row 22 has an invalid token: {'x' * 40!r} is the start of a token of 200 characters; "
+        "1 to 40 are accepted",
+    ]
+
+
+def test_mostly_unusable_rows_are_an_error_with_the_usable_ones():
+    rows = [("a", "b"), *[("x", "")] * 7]
     with pytest.raises(DatasetError) as caught:
-        rows_of(fields)
-    assert str(caught.value).startswith(
-        "9 of 59 lines cannot be used: line 3 has no tab, arrow, comma or two spaces "
-        "between source and target; line 7 has the "
-        "control character U+0000; "
-        "line 11 has 2 separators; one is expected; line 20 has no source; line 21 has no target; "
-        "and 4 more"
-    )
-    with pytest.raises(
-        DatasetError, match="line 1 has an invalid token: PAD is the name of a special token"
-    ):
-        rows_of([("x", "PAD")], words=True)
-    with pytest.raises(
-        DatasetError, match=r"'\\u200b' contains a character that cannot be printed"
-    ):
-        rows_of([("q", "\u200b")])
+        rows_of(rows)
+    assert str(caught.value).startswith("7 of 8 rows cannot be used: row 2 has no target; row 3")
+    assert str(caught.value).endswith("; and 2 more")
+    assert len(caught.value.dataset) == 1
 
 
-def test_the_longest_fields_have_ten_thousand_characters():
-    longest = "".join(f"{word}{' ' * 4998}" for word in "ab")  # 9,998 characters
-    accepted = longest + "  "
-    assert len(accepted) == 10_000
-    assert rows_of([(accepted, accepted), *numbers(40)], words=True).source_lengths[0] == 2
-    for name, pair in (("source", (accepted + " ", "y")), ("target", ("x", accepted + " "))):
-        message = f"line 41 has a {name} of 10,001 characters, above 10,000"
-        with pytest.raises(DatasetError, match=message):
-            rows_of([*numbers(40), pair], words=True)
+@pytest.mark.parametrize(
+    "token",
+    ["\u200b", "\u200d", "\u200f", "\u00ad", "\u0301", "\U0001fae8", "\ue000", "\u202e", "\ufeff"],
+)
+def test_every_character_but_controls_and_surrogates_is_a_token(token):
+    rows = rows_of([(f"{a}{token}", f"{token}{b}") for a, b in numbers(200)], words=False)
+    assert token in rows.vocabulary
+    assert validate_vocabulary(" ".join(rows.vocabulary)) == rows.vocabulary
+
+
+def test_both_unicode_forms_of_a_text_are_one_token():
+    composed, decomposed = "caf\u00e9", "cafe\u0301"
+    rows = rows_of([(f"{[composed, decomposed][n % 2]} {n}", "x") for n in range(50)])
+    assert composed in rows.vocabulary
+    assert decomposed not in rows.vocabulary
+    assert rows.report.normalized == 25
 
 
 def test_the_longest_sequences_have_128_tokens():
@@ -167,12 +175,12 @@ def test_the_longest_sequences_have_128_tokens():
     rows = rows_of(longest)
     assert (max(rows.source_lengths), max(rows.target_lengths)) == (128, 128)
     for name, pair in (("source", ("x" * 129, "y")), ("target", ("x", "y" * 129))):
-        with pytest.raises(DatasetError, match=f"line 41 has a {name} of 129 tokens, above 128"):
-            rows_of([*numbers(40), pair], words=False)
+        skipped = rows_of([*numbers(40), pair], words=False).report.skipped
+        assert skipped == [f"row 41 has a {name} of 129 tokens, above 128"]
 
 
 def test_too_many_symbols_and_rows_too_few_to_split_are_rejected():
-    with pytest.raises(DatasetError, match="more than 512 different tokens, from line 512"):
+    with pytest.raises(DatasetError, match="more than 512 different tokens, from row 512"):
         rows_of([(f"w{number} a", "a") for number in range(600)])
     with pytest.raises(
         DatasetError, match=r"none of these 3 distinct pairs are held out.*add more pairs"
@@ -194,7 +202,7 @@ def test_duplicates_and_contradictions_are_reported_with_their_lines():
         2,
         (102, 103),
     )
-    result = " ".join(rows.summary())
+    result = " ".join(summarize(rows))
     assert "1 pair was a duplicate and was left out" in result
     assert (
         "2 pairs had another target than an earlier pair with the same source (lines 102, 103); "
@@ -213,10 +221,10 @@ def test_the_content_is_that_of_the_rows_and_not_of_the_file():
 
 def test_reading_rows_and_their_settings_loads_no_torch():
     code = (
-        "import sys; from playground.datasets.sources import from_text; "
+        "import sys; from playground.datasets.sources import read_text; "
         "from playground.datasets.storage import to_files; "
         "from playground.training.config import RunConfig; "
-        "rows = from_text(''.join(f'{i:03d}\\t{i}\\n' for i in range(200))); "
+        "rows = read_text(''.join(f'{i:03d}\\t{i}\\n' for i in range(200))); "
         "RunConfig.from_flat(rows.task_settings()); to_files(rows);"
         "sys.exit('torch' in sys.modules or 'datasets' in sys.modules)"
     )
@@ -240,7 +248,7 @@ def test_every_row_has_its_own_target(stored):
     answer_BL, lengths_B = task.target(sequence_BL, torch.tensor([3, 3]))
     assert lengths_B.tolist() == [3, 0]
     assert task.vocabulary.decode(answer_BL[0].tolist()) == ["3", "2", "1"]
-    assert task.example_source() == "zero zero zero"
+    assert task.example_source() == "one nine nine"
 
 
 def test_training_rows_are_uniform_and_never_held_out(stored):
@@ -339,7 +347,9 @@ def test_damaged_metadata_is_rejected(stored, content):
         "a\tb",
         "x PAD",
         " a",
-        "a\u200b",
+        "a\x7f",
+        "e\u0301",
+        "a\u2028b",
         " ".join(map(str, range(513))),
         "y" * 41,
     ],

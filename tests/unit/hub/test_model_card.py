@@ -15,9 +15,10 @@ from markdown_it import MarkdownIt
 from playground.__main__ import main
 from playground.checkpoints.checkpoint import load_model, save_checkpoint
 from playground.checkpoints.manifest import Manifest, read_manifest
+from playground.cli.datasets import READING_OPTIONS
 from playground.cli.train import build_config
 from playground.datasets.pairs import DatasetError
-from playground.datasets.sources import from_text
+from playground.datasets.sources import read_text
 from playground.datasets.storage import store
 from playground.evaluation import evaluate
 from playground.hub.card_scores import read_scores
@@ -294,7 +295,7 @@ def test_changes_during_training_are_listed(tmp_path, small_run):
 
 def rows_checkpoint(folder, origin=None):
     """A checkpoint that was trained on an uploaded dataset."""
-    rows = from_text(
+    rows = read_text(
         "".join(
             f"{a} {b} {c}\t{c} {b} {a}\n" for a in "abcdefg" for b in "abcdefg" for c in "abcdefg"
         )
@@ -433,7 +434,7 @@ def test_the_command_line_means_the_same_run(name):
     assert words[:4] == ["python", "-m", "playground", "train"]
     inputs = main.commands["train"].make_context("train", words[4:]).params
     preset = inputs.pop("preset")
-    for other in ("out", "overwrite", "resume", "weights_only", "as_json", "columns", "words"):
+    for other in ("out", "overwrite", "resume", "weights_only", "as_json", *READING_OPTIONS):
         inputs.pop(other)
     understood = build_config(
         {key: value for key, value in inputs.items() if value is not None}, preset
@@ -508,7 +509,7 @@ def test_model_card_escapes_symbols_and_builds_without_the_dataset(tmp_path, mon
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / "here"))
     hostile = ["<script>", "`a", "b```", "|", '"q', "[x](http://e)", "**b**", "\\\\"]
     hostile += ["\u202e"]
-    rows = from_text(
+    rows = read_text(
         "".join(
             f"{a} {b} {c} ](http://e)\t{c} {b}\n" for a in hostile for b in hostile for c in hostile
         )

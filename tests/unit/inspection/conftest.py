@@ -1,6 +1,6 @@
 import pytest
 
-from playground.datasets.sources import from_text
+from playground.datasets.sources import read_text
 from playground.datasets.storage import load_pairs, store
 from playground.inspection.inspected_model import load_inspected_model
 from tests.support.app_server import ROOT
@@ -25,4 +25,4 @@ def one_head():
 def rowed(tmp_path, monkeypatch):
     """A random model on a dataset of letter pairs; "b a" has no target."""
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
-    return random_model(**load_pairs(store(from_text(ROWS))).task_settings())
+    return random_model(**load_pairs(store(read_text(ROWS))).task_settings())

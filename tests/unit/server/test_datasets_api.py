@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from types import SimpleNamespace
 from urllib.parse import quote
 
@@ -12,6 +13,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from playground.datasets.sources import ReadOptions
 from playground.jobs.executors import ProcessPerJob
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.registry import Registry
@@ -59,12 +61,12 @@ def client(tmp_path, monkeypatch):
     registry.shutdown()
 
 
-def upload(client, text, owner, name="", columns=(), words=""):
-    headers = {
+def upload(client, text, owner, name="", columns=(), **headers):
+    headers = {f"x-{key.replace('_', '-')}": value for key, value in headers.items()}
+    headers |= {
         "x-owner": owner,
         "x-name": quote(name),
         "x-columns": quote("\t".join(columns)),
-        "x-words": words,
     }
     return client.post(UPLOAD_PATH, content=text, headers=headers).json()
 
@@ -109,14 +111,14 @@ def test_dataset_is_previewed_stored_on_use_and_listed_per_owner(client, tmp_pat
     assert "upload it again" in answer["error"]
     assert request_action(client, "use", owner, sha256) == {}
     assert (tmp_path / "rows" / sha256 / "rows.safetensors").is_file()
-    assert [row["sha256"] for row in request_action(client, "list", owner)["datasets"]] == [sha256]
+    [stored] = request_action(client, "list", owner)["datasets"]
+    assert (stored["sha256"], stored["name"]) == (sha256, "pasted examples")
     assert request_action(client, "list", other)["datasets"] == []
-    assert {
-        **response,
-        "n_duplicates": 0,
-        "n_conflicts": 0,
-        "conflict_lines": [],
-    } == request_action(client, "show", owner, sha256)
+    of_rows = ("recognized", "has_names", "columns", "selected", "n_rows", "n_duplicates")
+    of_rows += ("n_conflicts", "conflict_lines")  # what only the text has
+    preview = request_action(client, "show", owner, sha256)
+    assert [preview[name] for name in of_rows] == ["", None, [], [], 216, 0, 0, []]
+    assert preview == {**response, **{name: preview[name] for name in of_rows}}
     # its hash opens nothing: others get the answers for a missing dataset
     unknown = "0" * 64
     for action in ("show", "use", "remove"):
@@ -131,12 +133,57 @@ def test_dataset_is_previewed_stored_on_use_and_listed_per_owner(client, tmp_pat
     assert not (tmp_path / "rows" / sha256).exists()
 
 
-def test_invalid_lines_are_listed_and_valid_ones_previewed(client, tmp_path):
+def test_unusable_rows_are_listed_and_usable_ones_previewed(client, tmp_path):
     response = upload(client, TEXT + "no tab\n" * 6 + "\tx\n", new_owner_key())
-    assert (response["n_rejected"], len(response["lines"]), response["n_pairs"]) == (7, 5, 216)
+    assert (response["n_skipped"], len(response["skipped"]), response["n_pairs"]) == (7, 5, 216)
+    assert response["n_rows"] == 223
+    response = upload(client, TEXT + "no tab\n" * 217, new_owner_key())  # more than half
+    assert (response["n_rejected"], len(response["lines"]), response["n_pairs"]) == (217, 5, 216)
     assert response["preview"][0] == [["a", "a", "a"], ["a", "a", "a"]]
     assert "sha256" not in response
-    assert stored_files(tmp_path) == []
+
+
+def test_the_user_chooses_whether_the_first_line_has_names(client):
+    owner, table = new_owner_key(), "Wort;Ziel\r\n" + TEXT.replace("\t", ";")
+    named = upload(client, table, owner, "words.csv")
+    assert (named["has_names"], named["selected"], named["n_pairs"]) == (
+        True,
+        ["Wort", "Ziel"],
+        216,
+    )
+    example = upload(client, table, owner, "words.csv", first_line="example")
+    assert (example["has_names"], example["n_pairs"]) == (False, 217)
+    forced = upload(client, TEXT, owner, first_line="names")
+    assert (forced["has_names"], forced["columns"], forced["n_pairs"]) == (
+        True,
+        ["a a a", "column 2"],
+        215,
+    )
+
+
+def test_each_owner_of_the_same_pairs_has_a_name_for_them(client):
+    names = {new_owner_key(): name for name in ("secret-project.tsv", "klasse 9b.csv", "")}
+    for owner, name in names.items():
+        sha256 = upload(client, TEXT, owner, name)["sha256"]
+        assert request_action(client, "use", owner, sha256) == {}
+    for owner, name in names.items():
+        [stored] = request_action(client, "list", owner)["datasets"]
+        assert stored["name"] == (name or "pasted examples")
+    assert request_action(client, "use", owner, sha256) == {}  # as by a link
+    assert request_action(client, "list", owner)["datasets"][0]["name"] == "pasted examples"
+
+
+@pytest.mark.parametrize("name", ["hub:ada/words@v1", "words.tsv"])
+def test_a_choice_and_the_token_arrive_at_the_reader_of_the_hub(client, monkeypatch, name):
+    received = []
+    monkeypatch.setattr(
+        "playground.hub.dataset_files.read_hub", lambda *values: received.append(values)
+    )
+    choices = {"config": "de%20x", "split": "test", "hub_token": "hf_typed", "words": "words"}
+    with suppress(AttributeError):  # this reader returns nothing
+        upload(client, "" if "hub" in name else TEXT, new_owner_key(), name, ("a", "b"), **choices)
+    options = ReadOptions(["a", "b"], True, None, "de x", "test")
+    assert received == ([(name, options, "hf_typed")] if "hub" in name else [])
 
 
 def test_headers_name_the_columns_and_the_kind_of_tokens(client):

@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from playground.architectures import ARCHITECTURES
-from playground.datasets.sources import from_text
+from playground.datasets.sources import read_text
 from playground.datasets.storage import store
 from playground.training.config import field_named, section_of_field
 from playground.training.presets import PRESETS, architecture_preset, preset_config
@@ -164,7 +164,7 @@ def test_a_task_after_a_dataset_has_its_own_lengths_and_no_dataset():
 def test_own_data_without_a_dataset_is_a_hint_but_cannot_start():
     fields = dict(zip(NAMES, values(task="dataset", dataset_sha256=""), strict=True))
     size, error = estimate_and_validate(fields)
-    assert "press Use this dataset" in size
+    assert "press Use these examples" in size
     assert error == ""
     assert "dataset_sha256" in validate_form(list(fields), list(fields.values()))
 
@@ -174,7 +174,7 @@ def stored(tmp_path, monkeypatch):
     """Store a dataset; return its SHA-256."""
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     return store(
-        from_text("".join(f"{a} {b} {c}\t{c} {b}\n" for a, b, c in product("abcdef", repeat=3)))
+        read_text("".join(f"{a} {b} {c}\t{c} {b}\n" for a, b, c in product("abcdef", repeat=3)))
     )
 
 

@@ -5,7 +5,7 @@ import { StatusMessage } from "../shared/components/status_message.js";
 import { formatMessage } from "../shared/format.js";
 import { isActive } from "../shared/job.js";
 import { store } from "../shared/store.js";
-import { account, createHubJob, runHubJob, session, token } from "./state.js";
+import { account, createHubJob, runHubJob, session } from "./state.js";
 
 const accountJob = createHubJob();
 const sessionError = signal("");
@@ -63,10 +63,10 @@ export function Account() {
     job = accountJob.state.value,
     text = isActive(job)
       ? job.message
-      : describeSession(session.value, account.value, Boolean(token.value.trim())) +
+      : describeSession(session.value, account.value, Boolean(store.hubToken.value.trim())) +
         (isLasting ? "" : RESTART_NOTICE);
   const onInput = (event) => {
-    token.value = event.currentTarget.value;
+    store.hubToken.value = event.currentTarget.value;
     account.value = null;
     accountJob.reset();
   };
@@ -83,7 +83,7 @@ export function Account() {
           spellcheck=${false}
           placeholder="hf_…"
           title="Used for the operations that you start, and not stored"
-          value=${token.value}
+          value=${store.hubToken.value}
           onInput=${onInput}
         />
       </label>`

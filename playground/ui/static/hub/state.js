@@ -10,7 +10,6 @@ export const createHubJob = () => new Job(ROUTES);
 export const session = signal({ method: "", signed_in: false, name: "", lasting: true });
 /** The account of the token: {name, writes}; null if the token is not verified. */
 export const account = signal(/** @type {any} */ (null));
-export const token = signal("");
 /** The values of the form "Publish a model". */
 export const publishOptions = signal({
   model: "",
@@ -30,11 +29,13 @@ export const models = computed(() => [...store.listedRuns.value, ...store.checkp
 export const selectedModel = computed(() =>
   models.value.find((each) => each.subject === publishOptions.value.model),
 );
-export const canPublish = computed(() => session.value.signed_in || Boolean(token.value.trim()));
+export const canPublish = computed(
+  () => session.value.signed_in || Boolean(store.hubToken.value.trim()),
+);
 
 /** Run a job of the Hub. Only jobs that need a token send it, so that an invalid one affects no
  * others. */
 export function runHubJob(job, task) {
   const needsToken = ["account", "plan", "push"].includes(task.kind) || account.value;
-  return job.run(store.owner.value, { token: needsToken ? token.value : "", ...task });
+  return job.run(store.owner.value, { token: needsToken ? store.hubToken.value : "", ...task });
 }

@@ -217,6 +217,18 @@ export interface RunCheckpoint {
 
 /** The counts and the first examples of a dataset. */
 export interface DatasetSummary {
+  /** The format, the separator and the first line, as a sentence; empty for a stored dataset. */
+  recognized: string;
+  /** Whether the first line names the columns; null for formats without such a line. */
+  has_names: boolean | null;
+  columns: string[];
+  /** The columns of sources and targets. */
+  selected: string[];
+  n_rows: number;
+  n_skipped: number;
+  /** Why the first rows that are left out cannot be used. */
+  skipped: string[];
+  n_normalized: number;
   n_pairs: number;
   vocab_size: number;
   /** The first tokens. */
@@ -228,6 +240,8 @@ export interface DatasetSummary {
   target_lengths: [number, number];
   /** Null if there are too many examples to count. */
   n_held_out: number | null;
+  /** What a score on few held-out examples can show; else empty. */
+  held_out_warning: string;
   n_duplicates: number;
   n_conflicts: number;
   /** The first lines with another target than an earlier line. */
@@ -247,7 +261,10 @@ export interface DatasetErrors {
   lines?: string[];
   /** The number of rejected lines. */
   n_rejected?: number;
+  /** The names to choose from, if a choice is missing or wrong. */
   columns?: string[];
+  configs?: string[];
+  splits?: string[];
 }
 
 /** The same for one with valid lines beside the invalid ones. */
@@ -256,11 +273,15 @@ export interface PartialDataset extends DatasetSummary {
   lines: string[];
   n_rejected: number;
   columns: string[];
+  configs: string[];
+  splits: string[];
 }
 
 /** A dataset in the response of `datasets/action` with `list`. */
 export interface StoredDataset {
   sha256: string;
+  /** The name under which the user added it; empty if there is none. */
+  name: string;
   bytes: number;
   n_pairs?: number;
   vocab_size?: number;

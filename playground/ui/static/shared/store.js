@@ -36,6 +36,8 @@ const buildModelOptions = (runs, checkpoints) => [
 export class Store {
   constructor() {
     this.owner = signal("");
+    /** The token that the user entered in the Hub tab. */
+    this.hubToken = signal("");
     this.runs = signal(/** @type {RunSummary[]} */ ([]));
     this.checkpoints = signal(/** @type {CheckpointSummary[]} */ ([]));
     /** Runs that can be restored for some minutes. */

@@ -15,15 +15,18 @@ import { DamagedRow } from "./damaged_records.js";
 import {
   applyDataset,
   attach,
-  isTable,
+  choose,
+  chooseColumn,
   onValueChange,
   panel,
   readInput,
   readStored,
   removeStored,
   root,
+  selectedColumns,
   selectFile,
   selectSource,
+  setRepo,
   setText,
   validDataset,
 } from "./dataset_state.js";
@@ -42,14 +45,22 @@ const TEXT = {
   placeholder: "cat → tac\ndog → god\n…",
   hint: "One example per line; an arrow, a tab, a comma or two spaces before the target.",
 };
-const FILE_HINT = "Lines of source and target, or CSV with a line of names; at most 50 MB.";
+const FILE_TYPES = ".txt,.tsv,.csv,.json,.jsonl,.ndjson,.parquet,.gz,text/*";
+const FILE_HINT =
+  "Text, CSV, JSON or Parquet, also as .gz; at most 50 MB. From Excel, save the sheet as CSV.";
 const REPO = {
   name: "repo",
   label: "Dataset",
   placeholder: "user/dataset",
   maxLength: 190,
-  hint: "A public dataset: its first 100,000 rows. The playground runs no code of it.",
+  hint:
+    "Its first 100,000 rows; no code of it is run. For private data, enter your token in the Hub " +
+    "tab, or sign in there.",
 };
+const FIRST_LINES = [
+  { value: "names", label: "Names" },
+  { value: "example", label: "An example" },
+];
 const SPLITTING = {
   name: "splitting",
   label: "A token is",
@@ -83,12 +94,17 @@ function insertTab(event) {
 const PanelField = ({ field, onInput = (value) => (panel[field.name] = value) }) =>
   html`<${Field} field=${field} value=${panel[field.name]} onInput=${onInput} />`;
 
+/** A pasted text is complete, so it is read at once. @param {any} event */
+const readPasted = ({ inputType }) => inputType === "insertFromPaste" && readInput();
+
 const PastedText = () =>
-  html`<div onKeyDown=${insertTab}><${PanelField} field=${TEXT} onInput=${setText} /></div>`;
+  html`<div onKeyDown=${insertTab} onInput=${readPasted}>
+    <${PanelField} field=${TEXT} onInput=${setText} />
+  </div>`;
 
 const ChosenFile = () =>
   html`<div>
-    <${FileButton} label="Choose a file" accept=".tsv,.txt,.csv,text/*" onFile=${selectFile} />
+    <${FileButton} label="Choose a file" accept=${FILE_TYPES} onFile=${selectFile} />
     <p class="pg-hint file-name">
       ${panel.file ? `${panel.file.name}, ${formatBytes(panel.file.size)}` : FILE_HINT}
     </p>
@@ -100,44 +116,128 @@ function HubDataset() {
     readInput();
   };
   return html`<form onSubmit=${onSubmit}>
-    <${PanelField} field=${REPO} />
+    <${PanelField} field=${REPO} onInput=${setRepo} />
     <button type="submit" class="pg-button">Read</button>
   </form>`;
 }
 
-/** The columns of a table. Both are named, or none. */
+/**
+ * A choice between names of the data.
+ * @param {{
+ *   name: string, label: string, names: string[], value: string, onInput: (name: string) => void,
+ * }} props
+ */
+function NameSelect({ name, label, names, value, onInput }) {
+  const known = names.map((each) => ({ value: each, label: each })),
+    options = names.includes(value) ? known : [{ value: "", label: "Choose" }, ...known];
+  return html`<${Field}
+    field=${{ name, label, type: "select", options }}
+    value=${value}
+    onInput=${onInput}
+  />`;
+}
+
+/** The configuration and the split of a dataset on the Hub that has several. */
+const HubChoices = () =>
+  /** @type {const} */ ([
+    { name: "config", label: "Configuration", names: panel.configs, value: panel.config },
+    { name: "split", label: "Split", names: panel.splits, value: panel.split },
+  ])
+    .filter(({ names }) => names.length)
+    .map(
+      (choice) =>
+        html`<${NameSelect}
+          key=${choice.name}
+          ...${choice}
+          onInput=${(/** @type {string} */ value) => choose(choice.name, value)}
+        />`,
+    );
+
+/** The columns of a table, unless they are two without names. */
 function Columns() {
-  const common = { maxLength: 200, suggestions: panel.columnNames };
-  const onChange = () => {
-    if (Boolean(panel.sourceColumn.trim()) === Boolean(panel.targetColumn.trim())) readInput();
-  };
-  return html`<div class="table-columns" onChange=${onChange}>
-    <${PanelField} field=${{ ...common, name: "sourceColumn", label: "Source column" }} />
-    <${PanelField} field=${{ ...common, name: "targetColumn", label: "Target column" }} />
-    <p class="pg-hint">Required if the file has more than two columns.</p>
+  const { columns, report } = panel,
+    isPlain = report && "has_names" in report && report.has_names === false,
+    [source, target] = selectedColumns();
+  if (columns.length < (isPlain ? 3 : 2)) return null;
+  return html`<div class="table-columns">
+    <${NameSelect}
+      name="sourceColumn"
+      label="Source"
+      names=${columns}
+      value=${source}
+      onInput=${(/** @type {string} */ name) => chooseColumn("source", name)}
+    />
+    <${NameSelect}
+      name="targetColumn"
+      label="Target"
+      names=${columns}
+      value=${target}
+      onInput=${(/** @type {string} */ name) => chooseColumn("target", name)}
+    />
   </div>`;
 }
 
-function Splitting() {
-  const onInput = (/** @type {string} */ splitting) => {
-    panel.splitting = splitting;
-    readInput();
-  };
-  return html`<${PanelField} field=${SPLITTING} onInput=${onInput} />`;
+/** What the server recognized, and whether the first line has names. */
+function Recognized() {
+  const { report, firstLine, status } = panel,
+    dataset = report && "recognized" in report ? report : null,
+    hasNames = dataset?.has_names ?? null,
+    value = firstLine || (hasNames ? "names" : "example");
+  return html`<p
+      class=${"recognized pg-hint" + (status ? " old" : "")}
+      hidden=${!dataset?.recognized}
+    >
+      ${formatMessage(dataset?.recognized)}
+    </p>
+    ${
+      (firstLine || hasNames !== null) &&
+      html`<div class="first-line">
+        <span class="pg-hint">First line:</span>
+        <${SegmentedControl}
+          label="First line"
+          options=${FIRST_LINES}
+          value=${value}
+          onChange=${(/** @type {string} */ each) => choose("firstLine", each)}
+        />
+      </div>`
+    }`;
+}
+
+const Splitting = () =>
+  html`<${PanelField}
+    field=${SPLITTING}
+    onInput=${(/** @type {string} */ splitting) => choose("splitting", splitting)}
+  />`;
+
+/** The reasons of the first rows that cannot be used, of `total`. @param {any} props */
+function Rows({ reasons, total }) {
+  const unlisted = total - reasons.length,
+    sentences = reasons.map(formatMessage);
+  return html`<ul>
+    ${sentences.map((/** @type {string} */ each) => html`<li key=${each}>${each}</li>`)}
+    ${unlisted > 0 && html`<li>And ${formatInteger(unlisted)} more.</li>`}
+  </ul>`;
 }
 
 function Problem() {
   const { report } = panel,
     { error, lines = [], n_rejected = 0 } = report && "error" in report ? report : NO_ERRORS,
-    unlisted = n_rejected - lines.length;
+    title = `${formatCount(n_rejected, "row")} cannot be used, more than half:`;
   return html`<div class="problem" role="alert" hidden=${!error}>
-    <p>${lines.length ? formatCount(n_rejected, "line") + " rejected:" : formatMessage(error)}</p>
-    <ul>
-      ${lines.map((line) => html`<li key=${line}>${formatMessage(line)}</li>`)}
-      ${unlisted > 0 && html`<li>And ${formatInteger(unlisted)} more.</li>`}
-    </ul>
+    <p>${lines.length ? title : formatMessage(error)}</p>
+    <${Rows} reasons=${lines} total=${n_rejected} />
   </div>`;
 }
+
+/** @param {{ dataset: DatasetSummary }} props */
+const LeftOut = ({ dataset: { n_rows, n_skipped, skipped } }) =>
+  html`<div class="left-out">
+    <p>
+      ${formatInteger(n_skipped)} of ${formatCount(n_rows, "row")}
+      ${n_skipped === 1 ? " is" : " are"} left out:
+    </p>
+    <${Rows} reasons=${skipped} total=${n_skipped} />
+  </div>`;
 
 /** @param {[number, number]} range */
 const formatLengths = ([low, high]) =>
@@ -152,7 +252,7 @@ function describeConflicts({ n_conflicts, conflict_lines }) {
 
 /** Describe the counts of a dataset: name, value, explanation. @param {DatasetSummary} dataset */
 export function describeCounts(dataset) {
-  const { n_pairs, vocab_size, n_held_out, n_duplicates, n_conflicts } = dataset,
+  const { n_pairs, vocab_size, n_held_out, n_duplicates, n_conflicts, n_normalized } = dataset,
     kind = dataset.split_on_spaces ? "words" : "characters",
     tokens = dataset.vocabulary.slice(0, MAX_LISTED_TOKENS).map(formatToken).join(" "),
     more = vocab_size > MAX_LISTED_TOKENS ? " …" : "";
@@ -180,6 +280,11 @@ export function describeCounts(dataset) {
       describeConflicts(dataset),
       "An earlier line has the same source with another target; the first line counts",
     ],
+    n_normalized && [
+      "normalized",
+      formatCount(n_normalized, "example") + " written in another Unicode form",
+      "A letter such as é has one code or two; now it has one, so that equal letters are one token",
+    ],
   ].filter(Array.isArray);
 }
 
@@ -187,6 +292,7 @@ function Report() {
   const { report, status } = panel;
   if (!report || !("preview" in report)) return null;
   return html`<div class=${"report" + (status ? " old" : "")}>
+    ${report.n_skipped > 0 && !("error" in report) && html`<${LeftOut} dataset=${report} />`}
     <table class="preview">
       <caption class="pg-hint">
         First examples, token by token
@@ -212,13 +318,17 @@ function Report() {
       The model never trains on held-out examples. Its score on them shows whether it has learned
       the rule instead of the examples.
     </p>
+    <p class="held-out-warning" hidden=${!report.held_out_warning}>
+      ${formatMessage(report.held_out_warning)}
+    </p>
   </div>`;
 }
 
 function UseButton() {
   const dataset = validDataset(),
     isUsed = dataset !== null && dataset.sha256 === panel.formSha256,
-    isOtherUsed = dataset && panel.formSha256 && !isUsed;
+    isOtherUsed = dataset && panel.formSha256 && !isUsed,
+    examples = formatCount(dataset?.n_pairs ?? 0, "example");
   return html`<p class="state pg-hint" role="status">
       ${panel.status || (isOtherUsed ? "The form uses another dataset." : "")}
     </p>
@@ -228,15 +338,15 @@ function UseButton() {
       disabled=${!dataset || isUsed || Boolean(panel.status)}
       onClick=${applyDataset}
     >
-      ${isUsed ? "Dataset in use" : "Use this dataset"}
+      ${isUsed ? "Dataset in use" : `Use these ${dataset ? examples : "examples"}`}
     </button>`;
 }
 
 /** @param {{ dataset: StoredDataset }} props */
 function Stored({ dataset }) {
-  const { sha256, bytes, damaged } = dataset;
+  const { sha256, name, bytes, damaged } = dataset;
   if (damaged) {
-    const record = { kind: "dataset", name: sha256.slice(0, 12), reason: damaged, bytes };
+    const record = { kind: "dataset", name: name || sha256.slice(0, 12), reason: damaged, bytes };
     return html`<${DamagedRow} record=${record} onDelete=${() => removeStored(sha256)} />`;
   }
   const { n_pairs = 0, vocab_size = 0, vocabulary = [] } = dataset,
@@ -245,7 +355,10 @@ function Stored({ dataset }) {
     title = [formatCount(vocab_size, "token"), formatBytes(bytes), hash].join(" · ");
   return html`<li>
     <button type="button" class="open-dataset" title=${title} onClick=${() => readStored(sha256)}>
-      ${formatCount(n_pairs, "example")} of ${vocabulary.join(" ")}${more}
+      <span>${name} </span>
+      <span class="pg-hint">
+        ${formatCount(n_pairs, "example")} of ${vocabulary.join(" ")}${more}
+      </span>
     </button>
     <button
       type="button"
@@ -278,8 +391,8 @@ export const DatasetPanel = () =>
       onChange=${selectSource}
     />
     <${INPUTS[panel.source]} />
-    ${isTable() && html`<${Columns} />`}
-    <${Splitting} /><${Problem} /><${Report} /><${UseButton} /><${StoredDatasets} />`;
+    <${Problem} /><${HubChoices} /><${Recognized} /><${Columns} /><${Splitting} /><${Report} />
+    <${UseButton} /><${StoredDatasets} />`;
 
 /** Show the panel in the element of its Gradio component. @param {any} component */
 export default async function main(component) {

@@ -1,6 +1,7 @@
 // The user's own data: the input of the dataset panel, and the report of the server about it.
 import { NO_RESPONSE, requestOrError, requestWithRetry, upload } from "../shared/api.js";
 import { formatBytes, formatMessage } from "../shared/format.js";
+import { store } from "../shared/store.js";
 import { createView } from "../shared/view.js";
 import { createReactive } from "./state.js";
 
@@ -26,10 +27,17 @@ export const panel = createReactive({
   text: "",
   file: /** @type {File | null} */ (null),
   repo: "",
+  // What the user chose; empty if the server decides.
+  splitting: "", // "characters" or "words"
+  firstLine: "", // "names" or "example"
   sourceColumn: "",
   targetColumn: "",
-  columnNames: /** @type {string[]} */ ([]), // of the table, as suggestions
-  splitting: "", // "characters" or "words"; empty if the server decides
+  config: "",
+  split: "",
+  // The names to choose from.
+  columns: /** @type {string[]} */ ([]),
+  configs: /** @type {string[]} */ ([]),
+  splits: /** @type {string[]} */ ([]),
   report: /** @type {Report | null} */ (null),
   status: "", // of the request in progress
   formSha256: /** @type {string | null} */ (null), // of the dataset of the form
@@ -39,28 +47,39 @@ export const panel = createReactive({
 /** Return the valid dataset on display. */
 export const validDataset = () => (panel.report && "sha256" in panel.report ? panel.report : null);
 
-/** Return whether the input is a table, whose columns have names. */
-export const isTable = () =>
-  panel.source === "hub" || (panel.source === "file" && /\.csv$/i.test(panel.file?.name ?? ""));
+/** Return the columns of sources and targets: those that the user chose, or the server. */
+export function selectedColumns() {
+  const { report } = panel,
+    [source = "", target = ""] = report && "selected" in report ? report.selected : [];
+  return [panel.sourceColumn || source, panel.targetColumn || target];
+}
 
 /** Return what the user has entered, as the name and the body of an upload. */
 function currentUpload() {
   const { source, text, file } = panel,
-    repo = panel.repo.trim();
-  if (source === "file") return file && { name: file.name, body: file };
+    repo = panel.repo.trim().replace(/^hub:/, "");
+  if (source === "file") {
+    const ending = [...(file?.name ?? "")].slice(-MAX_NAME_LENGTH).join("");
+    return file && { name: ending, body: file };
+  }
   if (source === "hub") return repo && { name: "hub:" + repo, body: "" };
   return text.trim() && { name: "", body: text };
 }
 
 /** @param {string} name */
 function uploadHeaders(name) {
-  const columns = [panel.sourceColumn.trim(), panel.targetColumn.trim()];
+  const { source, sourceColumn, targetColumn, splitting, firstLine, config, split } = panel,
+    token = source === "hub" ? store.hubToken.value.trim() : "";
   return {
     "Content-Type": "application/octet-stream",
     "X-Owner": panel.owner,
-    "X-Name": encodeURIComponent([...name].slice(-MAX_NAME_LENGTH).join("")),
-    "X-Columns": isTable() && columns.some(Boolean) ? encodeURIComponent(columns.join("\t")) : "",
-    "X-Words": panel.splitting,
+    "X-Name": encodeURIComponent(name),
+    "X-Columns": targetColumn && encodeURIComponent(sourceColumn + "\t" + targetColumn),
+    "X-Words": splitting,
+    "X-First-Line": firstLine,
+    "X-Config": encodeURIComponent(config),
+    "X-Split": encodeURIComponent(split),
+    ...(token && { "X-Hub-Token": encodeURIComponent(token) }),
   };
 }
 
@@ -73,7 +92,10 @@ function showReport(report) {
   abortController.abort();
   panel.status = "";
   panel.report = report;
-  if (report && "columns" in report && report.columns?.length) panel.columnNames = report.columns;
+  for (const name of /** @type {const} */ (["columns", "configs", "splits"])) {
+    const names = report && name in report && /** @type {any} */ (report)[name];
+    if (names?.length) panel[name] = names;
+  }
 }
 
 /**
@@ -112,6 +134,11 @@ export async function readInput() {
         return upload("datasets", body, uploadHeaders(name), anySignal);
       },
     );
+  const { sourceColumn, targetColumn, columns } = panel;
+  if (targetColumn && !(columns.includes(sourceColumn) && columns.includes(targetColumn))) {
+    clearColumns(); // of another table
+    await readInput();
+  }
 }
 
 /** @param {string} text */
@@ -123,7 +150,7 @@ export function setText(text) {
 
 /** @param {string} source */
 export function selectSource(source) {
-  if (source !== panel.source) clearColumns();
+  if (source !== panel.source) clearChoices();
   panel.source = source;
   if (source === "hub") showReport(null);
   else readInput();
@@ -131,13 +158,53 @@ export function selectSource(source) {
 
 /** @param {File} file */
 export function selectFile(file) {
-  clearColumns();
+  clearChoices();
   panel.file = file;
   readInput();
 }
 
-const clearColumns = () =>
-  Object.assign(panel, { sourceColumn: "", targetColumn: "", columnNames: [] });
+/** @param {string} repo */
+export function setRepo(repo) {
+  clearChoices();
+  showReport(null); // of another dataset
+  panel.repo = repo;
+}
+
+const clearColumns = () => Object.assign(panel, { sourceColumn: "", targetColumn: "" });
+
+/** Drop what depends on the data. */
+function clearChoices() {
+  clearColumns();
+  const names = { columns: [], configs: [], splits: [] };
+  Object.assign(panel, names, { firstLine: "", config: "", split: "" });
+}
+
+/**
+ * Set a choice of the user, and read the input again.
+ * @param {"splitting" | "firstLine" | "config" | "split"} name
+ * @param {string} value
+ */
+export function choose(name, value) {
+  if (name === "config") {
+    clearColumns(); // the columns and the splits of another configuration are others
+    Object.assign(panel, { columns: [], splits: [], split: "" });
+  }
+  panel[name] = value;
+  readInput();
+}
+
+/**
+ * Choose a column of the table. One that is already chosen changes places with the other.
+ * @param {"source" | "target"} side
+ * @param {string} name
+ */
+export function chooseColumn(side, name) {
+  let [source, target] = selectedColumns();
+  if (side === "source") [source, target] = [name, target === name ? source : target];
+  else [source, target] = [source === name ? target : source, name];
+  Object.assign(panel, { sourceColumn: source, targetColumn: target });
+  if (source && target) readInput();
+}
 
 /** @param {string} action @param {string} [sha256] of a dataset */
 const sendAction = (action, sha256 = "") =>

@@ -1,0 +1,206 @@
+"""Tables of lines with a separator: pasted text, TSV, CSV."""
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+
+from .tables import (
+    MAX_SAMPLE_ROWS,
+    Row,
+    Table,
+    fits,
+    has_row_of_names,
+    numbered_names,
+    text_lines,
+    unique_names,
+    usual_width,
+    width_problem,
+)
+
+MAX_SAMPLE_CHARS = 200_000  # characters from which the separator is found
+MAX_QUOTED_LINES = 20  # lines of one quoted cell
+MIN_OTHER_FRACTION = 0.1  # of lines with another separator, from which on separators are mixed
+# Separators in the order of preference, by the name that a report shows.
+ARROWS = {"→": "→", "⇒": "⇒", "=>": "=>", "->": "->"}
+DELIMITERS = {"\t": "tab", "|": "|", ";": ";", ",": ","}
+BLANKS = {"  ": "two blanks"}
+TEXT_SEPARATORS = ARROWS | {"\t": "tab", "|": "|"} | BLANKS | {";": ";", ",": ","}
+
+
+def line_table(
+    text: str, name: str, columns: Sequence[str], has_names: bool | None, encoding: str
+) -> Table:
+    is_csv = name.lower().endswith(".csv")
+    declared = re.match(r"sep=(.)\r?\n?", text, re.IGNORECASE)  # written by Excel
+    body = text[declared.end() :] if declared else text
+    n_skipped_lines = 1 if declared else 0
+    sample = _sample_lines(body)
+    candidates = DELIMITERS if is_csv else TEXT_SEPARATORS
+    separator = declared[1] if declared else _find_separator(sample, candidates, columns)
+    is_quoted = separator in DELIMITERS and (is_csv or _is_quoted(sample, separator))
+    split = _splitter(separator, is_quoted)
+    sampled_cells = [split(line) for line in sample]
+    width = usual_width(sampled_cells)
+    # a table may end each line with a delimiter
+    while width > 2 and all(len(cells) != width or not cells[-1] for cells in sampled_cells):
+        width -= 1
+    full = [cells[:width] for cells in sampled_cells if fits(cells, width)]
+    first = full[0] if full else []
+    if has_names is None:
+        has_names = has_row_of_names(first, full[1:], columns, is_csv)
+    names = unique_names(first) if has_names else numbered_names(width)
+    others = [] if is_csv or declared or width > 2 else _other_separators(sampled_cells)
+    splitters = [_splitter(each, False) for each in others]
+
+    def rows() -> Iterator[Row]:
+        is_name_line = has_names
+        for number, cells in _split_lines(body, separator, is_quoted):
+            if isinstance(cells, str):
+                yield number + n_skipped_lines, cells
+            elif is_name_line and fits(cells, width) and [*cells[:width]] == first:
+                is_name_line = False
+            elif fits(cells, width):
+                yield number + n_skipped_lines, cells[:width]
+            else:
+                pairs = (split(cells[0]) for split in splitters) if len(cells) == 1 else iter(())
+                pair = next(filter(_is_pair, pairs), None)
+                yield number + n_skipped_lines, pair or width_problem(len(cells), width)
+
+    return Table(
+        "CSV" if is_csv else "text",
+        tuple(names),
+        rows,
+        encoding,
+        " or ".join(TEXT_SEPARATORS.get(each, each) for each in [separator, *others] if each),
+        has_names,
+    )
+
+
+def _sample_lines(text: str) -> list[str]:
+    """Return the first lines that are not blank."""
+    sample, n_chars = [], 0
+    for line in islice(text_lines(text), MAX_SAMPLE_ROWS):
+        if line.strip():
+            sample.append(line[: MAX_SAMPLE_CHARS - n_chars].strip(" "))
+            n_chars += len(sample[-1])
+        if n_chars >= MAX_SAMPLE_CHARS:
+            break
+    return sample
+
+
+def _find_separator(
+    sample: Sequence[str], candidates: Mapping[str, str], columns: Sequence[str]
+) -> str:
+    """Return the separator with which most lines have the same number of columns.
+
+    Of equal ones, one that gives two columns counts more, then the order of the candidates. One
+    that yields the columns which the user named comes first of all.
+    """
+
+    def score(separator: str) -> tuple[bool, int, bool]:
+        split = _splitter(separator, separator in DELIMITERS)
+        rows = [split(line) for line in sample]
+        if separator in BLANKS:  # blanks after a comma belong to it
+            rows = [cells for cells in rows if not any(c.endswith((",", ";")) for c in cells[:-1])]
+        width = usual_width(rows)
+        n_rows = sum(len(cells) == width and all(cells[:2]) for cells in rows)
+        has_columns = bool(columns) and any(set(columns) <= set(cells) for cells in rows[:1])
+        return has_columns, n_rows, width == 2
+
+    return max(candidates, key=score, default="")
+
+
+def _other_separators(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the separators of the lines without the usual one; none if such lines are few."""
+    splitters = {separator: _splitter(separator, False) for separator in TEXT_SEPARATORS}
+    lines = [cells[0] for cells in rows if len(cells) == 1]
+    fitting = [[each for each in splitters if _is_pair(splitters[each](line))] for line in lines]
+    used = [separators[0] for separators in fitting if separators]
+    return list(dict.fromkeys(used)) if len(used) >= MIN_OTHER_FRACTION * len(rows) else []
+
+
+def _is_pair(cells: Sequence[str]) -> bool:
+    return len(cells) == 2 and all(cells)
+
+
+def _is_quoted(sample: Sequence[str], delimiter: str) -> bool:
+    """Return whether most quotation marks of a text enclose a cell."""
+    mark = re.escape(delimiter)
+    enclosed = re.compile(rf'(?:^|{mark})\s*"(?:[^"]|"")*"\s*(?:{mark}|$)')
+    lines = [line for line in sample if '"' in line]
+    return bool(lines) and sum(bool(enclosed.search(line)) for line in lines) > len(lines) / 2
+
+
+def _splitter(separator: str, is_quoted: bool) -> Callable[[str], list[str]]:
+    """Return the function that splits a line into cells without blanks around them."""
+
+    def split_quoted(line: str) -> list[str]:
+        if '"' not in line:
+            return [cell.strip() for cell in line.split(separator)]
+        try:
+            cells = next(csv.reader([line], delimiter=separator, skipinitialspace=True), [])
+        except csv.Error:
+            return [line]
+        return [cell.strip() for cell in cells]
+
+    def split_blanks(line: str) -> list[str]:
+        return [cell for part in line.split(separator) if (cell := part.strip())]
+
+    def split_plain(line: str) -> list[str]:
+        return [cell.strip() for cell in line.split(separator)]
+
+    if separator in BLANKS:
+        return split_blanks
+    return split_quoted if is_quoted else split_plain
+
+
+def _split_lines(
+    text: str, separator: str, is_quoted: bool
+) -> Iterator[tuple[int, list[str] | str]]:
+    """Yield the number and the cells of each line that is not blank, or its problem.
+
+    A line with an odd number of quotation marks continues on the next lines. If no mark closes the
+    cell within `MAX_QUOTED_LINES`, only this line is unusable.
+    """
+    split = _splitter(separator, is_quoted)
+    lines = enumerate(text_lines(text), start=1)
+    waiting: list[tuple[int, str]] = []  # lines that were read ahead
+
+    def next_line() -> tuple[int, str] | None:
+        return waiting.pop(0) if waiting else next(lines, None)
+
+    while entry := next_line():
+        number, line = entry
+        if not line.strip():
+            continue
+        if not is_quoted or line.count('"') % 2 == 0:
+            yield number, split(line)
+            continue
+        ahead: list[tuple[int, str]] = []
+        while len(ahead) < MAX_QUOTED_LINES and (following := next_line()):
+            ahead.append(following)
+            if following[1].count('"') % 2:
+                break
+        joined = "\n".join([line, *(each for _, each in ahead)])
+        cells = _split_strictly(joined, separator)
+        if cells is None:
+            waiting[:0] = ahead
+            yield number, "has a quotation mark that is not closed"
+        else:
+            yield number, cells
+
+
+def _split_strictly(lines: str, delimiter: str) -> list[str] | None:
+    """Return the cells of a row that spans several lines; None if its quotes are not in order."""
+    reader = csv.reader(
+        io.StringIO(lines, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True
+    )
+    try:
+        cells = next(reader)
+        return (
+            None if next(reader, None) else [" ".join(cell.split("\n")).strip() for cell in cells]
+        )
+    except (csv.Error, StopIteration):
+        return None

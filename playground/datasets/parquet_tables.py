@@ -1,0 +1,90 @@
+"""Tables in Parquet files, read with limited memory."""
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
+from typing import Any, BinaryIO
+
+from .json_tables import flatten
+from .pairs import DatasetError
+from .tables import Row, Table
+
+MAX_ROW_GROUP_BYTES = 200_000_000  # uncompressed bytes of the columns of a row group
+MAX_BATCH_BYTES = 50_000_000  # bytes of rows that are decoded together
+MAX_CHARS = 200_000_000  # characters of the columns of a file
+ROWS_PER_BATCH = 64  # rows that are decoded together
+READ_BUFFER_BYTES = 1 << 20  # bytes of a column that are fetched together
+
+
+def parquet_table(file: BinaryIO, columns: Sequence[str] = ()) -> Table:
+    """Return the table of a Parquet file; of nested columns the leaves.
+
+    Only `columns` are read, if they are named.
+
+    Raises:
+        DatasetError: for a damaged file.
+    """
+    outer_columns = {name.partition(".")[0] for name in columns}
+    names: dict[str, None] = {}
+    for row in islice(_objects(file, outer_columns), ROWS_PER_BATCH):
+        names |= dict.fromkeys(flatten(row))
+
+    def rows() -> Iterator[Row]:
+        n_chars = 0
+        for number, row in enumerate(_objects(file, outer_columns), start=1):
+            flat = flatten(row)
+            cells = [flat.get(name) for name in names]
+            n_chars += sum(len(cell) for cell in cells if cell)
+            if n_chars > MAX_CHARS:
+                raise _too_large("in all rows", MAX_CHARS)
+            yield number, cells
+
+    return Table("Parquet", tuple(names), rows, encoding="")
+
+
+def _objects(file: BinaryIO, columns: Collection[str]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a Parquet file, with all columns if one of `columns` does not exist.
+
+    A small file may decompress to any size, and repeat a long text in any number of rows. So the
+    footer is checked for the size of each row group, and the rows are decoded in small pieces.
+
+    Raises:
+        DatasetError: for a damaged file, or one that is too large.
+    """
+    from pyarrow import ArrowException, parquet  # type: ignore[import-untyped]
+
+    try:
+        table = parquet.ParquetFile(file, buffer_size=READ_BUFFER_BYTES)
+        existing = table.schema_arrow.names
+        selected = list(columns) if columns and set(columns) <= set(existing) else existing
+        for number in range(table.num_row_groups):
+            size = _uncompressed_size(table.metadata.row_group(number), selected)
+            if size > MAX_ROW_GROUP_BYTES:
+                raise _too_large(f"in row group {number + 1:,}", MAX_ROW_GROUP_BYTES)
+            for batch in table.iter_batches(ROWS_PER_BATCH, row_groups=[number], columns=selected):
+                if batch.nbytes > MAX_BATCH_BYTES:
+                    raise _too_large("in few rows", MAX_BATCH_BYTES)
+                step = 1 if batch.nbytes > READ_BUFFER_BYTES else ROWS_PER_BATCH
+                for start in range(0, batch.num_rows, step):
+                    yield from batch.slice(start, step).to_pylist()
+    except (ArrowException, OSError, ValueError) as error:
+        # other errors are those of the network, and of the caller
+        if not isinstance(error, ArrowException) and type(error) not in (OSError, ValueError):
+            raise
+        raise DatasetError("the Parquet file is damaged; write it again") from None
+
+
+def _too_large(where: str, limit: int) -> DatasetError:
+    return DatasetError(
+        f"the Parquet file has more than {limit / 1e6:,.0f} MB of these columns {where}; name "
+        "other columns, or upload a part of it"
+    )
+
+
+def _uncompressed_size(group: Any, columns: Sequence[str]) -> int:
+    """Return the uncompressed bytes of these columns of a row group, from its footer."""
+    parts = (group.column(at) for at in range(group.num_columns))
+    return sum(
+        part.total_uncompressed_size
+        for part in parts
+        if any(f"{part.path_in_schema}.".startswith(f"{name}.") for name in columns)
+    )

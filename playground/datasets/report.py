@@ -1,0 +1,152 @@
+"""The report about a dataset: how it was read, and what a score on it can show.
+
+The page and the commands show the same. This file does not import torch, because forms use it too.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any
+
+from playground.common.format import format_count
+from playground.common.stats import wilson_interval
+
+from .pairs import PairDataset
+
+N_PREVIEW_PAIRS = 6
+MAX_PREVIEW_TOKENS = 60  # of a source or a target
+MAX_LISTED_COLUMNS = 8
+MIN_HELD_OUT = 20  # held-out pairs; with fewer a score is uncertain
+HELD_OUT_FRACTION = 16  # one pair in so many is held out
+SEPARATORS = {  # by the name of the delimiter
+    "tab": "tabs",
+    "|": "vertical bars",
+    ";": "semicolons",
+    ",": "commas",
+    "two blanks": "two spaces",
+}
+
+
+def describe(dataset: PairDataset) -> dict[str, Any]:
+    """Return the report as JSON.
+
+    `n_held_out` is None if there are too many pairs to count here.
+    """
+    report, n_held_out = dataset.report, dataset.count_held_out()
+    return {
+        "recognized": recognized(dataset),
+        "has_names": report.has_names,
+        "columns": list(report.columns[:100]),
+        "selected": list(report.selected),
+        "n_rows": _count_rows(dataset),
+        "n_skipped": report.n_skipped,
+        "skipped": list(report.skipped),
+        "n_normalized": report.normalized,
+        "n_pairs": len(dataset),
+        "vocab_size": len(dataset.vocabulary),
+        "vocabulary": list(dataset.vocabulary[:40]),
+        "split_on_spaces": any(len(symbol) > 1 for symbol in dataset.vocabulary),
+        "source_lengths": [min(dataset.source_lengths), max(dataset.source_lengths)],
+        "target_lengths": [min(dataset.target_lengths), max(dataset.target_lengths)],
+        "n_held_out": n_held_out,
+        "held_out_warning": held_out_warning(n_held_out),
+        "n_duplicates": dataset.duplicates,
+        "n_conflicts": dataset.conflicts,
+        "conflict_lines": list(dataset.conflict_lines),
+        "preview": [
+            [_truncate(source), _truncate(target)]
+            for source, target in dataset.preview(N_PREVIEW_PAIRS)
+        ],
+    }
+
+
+def summarize(dataset: PairDataset) -> list[str]:
+    """Return the report as sentences."""
+    report, n_held_out = dataset.report, dataset.count_held_out()
+    held_out = "one pair in sixteen is" if n_held_out is None else f"{n_held_out:,} pairs are"
+    sentences = [
+        recognized(dataset),
+        f"{format_count(len(dataset), 'pair')} with "
+        f"{format_count(len(dataset.vocabulary), 'different token')}; "
+        f"length of the sources: {_format_range(dataset.source_lengths)}, "
+        f"of the targets: {_format_range(dataset.target_lengths)}",
+        held_out_warning(n_held_out)
+        or f"{held_out} held out, selected by a hash of the source sequence",
+    ]
+    if report.n_skipped:
+        sentences.append(describe_skipped(dataset))
+    if dataset.duplicates:
+        was = "was a duplicate and was" if dataset.duplicates == 1 else "were duplicates and were"
+        sentences.append(f"{format_count(dataset.duplicates, 'pair')} {was} left out")
+    if dataset.conflicts:
+        where = ", ".join(f"{line:,}" for line in dataset.conflict_lines)
+        lines = "line" if dataset.conflicts == 1 else "lines"
+        more = " and more" if dataset.conflicts > len(dataset.conflict_lines) else ""
+        sentences.append(
+            f"{format_count(dataset.conflicts, 'pair')} had another target than an earlier pair "
+            f"with the same source ({lines} {where}{more}); the first target is used"
+        )
+    if report.normalized:
+        sentences.append(
+            f"{format_count(report.normalized, 'pair')} had letters in another Unicode form; they "
+            "are normalized (NFC), so that equal letters are one token"
+        )
+    return [sentence for sentence in sentences if sentence]
+
+
+def describe_skipped(dataset: PairDataset, state: str = "left out") -> str:
+    """Return how many rows are left out, or in another `state`, and why the first ones."""
+    report = dataset.report
+    unlisted = report.n_skipped - len(report.skipped)
+    more = f"; and {unlisted:,} more" if unlisted else ""
+    return (
+        f"{report.n_skipped:,} of {format_count(_count_rows(dataset), 'row')} "
+        f"{'is' if report.n_skipped == 1 else 'are'} {state}: {'; '.join(report.skipped)}{more}"
+    )
+
+
+def recognized(dataset: PairDataset) -> str:
+    """Return the format that was recognized; empty for a dataset that is stored here."""
+    report, origin = dataset.report, dataset.origin
+    if not report.format:
+        return ""
+    delimiter = " or ".join(SEPARATORS.get(each, each) for each in report.delimiter.split(" or "))
+    parts = [report.format[0].upper() + report.format[1:], report.encoding]
+    parts += [f"separated by {delimiter}"] if delimiter else []
+    if origin.get("config", "default") != "default":
+        parts.append(f"configuration {origin['config']}")
+    if "split" in origin:
+        parts.append(f"split {origin['split']}")
+    listed = [f'"{name[:40]}"' if "," in name else name[:40] for name in report.columns]
+    names = ", ".join(listed[:MAX_LISTED_COLUMNS] + ["…"] * (len(listed) > MAX_LISTED_COLUMNS))
+    first_line = {
+        True: f"; the first line gives the names: {names}",
+        False: "; the first line is an example",
+        None: f"; the columns: {names}",
+    }
+    return ", ".join(part for part in parts if part) + first_line[report.has_names]
+
+
+def held_out_warning(n_held_out: int | None) -> str:
+    """Return what a score on few held-out pairs can show; empty if there are enough."""
+    if n_held_out is None or n_held_out >= MIN_HELD_OUT or not n_held_out:
+        return ""
+    low = int(100 * wilson_interval(n_held_out, n_held_out)[0])
+    return (
+        f"only {format_count(n_held_out, 'example')} {'is' if n_held_out == 1 else 'are'} held "
+        f"out: even {n_held_out} of {n_held_out} right means {low} to 100 % (95 % confidence "
+        f"interval); about {HELD_OUT_FRACTION * MIN_HELD_OUT} examples hold out {MIN_HELD_OUT}"
+    )
+
+
+def _count_rows(dataset: PairDataset) -> int:
+    return len(dataset) + dataset.duplicates + dataset.conflicts + dataset.report.n_skipped
+
+
+def _truncate(symbols: list[str]) -> list[str]:
+    return [*symbols[:MAX_PREVIEW_TOKENS], "…"] if len(symbols) > MAX_PREVIEW_TOKENS else symbols
+
+
+def _format_range(lengths: array[int]) -> str:
+    low, high = min(lengths), max(lengths)
+    return f"{low} to {high}" if low < high else f"{low}"

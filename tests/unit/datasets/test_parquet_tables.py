@@ -1,0 +1,59 @@
+"""Small Parquet files that would expand to gigabytes."""
+
+import io
+import subprocess
+import sys
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+MAX_MB = 300
+READ = """
+import re, sys
+from pathlib import Path
+import pyarrow.parquet
+from playground.datasets.pairs import DatasetError
+from playground.datasets.sources import read_bytes
+
+def peak_mb():
+    return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) / 1024
+
+before = peak_mb()
+try:
+    read_bytes(sys.stdin.buffer.read(), "rows.parquet")
+except DatasetError as error:
+    print(f"{peak_mb() - before:.0f} MB: {error}")
+"""
+
+
+def repeated(text, n):
+    indices = pyarrow.array([0] * n, pyarrow.int32())
+    return pyarrow.DictionaryArray.from_arrays(indices, pyarrow.array([text]))
+
+
+def long_texts():
+    return {"source": repeated("x" * 1_000_000, 20_000), "target": ["y"] * 20_000}
+
+
+def long_nested_texts():
+    texts = [repeated("x" * 500_000, 20_000), repeated("y", 20_000)]
+    return {"pair": pyarrow.StructArray.from_arrays(texts, ["source", "target"])}
+
+
+def many_words():
+    words = repeated("x", 15_000_000).cast("string")
+    return {"source": pyarrow.ListArray.from_arrays([0, len(words)], words), "target": ["y"]}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak of the memory is read from /proc")
+@pytest.mark.parametrize("columns", [long_texts, long_nested_texts, many_words])
+def test_a_file_that_expands_to_gigabytes_is_refused(columns):
+    file = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table(columns()), file, compression="zstd")
+    assert len(file.getvalue()) < 10_000
+    command = [sys.executable, "-c", READ]
+    done = subprocess.run(command, input=file.getvalue(), capture_output=True, check=True)
+    memory, _, message = done.stdout.decode().partition(" MB: the Parquet file has more than ")
+    assert "MB of these columns" in message
+    assert int(memory) < MAX_MB
