@@ -7,6 +7,7 @@ every file that it leaves must not contain it, or the tokens of users.
 
 import json
 import math
+import shutil
 import time
 from types import SimpleNamespace
 
@@ -126,14 +127,15 @@ def visit_space(hub, canary, registries, monkeypatch):
     """Publish for a user with a session; return the response, and the token of the hub task."""
     monkeypatch.setenv("SPACE_ID", "owner/space")
     started = fake_processes(monkeypatch)
-    checkpoint = ROOT / "checkpoints" / "reverse-one-head"
-    monkeypatch.setattr(HubHandlers, "_checkpoint", lambda *_: (checkpoint, None))
-    page = HubHandlers(registries(), HubJobs())
+    registry = registries()
+    shutil.copytree(ROOT / "checkpoints" / "reverse-one-head", registry.root / "digits")
+    page = HubHandlers(registry, HubJobs())
 
     def visit(session):
         request = SimpleNamespace(scope={"session": session})
         owner = new_owner_key()
         fields = {"owner": owner, "token": hub.CY, "kind": "push", "repo": "ada/digits"}
+        fields["subject"] = "checkpoint:digits"
         response = run_in_thread(page.submit(fields, request))
         job = page.jobs.queue.find(response.get("job"), owner)
         return response, job and job.arguments[0].token

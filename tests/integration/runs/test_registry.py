@@ -183,7 +183,7 @@ def test_page_has_every_point_once_after_a_kill_and_resume(registry, finished):
     wait_for_status(run, "failed")
     wait_for_end(run)
     assert "the training process was ended from outside (SIGKILL)" in run.message
-    assert f"its checkpoint of step {stored} is saved" in run.message
+    assert f"Resume continues at step {stored}" in run.message
     before = registry.poll(run, 0, -1, 0)
     run_to_end(registry, run)
     after = registry.poll(run, before["points"]["count"], before["series_id"], 0)

@@ -15,7 +15,7 @@ from playground.errors import UserError, error_response
         (UserError("write 3/4, checkpoints/x or ../x/y"), None),
         (
             FileNotFoundError(2, "No such file or directory", "/data/runs/x/run.json"),
-            "a file of the server could not be read or written: No such file or directory",
+            "run.json could not be read or written: No such file or directory; try again",
         ),
         (TimeoutError(), "this took too long; try again"),
     ],

@@ -20,7 +20,7 @@ from playground.experiments.replications import (
     stored_results,
 )
 from playground.models.config_fields import ConfigError
-from playground.runs.record import RunRecord
+from playground.runs.record import RunRecord, owner_id
 from playground.runs.state import Run
 from playground.training.lr_schedule import learning_rate_at
 from playground.training.setting_changes import SettingChange
@@ -242,7 +242,7 @@ def test_preset_experiments_start_or_report_missing_inputs():
 def test_run_whose_settings_changed_is_not_compared(tmp_path):
     config = replication_config("mingpt-sort")
     scores = {"exact_match": 1.0, "token_accuracy": 1.0, "n": 9}
-    run = Run(RunRecord.new(config, "ada", "replication"), tmp_path)
+    run = Run(RunRecord.new(config, owner_id("ada"), "replication"), tmp_path)
     rate = config.training.learning_rate
     changes = (SettingChange(5, "speed", 3.0), SettingChange(5, "learning_rate", rate))
     run.update(status="done", scores=scores, changes=changes)

@@ -26,7 +26,7 @@ def make(base=None, grid=None, **more) -> Experiment:
         "grid": grid or {"norm_placement": ["pre", "post"]},
         **more,
     }
-    return parse_experiment(spec, owner="ada")
+    return parse_experiment(spec, owner="0" * 64)
 
 
 def test_short_label_is_used_unless_it_is_ambiguous():
@@ -148,7 +148,7 @@ def test_invalid_specification_names_its_field(more, field, expected_message):
         "grid": {"norm_placement": ["pre", "post"]},
     } | more
     with pytest.raises(ConfigError, match=expected_message) as refused:
-        parse_experiment(inputs, owner="ada")
+        parse_experiment(inputs, owner="0" * 64)
     assert refused.value.field == field
 
 
@@ -186,7 +186,7 @@ def test_stored_experiment_keeps_every_field_and_ignores_unknown_ones():
         == experiment
     )
     with pytest.raises(ConfigError) as error:
-        parse_experiment(content, owner="ada")  # a request must not choose id, owner or time
+        parse_experiment(content, owner="0" * 64)  # a request must not choose id, owner or time
     assert error.value.field not in SPEC_FIELDS
 
 
@@ -235,6 +235,6 @@ def test_variants_may_have_budgets_of_their_own_but_not_measurements():
 
 def test_an_earlier_experiment_on_measurements_is_read_but_not_tested():
     requested = ExperimentSpec(name="a", grid={"eval_every": [10, 100]})
-    stored = {"id": "a", "owner": "b", "created": 1.0, "runs": {}, "cancelled": False}
+    stored = {"id": "a", "owner": "0" * 64, "created": 1.0, "runs": {}, "cancelled": False}
     read = StoredExperiment.model_validate(requested.model_dump() | stored)
     assert read.why_untestable.startswith("eval_every changes how a run is measured")

@@ -138,7 +138,6 @@ def test_architectures_are_matched_to_the_selected_model_and_lengths(compare_han
         {"min_length": 7, "max_length": 6},
         {"max_length": "6"},
         {"max_length": 10_000},
-        {"min_length": None},
     ):
         assert (
             "length"
