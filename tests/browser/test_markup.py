@@ -99,7 +99,7 @@ def app(hub, tmp_path_factory):
     folder = tmp_path_factory.mktemp("markup")
     root, rng = folder / "checkpoints", random.Random(0)
     registry = Registry(root)
-    owner = machine_owner_key(root)
+    owner = registry.single_owner = machine_owner_key(root)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PLAYGROUND_CHECKPOINTS", str(root))
         texts = [" ".join(rng.choices(PAYLOADS, k=2)) for _ in range(900)] + [
