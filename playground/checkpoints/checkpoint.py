@@ -258,8 +258,8 @@ def restore_trainer(trainer: Trainer, weights: Path, state: Path, step: int, dev
     if training_set is not None and tensors.get("training_set") != training_set.fingerprint:
         raise CheckpointError(
             "the run trained on another fixed training set than these settings and this version "
-            "choose, so it cannot be resumed; train a new run. Without training.safetensors its "
-            "weights can be used"
+            "choose, so it cannot be resumed; train a new run. This checkpoint can still be "
+            "inspected and evaluated"
         )
     for name, tensor in tensors.items():
         is_step_count = name.startswith("optimizer.step.")

@@ -133,12 +133,10 @@ def run_experiment(spec: dict[str, Any], out: Path) -> dict[str, Any]:
 
 def _wait_with_progress(service: ExperimentService, experiment: Experiment) -> list[int]:
     """Wait for the end of an experiment, with a progress bar; return the signals received."""
-    from playground.experiments.analysis import describe_smallest_p
-
     signals = record_signals()
     estimate = service.estimate(experiment, OWNER)["message"]
-    reachable = describe_smallest_p(len(experiment.seeds), len(experiment.variants))
-    click.echo(f"{experiment.n_runs} runs; {estimate}. {reachable}".rstrip(), err=True)
+    test = experiment.describe_planned_test()
+    click.echo(f"{experiment.n_runs} runs; {estimate}. {test}".rstrip(), err=True)
     done, total = service.progress(experiment, OWNER)
     last_message = ""
     with progress_bar(total=total, initial=done, unit="step") as bar:

@@ -244,6 +244,7 @@ def build_config(options: dict[str, Any], preset: str | None) -> RunConfig:
             if preset or "architecture" not in options
             else architecture_preset(**options)
         )
+        config.training.check_schedule()
         ensure_memory_available(config)
     except ConfigError as error:
         exit_with_error(translating_option_names(error, **flags))

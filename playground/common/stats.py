@@ -134,7 +134,8 @@ def rank_test(one: Sequence[float | None], other: Sequence[float | None]) -> flo
 def min_p_value(n: int, m: int, n_groups: int = 2) -> float:
     """Return the minimum p-value of `rank_test` for groups of `n` and `m` distinct values.
 
-    It is corrected for the choice of the two among `n_groups`.
+    It is corrected for the choice of the two among `n_groups`. With ties, groups of unequal sizes
+    can have a smaller one.
     """
     return corrected_p_value(2 / math.comb(n + m, n), n_groups)
 

@@ -86,6 +86,11 @@ class CheckpointModel(BenchmarkModel):
         self.parameters = sum(each.numel() for each in model.parameters())
         self.weights = sum(each.numel() * each.element_size() for each in model.parameters())
         self.can_rank = isinstance(model, Transformer)
+        if not task.predict_eos:
+            self.caveat = (
+                "its task has no EOS, so it gets the length of each target, unlike models that "
+                "generate text"
+            )
         self.decoding = (
             "all positions predicted in parallel"
             if isinstance(model, MaskedLM)

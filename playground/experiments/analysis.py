@@ -98,6 +98,7 @@ class VariantResult(TypedDict):
     at_budget: dict[str, Any] | None
     by_seed: dict[str, list[Any]]
     budget: int
+    eval_every: int
     steps: int
     seconds: dict[str, Any] | None
     curve: dict[str, list[float]]
@@ -143,6 +144,7 @@ def summarize_variant(variant: Variant, runs: Sequence[Mapping[str, Any]]) -> Va
             "at_budget": at_budget,
         },
         "budget": variant.steps,
+        "eval_every": variant.config(0).training.eval_every,
         "steps": max((run["steps"] for run in runs), default=0),
         "seconds": five_number_summary([run["seconds"] for run in done]),
         "curve": median_and_range([run["curve"] for run in done]),
@@ -196,7 +198,7 @@ def summarize(
         if finished < planned
         else f"Changing {varied}: "
     )
-    return begin + _described(done) + conclusion(variants, untestable) + left_out
+    return begin + _described(done, variants) + conclusion(variants, untestable) + left_out
 
 
 def _ended(variant: Mapping[str, Any]) -> int:
@@ -219,20 +221,27 @@ def _ranked(
     return "exact_match", sorted(variants, key=lambda each: -_median(each, "exact_match"))
 
 
-def _described(variants: Sequence[Mapping[str, Any]]) -> str:
-    """Describe the best, the second and the last variant."""
+def _measured(variant: Mapping[str, Any], measure: str) -> list[Any]:
+    """Return the values that the test compares: a diverged run is below every score."""
+    lost = [] if measure == "steps_to" else [-1.0] * variant["diverged"]
+    return [*variant["by_seed"][measure], *lost]
+
+
+def _described(variants: Sequence[Mapping[str, Any]], planned: Sequence[Mapping[str, Any]]) -> str:
+    """Describe the best, the second and the last of the ended variants."""
     measure, order = _ranked(variants)
     seeds = " each, ".join(dict.fromkeys(_format_seeds(_ended(variant)) for variant in variants))
     if not order[1:]:
         return f"{order[0]['short']} {_describe(order[0], measure)} ({seeds})."
     chosen = [*order[:2], *order[2:][-1:]]
-    head = {
-        "steps_to": "",
-        "exact_match": "nothing reached 99 % exact match in "
-        f"{max(each['steps'] for each in variants):,} steps: ",
-        "at_budget": "by exact match after "
-        f"{min(each['budget'] for each in variants):,} steps, the smallest budget: ",
-    }[measure]
+    head = ""
+    if measure == "exact_match":
+        most = max(each["steps"] for each in variants)
+        head = f"nothing reached 99 % exact match in {most:,} steps: "
+    elif measure == "at_budget":
+        every = max(each["eval_every"] for each in planned)
+        step = min(each["budget"] for each in planned) // every * every  # of `exact_match_at`
+        head = f"by exact match after {step:,} steps, the last evaluation that all runs share: "
     descriptions = "; ".join(f"{each['short']} {_describe(each, measure)}" for each in chosen)
     return f"{head}{descriptions} ({seeds}{' each' if ' each' not in seeds else ''})."
 
@@ -248,15 +257,15 @@ def _ranking_key(variant: Mapping[str, Any]) -> tuple[float, float, float]:
 
 
 def _median(variant: Mapping[str, Any], measure: str) -> float:
-    """Return the median of a score, or -1 without any, as when all runs diverged."""
-    return variant[measure]["median"] if variant[measure] else -1.0
+    """Return the median of a score over all ended runs, or -1 without any."""
+    return quantile(_measured(variant, measure) or [-1.0], 0.5)
 
 
 def _describe(variant: Mapping[str, Any], measure: str) -> str:
     if not variant["n"]:
         return f"diverged in {variant['diverged']} of {variant['diverged']} seeds"
-    odd = f" ({variant['diverged']} of {_ended(variant)} diverged)" if variant["diverged"] else ""
-    return _describe_scores(variant, measure) + odd
+    lost = f"{variant['diverged']} of {_ended(variant)} diverged; scores are of the others"
+    return _describe_scores(variant, measure) + (f" ({lost})" if variant["diverged"] else "")
 
 
 def _describe_scores(variant: Mapping[str, Any], measure: str) -> str:
@@ -283,9 +292,9 @@ def conclusion(variants: Sequence[Mapping[str, Any]], untestable: str = "") -> s
     if untestable:
         return f" There is no test: {untestable}."
     measure, (best, second, *_) = _ranked(done)
-    values, others = best["by_seed"][measure], second["by_seed"][measure]
+    values, others = _measured(best, measure), _measured(second, measure)
     if not values or not others:
-        return " A diverged variant has no score to compare."
+        return " A variant without an evaluation has no score to compare."
     one, two = best[measure], second[measure]
     ratio = ""
     p = corrected_p_value(rank_test(values, others), len(variants))
@@ -318,16 +327,16 @@ def describe_rank_test(
 
     The best two are no pair that was chosen beforehand, so the p-value is corrected for all pairs.
     The test is unpaired although the variants share their seeds: the smallest p of n pairs is
-    2/2^n, which misses the threshold with five or six seeds. If a seed makes runs more alike, an
-    unpaired test is conservative (Zimmerman 1997, Journal of Educational and Behavioral Statistics
-    22). The text has no final period.
+    2/2^n, which misses the threshold with five seeds, or with six after the correction for more
+    than two variants. If a seed makes runs more alike, an unpaired test is conservative (Zimmerman
+    1997, Journal of Educational and Behavioral Statistics 22). The text has no final period.
     """
-    if problem := too_few_seeds(len(one), len(other), n_variants):
+    p = corrected_p_value(rank_test(one, other), n_variants)
+    if problem := too_few_seeds(len(one), len(other), n_variants, p):
         is_enough = min(len(one), len(other)) < planned and not too_few_seeds(
             planned, planned, n_variants
         )
         return "Too few of the planned seeds have a result for a test" if is_enough else problem
-    p = corrected_p_value(rank_test(one, other), n_variants)
     between = f"between {names[0]} and {names[1]} " if n_variants > 2 else ""
     result = f"An exact rank test {between}gives p {format_p_value(p)}"
     if n_variants > 2:
@@ -339,9 +348,12 @@ def describe_rank_test(
     )
 
 
-def too_few_seeds(n: int, m: int, n_variants: int) -> str:
-    """Return why `n` and `m` seeds of two variants cannot show a difference; empty if they can."""
-    lowest = min_p_value(n, m, n_variants)
+def too_few_seeds(n: int, m: int, n_variants: int, p: float = 1.0) -> str:
+    """Return why `n` and `m` seeds of two variants cannot show a difference; empty if they can.
+
+    With ties, the `p` of a test can be below the smallest one of distinct values.
+    """
+    lowest = min(p, min_p_value(n, m, n_variants))
     if n_variants < 2 or lowest < SIGNIFICANCE_LEVEL:
         return ""
     return (
@@ -350,10 +362,12 @@ def too_few_seeds(n: int, m: int, n_variants: int) -> str:
     )
 
 
-def describe_smallest_p(n_seeds: int, n_variants: int) -> str:
+def describe_planned_test(n_seeds: int, n_variants: int, untestable: str = "") -> str:
     """Return what a test of so many seeds can show, as a sentence; empty for one variant."""
     if n_variants < 2:
         return ""
+    if untestable:
+        return f"There is no test: {untestable}."
     lowest = min_p_value(n_seeds, n_seeds, n_variants)
     return (
         too_few_seeds(n_seeds, n_seeds, n_variants)
@@ -393,21 +407,13 @@ def count(number: float) -> str:
 
 # For spreadsheets
 
+RANGE = ("median", "low", "high")
 CSV_COLUMNS = (
-    "label",
-    "n",
-    "diverged",
-    "planned",
-    "exact_match_median",
-    "exact_match_low",
-    "exact_match_high",
-    "steps_to_99_median",
-    "steps_to_99_low",
-    "steps_to_99_high",
-    "reached_99",
-    "not_reached_within",
-    "seconds_median",
-    "test",
+    *("label", "n", "diverged", "planned"),
+    *(f"exact_match_{each}" for each in RANGE),
+    *(f"exact_match_at_smallest_budget_{each}" for each in RANGE),
+    *(f"steps_to_99_{each}" for each in RANGE),
+    *("reached_99", "not_reached_within", "seconds_median", "test"),
 )
 
 
@@ -419,21 +425,13 @@ def to_csv(names: Sequence[str], variants: Sequence[Mapping[str, Any]], test: st
     """
     lines: list[list[Any]] = []
     for variant in variants:
-        exact = variant["exact_match"] or {}
-        steps = variant["steps_to"] or {}
-        seconds = variant["seconds"] or {}
+        exact, at_budget, steps, seconds = (
+            variant.get(name) or {} for name in ("exact_match", "at_budget", "steps_to", "seconds")
+        )
         censored_at = variant["steps"] if steps and steps["reached"] < steps["n"] else None
         row = [
-            variant["label"],
-            variant["n"],
-            variant["diverged"],
-            variant["planned"],
-            exact.get("median"),
-            exact.get("low"),
-            exact.get("high"),
-            steps.get("median"),
-            steps.get("low"),
-            steps.get("high"),
+            *(variant[name] for name in ("label", "n", "diverged", "planned")),
+            *(each.get(name) for each in (exact, at_budget, steps) for name in RANGE),
             steps.get("reached"),
             censored_at,
             seconds.get("median"),

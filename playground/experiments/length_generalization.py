@@ -151,7 +151,6 @@ class SchemeResult(TypedDict):
     max_length: int
     beyond: dict[str, Any] | None
     untrained: dict[str, list[int]] | None
-    budget: int
     runs: list[Mapping[str, Any]]
 
 
@@ -193,7 +192,6 @@ def summarize_scheme(
             ]
         ),
         "untrained": untrained_positions(config),
-        "budget": config.training.max_steps,
         "runs": list(runs),
     }
 
@@ -293,8 +291,6 @@ def conclusion(rows: Sequence[Mapping[str, Any]], untestable: str = "") -> str:
     """Return what a test of the best two schemes shows; empty for fewer than two."""
     if len(ranked := _ranked(rows)) < 2:
         return ""
-    if not untestable and len({row["budget"] for row in rows}) > 1:
-        untestable = "the runs have different numbers of steps"
     if untestable:
         return f"There is no test: {untestable}."
     best, second, *_ = ranked

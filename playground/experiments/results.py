@@ -160,9 +160,9 @@ def _compare_lengths(
         "n_requested": experiment.n,
         "rows": rows,
         "summary": length_generalization.summarize(
-            rows, trained, max_length, experiment.why_untestable
+            rows, trained, max_length, experiment.why_lengths_untestable
         ),
-        "test": length_generalization.conclusion(rows, experiment.why_untestable),
+        "test": length_generalization.conclusion(rows, experiment.why_lengths_untestable),
     }
 
 

@@ -94,7 +94,7 @@ class ExperimentService:
             "runs": experiment.n_runs,
             "variants": variants,
             "estimate": estimate,
-            "test": analysis.describe_smallest_p(len(experiment.seeds), len(variants)),
+            "test": experiment.describe_planned_test(),
         }
 
     def submit(self, spec: Mapping[str, Any], owner: str) -> Experiment:
@@ -119,6 +119,7 @@ class ExperimentService:
         experiment.check_cost()
         for variant in experiment.variants:
             config = variant.config(experiment.seeds[0])
+            config.training.check_schedule()
             self.registry.settings.limits.validate(config)
             require_dataset(self.registry, config, owner)
         return experiment

@@ -40,6 +40,7 @@ from playground.training.config import (
     setting_role,
 )
 
+from .analysis import describe_planned_test
 from .variant import VARIANT_KEY, Variant
 
 GRID: Final = "grid"
@@ -145,9 +146,13 @@ class ExperimentSpec(BaseModel):
         for name in section_of_field():
             is_what_varies = setting_role(name) in ("treatment", "budget")
             if not is_what_varies and len({each[name] for each in settings}) > 1:
+                effect = (
+                    "ends a run early"
+                    if name == "stop_at_exact_match"
+                    else "changes how a run is measured or where it runs, not what it learns"
+                )
                 return name, (
-                    f"{name} changes how a run is measured or where it runs, not what it learns, "
-                    "so its values cannot be compared; set it once for all runs"
+                    f"{name} {effect}, so its values cannot be compared; set it once for all runs"
                 )
         trained = [
             {k: v for k, v in each.items() if setting_role(k) != "budget"} for each in settings
@@ -162,6 +167,20 @@ class ExperimentSpec(BaseModel):
     @property
     def why_untestable(self) -> str:
         return self.untestable[1] if self.untestable else ""
+
+    @property
+    def why_lengths_untestable(self) -> str:
+        """Return why no test can compare lengths, which are evaluated after the last step."""
+        has_budgets = len({variant.steps for variant in self.variants}) > 1
+        return self.why_untestable or (
+            "the runs have different numbers of steps" if has_budgets else ""
+        )
+
+    def describe_planned_test(self) -> str:
+        """Return what a test of these seeds can show; empty for one variant."""
+        lengths = self.kind == LENGTHS
+        untestable = self.why_lengths_untestable if lengths else self.why_untestable
+        return describe_planned_test(len(self.seeds), len(self.variants), untestable)
 
     @cached_property
     def smallest_budget(self) -> int:

@@ -40,12 +40,16 @@ class PendingEvaluation:
 class ExperimentState:
     """The state of an experiment, without its specification."""
 
-    def __init__(self, experiment: Experiment, runs: Mapping[str, str] = {}) -> None:
+    def __init__(
+        self, experiment: Experiment, runs: Mapping[str, str] = {}, address_id: str = ""
+    ) -> None:
         self.experiment = experiment
         self.runs = dict(runs)  # the ids of the started runs, by key
         # The secret of the owner while runs remain to be started; never written to disk.
         self.owner = ""
-        self.address = CLIENT_ADDRESS.get()  # of the client; unknown after a restart
+        # of the client that created it, as `StorageFolder.address_id` hashes it
+        self.address_id = address_id
+        self.address = CLIENT_ADDRESS.get()  # for which new runs count; unknown after a restart
         self.runs_to_resume: set[str] = set()  # keys of the runs to resume
         self.is_cancelled = False
         self.message = ""

@@ -13,7 +13,7 @@ from playground.common.atomic_write import clean_up_stale, storing, write_file
 from playground.common.strict_json import read_json
 from playground.common.validation import parse
 from playground.errors import UserError
-from playground.jobs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
+from playground.jobs.addresses import max_per_address, uses_full_share
 from playground.models.config_fields import short_repr
 from playground.runs.damaged import Damaged, describe_damage
 from playground.runs.record import Fingerprint, owner_id
@@ -36,6 +36,7 @@ class StoredExperiment(Experiment):
     owner: Fingerprint
     runs: dict[str, str]
     cancelled: bool
+    address: str = ""  # `ExperimentState.address_id`
 
 
 class ExperimentStore:
@@ -95,7 +96,7 @@ class ExperimentStore:
             if self.registry.settings.has_count_limits:
                 self._ensure_below_limits(experiment, owner)
             self._evict_inactive()
-            state = ExperimentState(experiment)
+            state = ExperimentState(experiment, address_id=self.registry.client_address())
             self.write(state)
             state.owner = owner
             self.states[experiment.id] = state
@@ -135,7 +136,10 @@ class ExperimentStore:
             UserError: when the file cannot be written; an earlier file stays unchanged.
         """
         stored = StoredExperiment.model_construct(
-            **dict(state.experiment), runs=state.runs, cancelled=state.is_cancelled
+            **dict(state.experiment),
+            runs=state.runs,
+            cancelled=state.is_cancelled,
+            address=state.address_id,
         )
         data = stored.model_dump_json(indent=1).encode() + b"\n"
         with storing("the experiment"):
@@ -174,8 +178,8 @@ class ExperimentStore:
         Raises:
             UserError: when no experiment can be deleted.
         """
-        address = CLIENT_ADDRESS.get()
-        addresses = (each.address for each in self.states.values())
+        address = self.registry.client_address()
+        addresses = (each.address_id for each in self.states.values())
         is_share_full = uses_full_share(address, addresses, MAX_EXPERIMENTS_TOTAL)
         if not is_share_full and len(self.states) < MAX_EXPERIMENTS_TOTAL:
             return
@@ -184,7 +188,7 @@ class ExperimentStore:
             for each in self.states.values()
             if not each.owner
             and each.experiment.owner not in self.registry.owner_last_seen
-            and (not is_share_full or each.address == address)
+            and (not is_share_full or each.address_id == address)
         ]
         if not inactive and is_share_full:
             raise UserError(
@@ -220,7 +224,7 @@ def _read(path: Path) -> ExperimentState:
     stored = parse(StoredExperiment, read_json(path))
     if stored.id != path.stem:
         raise ValueError(f"its id is {short_repr(stored.id)}, which is not the name of its file")
-    fields = stored.model_dump(exclude={"version", "runs", "cancelled"})
-    state = ExperimentState(Experiment.model_construct(**fields), stored.runs)
+    fields = stored.model_dump(exclude={"version", "runs", "cancelled", "address"})
+    state = ExperimentState(Experiment.model_construct(**fields), stored.runs, stored.address)
     state.is_cancelled = stored.cancelled
     return state

@@ -5,7 +5,7 @@ This file does not import torch, because forms use it too.
 
 from dataclasses import dataclass
 
-from playground.models.config_fields import config_field, validate_fields
+from playground.models.config_fields import ConfigError, config_field, validate_fields
 
 
 @dataclass(frozen=True)
@@ -181,3 +181,19 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         validate_fields(self)
+
+    def check_schedule(self) -> None:
+        """Reject a cosine that has no step to decay; stored runs may have one.
+
+        Raises:
+            ConfigError: with the setting that is too large.
+        """
+        if self.lr_schedule == "cosine" and (
+            self.lr_decay_steps <= self.warmup_steps < self.max_steps
+        ):
+            raise ConfigError(
+                "warmup_steps",
+                f"warmup_steps is {self.warmup_steps}, but the cosine ends at lr_decay_steps "
+                f"{self.lr_decay_steps}, so the learning rate would fall in one step; lower "
+                "warmup_steps or raise lr_decay_steps",
+            )

@@ -60,7 +60,9 @@ def run_config(values: dict[str, Any], owns_dataset: OwnsDataset = OWNS_NONE) ->
         for n, v in values.items()
         if n != "preset"
     }
-    return RunConfig.from_flat(typed_values | dataset_settings(typed_values, owns_dataset))
+    config = RunConfig.from_flat(typed_values | dataset_settings(typed_values, owns_dataset))
+    config.training.check_schedule()
+    return config
 
 
 def dataset_settings(values: dict[str, Any], owns_dataset: OwnsDataset) -> dict[str, Any]:

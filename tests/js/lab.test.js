@@ -337,6 +337,25 @@ test("the open experiment has its table, its curves and its files", async () => 
   assert.deepEqual([...hiddenVariants.value], ["norm pre"]);
 });
 
+test("unequal budgets have the score that is compared", async () => {
+  const variants = [20, 40].map((budget, i) => ({
+    ...VARIANT,
+    label: `norm ${i}`,
+    budget,
+    at_budget: spread(0.25),
+  }));
+  openExperiment("a");
+  for (const [rows, hasColumn] of [
+    [variants, true],
+    [variants.map((variant) => ({ ...variant, budget: 20 })), false],
+  ]) {
+    const results = { results: { variants: rows, summary: "" } };
+    applyPoll({ experiments: [ROW], open: { ...OPEN, version: String(hasColumn), results } });
+    await mount(html`<${Results} />`);
+    assert.equal(/smallest budget.*25\.0 %/s.test(text(".variants")), hasColumn);
+  }
+});
+
 test("the result that a user opens takes the focus, others do not", async () => {
   openExperiment("a");
   applyPoll({ experiments: [ROW], open: OPEN });

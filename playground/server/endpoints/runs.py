@@ -230,11 +230,13 @@ def _build_config(overrides: dict[str, Any], preset: str, owns_dataset: OwnsData
             f"preset {preset} is of the architecture {of_preset}, but architecture is "
             f"{short_repr(overrides['architecture'])}; leave one of them out"
         )
-    return (
+    config = (
         preset_config(preset or "fast", overrides)
         if preset or "architecture" not in overrides
         else architecture_preset(**overrides)
     )
+    config.training.check_schedule()
+    return config
 
 
 async def _wait_until(condition: Callable[[], bool], seconds: float) -> None:

@@ -195,7 +195,7 @@ def test_a_checkpoint_that_cannot_be_used_is_rejected_at_once(tmp_path):
 
 
 def test_terminal_row_does_not_round_up_to_100_percent():
-    row = dict.fromkeys(("token_accuracy", "rank_accuracy", "parameters"), None)
+    row = dict.fromkeys(ModelRow.__annotations__)
     row |= {
         "model": "own",
         "error": "",

@@ -247,6 +247,8 @@ def test_checkpoint_prediction_without_eos_is_wrong(digits):
 def test_a_perfect_checkpoint_without_eos_scores_full_marks():
     subject = reversing_model_without_eos()
     model = CheckpointModel("perfect", subject.task, subject.model)
+    assert "it gets the length of each target" in model.caveat
+    assert not CheckpointModel("with EOS", TASK, subject.model).caveat
     benchmark = build_benchmark(sample_examples(subject.task, 50, 5, 5), rank=5)
     tally = benchmark.evaluate(model)[0]
     assert tally.exact == tally.n == 50

@@ -95,7 +95,7 @@ def test_a_diverged_run_is_part_of_the_report(run_in_process, tmp_path):
     assert completed.exit_code == 0, completed.output
     assert "learning_rate 100            diverged in 1 of 1 runs\n" in completed.stdout
     assert "learning_rate 0.001          exact match " in completed.stdout
-    assert "no score to compare" in completed.stdout
+    assert "These seeds cannot show a difference" in completed.stdout
     assert "These seeds cannot show a difference (smallest possible p = 1)" in completed.stderr
 
 

@@ -113,6 +113,7 @@ def test_the_rank_test_agrees_with_published_values():
     assert rank_test(one, other) == pytest.approx(2 * 0.1272, abs=1e-4)
     assert rank_test([1, 2, 3], [4, 5, 6]) == min_p_value(3, 3) == 0.1
     assert rank_test([1], [2]) == min_p_value(1, 1) == 1.0
+    assert rank_test([10, 20, 30], [None] * 4) == 1 / 35 < min_p_value(3, 4)  # one side only
     with pytest.raises(ValueError, match="empty"):
         rank_test([], [1])
 

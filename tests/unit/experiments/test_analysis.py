@@ -13,7 +13,7 @@ from playground.common.stats import min_p_value, rank_test
 from playground.experiments.analysis import (
     conclusion,
     count,
-    describe_smallest_p,
+    describe_planned_test,
     exact_match_at,
     first_step_reaching,
     format_range,
@@ -128,7 +128,43 @@ def test_a_verdict_needs_a_corrected_p_below_the_level(times):
     if "unlikely explanation" in text or "times as many" in text:
         assert min(pairs * rank_test(*two) for two in itertools.combinations(done, 2)) < 0.05
     smallest = pairs * min(min_p_value(len(a), len(b)) for a, b in itertools.combinations(done, 2))
-    assert smallest < 0.05 or "cannot show a difference" in text or "Too few" in text
+    actual = min(pairs * rank_test(*two) for two in itertools.combinations(done, 2))
+    assert min(smallest, actual) < 0.05 or "cannot show a difference" in text or "Too few" in text
+
+
+def test_ties_in_unequal_groups_can_be_more_extreme_than_distinct_values():
+    lost = [run | {"diverged": True, "exact_match": None} for run in runs(None, done=False)]
+    quick = summarize_variant(Variant({"norm_placement": "pre"}, {}), runs(10, 20, 30))
+    slow = summarize_variant(
+        Variant({"norm_placement": "post"}, {}), [*runs(None, None, None), *lost]
+    )
+    assert conclusion([quick, slow]).endswith(
+        "gives p = 0.029, so chance alone is an unlikely explanation."
+    )
+    assert "smallest possible p = 0.25" in conclusion(
+        [variant("pre", 1), variant("post", None, None, None)]
+    )
+
+
+@pytest.mark.parametrize("measure", ["exact_match", "at_budget"])
+def test_diverged_runs_are_below_every_score_in_the_test(measure):
+    def arm(steps, n_diverged, exacts):
+        ended = runs(*[None] * len(exacts), exact=exacts, steps=steps)
+        lost = [run | {"diverged": True, "exact_match": None} for run in runs(None, done=False)]
+        return summarize_variant(
+            Variant({"n_heads": steps}, {"max_steps": steps}), [*ended, *lost * n_diverged]
+        )
+
+    stable = arm(100, 0, [0.5 + 0.01 * i for i in range(10)])
+    few = arm(100 if measure == "exact_match" else 400, 6, [0.6, 0.61, 0.62, 0.63])
+    text = result(few, stable, names=("n_heads",))
+    assert text.index("54.5 %") < text.index("61.5 %")
+    assert "61.5 % (60.0–63.0 %) (6 of 10 diverged; scores are of the others)" in text
+    assert text.endswith("these seeds do not show a difference.")
+    lost = arm(few["budget"], 10, [])
+    assert conclusion([lost, stable]).endswith(
+        "gives p < 0.0001, so chance alone is an unlikely explanation."
+    )
 
 
 @pytest.mark.parametrize("n_variants", range(2, 13))
@@ -138,8 +174,8 @@ def test_the_fewest_seeds_are_the_first_whose_p_reaches_the_level(n_variants):
     extremes = [[*range(n)], [*range(n, 2 * n)]]
     assert pairs * rank_test(*extremes) < 0.05
     assert pairs * rank_test(*(values[1:] for values in extremes)) >= 0.05
-    assert "cannot show" not in describe_smallest_p(n, n_variants)
-    assert f"use at least {n}." in describe_smallest_p(n - 1, n_variants)
+    assert "cannot show" not in describe_planned_test(n, n_variants)
+    assert f"use at least {n}." in describe_planned_test(n - 1, n_variants)
 
 
 @pytest.mark.parametrize("name", EXPERIMENT_PRESETS)
@@ -168,10 +204,24 @@ def test_unequal_budgets_are_compared_by_exact_match_at_the_smallest():
 
     one, two = architecture(100, *[0.9] * 5), architecture(400, 0.1, 0.2, 0.3, 0.4, 0.5)
     assert result(one, two, names=("n_heads",)) == (
-        "Changing n_heads: by exact match after 100 steps, the smallest budget: 100 had 90.0 %; "
-        "400 had 30.0 % (10.0–50.0 %) (median and range of 5 seeds each). An exact rank test gives "
-        "p = 0.0079, so chance alone is an unlikely explanation."
+        "Changing n_heads: by exact match after 100 steps, the last evaluation that all runs "
+        "share: 100 had 90.0 %; 400 had 30.0 % (10.0–50.0 %) (median and range of 5 seeds each). "
+        "An exact rank test gives p = 0.0079, so chance alone is an unlikely explanation."
     )
+    row, other = csv.DictReader(io.StringIO(to_csv(["n_heads"], [one, two])))
+    budget = "exact_match_at_smallest_budget_"
+    assert (row[f"{budget}median"], other[f"{budget}low"]) == ("0.9", "0.1")
+
+
+def test_the_step_of_a_score_at_a_budget_is_the_one_that_was_measured():
+    def of_budget(steps, exact):
+        settings = {"max_steps": steps, "eval_every": 100}
+        return summarize_variant(Variant({"n_heads": steps}, settings), exact)
+
+    two = [of_budget(300, runs(None)), of_budget(400, runs(None))]
+    waiting = of_budget(150, runs(None, done=False))
+    assert "by exact match after 300 steps, the last" in summarize(["n_heads"], two)
+    assert "by exact match after 100 steps, the last" in summarize(["n_heads"], [*two, waiting])
 
 
 def test_score_at_a_budget_is_that_of_the_last_step_that_all_runs_evaluate():
@@ -282,12 +332,12 @@ def test_diverged_runs_count_as_ended_and_are_reported_separately():
     actual = result(some, variant("pre", 80, 90, 100))
     assert "so far" not in actual
     assert (
-        "post reached 99 % in 1 of 3 seeds within 200 steps, ending at 100 % (2 of 3 diverged)"
-        in actual
+        "post reached 99 % in 1 of 3 seeds within 200 steps, ending at 100 % (2 of 3 diverged; "
+        "scores are of the others)" in actual
     )
     every = summarize_variant(Variant({"norm_placement": "post"}, {}), lost)
     assert "post diverged in 2 of 2 seeds (" in result(variant("pre", None, None), every)
-    assert "no score to compare" in result(variant("pre", None, None), every)
+    assert "cannot show a difference" in result(variant("pre", None, None), every)
     assert "post diverged in 2 of 2 seeds" in result(every)
     row = next(csv.DictReader(io.StringIO(to_csv(["norm_placement"], [some]))))
     columns = ("n", "diverged", "reached_99", "not_reached_within")

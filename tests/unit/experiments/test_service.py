@@ -11,6 +11,7 @@ from playground.errors import UserError
 from playground.experiments.length_generalization import SCORES_FILE
 from playground.experiments.scheduler import MAX_QUEUED_RUNS, Scheduler
 from playground.experiments.service import ExperimentService
+from playground.models.config_fields import ConfigError
 from playground.runs.record import WEIGHTS_EVICTED, owner_id
 from playground.runs.registry import Registry
 from playground.runs.storage_quota import all_weights
@@ -94,6 +95,16 @@ def run_to_end(experiments, workers, experiment, owner="ada"):
 
 def statuses(experiments, experiment, owner="ada"):
     return [line["status"] for line in experiments.details(experiment, owner)["planned_runs"]]
+
+
+def test_a_plan_rejects_a_cosine_without_decay_and_names_the_missing_test(server):
+    _, experiments = server
+    spec = {"name": "a", "base": {"lr_decay_steps": 160}, "grid": {"warmup_steps": [9, 160]}}
+    with pytest.raises(ConfigError, match="lower warmup_steps or raise lr_decay_steps"):
+        experiments.plan(spec, "ada")
+    unequal = {"variant": [{"n_heads": 2}, {"n_heads": 4, "max_steps": 300}]}
+    plan = experiments.plan({"name": "a", "kind": "lengths", "grid": unequal}, "ada")
+    assert plan["test"] == "There is no test: the runs have different numbers of steps."
 
 
 def test_results_are_those_of_all_runs(server, workers):
@@ -459,6 +470,23 @@ def test_experiments_of_one_address_evict_only_its_own(server, monkeypatch, clie
     client_address.set("192.0.2.2")
     submit(experiments, "bob")
     assert visible_owners(experiments, known) == ["ada", "eva", "evi"]
+
+
+def test_experiments_keep_their_address_after_a_restart(create_server, monkeypatch, client_address):
+    monkeypatch.setattr("playground.experiments.store.MAX_EXPERIMENTS_TOTAL", 4)
+    _, experiments = create_server()
+    client_address.set("192.0.2.1")
+    known = submit_cancelled(experiments, "ada")
+    client_address.set("192.0.2.9")
+    known |= submit_cancelled(experiments, "eve", "eva")
+    folder = experiments.store.folder
+    assert not any("192.0.2" in path.read_text() for path in folder.iterdir())
+    for owner, remaining in [("evi", "eva"), ("evo", "evi")]:
+        client_address.set("")
+        _, experiments = create_server()
+        client_address.set("192.0.2.9")
+        known |= submit_cancelled(experiments, owner)
+        assert visible_owners(experiments, known) == ["ada", remaining, owner]
 
 
 def test_runs_count_for_the_address_that_started_the_experiment(server, client_address):

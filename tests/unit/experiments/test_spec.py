@@ -229,8 +229,21 @@ def test_variants_may_have_budgets_of_their_own_but_not_measurements():
     assert make(grid={"architecture": ["transformer", "recurrent"]}).smallest_budget == 200
     with pytest.raises(ConfigError, match="eval_every changes how a run is measured"):
         make(grid={"variant": [{"n_heads": 2}, {"n_heads": 4, "eval_every": 5}]})
+    with pytest.raises(ConfigError, match="stop_at_exact_match ends a run early, so its"):
+        make(grid={"stop_at_exact_match": [0.0, 0.9]})
     with pytest.raises(ConfigError, match="differ in max_steps only"):
         make(grid={"variant": [{"n_heads": 4, "max_steps": 9}, {"n_heads": 2}, {"n_heads": 4}]})
+
+
+@pytest.mark.parametrize(("kind", "reason"), [("grid", ""), ("lengths", "numbers of steps")])
+def test_lengths_after_unequal_numbers_of_steps_are_not_tested(kind, reason):
+    unequal = [{"n_heads": 2}, {"n_heads": 4, "max_steps": 900}]
+    planned = make(grid={"variant": unequal}, kind=kind).describe_planned_test()
+    assert planned.startswith("There is no test" if reason else "The smallest possible p")
+    assert reason in planned
+    equal = make(grid={"n_heads": [2, 4]}, kind=kind)
+    assert equal.describe_planned_test().startswith("The smallest possible p of these seeds is")
+    assert make(kind=kind).why_lengths_untestable == ""
 
 
 def test_an_earlier_experiment_on_measurements_is_read_but_not_tested():

@@ -112,6 +112,15 @@ const TRAINING_COLUMNS = [
   },
 ];
 
+/** @type {Column} */
+const BUDGET_COLUMN = {
+  key: "at-budget",
+  label: "exact match at the smallest budget",
+  isNumber: true,
+  value: ({ variant }) => variant.at_budget?.median,
+  render: ({ variant }) => formatSpread(variant.at_budget, formatPercent),
+};
+
 /** @type {Column[]} */
 const LENGTH_COLUMNS = [
   {
@@ -163,12 +172,14 @@ function renderActions(runs) {
 
 export function ResultTable({ results: { results, lengths } }) {
   const { variants } = results,
-    rows = variants.map((variant, i) => ({ variant, scheme: lengths?.rows[i] }));
+    rows = variants.map((variant, i) => ({ variant, scheme: lengths?.rows[i] })),
+    columns = [nameColumn(variants), ...(lengths ? LENGTH_COLUMNS : []), ...TRAINING_COLUMNS];
+  if (variants.some(({ budget }) => budget !== variants[0].budget)) columns.push(BUDGET_COLUMN);
   return html`<${DataTable}
       class="variants"
       caption="Results of each combination"
       isCaptionHidden
-      columns=${[nameColumn(variants), ...(lengths ? LENGTH_COLUMNS : []), ...TRAINING_COLUMNS]}
+      columns=${columns}
       rows=${rows}
       rowKey=${({ variant }) => variant.label}
       actions=${({ variant }) => renderActions(variant.seeds.map((run) => run.run).filter(Boolean))}
