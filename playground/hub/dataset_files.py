@@ -82,24 +82,24 @@ def _split_table(
     tables = list(islice(unread, 1))
     if not tables:
         raise DatasetError(f"the files of {repository.name} are empty; choose another dataset")
-    columns = tables[0].columns
 
-    def rows() -> Iterator[Row]:
+    def rows(selected: Sequence[str]) -> Iterator[Row]:
         n_rows = n_before = 0
         for index in count():
             if index == len(tables):
                 tables.extend(islice(unread, 1))
             if index == len(tables):
                 return
-            at = {name: position for position, name in enumerate(tables[index].columns)}
+            known = [name for name in selected if name in tables[index].columns]
             number = 0
-            for number, cells in tables[index].rows():
+            for number, cells in tables[index].rows(known):
                 if n_rows == MAX_ROWS:
                     origin["part"] = f"the first {MAX_ROWS:,} rows"
                     return
                 n_rows += 1
                 if not isinstance(cells, str):
-                    cells = [cells[at[name]] if name in at else None for name in columns]
+                    by_name = dict(zip(known, cells, strict=True))
+                    cells = [by_name.get(name) for name in selected]
                 yield n_before + number, cells
             n_before += number
 

@@ -45,7 +45,11 @@ def read_existing_card(content: bytes) -> ExistingCard:
         return ExistingCard(license, is_handwritten)
     if license.get("license") == (own.get("license") or None):
         license = {}
-    return ExistingCard(license, own.get("digest") not in (None, card_digest(text)))
+    try:
+        is_handwritten = own.get("digest") not in (None, card_digest(text))
+    except (TypeError, ValueError):  # a name or a number that no push writes
+        is_handwritten = True
+    return ExistingCard(license, is_handwritten)
 
 
 def card_digest(text: str) -> str:

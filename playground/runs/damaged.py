@@ -8,6 +8,7 @@ from pathlib import Path
 from playground.common.atomic_write import remove_dir
 from playground.common.storage import directory_size
 from playground.common.strict_json import read_json
+from playground.errors import error_text
 
 log = logging.getLogger(__name__)
 
@@ -44,4 +45,4 @@ def describe_damage(path: Path, record: Path, error: Exception) -> Damaged:
         owner = str(read_json(record).get("owner", ""))
     with suppress(OSError):
         n_bytes = directory_size(path) if path.is_dir() else path.lstat().st_size
-    return Damaged(path, str(error), owner, n_bytes)
+    return Damaged(path, error_text(error), owner, n_bytes)

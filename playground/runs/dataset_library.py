@@ -7,7 +7,7 @@ reads or writes the disk.
 import shutil
 import threading
 import time
-from collections import OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,8 @@ from playground.datasets.storage import (
     owned_datasets_dir,
     read_marker,
 )
-from playground.errors import UserError
-from playground.jobs.addresses import max_amount_per_address
+from playground.errors import UserError, error_text
+from playground.jobs.addresses import CLIENT_ADDRESS, max_amount_per_address
 from playground.tasks import LOOKUP
 
 from .access import is_single_owner, owns_dataset
@@ -36,6 +36,7 @@ from .registry import Registry
 MAX_UNSAVED_DATASETS = 32  # uploads that were neither stored nor replaced
 MAX_DATASETS_PER_OWNER = 50
 MIN_RETENTION_S = 3600.0  # minimum age of an evicted dataset
+REMOVED = "removed"  # in place of an owner: datasets that runs may still use
 MB = 1_000_000
 
 
@@ -48,20 +49,28 @@ class DatasetLibrary:
         self.registry = registry
         self.own_mb = env_number("DATASETS_PER_USER_MB")
         self.all_mb = env_number("DATASETS_TOTAL_MB")
-        # by owner: SHA-256, folder and name of the latest upload
-        self._pending: OrderedDict[str, tuple[str, Path, str]] = OrderedDict()
+        # by owner: SHA-256, folder, name and client address of the latest upload
+        self._pending: OrderedDict[str, tuple[str, Path, str, str]] = OrderedDict()
         self._lock = threading.Lock()
+        registry.storage_quota.on_delete = self.delete_removed
+        self.delete_removed()
 
     def set_pending(self, owner: str, sha256: str, folder: Path, name: str = "") -> None:
-        """Hold an upload until `store`; it replaces the user's earlier one."""
+        """Hold an upload until `store`; it replaces the user's earlier one.
+
+        If too many are held, the oldest one of the address that has most of them is discarded.
+        """
         with self._lock:
             discarded = [self._pending.pop(owner)[1]] if owner in self._pending else []
             if sha256:
-                self._pending[owner] = sha256, folder, name
+                self._pending[owner] = sha256, folder, name, CLIENT_ADDRESS.get()
             else:
                 discarded.append(folder)
-            while len(self._pending) > MAX_UNSAVED_DATASETS:
-                discarded.append(self._pending.popitem(last=False)[1][1])
+            if len(self._pending) > MAX_UNSAVED_DATASETS:
+                address_by_owner = {key: each[3] for key, each in self._pending.items()}
+                crowded = Counter(address_by_owner.values()).most_common(1)[0][0]
+                oldest = next(key for key, each in address_by_owner.items() if each == crowded)
+                discarded.append(self._pending.pop(oldest)[1])
         for path in discarded:
             shutil.rmtree(path, ignore_errors=True)
 
@@ -73,7 +82,7 @@ class DatasetLibrary:
                 server no longer has the upload.
         """
         with self._lock:
-            pending_sha256, folder, name = self._pending.get(owner, ("", Path(), ""))
+            pending_sha256, folder, name, _ = self._pending.get(owner, ("", Path(), "", ""))
             stored = datasets_dir() / sha256
             is_uploaded = pending_sha256 == sha256 and (folder / "rows").is_dir()
             is_own = stored.is_dir() and owns_dataset(self.registry, owner, sha256)
@@ -99,6 +108,7 @@ class DatasetLibrary:
                 address or self.registry.client_address(),
                 name if pending_sha256 == sha256 else known_name,
             )
+            _removed_marker(sha256).unlink(missing_ok=True)
 
     def require(self, owner: str, sha256: str) -> None:
         """Check that a dataset is stored, and that a user owns it.
@@ -138,14 +148,14 @@ class DatasetLibrary:
                     "vocabulary": metadata["vocabulary"][:8],
                 }
             except (DatasetError, OSError) as error:
-                row["damaged"] = str(error)
+                row["damaged"] = error_text(error)
             datasets.append(row)
         return datasets
 
     def remove(self, owner: str, sha256: str) -> None:
         """Remove a dataset from a user's list.
 
-        The files are deleted if no other user and no run uses them.
+        The files are deleted as soon as no other user and no run uses them.
 
         Raises:
             UserError: for a dataset of another user.
@@ -155,11 +165,32 @@ class DatasetLibrary:
             marker = self._owner_markers(owner) / sha256
             if not owns_machine and not marker.exists():
                 raise UserError("this dataset is not yours, or was removed")
-            if self._in_use(sha256) and owns_machine:
+            is_used = self._in_use(sha256)
+            if is_used and owns_machine:
                 raise UserError("runs on this machine use this dataset; delete those first")
-            marker.unlink(missing_ok=True)
-            if not self._in_use(sha256) and not any(datasets_dir().glob(f".owners/*/{sha256}")):
-                shutil.rmtree(datasets_dir() / sha256, ignore_errors=True)
+            if marker.exists():  # it counts for the address of this user until it is deleted
+                _removed_marker(sha256).parent.mkdir(exist_ok=True)
+                marker.replace(_removed_marker(sha256))
+            if not is_used:
+                self._delete_unowned(sha256)
+
+    def delete_removed(self) -> None:
+        """Delete the datasets that no run uses any more since their users removed them.
+
+        Those of a local instance stay: a command may have added them again.
+        """
+        if self.registry.single_owner:
+            return
+        with self._lock:
+            for removed in list(owned_datasets_dir(REMOVED).glob("*")):
+                if not self._in_use(removed.name):
+                    self._delete_unowned(removed.name)
+
+    def _delete_unowned(self, sha256: str) -> None:
+        removed = _removed_marker(sha256)
+        if set(datasets_dir().glob(f".owners/*/{sha256}")) <= {removed}:
+            shutil.rmtree(datasets_dir() / sha256, ignore_errors=True)
+        removed.unlink(missing_ok=True)
 
     def _in_use(self, sha256: str) -> bool:
         return any(each == sha256 for each, _ in self._used_datasets())
@@ -257,6 +288,11 @@ class DatasetLibrary:
                 shutil.rmtree(path, ignore_errors=True)
                 excess_bytes -= size_by_path[path]
         return True
+
+
+def _removed_marker(sha256: str) -> Path:
+    """Return the file of a dataset that its user removed until it is deleted; see `mark_owned`."""
+    return owned_datasets_dir(REMOVED) / sha256
 
 
 def _modified_at(path: Path) -> float:

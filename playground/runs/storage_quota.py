@@ -63,6 +63,7 @@ class StorageQuota:
         self.settings, self.runs, self.is_idle, self.remove = settings, runs, is_idle, remove
         self.lock, self.owner_last_seen = lock, owner_last_seen
         self.damaged = damaged
+        self.on_delete: Callable[[], object] = lambda: None  # called after a run was deleted
 
     def ensure_available(self, owner: str, address: str, n_bytes: int) -> None:
         """Ensure that an owner can store more bytes.
@@ -203,7 +204,12 @@ class StorageQuota:
     def delete_run(self, run: Run) -> Callable[[], object]:
         """Remove a run, and return the function that removes its folder."""
         self.remove(run)
-        return lambda: shutil.rmtree(run.folder, ignore_errors=True)
+
+        def remove_files() -> None:
+            shutil.rmtree(run.folder, ignore_errors=True)
+            self.on_delete()
+
+        return remove_files
 
     def _damaged_bytes(self) -> Counter[str]:
         """Return the bytes of the damaged runs of each owner; "" is the unknown owner."""

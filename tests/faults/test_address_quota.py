@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from playground.common.storage import directory_size
 from playground.datasets.sources import read_text
-from playground.datasets.storage import to_files
+from playground.datasets.storage import load_pairs, to_files
 from playground.errors import UserError
 from playground.experiments.service import ExperimentService
 from playground.jobs.addresses import CLIENT_ADDRESS, max_amount_per_address
@@ -23,8 +23,9 @@ from playground.runs.owner_keys import new_owner_key
 from playground.runs.record import owner_id
 from playground.runs.registry import Registry
 from playground.server.app import build_handlers, launch_options
+from playground.training.config import RunConfig
 from tests.support.app_server import wait_for
-from tests.support.small_runs import tiny_config
+from tests.support.small_runs import TINY_SETTINGS, tiny_config
 
 ATTACKER, VICTIMS = "192.0.2.9", ("192.0.2.1", "192.0.2.2")
 N_OWNERS = 30
@@ -131,6 +132,22 @@ class Instance:
             action = {"owner": owner, "action": "use", "sha256": report["sha256"]}
             return "error" not in client.post("/playground/api/datasets/action", json=action).json()
 
+    def use_and_remove_dataset(self, address, owner):
+        """Store a dataset, remove it while a run uses it, and delete the run for good."""
+        if not self.store_dataset(address, owner):
+            return
+        (marker,) = self.root.glob(f"rows/.owners/{owner_id(owner)[:32]}/*")
+        settings = TINY_SETTINGS | load_pairs(marker.name).task_settings()
+        run = self.registry.start(RunConfig.from_flat(settings), owner)
+        self.registry.scheduler.remove(run)
+        action = {"owner": owner, "action": "remove", "sha256": marker.name}
+        with self.client(address) as client:
+            assert client.post("/playground/api/datasets/action", json=action).json() == {}
+        self.registry.delete(run)
+        quota = self.registry.storage_quota
+        quota.evict_if_idle(run, quota.delete_run)
+        assert not run.folder.exists()
+
     def start_run(self, address, owner):
         before = CLIENT_ADDRESS.set(address)
         try:
@@ -191,3 +208,18 @@ def test_invented_owners_store_no_more_than_the_share_of_an_address(instance, wa
     stored = [path for path in instance.root.rglob("*") if path.is_file()]
     addresses = [address.encode() for address in (ATTACKER, *VICTIMS)]
     assert not any(address in path.read_bytes() for path in stored for address in addresses)
+
+
+def test_removed_datasets_of_deleted_runs_take_no_space_of_others(instance):
+    instance.limits = Limits()
+    instance.restart()
+    attackers, victim = [new_owner_key() for _ in range(N_OWNERS)], new_owner_key()
+    share = max_amount_per_address(instance.dataset_bytes)
+    for is_restarted in (False, True):
+        if is_restarted:
+            instance.restart()
+        for owner in attackers[is_restarted::2]:
+            instance.use_and_remove_dataset(ATTACKER, owner)
+        stored = sum(map(directory_size, instance.root.glob("rows/[!.]*")))
+        assert stored - instance.used_bytes([victim])[1] <= share
+        assert instance.store_dataset(VICTIMS[0], victim)

@@ -17,7 +17,9 @@ from playground.server.checkpoint_transfer import CheckpointTransfer
 from playground.server.datasets_api import DatasetHandlers
 from playground.server.report_api import ReportHandlers
 
-REGISTRY = SimpleNamespace(single_owner="", settings=SimpleNamespace(slots=2))
+REGISTRY = SimpleNamespace(
+    single_owner="", settings=SimpleNamespace(slots=2), storage_quota=SimpleNamespace()
+)
 QUEUES = {  # kind of job -> function that creates its queue
     "push": create_hub_queue,
     "benchmark": lambda: ComparisonQueue().queue,

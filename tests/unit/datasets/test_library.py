@@ -1,8 +1,11 @@
 """The datasets of the users of a shared instance: quotas, and what is removed for new ones."""
 
 import os
+import shutil
 import time
+from contextlib import nullcontext
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -12,6 +15,7 @@ from playground.datasets.sources import read_text
 from playground.datasets.storage import load_pairs, to_files
 from playground.errors import UserError
 from playground.runs import dataset_library
+from playground.runs.damaged import describe_damage
 from playground.runs.dataset_library import MB, MIN_RETENTION_S, DatasetLibrary
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.registry import Registry
@@ -24,8 +28,19 @@ class DatasetStore:
     """Store datasets of several users of a shared instance."""
 
     def __init__(self, root):
-        self.root, self.registry = root, Registry(root)
+        self.root = root
+        self.start()
+
+    def start(self, single_owner=""):
+        self.registry = Registry(self.root)
+        self.registry.single_owner = single_owner
         self.library = DatasetLibrary(self.registry)
+
+    def delete_run(self, run):
+        """Delete a run for good."""
+        self.registry.delete(run)
+        self.registry.storage_quota.evict_if_idle(run, self.registry.storage_quota.delete_run)
+        assert not run.folder.exists()
 
     def upload(self, symbol, owner, times=1):
         """Upload a dataset with a token of its own; return its SHA-256."""
@@ -155,7 +170,9 @@ def test_leftovers_of_killed_server_use_no_quota_and_are_removed(tmp_path, monke
         (folder / "upload").write_bytes(bytes(2_000_000))
         os.utime(folder, (0, 0))
     monkeypatch.setenv("PLAYGROUND_DATASETS_TOTAL_MB", "1")
-    no_runs = SimpleNamespace(client_address=str, all_runs=list)
+    no_runs = SimpleNamespace(
+        client_address=str, all_runs=list, single_owner="", storage_quota=SimpleNamespace()
+    )
     DatasetLibrary(no_runs)._ensure_quota(new_owner_key(), 1000, 1000)
     registry = Registry(tmp_path)
     try:
@@ -199,3 +216,85 @@ def test_a_removed_dataset_counts_for_the_address_whose_run_uses_it(datasets, cl
     sha256 = datasets.upload("c", owners[2])
     with pytest.raises(UserError, match="datasets from your address take all"):
         datasets.library.store(owners[2], sha256)
+
+
+def test_a_removed_dataset_is_deleted_with_the_last_run_that_uses_it(datasets):
+    ada, bob = new_owner_key(), new_owner_key()
+    added_by_command, removed = datasets.use("a", ada), datasets.use("b", ada)
+    for marker in datasets.root.glob(f"rows/.owners/*/{added_by_command}"):
+        marker.unlink()
+    runs = [datasets.start_run(removed, ada) for _ in range(2)]
+    datasets.library.remove(ada, removed)
+    datasets.delete_run(runs[0])
+    assert datasets.stored_datasets() == {added_by_command, removed}
+    assert datasets.listed(ada) == []
+    datasets.delete_run(runs[1])
+    assert datasets.stored_datasets() == {added_by_command}
+    # one that a user stores again stays
+    stored_again = datasets.use("c", ada)
+    run = datasets.start_run(stored_again, ada)
+    datasets.library.remove(ada, stored_again)
+    datasets.library.store(bob, datasets.upload("c", bob))
+    datasets.delete_run(run)
+    assert datasets.listed(bob) == [stored_again]
+    datasets.library.remove(bob, stored_again)
+    assert datasets.stored_datasets() == {added_by_command}
+    assert not list(datasets.root.glob("rows/.owners/*/*"))
+
+
+def test_removed_datasets_without_runs_are_deleted_at_the_next_start(datasets):
+    ada = new_owner_key()
+    added_by_command, used, unused = (datasets.use(symbol, ada) for symbol in "abc")
+    for marker in datasets.root.glob(f"rows/.owners/*/{added_by_command}"):
+        marker.unlink()
+    datasets.start_run(used, ada)
+    run = datasets.start_run(unused, ada)
+    for sha256 in (used, unused):
+        datasets.library.remove(ada, sha256)
+    datasets.registry.shutdown()
+    shutil.rmtree(run.folder)  # the server was killed before it deleted the dataset
+    for owner, expected in [
+        (ada, {added_by_command, used, unused}),  # the owner of a local instance keeps all
+        ("", {added_by_command, used}),
+    ]:
+        datasets.start(owner)
+        assert datasets.stored_datasets() == expected
+        datasets.registry.shutdown()
+
+
+def test_the_address_with_most_pending_uploads_loses_its_oldest(
+    datasets, client_address, monkeypatch
+):
+    monkeypatch.setattr(dataset_library, "MAX_UNSAVED_DATASETS", 4)
+    ada, bob, *invented = (new_owner_key() for _ in range(9))
+    client_address.set("192.0.2.1")
+    uploads = {ada: datasets.upload("a", ada)}
+    client_address.set("192.0.2.9")
+    uploads |= {
+        owner: datasets.upload(symbol, owner)
+        for symbol, owner in zip("cdefghi", invented, strict=True)
+    }
+    client_address.set("192.0.2.2")
+    uploads[bob] = datasets.upload("b", bob)
+    remaining = {ada, bob, *invented[-2:]}
+    for owner, sha256 in uploads.items():
+        with (
+            nullcontext()
+            if owner in remaining
+            else pytest.raises(UserError, match="upload it again")
+        ):
+            datasets.library.store(owner, sha256)
+    assert len(list(datasets.root.glob("rows/.?.tmp"))) == len(remaining)
+
+
+def test_an_unreadable_dataset_names_no_folder_of_the_machine(datasets, monkeypatch):
+    ada = new_owner_key()
+    sha256 = datasets.use("a", ada)
+    path = datasets.root / "rows" / sha256 / "rows.json"
+    error = PermissionError(13, "Permission denied", str(path))
+    monkeypatch.setattr(dataset_library, "load_metadata", Mock(side_effect=error))
+    reasons = [
+        datasets.library.list_datasets(ada)[0]["damaged"],
+        describe_damage(path, path, error).reason,
+    ]
+    assert reasons == ["rows.json could not be read or written: Permission denied; try again"] * 2

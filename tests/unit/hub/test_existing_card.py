@@ -29,6 +29,13 @@ GPL = {"license": "gpl-3.0"}
         ("---\na: &a [x]\nb: *a\n---\n", {}, True),
         ("---\nlicense: gpl-3.0\n", {}, True),  # it has no end
         ("---\nlicense: gpl-3.0\nplayground: {task: reverse, step: 5}\n---\nText\n", GPL, False),
+        (
+            "---\nlicense: gpl-3.0\nplayground: {digest: 5, d: 2020-01-01}\n2020-01-01: 3\n---\n",
+            GPL,
+            True,
+        ),
+        ("---\nplayground: {digest: a, 5: 1, b: 2}\n---\n", {}, True),
+        (f"---\nplayground: {{digest: a, n: 0x{'f' * 5000}}}\n---\n", {}, True),
     ],
 )
 def test_what_the_owner_of_a_repository_wrote_is_recognized(content, license, is_handwritten):

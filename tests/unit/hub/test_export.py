@@ -13,7 +13,6 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, dynamic_module_ut
 
 from playground.checkpoints.checkpoint import load_model, resume_trainer, save_checkpoint
 from playground.checkpoints.manifest import CheckpointError
-from playground.datasets.pairs import RESERVED
 from playground.hub.export import build_package, checkpoint_from_package, tokenizer
 from playground.hub.formats import PACKAGE_FORMATS
 from playground.models.config import ModelConfig
@@ -272,7 +271,7 @@ def vocabularies(draw):
     """Return the vocabulary of a text of words, or of characters, as a dataset has it."""
     text = normalize(" ".join(draw(st.lists(WORDS, min_size=1, max_size=12))))
     symbols = {*text.split()} if draw(st.booleans()) else {*"".join(text.split())}
-    symbols -= {"EOS", "SOS", "PAD", "<EOS>", "<SOS>", "<PAD>"} & RESERVED
+    symbols -= {"EOS", "SOS", "PAD"}
     assume(symbols)
     return tuple(sorted(symbols))
 
