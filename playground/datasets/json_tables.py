@@ -1,13 +1,18 @@
 """Tables in JSON and JSON Lines, and the cells of nested values."""
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date
+from decimal import Decimal
 from itertools import islice
 from typing import Any
 
 from .pairs import DatasetError
 from .tables import (
+    MAX_COLUMNS,
+    MAX_NAME_LENGTH,
     MAX_SAMPLE_ROWS,
     Row,
     Table,
@@ -26,34 +31,37 @@ def json_table(text: str, name: str, encoding: str, has_names: bool | None) -> T
     """Return the table of JSON or JSON Lines; None for another text.
 
     Raises:
-        DatasetError: for JSON without rows.
+        DatasetError: for JSON without rows, or a text that looks like JSON and is not.
     """
     is_named_json = name.lower().endswith((".json", ".jsonl", ".ndjson"))
-    if not is_named_json and not re.match(r"\s*+(\{|\[\s*+[\[{])", text):
+    if not is_named_json and not re.match(r"\s*+[\[{]", text):
         return None
-    first_lines = list(islice((line for line in text_lines(text) if line.strip()), 2))
-    if len(first_lines) == 2 and isinstance(_parse_json(first_lines[0]), dict):
-        return _json_lines(text, encoding)
     content = _parse_json(text)
-    if content is None and not is_named_json:
+    if content is not None:
+        rows = _find_rows(content)
+        if not rows:
+            raise DatasetError(
+                "this JSON has no list of rows; write a list of objects, or one object on each line"
+            )
+        if all(isinstance(row, list) for row in rows[:MAX_SAMPLE_ROWS]):
+            return _list_table("JSON", lambda: enumerate(rows, start=1), encoding, has_names)
+        return _object_table("JSON", lambda: enumerate(rows, start=1), encoding)
+    sample = [row for _, row in islice(_json_lines(text), MAX_SAMPLE_ROWS)]
+    for kind, table in ((dict, _object_table), (list, None)):
+        if 2 * sum(isinstance(row, kind) for row in sample) > len(sample):
+            if table:
+                return table("JSON Lines", lambda: _json_lines(text), encoding)
+            return _list_table("JSON Lines", lambda: _json_lines(text), encoding, has_names)
+    if not is_named_json and not re.match(r'\s*+(\{\s*+"|\[\s*+["\[{])', text):
         return None
-    rows = _find_rows(content)
-    if not rows:
-        raise DatasetError(
-            "this JSON has no list of rows; write a list of objects, or one object on each line"
-        )
-    if all(isinstance(row, list) for row in rows[:MAX_SAMPLE_ROWS]):
-        return _list_table(rows, encoding, has_names)
-    return _object_table("JSON", lambda: enumerate(rows, start=1), encoding)
+    raise DatasetError(f"this JSON cannot be read: {_json_problem(text)}; correct the file")
 
 
-def _json_lines(text: str, encoding: str) -> Table:
-    def objects() -> Iterator[tuple[int, Any]]:
-        for number, line in enumerate(text_lines(text), start=1):
-            if line.strip():
-                yield number, _parse_json(line)
-
-    return _object_table("JSON Lines", objects, encoding)
+def _json_lines(text: str) -> Iterator[tuple[int, Any]]:
+    """Yield the number and the value of each line; a comma may end it."""
+    for number, line in enumerate(text_lines(text), start=1):
+        if stripped := line.strip().rstrip(","):
+            yield number, _parse_json(stripped)
 
 
 def _parse_json(text: str) -> Any:
@@ -64,52 +72,105 @@ def _parse_json(text: str) -> Any:
         return None
 
 
+def _json_problem(text: str) -> str:
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        return f"{error.msg[:1].lower()}{error.msg[1:]} in line {error.lineno:,}"
+    except (ValueError, RecursionError):
+        pass
+    return "its values are nested too deeply"
+
+
 def _find_rows(content: Any) -> list[Any]:
-    """Return the rows of JSON: a list, the only list of an object, an object of columns, or one."""
+    """Return the rows of JSON: a list, the only list of an object, an object of columns, or one.
+
+    Raises:
+        DatasetError: for an object with several lists that are no columns.
+    """
     if isinstance(content, list):
         return content
     if not isinstance(content, dict):
         return []
-    columns = {key: value for key, value in content.items() if isinstance(value, list)}
-    if len(columns) < 2:
-        return next(iter(columns.values()), [content] if content else [])
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=False)]
+    lists = {key: value for key, value in content.items() if isinstance(value, list) and value}
+    if len(lists) < 2:
+        return next(iter(lists.values()), [content] if content else [])
+    columns = list(lists.values())
+    are_columns = not any(isinstance(each, dict) for column in columns for each in column[:1])
+    if are_columns and len(set(map(len, columns))) == 1:
+        return [dict(zip(lists, row, strict=True)) for row in zip(*columns, strict=True)]
+    names = ", ".join(f"{key[:40]} ({len(lists[key]):,})" for key in list(lists)[:5])
+    raise DatasetError(
+        f"this JSON has several lists of different kinds or lengths: {names}; write one of them, "
+        "or columns of equal length"
+    )
 
 
-def _list_table(rows: Sequence[Any], encoding: str, has_names: bool | None) -> Table:
-    cells = [[_cell(value) or "" for value in row] for row in rows if isinstance(row, list)]
-    width = usual_width(cells[:MAX_SAMPLE_ROWS])
-    full = [row for row in cells[:MAX_SAMPLE_ROWS] if len(row) == width]
+def _list_table(
+    kind: str,
+    lists: Callable[[], Iterable[tuple[int, Any]]],
+    encoding: str,
+    has_names: bool | None,
+) -> Table:
+    """Return the table of rows that are lists."""
+    sample = [
+        [_cell(value) or "" for value in row]
+        for _, row in islice(lists(), MAX_SAMPLE_ROWS)
+        if isinstance(row, list)
+    ]
+    width = usual_width(sample)
+    full = [row for row in sample if len(row) == width]
     first = full[0] if full else []
     if has_names is None:
         has_names = has_row_of_names(first, full[1:])
-
-    def numbered() -> Iterator[Row]:
-        for number, row in enumerate(cells, start=1):
-            if not (has_names and row is first):
-                yield number, row if len(row) == width else width_problem(len(row), width)
-
     names = unique_names(first) if has_names else numbered_names(width)
-    return Table("JSON", tuple(names), numbered, encoding, has_names=has_names)
+
+    def rows(selected: Sequence[str]) -> Iterator[Row]:
+        indices, is_name_row = [names.index(each) for each in selected], has_names
+        for number, row in lists():
+            if not isinstance(row, list) or len(row) != width:
+                n_cells = len(row) if isinstance(row, list) else 0
+                yield number, width_problem(n_cells, width)
+            elif is_name_row:
+                is_name_row = False
+            else:
+                yield number, [_cell(row[index]) for index in indices]
+
+    return Table(kind, tuple(names), rows, encoding, has_names=has_names)
 
 
 def _object_table(
     kind: str, objects: Callable[[], Iterable[tuple[int, Any]]], encoding: str
 ) -> Table:
     """Return the table of objects; the columns are the keys of the first ones."""
-    columns: dict[str, None] = {}
-    for _, row in islice(objects(), MAX_SAMPLE_ROWS):
-        columns |= dict.fromkeys(flatten(row)) if isinstance(row, dict) else {}
+    sample = (row for _, row in islice(objects(), MAX_SAMPLE_ROWS))
+    columns = collect_columns(row for row in sample if isinstance(row, dict))
 
-    def rows() -> Iterator[Row]:
+    def rows(selected: Sequence[str]) -> Iterator[Row]:
         for number, row in objects():
             if isinstance(row, dict):
                 cells = flatten(row)
-                yield number, [cells.get(name) for name in columns]
+                yield number, [cells.get(name) for name in selected]
             else:
                 yield number, "is no JSON object"
 
-    return Table(kind, tuple(columns), rows, encoding)
+    return Table(kind, columns, rows, encoding)
+
+
+def collect_columns(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the columns of rows, in the order of their first occurrence.
+
+    Raises:
+        DatasetError: for too many.
+    """
+    columns: dict[str, None] = {}
+    for row in rows:
+        columns |= dict.fromkeys(flatten(row))
+        if len(columns) > MAX_COLUMNS:
+            raise DatasetError(
+                f"there are more than {MAX_COLUMNS:,} columns; keep those of sources and targets"
+            )
+    return tuple(columns)
 
 
 def flatten(row: Mapping[str, Any]) -> dict[str, str | None]:
@@ -123,30 +184,42 @@ def flatten(row: Mapping[str, Any]) -> dict[str, str | None]:
         prefix, value, depth = stack.pop()
         if isinstance(value, Mapping) and depth < MAX_DEPTH:
             stack += [
-                (f"{prefix}.{key}" if prefix else str(key), each, depth + 1)
-                for key, each in reversed(list(value.items()))
+                (_join(prefix, key), each, depth + 1) for key, each in reversed([*value.items()])
             ]
-        elif isinstance(value, list) and value and all(map(_is_message, value)):
+        elif isinstance(value, list) and value and (keys := _message_keys(value)):
+            role, content = keys
             for message in reversed(value):
-                cells[f"{prefix}.{message['role']}"] = _cell(message["content"])
+                cells[_join(prefix, message[role])] = _cell(message[content])
         else:
             cells[prefix] = _cell(value)
     return cells
 
 
-def _is_message(value: Any) -> bool:
-    return isinstance(value, Mapping) and {"role", "content"} <= value.keys()
+def _join(prefix: str, name: Any) -> str:
+    return f"{prefix}.{str(name)[:MAX_NAME_LENGTH]}"[:MAX_NAME_LENGTH].removeprefix(".")
+
+
+def _message_keys(messages: Sequence[Any]) -> tuple[str, str] | None:
+    """Return the keys of role and text, if these are the messages of a chat."""
+    for keys in (("role", "content"), ("from", "value")):
+        if all(isinstance(each, Mapping) and {*keys} <= each.keys() for each in messages):
+            return keys
+    return None
 
 
 def _cell(value: Any) -> str | None:
     """Return the text of a value, a list of words joined by blanks; None for anything else."""
+    if isinstance(value, list):
+        words = [_scalar(each) for each in value]
+        return None if None in words else " ".join(word for word in words if word) or None
+    return _scalar(value)
+
+
+def _scalar(value: Any) -> str | None:
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, int | float):
-        return str(value)
-    if isinstance(value, list) and value:
-        words = [_cell(each) for each in value]
-        return None if None in words else " ".join(word for word in words if word)
-    return None
+    if isinstance(value, float) and not math.isfinite(value):
+        return None  # a missing number
+    return str(value) if isinstance(value, int | float | date | Decimal) else None

@@ -24,9 +24,10 @@ MAX_QUOTED_LINES = 20  # lines of one quoted cell
 MIN_OTHER_FRACTION = 0.1  # of lines with another separator, from which on separators are mixed
 # Separators in the order of preference, by the name that a report shows.
 ARROWS = {"→": "→", "⇒": "⇒", "=>": "=>", "->": "->"}
-DELIMITERS = {"\t": "tab", "|": "|", ";": ";", ",": ","}
 BLANKS = {"  ": "two blanks"}
-TEXT_SEPARATORS = ARROWS | {"\t": "tab", "|": "|"} | BLANKS | {";": ";", ",": ","}
+DELIMITERS = {"\t": "tab", ";": ";", ",": ",", "|": "|"}
+TEXT_SEPARATORS = {"\t": "tab"} | ARROWS | BLANKS | {";": ";", ",": ",", "|": "|"}
+DECIMAL_COMMA = re.compile(r"(?<=\d),(?=\d)")
 
 
 def line_table(
@@ -40,33 +41,39 @@ def line_table(
     candidates = DELIMITERS if is_csv else TEXT_SEPARATORS
     separator = declared[1] if declared else _find_separator(sample, candidates, columns)
     is_quoted = separator in DELIMITERS and (is_csv or _is_quoted(sample, separator))
-    split = _splitter(separator, is_quoted)
-    sampled_cells = [split(line) for line in sample]
+    first_lines = islice(_split_lines(body, separator, is_quoted), len(sample))
+    sampled_cells = [cells for _, cells in first_lines if isinstance(cells, list)]
     width = usual_width(sampled_cells)
     # a table may end each line with a delimiter
     while width > 2 and all(len(cells) != width or not cells[-1] for cells in sampled_cells):
         width -= 1
     full = [cells[:width] for cells in sampled_cells if fits(cells, width)]
     first = full[0] if full else []
-    if has_names is None:
-        has_names = has_row_of_names(first, full[1:], columns, is_csv)
-    names = unique_names(first) if has_names else numbered_names(width)
     others = [] if is_csv or declared or width > 2 else _other_separators(sampled_cells)
+    if has_names is None:
+        may_have_names = separator in DELIMITERS and not others
+        has_names = has_row_of_names(first, full[1:], columns, is_csv if may_have_names else None)
+    names = unique_names(first) if has_names else numbered_names(width)
     splitters = [_splitter(each, False) for each in others]
 
-    def rows() -> Iterator[Row]:
+    def rows(selected: Sequence[str]) -> Iterator[Row]:
         is_name_line = has_names
+        indices = [names.index(each) for each in selected]
         for number, cells in _split_lines(body, separator, is_quoted):
             if isinstance(cells, str):
                 yield number + n_skipped_lines, cells
-            elif is_name_line and fits(cells, width) and [*cells[:width]] == first:
+                continue
+            if is_name_line and fits(cells, width) and [*cells[:width]] == first:
                 is_name_line = False
-            elif fits(cells, width):
-                yield number + n_skipped_lines, cells[:width]
-            else:
+                continue
+            if not fits(cells, width):
                 pairs = (split(cells[0]) for split in splitters) if len(cells) == 1 else iter(())
                 pair = next(filter(_is_pair, pairs), None)
-                yield number + n_skipped_lines, pair or width_problem(len(cells), width)
+                if pair is None:
+                    yield number + n_skipped_lines, width_problem(len(cells), width)
+                    continue
+                cells = pair
+            yield number + n_skipped_lines, [cells[index] for index in indices]
 
     return Table(
         "CSV" if is_csv else "text",
@@ -95,11 +102,11 @@ def _find_separator(
 ) -> str:
     """Return the separator with which most lines have the same number of columns.
 
-    Of equal ones, one that gives two columns counts more, then the order of the candidates. One
-    that yields the columns which the user named comes first of all.
+    Of equal ones, one that gives two columns counts more, then one that is no decimal comma, then
+    the order of the candidates. One that yields the columns which the user named comes first.
     """
 
-    def score(separator: str) -> tuple[bool, int, bool]:
+    def score(separator: str) -> tuple[bool, int, bool, bool]:
         split = _splitter(separator, separator in DELIMITERS)
         rows = [split(line) for line in sample]
         if separator in BLANKS:  # blanks after a comma belong to it
@@ -107,7 +114,10 @@ def _find_separator(
         width = usual_width(rows)
         n_rows = sum(len(cells) == width and all(cells[:2]) for cells in rows)
         has_columns = bool(columns) and any(set(columns) <= set(cells) for cells in rows[:1])
-        return has_columns, n_rows, width == 2
+        is_decimal = separator == "," and not any(
+            "," in DECIMAL_COMMA.sub("", line) for line in sample
+        )
+        return has_columns, n_rows, width == 2, not is_decimal
 
     return max(candidates, key=score, default="")
 
@@ -128,9 +138,9 @@ def _is_pair(cells: Sequence[str]) -> bool:
 def _is_quoted(sample: Sequence[str], delimiter: str) -> bool:
     """Return whether most quotation marks of a text enclose a cell."""
     mark = re.escape(delimiter)
-    enclosed = re.compile(rf'(?:^|{mark})\s*"(?:[^"]|"")*"\s*(?:{mark}|$)')
+    enclosed = re.compile(rf'(?:^|{mark})[ ]*"(?:[^"]|"")*"[ ]*(?:{mark}|$)')
     lines = [line for line in sample if '"' in line]
-    return bool(lines) and sum(bool(enclosed.search(line)) for line in lines) > len(lines) / 2
+    return sum(bool(enclosed.search(line)) for line in lines) > len(lines) / 2
 
 
 def _splitter(separator: str, is_quoted: bool) -> Callable[[str], list[str]]:

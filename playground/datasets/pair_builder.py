@@ -30,6 +30,9 @@ MAX_VOCAB_SIZE = 512
 MAX_SYMBOL_CHARS = 40  # characters
 MAX_COMBINING_MARKS = 30  # in a row: the Stream-Safe Text Format (UAX 15, section 13)
 MIN_CHARS_TO_CHECK = 400  # shorter texts are normalized fast, whatever they have
+SEPARATOR_ADVICE = (
+    "; write a tab, an arrow, a comma, a semicolon or two spaces between source and target"
+)
 # Control characters but tab and line feed, and unpaired surrogates.
 _REFUSED_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -115,6 +118,7 @@ class SkippedRows:
         return (
             f"{self.count:,} of {format_count(total, 'row')} cannot be used: "
             f"{'; '.join(self.sentences)}{more}"
+            f"{SEPARATOR_ADVICE if any('no separator' in each for each in self.sentences) else ''}"
         )
 
 
@@ -274,8 +278,8 @@ def _symbol_error(symbol: str) -> str:
         )
     if match := _REFUSED_CHARACTERS.search(symbol):
         return f"{symbol!a} contains the {_describe_character(match[0])}"
-    if symbol.split() != [symbol] or normalize(symbol) != symbol:
-        return f"{symbol!a} contains a blank, or is not in the Unicode form NFC"
+    if symbol.split() != [symbol]:
+        return f"{symbol!a} contains a blank"
     if symbol in SPECIAL_TOKENS:
         return f"{symbol} is the name of a special token; use another token"
     return ""

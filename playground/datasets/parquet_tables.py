@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from typing import Any, BinaryIO
 
-from .json_tables import flatten
+from .json_tables import collect_columns, flatten
 from .pairs import DatasetError
 from .tables import Row, Table
 
@@ -24,21 +24,19 @@ def parquet_table(file: BinaryIO, columns: Sequence[str] = ()) -> Table:
         DatasetError: for a damaged file.
     """
     outer_columns = {name.partition(".")[0] for name in columns}
-    names: dict[str, None] = {}
-    for row in islice(_objects(file, outer_columns), ROWS_PER_BATCH):
-        names |= dict.fromkeys(flatten(row))
+    names = collect_columns(islice(_objects(file, outer_columns), ROWS_PER_BATCH))
 
-    def rows() -> Iterator[Row]:
+    def rows(selected: Sequence[str]) -> Iterator[Row]:
         n_chars = 0
         for number, row in enumerate(_objects(file, outer_columns), start=1):
             flat = flatten(row)
-            cells = [flat.get(name) for name in names]
+            cells = [flat.get(name) for name in selected]
             n_chars += sum(len(cell) for cell in cells if cell)
             if n_chars > MAX_CHARS:
                 raise _too_large("in all rows", MAX_CHARS)
             yield number, cells
 
-    return Table("Parquet", tuple(names), rows, encoding="")
+    return Table("Parquet", names, rows, encoding="")
 
 
 def _objects(file: BinaryIO, columns: Collection[str]) -> Iterator[dict[str, Any]]:

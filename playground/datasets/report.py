@@ -15,7 +15,7 @@ from .pairs import PairDataset
 
 N_PREVIEW_PAIRS = 6
 MAX_PREVIEW_TOKENS = 60  # of a source or a target
-MAX_LISTED_COLUMNS = 8
+MAX_LISTED_COLUMNS, MAX_COLUMNS_OF_REPORT = 8, 100
 MIN_HELD_OUT = 20  # held-out pairs; with fewer a score is uncertain
 HELD_OUT_FRACTION = 16  # one pair in so many is held out
 SEPARATORS = {  # by the name of the delimiter
@@ -36,7 +36,7 @@ def describe(dataset: PairDataset) -> dict[str, Any]:
     return {
         "recognized": recognized(dataset),
         "has_names": report.has_names,
-        "columns": list(report.columns[:100]),
+        "columns": list(report.columns[:MAX_COLUMNS_OF_REPORT]),
         "selected": list(report.selected),
         "n_rows": _count_rows(dataset),
         "n_skipped": report.n_skipped,
@@ -117,6 +117,8 @@ def recognized(dataset: PairDataset) -> str:
         parts.append(f"configuration {origin['config']}")
     if "split" in origin:
         parts.append(f"split {origin['split']}")
+    if "part" in origin:
+        parts.append(f"only {origin['part']}")
     listed = [f'"{name[:40]}"' if "," in name else name[:40] for name in report.columns]
     names = ", ".join(listed[:MAX_LISTED_COLUMNS] + ["…"] * (len(listed) > MAX_LISTED_COLUMNS))
     first_line = {

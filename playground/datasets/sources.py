@@ -18,6 +18,7 @@ from .parquet_tables import parquet_table
 from .tables import MAX_BYTES, Table
 
 GZIP_MAGIC = b"\x1f\x8b"
+MAX_DAMAGED_SHARE = 0.1  # of the characters beyond ASCII in UTF-8 text
 HUB_PREFIX = "hub:"
 
 
@@ -79,14 +80,10 @@ def read_table(table: Table, options: ReadOptions) -> PairDataset:
         DatasetError: for invalid data.
     """
     columns = select_columns(table.columns, options.columns)
-    source, target = (table.columns.index(name) for name in columns)
 
     def lines() -> Iterator[tuple[int, Sequence[str] | str]]:
-        for number, cells in table.rows():
-            yield (
-                number,
-                cells if isinstance(cells, str) else (cells[source] or "", cells[target] or ""),
-            )
+        for number, cells in table.rows(columns):
+            yield number, cells if isinstance(cells, str) else [cell or "" for cell in cells]
 
     report = ReadReport(
         table.format, table.encoding, table.delimiter, table.has_names, table.columns, columns
@@ -103,8 +100,9 @@ def select_columns(names: Sequence[str], columns: Sequence[str]) -> tuple[str, s
     column_names = ", ".join(name[:40] for name in names[:20]) or "none"
     if not columns and len(names) != 2:
         raise DatasetError(
-            f"there are {len(names)} columns ({column_names}); name the two with sources and "
-            "targets",
+            f"{'there is 1 column' if len(names) == 1 else f'there are {len(names)} columns'} "
+            f"({column_names}); {'two are needed' if len(names) < 2 else 'name the two'} with "
+            "sources and targets",
             columns=names,
         )
     if columns and (len(columns) != 2 or any(name not in names for name in columns)):
@@ -197,9 +195,16 @@ def decode(data: bytes) -> tuple[str, str]:
                 return _decode_as(data, encoding), "UTF-16"
     try:
         return data.decode(), "UTF-8"
-    except UnicodeDecodeError:
+    except UnicodeDecodeError as error:
+        n_damaged = data.decode(errors="replace").count("\ufffd")
+        if n_damaged < MAX_DAMAGED_SHARE * sum(byte >= 0xC0 for byte in data):
+            line = data.count(b"\n", 0, error.start) + 1
+            raise DatasetError(
+                f"the file is UTF-8 text, but line {line:,} has a damaged character "
+                f"(byte {data[error.start]:#04x}); correct it"
+            ) from None
         text = data.decode("cp1252", errors="replace")
-        if sum(text[:10_000].count(control) for control in "\x00\x01\x02\x03\ufffd") > 0:
+        if any(control in text for control in "\x00\x01\x02\x03\ufffd"):
             raise DatasetError(
                 "this is no text that can be read; save the file as UTF-8 text or CSV"
             ) from None

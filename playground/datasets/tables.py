@@ -19,6 +19,8 @@ COMMON_NAMES = frozenset(
     )
 )
 
+MAX_COLUMNS = 1000
+MAX_NAME_LENGTH = 200  # characters of the name of a column
 MAX_ODD_SHARE = 0.05  # of rows that have a word of their own, where words mark the row of names
 MAX_DISTINCT_CHARACTERS = 20  # different ones, fewer than any language has
 
@@ -38,7 +40,7 @@ class Table:
 
     format: str
     columns: tuple[str, ...]
-    rows: Callable[[], Iterator[Row]]
+    rows: Callable[[Sequence[str]], Iterator[Row]]  # the cells of the columns with these names
     encoding: str = "UTF-8"
     delimiter: str = ""
     has_names: bool | None = None
@@ -70,38 +72,42 @@ def has_row_of_names(
     first: Sequence[str],
     others: Sequence[Sequence[str]],
     columns: Sequence[str] = (),
-    is_usual: bool = False,
+    default: bool | None = False,
 ) -> bool:
     """Return whether the first row with all columns names them.
 
-    It does if it has the columns that the user named, or a common name. It does not if a cell is
-    empty, repeated or without letters. Else the words decide, then the characters: it does if it
-    has some of its own, unlike the other rows. Otherwise it is what is usual in the format.
+    It does if it has the columns that the user named, or two common names. It does not if a cell is
+    empty, repeated or without letters. Else the words decide, then the characters: it does if each
+    of its cells has some of its own, unlike the other rows. Otherwise it is the default of the
+    format; None: only common names count.
     """
     if columns and set(columns) <= set(first):
         return True
     has_letters = all(any(map(str.isalpha, cell)) for cell in first)
     if not has_letters or len(set(first)) < len(first):
         return False
-    if any(cell.lower() in COMMON_NAMES for cell in first):
+    if sum(cell.lower() in COMMON_NAMES for cell in first) > 1:
         return True
+    if default is None or len(others) < 2:
+        return False
     for split, is_sure in ((str.split, True), (list, False)):
         units = [set(split(" ".join(cells))) for cells in (first, *others)]
         counts = Counter(unit for row in units for unit in row)
-        is_odd = [any(counts[unit] == 1 for unit in row) for row in units]
-        is_rare = sum(is_odd[1:]) <= MAX_ODD_SHARE * len(others)
-        if is_rare and (is_odd[0] or is_sure or len(counts) <= MAX_DISTINCT_CHARACTERS):
-            return is_odd[0]
-    return is_usual
+        n_odd = sum(any(counts[unit] == 1 for unit in row) for row in units[1:])
+        is_first_odd = all(any(counts[unit] == 1 for unit in split(cell)) for cell in first)
+        is_rare = n_odd <= MAX_ODD_SHARE * len(others)
+        if is_rare and (is_first_odd or is_sure or len(counts) <= MAX_DISTINCT_CHARACTERS):
+            return is_first_odd
+    return default
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
-    """Return the names; an empty or a repeated one is replaced by the number of the column."""
-    numbered = numbered_names(len(names))
-    return [
-        name if name and name not in names[:index] else numbered[index]
-        for index, name in enumerate(names)
-    ]
+    """Return the names, shortened; an empty or a repeated one is the number of its column."""
+    unique: dict[str, None] = {}
+    for name, number in zip(names, numbered_names(len(names)), strict=True):
+        short = name[:MAX_NAME_LENGTH]
+        unique[short if short and short not in unique else number] = None
+    return list(unique)
 
 
 def numbered_names(n: int) -> list[str]:

@@ -1,4 +1,5 @@
 import csv
+import datetime
 import gzip
 import io
 import json
@@ -106,7 +107,7 @@ def test_lines_with_any_separator_and_line_end_are_pairs(separator, end):
         (write_lines(PAIRS, ",", names=("left", "right")), "rows.csv", (",", True)),
         ("sep=;\n" + write_lines(PAIRS, ";", names=("src", "tgt")), "rows.csv", (";", True)),
         (write_lines(PAIRS, ";", names=('"src, text"', '"tgt"')), "rows.csv", (";", True)),
-        (write_lines(PAIRS, ";", names=('"a\nb"', '"tgt"')), "rows.csv", (";", True)),
+        (write_lines(PAIRS, ";", names=('"left\nside"', '"tgt"')), "rows.csv", (";", True)),
         (write_lines(PAIRS, "|", names=("src", "tgt")), "rows.csv", ("|", True)),
         (write_lines(PAIRS, ",", ",\n", ("src", "tgt")), "rows.csv", (",", True)),
         (write_lines(PAIRS, ",", "\r", ("src", "tgt")), "rows.csv", (",", True)),
@@ -115,6 +116,11 @@ def test_lines_with_any_separator_and_line_end_are_pairs(separator, end):
         (write_lines([(f"{n},5", f"{n}") for n in range(200)], "  "), "", ("two blanks", False)),
         (write_lines([(f"{n},5", f"{n},7") for n in range(200)], ";"), "x.csv", (";", False)),
         (write_lines([("Well, well", "Oh")] * 9, ";"), "rows.csv", (";", False)),
+        (write_lines([(f"p{n} -> q", "true") for n in range(99)], "\t"), "a.tsv", ("tab", False)),
+        (write_lines([(f"p{n}|q", "1") for n in range(99)], ","), "rows.csv", (",", False)),
+        (write_lines([(f"{n},5", "x") for n in range(99)], ";"), "rows.csv", (";", False)),
+        (write_lines([("word", "Wort"), *PAIRS], " → "), "", ("→", False)),
+        (write_lines([("word", "Wort"), ("hi", "hallo")], "\t"), "", ("tab", False)),
         (
             write_lines([(f"{n:03d}", "x") for n in range(99)], ",", names=("A", "B")),
             "",
@@ -212,7 +218,7 @@ def test_encodings_are_recognized(encoding, expected):
     pairs = [(f"{a} é", b) for a, b in PAIRS]
     table = open_table(write_lines(pairs, "\t").encode(encoding), "rows.tsv")
     assert table.encoding == expected
-    assert [cells for _, cells in table.rows()] == [list(pair) for pair in pairs]
+    assert [cells for _, cells in table.rows(table.columns)] == [list(pair) for pair in pairs]
 
 
 @pytest.mark.parametrize(
@@ -273,10 +279,10 @@ def test_a_comment_before_the_names_is_left_out_and_named():
         (b"PAR1 broken PAR1", "x.parquet", "the Parquet file is damaged"),
         (b"\xff\xfea", "x.txt", "begins like UTF-16 text, but is not"),
         (random.Random(0).randbytes(1000), "x.txt", "no text that can be read"),
-        (b"[1, 2", "x.json", "no list of rows"),
+        (b"[1, 2", "x.json", "cannot be read: expecting ',' delimiter in line 1"),
         (b"{}", "x.json", "no list of rows"),
-        (b"[" * 100_000, "x.json", "no list of rows"),
-        (b'{"a":' * 100_000, "x.json", "no list of rows"),
+        (b"[" * 100_000, "x.json", "nested too deeply"),
+        (b'{"a":' * 100_000, "x.json", "nested too deeply"),
         (b"", "x.csv", "the dataset is empty"),
         (b"a\tb\n" * (MAX_BYTES // 4 + 1), "x.tsv", "the file has 50.0 MB; at most 50 MB"),
     ],
@@ -318,3 +324,54 @@ def test_every_upload_is_accepted_or_rejected_with_a_message(data, name):
     except DatasetError as error:
         if not str(error):
             raise
+
+
+def test_lists_of_different_lengths_are_refused_and_named():
+    for content in (
+        {"en": ["a"] * 3, "de": ["b"] * 2},
+        {"train": [{"a": "b"}], "test": [{"a": "c"}] * 2},
+    ):
+        with pytest.raises(DatasetError, match=r"several lists of different kinds or lengths: "):
+            read_bytes(json.dumps(content).encode(), "x.json")
+    rows = [{"source": a, "target": b} for a, b in PAIRS]
+    assert read(json.dumps({"errors": [], "data": rows}).encode(), "x.json") == PAIRS
+
+
+def test_lines_of_json_may_end_with_commas_and_few_may_be_broken():
+    lines = [json.dumps({"source": a, "target": b}) + "," for a, b in PAIRS]
+    broken = "\n".join(["{'source': 1}", *lines])
+    assert read(broken.encode(), "") == PAIRS
+    assert read("\n".join(map(json.dumps, PAIRS)).encode(), "", ReadOptions()) == PAIRS
+    with pytest.raises(DatasetError, match=r"this JSON cannot be read: .* in line 2"):
+        read_text("\n".join('{"a": "b"' for _ in PAIRS))
+
+
+def test_a_damaged_character_of_a_utf_8_file_is_named():
+    data = write_lines([(f"{a} ß", b) for a, b in PAIRS], "\t").encode() + b"\xff\tx\n"
+    with pytest.raises(DatasetError, match=r"line 145 has a damaged character \(byte 0xff\)"):
+        read_bytes(data, "rows.tsv")
+    with pytest.raises(DatasetError, match="no text that can be read"):
+        read_bytes(b"\xe9\tx\n" * 9_000 + b"\x81\ty\n", "rows.tsv")
+
+
+def test_names_of_columns_have_a_limit_in_length_and_number():
+    [row] = [{"A" * 5000: {f"k{n}": "x" for n in range(100)}}]
+    table = open_table(json.dumps([row]).encode(), "x.json")
+    assert max(map(len, table.columns)) == 200
+    assert max(map(len, open_table(f"{'A' * 5000},b\n1,2\n3,2\n".encode(), "x.csv").columns)) == 200
+    with pytest.raises(DatasetError, match="more than 1,000 columns"):
+        open_table(json.dumps([{f"k{n}": "x" for n in range(2000)}]).encode(), "x.json")
+
+
+def test_missing_numbers_and_dates_of_parquet():
+    rows = {
+        "source": [1.5, float("nan")] * 99,
+        "target": [datetime.date(2026, 1, n % 28 + 1) for n in range(198)],
+    }
+    file = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table(rows), file)
+    with pytest.raises(DatasetError) as caught:
+        read_bytes(file.getvalue(), "x.parquet", NAMED)
+    assert "distinct pair" in str(caught.value)
+    assert caught.value.dataset.report.n_skipped == 99
+    assert caught.value.dataset.preview(1) == [(["1.5"], ["2026-01-01"])]
