@@ -127,7 +127,8 @@ class ArchitectureHandlers(HandlerGroup):
         for subject, model in models:
             if (run := model.run) and run.deleted_at is None:
                 position = self.registry.scheduler.position(run)
-                curves.append({"subject": subject, "queue_position": position, **run_curves(run)})
+                fields = {"subject": subject, "name": run.name, "queue_position": position}
+                curves.append(fields | run_curves(run))
         return {"curves": curves}
 
 

@@ -62,8 +62,10 @@ def test_pasted_rows_become_a_task_that_is_trained_tried_and_shared(app, open_pa
     page.click(".live .share")
     expect(page.locator(".sharing .settings-link")).to_have_value(re.compile("settings="))
     other = open_page(page.input_value(".sharing .settings-link"))
-    wait_for_text(other, "#size", "parameters")
     expect(other.locator("#field-task input")).to_have_value("Your own data")
+    # the link opens no data of another user, who needs a copy
+    expect(other.locator(".dataset-panel .problem")).to_contain_text("not yours")
+    other.fill(".dataset-panel [name=text]", TEXT)
     expect(other.locator(".dataset-panel .use")).to_have_text("Dataset in use")
     assert count(other, "examples") == "216"
 

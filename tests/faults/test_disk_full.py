@@ -1,6 +1,7 @@
 """A real disk of two megabytes that fills up during different writes."""
 
 import os
+import re
 
 import pytest
 
@@ -87,7 +88,7 @@ def train_one_step(registry, run):
 
 def check_run_pauses_with_disk_message(run):
     wait_for(lambda: FULL in run.message, 60, "a message about the disk")
-    assert run.folder.name in run.message
+    assert re.search(r"could not (write|save|be saved)", run.message)
     wait_for_status(run, "paused")
     assert run.has_worker  # the worker keeps the unsaved data in memory
     assert run.step < STEPS  # the run did not continue

@@ -278,6 +278,7 @@ ALWAYS_REJECTED = (
     "lessons/poll",
     "hub/poll",
     "datasets/action",
+    "damaged/remove",
     "architectures/train",
     "lessons/guess",
     "lessons/start",

@@ -233,7 +233,7 @@ def test_config_json(tmp_path, count):
         # NaN, infinity and lone surrogates, as in JSON
         (tmp_path / "config.json").write_text(json.dumps(content))
         error = get_error(lambda folder: read_manifest(folder).config, tmp_path)
-        assert error is None or (isinstance(error, CheckpointError) and str(tmp_path) in str(error))
+        assert error is None or (isinstance(error, CheckpointError) and tmp_path.name in str(error))
         return error is None
 
     run_examples(count, manifests(), examine)

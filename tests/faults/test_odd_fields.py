@@ -50,7 +50,7 @@ def odd_requests(request_type, model):
 @pytest.mark.timeout(300)
 def test_no_field_of_any_route_causes_a_server_error(server, monkeypatch):
     client, registry, run, owner = server
-    registry.scheduler.ensure_can_enqueue = lambda _: None
+    registry.scheduler.ensure_can_enqueue = lambda *_: None
     handlers = client.app.state.handlers | DatasetHandlers(registry).handlers()
     model = {"owner": owner, "subject": f"run:{run.id}"}
     n_errors = n_results = 0

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from playground.checkpoints.checkpoint import load_model, resume_trainer, save_checkpoint
 from playground.checkpoints.manifest import CheckpointError
+from playground.models.config_fields import ConfigError
 from playground.training.setting_changes import SettingChange
 from playground.training.trainer import Trainer
 from tests.support.trainer_fingerprint import fingerprint
@@ -244,13 +245,25 @@ def without_state(monkeypatch, *names):
 def test_a_run_on_an_earlier_fixed_training_set_is_not_resumed(tiny, tmp_path, monkeypatch):
     run = tiny.replace(n_training_sources=20)
     save_after(run, 3, tmp_path / "new")
-    with pytest.raises(CheckpointError, match="another fixed training set"):
+    message = "another fixed training set.*can still be inspected and evaluated$"
+    with pytest.raises(CheckpointError, match=message):
         resume_trainer(tmp_path / "new", seed=1)
     without_state(monkeypatch, "training_set")
     save_after(run, 3, tmp_path / "old")
     with pytest.raises(CheckpointError, match="another fixed training set"):
         resume_trainer(tmp_path / "old")
     assert load_model(tmp_path / "old")[0].step == 3
+
+
+def test_a_stored_run_without_a_step_of_decay_resumes(tiny, tmp_path):
+    run = tiny.replace(lr_schedule="cosine", lr_decay_steps=2, warmup_steps=4)
+    with pytest.raises(ConfigError, match="lower warmup_steps or raise lr_decay_steps") as error:
+        run.training.check_schedule()
+    assert error.value.field == "warmup_steps"
+    save_after(run, 3, tmp_path)
+    assert resume_trainer(tmp_path)[0].config == run
+    for harmless in ({"lr_schedule": "constant"}, {"warmup_steps": 9999}, {"lr_decay_steps": 5}):
+        run.replace(**harmless).training.check_schedule()
 
 
 def test_an_earlier_run_keeps_its_cosine_and_saves_that(tiny, tmp_path, monkeypatch):

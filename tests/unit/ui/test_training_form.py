@@ -87,6 +87,13 @@ def test_a_bad_value_is_explained_at_its_own_field(field, bad, expected_message)
     assert wrong[field].endswith(".")
 
 
+def test_a_cosine_without_a_step_to_decay_is_explained_at_its_warmup():
+    steps = {"warmup_steps": 160, "lr_decay_steps": 160, "max_steps": 200}
+    wrong = validate_form(NAMES, values(**steps))
+    assert "the cosine ends at Decay steps 160, so" in wrong["warmup_steps"]
+    assert not validate_form(NAMES, values(**steps | {"max_steps": 160}))
+
+
 def test_a_run_too_big_for_this_machine_is_rejected_with_the_number():
     wrong = validate_form(
         NAMES, values(d_model=4096, n_layers=48, d_ff=16384, batch_size=65536, max_length=512)
