@@ -221,8 +221,7 @@ class Registry:
         Raises:
             UserError: if the owner has too many queued runs, or too many runs, or the storage quota
                 is used up.
-            ConfigError: if the run needs more memory than is free, or exceeds the limits, or the
-                dataset is not the owner's.
+            ConfigError: if memory is not enough, a limit is exceeded, or the dataset is another's.
         """
         self.validate_size(config)
         require_dataset(self, config, owner)
@@ -308,16 +307,15 @@ class Registry:
         if not (name := unique_name(name, owned)):
             dataset = dataset_name(owner_id(owner), config.task.dataset_sha256)
             name = unique_name(default_name(config, dataset), owned)
-        address = self.client_address()
-        return Run(RunRecord.new(config, owner_id(owner), name, origin, address), folder)
+        record = RunRecord.new(config, owner_id(owner), name, origin, self.client_address())
+        return Run(record, folder)
 
     def import_checkpoint(self, folder: Path, owner: str, name: str) -> Run:
         """Import a checkpoint, already validated and in its own folder, as a run of this owner.
 
         Raises:
             CheckpointError: if config.json cannot be read.
-            ConfigError: if the model exceeds the limits of this server, or its dataset is not the
-                owner's.
+            ConfigError: if the model exceeds the limits, or its dataset is not the owner's.
             UserError: if the owner has too many runs, or the storage quota is used up.
             OSError: if it cannot be stored; there is no run then.
         """
@@ -340,7 +338,7 @@ class Registry:
                 device=manifest.device,
                 imported=True,
             )
-            score = manifest.scores["exact_match"] if manifest.scores else None
+            score = (manifest.scores or {}).get("exact_match")
             try:
                 run.save(best=max_score(run.load_points().best, score))
                 run.folder = self.storage.reveal(hidden)
