@@ -43,9 +43,11 @@ def line_table(
     is_quoted = separator in DELIMITERS and (is_csv or _is_quoted(sample, separator))
     first_lines = islice(_split_lines(body, separator, is_quoted), len(sample))
     sampled_cells = [cells for _, cells in first_lines if isinstance(cells, list)]
-    width = usual_width(sampled_cells)
-    # a table may end each line with a delimiter
-    while width > 2 and all(len(cells) != width or not cells[-1] for cells in sampled_cells):
+    full_width = width = usual_width(sampled_cells)
+    # a table may end each line with delimiters
+    while width > 2 and not any(
+        any(cells[width - 1 :]) for cells in sampled_cells if len(cells) == full_width
+    ):
         width -= 1
     full = [cells[:width] for cells in sampled_cells if fits(cells, width)]
     first = full[0] if full else []

@@ -6,10 +6,11 @@ from typing import Any, BinaryIO
 
 from .json_tables import collect_columns, flatten
 from .pairs import DatasetError
-from .tables import Row, Table
+from .tables import MAX_COLUMNS, Row, Table
 
 MAX_ROW_GROUP_BYTES = 200_000_000  # uncompressed bytes of the columns of a row group
 MAX_BATCH_BYTES = 50_000_000  # bytes of rows that are decoded together
+MAX_VALUES = 10_000_000  # values of the columns of a file
 MAX_CHARS = 200_000_000  # characters of the columns of a file
 ROWS_PER_BATCH = 64  # rows that are decoded together
 READ_BUFFER_BYTES = 1 << 20  # bytes of a column that are fetched together
@@ -52,6 +53,12 @@ def _objects(file: BinaryIO, columns: Collection[str]) -> Iterator[dict[str, Any
 
     try:
         table = parquet.ParquetFile(file, buffer_size=READ_BUFFER_BYTES)
+        if max(table.metadata.num_columns, table.num_row_groups) > MAX_COLUMNS:
+            raise DatasetError(
+                f"the Parquet file has more than {MAX_COLUMNS:,} columns or row groups; write the "
+                "columns of sources and targets to a file of their own"
+            )
+        n_values = 0
         existing = table.schema_arrow.names
         selected = list(columns) if columns and set(columns) <= set(existing) else existing
         for number in range(table.num_row_groups):
@@ -61,6 +68,12 @@ def _objects(file: BinaryIO, columns: Collection[str]) -> Iterator[dict[str, Any
             for batch in table.iter_batches(ROWS_PER_BATCH, row_groups=[number], columns=selected):
                 if batch.nbytes > MAX_BATCH_BYTES:
                     raise _too_large("in few rows", MAX_BATCH_BYTES)
+                n_values += sum(map(_count_values, batch.columns))
+                if n_values > MAX_VALUES:
+                    raise DatasetError(
+                        f"the Parquet file has more than {MAX_VALUES:,} values in these columns; "
+                        "name other columns, or upload a part of it"
+                    )
                 step = 1 if batch.nbytes > READ_BUFFER_BYTES else ROWS_PER_BATCH
                 for start in range(0, batch.num_rows, step):
                     yield from batch.slice(start, step).to_pylist()
@@ -80,9 +93,19 @@ def _too_large(where: str, limit: int) -> DatasetError:
 
 def _uncompressed_size(group: Any, columns: Sequence[str]) -> int:
     """Return the uncompressed bytes of these columns of a row group, from its footer."""
-    parts = (group.column(at) for at in range(group.num_columns))
+    outer, parts = set(columns), map(group.column, range(group.num_columns))
     return sum(
         part.total_uncompressed_size
         for part in parts
-        if any(f"{part.path_in_schema}.".startswith(f"{name}.") for name in columns)
+        if part.path_in_schema in outer or part.path_in_schema.partition(".")[0] in outer
     )
+
+
+def _count_values(column: Any) -> int:
+    """Return the number of values of a column, also in lists and structs, and of missing ones."""
+    from pyarrow import types
+
+    if types.is_struct(column.type):
+        return sum(map(_count_values, column.flatten()))
+    has_elements = types.is_list(column.type) or types.is_large_list(column.type)
+    return len(column) + (_count_values(column.flatten()) if has_elements else 0)

@@ -30,6 +30,7 @@ from .pairs import (
 )
 
 _DATA_FILE, _METADATA_FILE = "rows.safetensors", "rows.json"
+UPLOADED = "uploaded"  # the file of a dataset that users may delete: no command stored it
 ADD_AGAIN = "remove the dataset and add it again"
 
 
@@ -49,6 +50,7 @@ def store(dataset: PairDataset, root: Path | None = None) -> str:
         for name, data in files.items()
     ):
         write_dir(folder, files)
+    (folder / UPLOADED).unlink(missing_ok=True)
     return dataset.sha256
 
 

@@ -215,8 +215,9 @@ def _is_inside(path: str) -> bool:
 
 def _n_wildcards(pattern: str) -> int:
     """Return the number of `*` with several possible matches; `**` counts as one."""
-    parts = (part for part in pattern.split("/") if part != "*")
-    return sum(len(re.findall(r"\*+", part)) for part in parts)
+    parts = [part for part in pattern.split("/") if part != "*"]
+    n_deep = sum("**" in part for part in parts)
+    return sum(len(re.findall(r"\*+", part)) for part in parts) + 4 * max(0, n_deep - 1)
 
 
 def join_names(names: Iterable[str]) -> str:

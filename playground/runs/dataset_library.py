@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from playground.common.env import env_number
 from playground.common.storage import directory_size
 from playground.datasets.pairs import SHA256_PATTERN, DatasetError, DatasetNotFoundError
 from playground.datasets.storage import (
+    UPLOADED,
     dataset_name,
     datasets_dir,
     load_metadata,
@@ -101,7 +103,7 @@ class DatasetLibrary:
                 new_bytes = sum(map(len, files.values()))
                 self._ensure_quota(owner, new_bytes or directory_size(stored), new_bytes)
             if files and not stored.is_dir():
-                write_dir(stored, files)
+                write_dir(stored, files | {UPLOADED: b""})
             address, known_name = read_marker(marker)
             mark_owned(
                 marker,
@@ -172,24 +174,28 @@ class DatasetLibrary:
                 _removed_marker(sha256).parent.mkdir(exist_ok=True)
                 marker.replace(_removed_marker(sha256))
             if not is_used:
-                self._delete_unowned(sha256)
+                self._delete_unowned(sha256, owns_machine)
 
     def delete_removed(self) -> None:
         """Delete the datasets that no run uses any more since their users removed them.
 
         Those of a local instance stay: a command may have added them again.
         """
-        if self.registry.single_owner:
+        # a damaged run may use any dataset
+        if self.registry.single_owner or self.registry.damaged:
             return
         with self._lock:
             for removed in list(owned_datasets_dir(REMOVED).glob("*")):
-                if not self._in_use(removed.name):
-                    self._delete_unowned(removed.name)
+                if SHA256_PATTERN.fullmatch(removed.name) and not self._in_use(removed.name):
+                    with suppress(OSError):
+                        self._delete_unowned(removed.name)
 
-    def _delete_unowned(self, sha256: str) -> None:
-        removed = _removed_marker(sha256)
-        if set(datasets_dir().glob(f".owners/*/{sha256}")) <= {removed}:
-            shutil.rmtree(datasets_dir() / sha256, ignore_errors=True)
+    def _delete_unowned(self, sha256: str, owns_machine: bool = False) -> None:
+        """Delete a dataset without users; one that a command stored only for the local owner."""
+        removed, folder = _removed_marker(sha256), datasets_dir() / sha256
+        is_deletable = owns_machine or (folder / UPLOADED).is_file()
+        if is_deletable and set(datasets_dir().glob(f".owners/*/{sha256}")) <= {removed}:
+            shutil.rmtree(folder, ignore_errors=True)
         removed.unlink(missing_ok=True)
 
     def _in_use(self, sha256: str) -> bool:
@@ -276,6 +282,7 @@ class DatasetLibrary:
             for path in sorted(size_by_path, key=last_used_at.__getitem__)
             # a time in the future is from before the clock was set back
             if not 0 <= now - last_used_at[path] <= MIN_RETENTION_S
+            and (path / UPLOADED).is_file()
             and not self._in_use(path.name)
             and (not address or addresses[path.name] == {address})
         ]

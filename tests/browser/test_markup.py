@@ -252,14 +252,14 @@ def test_markup_in_a_dataset_is_text(page):
     expect(page.locator(".dataset-panel .use")).to_be_enabled()
     assert rendered(page, ".dataset-panel .preview")
     page.get_by_role("button", name="File", exact=False).first.click()
-    table = f"{PAYLOADS[1]},{PAYLOADS[2]},{PAYLOADS[8]}\n1,2,3\n"
+    table = f"{PAYLOADS[1]},{PAYLOADS[2]},{PAYLOADS[8]}\n1,2,3\n4,5,6\n"
     page.set_input_files(
         ".dataset-panel .file",
         {"name": ALL + ".csv", "mimeType": "text/csv", "buffer": table.encode()},
     )
     expect(page.locator(".dataset-panel .table-columns")).to_be_visible()
     wait = (
-        "([text]) => [...document.querySelectorAll('.dataset-panel datalist option')]"
+        "([text]) => [...document.querySelectorAll('.dataset-panel .table-columns option')]"
         ".some((each) => each.value === text)"
     )
     wait_until(page, wait, arg=[PAYLOADS[1]])

@@ -18,7 +18,10 @@ from playground.server.datasets_api import DatasetHandlers
 from playground.server.report_api import ReportHandlers
 
 REGISTRY = SimpleNamespace(
-    single_owner="", settings=SimpleNamespace(slots=2), storage_quota=SimpleNamespace()
+    single_owner="",
+    damaged={},
+    settings=SimpleNamespace(slots=2),
+    storage_quota=SimpleNamespace(),
 )
 QUEUES = {  # kind of job -> function that creates its queue
     "push": create_hub_queue,

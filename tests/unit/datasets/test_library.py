@@ -12,7 +12,7 @@ import pytest
 from playground.checkpoints.checkpoint import save_checkpoint
 from playground.common.storage import directory_size
 from playground.datasets.sources import read_text
-from playground.datasets.storage import load_pairs, to_files
+from playground.datasets.storage import load_pairs, store, to_files
 from playground.errors import UserError
 from playground.runs import dataset_library
 from playground.runs.damaged import describe_damage
@@ -171,7 +171,11 @@ def test_leftovers_of_killed_server_use_no_quota_and_are_removed(tmp_path, monke
         os.utime(folder, (0, 0))
     monkeypatch.setenv("PLAYGROUND_DATASETS_TOTAL_MB", "1")
     no_runs = SimpleNamespace(
-        client_address=str, all_runs=list, single_owner="", storage_quota=SimpleNamespace()
+        client_address=str,
+        all_runs=list,
+        single_owner="",
+        damaged={},
+        storage_quota=SimpleNamespace(),
     )
     DatasetLibrary(no_runs)._ensure_quota(new_owner_key(), 1000, 1000)
     registry = Registry(tmp_path)
@@ -260,6 +264,26 @@ def test_removed_datasets_without_runs_are_deleted_at_the_next_start(datasets):
         datasets.start(owner)
         assert datasets.stored_datasets() == expected
         datasets.registry.shutdown()
+
+
+def test_a_user_cannot_delete_a_dataset_that_a_command_stored(datasets):
+    ada = new_owner_key()
+    sha256 = datasets.use("a", ada)
+    store(load_pairs(sha256))  # as the command does
+    datasets.library.remove(ada, sha256)
+    assert datasets.stored_datasets() == {sha256}
+
+
+def test_a_damaged_run_keeps_the_dataset_that_it_may_use(datasets):
+    ada = new_owner_key()
+    sha256 = datasets.use("a", ada)
+    run = datasets.start_run(sha256, ada)
+    datasets.library.remove(ada, sha256)
+    datasets.registry.shutdown()
+    (run.folder / "run.json").write_text("{}")
+    (datasets.root / "rows" / ".owners" / "removed" / "x").mkdir()
+    datasets.start("")
+    assert datasets.stored_datasets() == {sha256}
 
 
 def test_the_address_with_most_pending_uploads_loses_its_oldest(

@@ -8,6 +8,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from playground.datasets.pairs import DatasetError
+from playground.datasets.sources import read_bytes
+
 MAX_MB = 300
 READ = """
 import re, sys
@@ -57,3 +60,16 @@ def test_a_file_that_expands_to_gigabytes_is_refused(columns):
     memory, _, message = done.stdout.decode().partition(" MB: the Parquet file has more than ")
     assert "MB of these columns" in message
     assert int(memory) < MAX_MB
+
+
+def test_missing_values_and_columns_have_limits():
+    def write(columns):
+        file = io.BytesIO()
+        pyarrow.parquet.write_table(pyarrow.table(columns), file)
+        return file.getvalue()
+
+    empty = pyarrow.array([[None] * 3000] * 4000, pyarrow.list_(pyarrow.int8()))
+    with pytest.raises(DatasetError, match="more than 10,000,000 values"):
+        read_bytes(write({"source": ["a"] * 4000, "target": empty}), "x.parquet")
+    with pytest.raises(DatasetError, match="more than 1,000 columns"):
+        read_bytes(write({f"c{n}": ["a"] for n in range(1500)}), "x.parquet")

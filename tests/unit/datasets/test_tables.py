@@ -354,6 +354,12 @@ def test_a_damaged_character_of_a_utf_8_file_is_named():
         read_bytes(b"\xe9\tx\n" * 9_000 + b"\x81\ty\n", "rows.tsv")
 
 
+def test_delimiters_at_the_end_of_lines_are_no_columns():
+    data = "src;tgt;n;;\n" + "".join(f"{a};{b};{n};;\n" for n, (a, b) in enumerate(PAIRS))
+    assert open_table(data.encode(), "x.csv").columns == ("src", "tgt", "n")
+    assert read(data.encode(), "x.csv", ReadOptions(columns=("src", "tgt"))) == PAIRS
+
+
 def test_names_of_columns_have_a_limit_in_length_and_number():
     [row] = [{"A" * 5000: {f"k{n}": "x" for n in range(100)}}]
     table = open_table(json.dumps([row]).encode(), "x.json")

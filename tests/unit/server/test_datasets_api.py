@@ -38,7 +38,9 @@ def root(tmp_path, monkeypatch):
 @pytest.fixture
 def handlers():
     """Handlers without a registry of runs."""
-    return DatasetHandlers(SimpleNamespace(single_owner="", storage_quota=SimpleNamespace()))
+    return DatasetHandlers(
+        SimpleNamespace(single_owner="", damaged={}, storage_quota=SimpleNamespace())
+    )
 
 
 @pytest.fixture
