@@ -118,6 +118,7 @@ READY = {
 
 def test_an_invalid_link_breaks_no_tab(app, open_page):
     page = open_page(f"{app.url}/?{urlencode(INVALID_LINKS)}")  # fails on any script error
+    page.wait_for_selector(READY["Inspect"])  # the tab of the link
     for tab, selector in READY.items():
         page.get_by_role("tab", name=tab, exact=True).click()
         page.wait_for_selector(selector)
