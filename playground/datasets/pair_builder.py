@@ -157,7 +157,8 @@ class PairBuilder:
         """Add a pair; return its problem if it is unusable."""
         if not source_text.isascii() or not target_text.isascii():
             texts = source_text, target_text
-            if any(map(_has_many_combining_marks, texts)):
+            is_long = len(source_text) + len(target_text) >= MIN_CHARS_TO_CHECK
+            if is_long and any(map(_has_many_combining_marks, texts)):
                 return f"has more than {MAX_COMBINING_MARKS} combining marks in a row"
             source_text, target_text = normalize(source_text), normalize(target_text)
             self.normalized += texts != (source_text, target_text)
