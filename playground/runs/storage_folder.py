@@ -58,7 +58,7 @@ def locked_storage(root: Path) -> Iterator[None]:
 class StorageFolder:
     def __init__(self, root: Path) -> None:
         self.root, self.runs = root, root / "runs"
-        for folder in (self.runs, root / "rows"):
+        for folder in (self.runs, root / "rows", *(root / "rows").glob(".owners/*")):
             clean_up_stale(folder, SERVER_TMP_AGE_S)
         for folder in (root, root / "compared"):
             clean_up_stale(folder, STALE_TMP_AGE_S)

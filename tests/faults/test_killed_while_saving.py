@@ -127,7 +127,8 @@ def test_worker_killed_at_any_rename_or_removal_leaves_whole_checkpoints(tmp_pat
     assert set(codes[:-1]) == {9}
 
 
-# Possible places of unfinished writes: the root, the folder of runs, a run, and its folders.
+# Possible places of unfinished writes: the root, the folder of runs, a run with its folders, and
+# the datasets with their owners.
 LEFTOVERS = (
     ".x.0123abcd.tmp/config.json",
     "runs/.x.0123abcd.tmp/packed.zip",
@@ -135,6 +136,9 @@ LEFTOVERS = (
     "{}/.run.json.0123abcd.tmp",
     "{}/.metrics.jsonl.0123abcd.tmp",
     "{}/history/.5.safetensors.0123abcd.tmp",
+    "rows/.x.0123abcd.tmp/pairs.safetensors",
+    "rows/.owners/ada/.x.0123abcd.tmp",
+    "rows/.owners/removed/.x.0123abcd.tmp",
 )
 
 
@@ -147,7 +151,7 @@ def test_a_starting_server_deletes_leftovers_of_a_killed_one(registries, tmp_pat
     stored = sorted(path for path in tmp_path.rglob("*") if path.is_file())
     for pattern in LEFTOVERS:
         leftover = tmp_path / pattern.format(run.folder.relative_to(tmp_path))
-        leftover.parent.mkdir(exist_ok=True)
+        leftover.parent.mkdir(parents=True, exist_ok=True)
         leftover.write_bytes(b"incomplete")
         for path in (leftover, leftover.parent):
             if path.name.endswith(".tmp"):
