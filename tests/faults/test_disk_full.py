@@ -162,6 +162,7 @@ def test_a_disk_that_fills_while_a_checkpoint_is_written_pauses_the_run(registry
 def test_a_run_that_cannot_save_keeps_no_slot_from_a_waiting_one(registry, disk):
     registry.settings.slots = 1
     run, waiting = start_run(registry), start_run(registry, "bob")
+    registry.change_setting(run, "speed", 40)  # its history must not fill the disk
     wait_for(lambda: resumable_steps(run) and run.step > resumable_steps(run)[0], 60)
     disk.leave(0)
     wait_for_end(run)
