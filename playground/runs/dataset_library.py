@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from playground.common import messages
-from playground.common.atomic_write import write_dir
+from playground.common.atomic_write import fsync_dir
 from playground.common.env import env_number
 from playground.common.storage import directory_size
 from playground.datasets.pairs import SHA256_PATTERN, DatasetError, DatasetNotFoundError
@@ -92,18 +92,16 @@ class DatasetLibrary:
                 raise UserError(
                     "the server no longer has this dataset; upload it again", retryable=True
                 )
-            files = (
-                {}
-                if is_own
-                else {path.name: path.read_bytes() for path in (folder / "rows").iterdir()}
-            )
             marker = self._owner_markers(owner) / sha256
             if not self.registry.single_owner and not marker.exists():
                 # also if others store it already: the answer must not depend on them
-                new_bytes = sum(map(len, files.values()))
+                new_bytes = 0 if is_own else directory_size(folder / "rows")
                 self._ensure_quota(owner, new_bytes or directory_size(stored), new_bytes)
-            if files and not stored.is_dir():
-                write_dir(stored, files | {UPLOADED: b""})
+            if not is_own and not stored.is_dir():
+                (folder / "rows" / UPLOADED).touch()
+                fsync_dir(folder / "rows")
+                stored.parent.mkdir(parents=True, exist_ok=True)
+                (folder / "rows").rename(stored)
             address, known_name = read_marker(marker)
             mark_owned(
                 marker,

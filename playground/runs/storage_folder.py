@@ -24,9 +24,9 @@ from .weight_history import weights_path
 from .worker_protocol import PINNED_SUFFIX
 
 RUN_FOLDER = re.compile(r"\d{8}-\d{6}-.+-[0-9a-f]{6}")  # as `new_run_folder` names it
-# Age in seconds at which an unfinished write is removed. In the folders of the server, almost all
-# are those of an ended server; its restart takes longer, and the write of a command does not.
-STALE_TMP_AGE_S, SERVER_TMP_AGE_S = 600.0, 2.0
+# Age in seconds at which an unfinished write is removed where commands write, too: models, and
+# datasets, which take less time.
+STALE_TMP_AGE_S, STALE_DATASET_AGE_S = 600.0, 2.0
 
 
 @contextmanager
@@ -58,8 +58,9 @@ def locked_storage(root: Path) -> Iterator[None]:
 class StorageFolder:
     def __init__(self, root: Path) -> None:
         self.root, self.runs = root, root / "runs"
-        for folder in (self.runs, root / "rows", *(root / "rows").glob(".owners/*")):
-            clean_up_stale(folder, SERVER_TMP_AGE_S)
+        for folder in (self.runs, *(root / "rows").glob(".owners/*")):
+            clean_up_stale(folder)  # only the owner of the lock writes there
+        clean_up_stale(root / "rows", STALE_DATASET_AGE_S)
         for folder in (root, root / "compared"):
             clean_up_stale(folder, STALE_TMP_AGE_S)
         self._remove_orphans()

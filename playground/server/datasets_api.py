@@ -27,7 +27,6 @@ from playground.common.atomic_write import storing
 from playground.common.validation import parse
 from playground.datasets.pairs import DatasetNotFoundError
 from playground.datasets.sources import HUB_PREFIX, ReadOptions
-from playground.datasets.storage import datasets_dir
 from playground.errors import BusyError, UserError, error_response
 from playground.jobs.addresses import CLIENT_ADDRESS, uses_full_share
 from playground.jobs.executors import ProcessPerJob
@@ -140,7 +139,7 @@ class DatasetHandlers(HandlerGroup):
     ) -> dict[str, Any]:
         """Return the report of an upload, and keep the dataset until its user stores it."""
         owner = request.owner
-        folder = datasets_dir() / f".{secrets.token_hex(8)}.tmp"
+        folder = self.library.registry.storage.runs / f".{secrets.token_hex(8)}.tmp"
         read_request = {
             "name": request.name,
             "options": ReadOptions(
