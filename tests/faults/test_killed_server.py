@@ -123,6 +123,7 @@ class Clients:
         grid = [["norm_placement", "pre, post"], ["max_steps", "20"]]
         form = {"name": "", "base": subject, "grid": grid, "seeds": "0", "kind": "grid"}
         submitted = page.call("experiments/submit", form=form)
+        assert "experiment" in submitted, submitted
         self.ledger.experiments[submitted["experiment"]] = [True]
         self.ledger.acknowledge()
         oldest = next(iter(self.ledger.experiments))
