@@ -155,6 +155,8 @@ def check_acknowledged(app, ledger):
         assert experiment in experiments or False in possible
         if experiment not in experiments:
             del ledger.experiments[experiment]
+    for experiment in experiments:  # also one whose answer got lost, to be deleted in its turn
+        ledger.experiments.setdefault(experiment, [True])
     return page
 
 
