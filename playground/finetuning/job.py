@@ -57,6 +57,7 @@ class FinetuneRequest(JobRequest):
             a browser.
         destination: the output folder, set likewise; empty for one under checkpoints/compared.
         owner: the fingerprint of the user, set by the server; empty on the command line.
+        address: the client's address, hashed, set likewise.
         model: a name on the Hub, a folder if those are allowed, or a model that was fine-tuned
             before.
         learning_rate: the peak, after a warm-up over a tenth of the steps; then cosine decay.
@@ -72,6 +73,7 @@ class FinetuneRequest(JobRequest):
     )
     destination: str = ""
     owner: str = ""
+    address: str = ""
     model: str = Field(
         min_length=1, json_schema_extra={"accepts": "a model to fine-tune, such as gpt2"}
     )
@@ -126,7 +128,7 @@ def finetune(request: dict[str, Any], progress: ProgressReporter) -> dict[str, A
     ensure_memory(resolved.name, parts)
     ensure_disk_space(folder, resolved)
     if not local_paths_allowed():
-        models_to_evict(folder.parent, parsed.owner)
+        models_to_evict(folder.parent, parsed.owner, parsed.address)
     memory = {"bytes": sum(parts.values()), "parts": parts, "free_bytes": free_memory()}
     progress.row({"kind": "memory", **memory, "model": name})
     pipe, kind = load_and_detect_kind(resolved, progress)
@@ -146,7 +148,8 @@ def finetune(request: dict[str, Any], progress: ProgressReporter) -> dict[str, A
         "batch_size": parsed.batch_size,
         "seed": parsed.seed,
     }
-    save(model.model, pipe.tokenizer, folder, metadata | {"owner": parsed.owner}, resolved.name)
+    user = {"owner": parsed.owner, "address": parsed.address}
+    save(model.model, pipe.tokenizer, folder, metadata | user, resolved.name)
     return {
         "model": name,
         "kind": kind,

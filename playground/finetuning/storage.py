@@ -15,6 +15,7 @@ from playground.common.atomic_write import remove_dir, replacing_dir
 from playground.common.format import format_bytes
 from playground.common.strict_json import read_json
 from playground.errors import UserError
+from playground.jobs.addresses import max_per_address
 from playground.pretrained.model_files import ResolvedModel
 from playground.pretrained.model_names import (
     FINETUNED_PREFIX,
@@ -67,11 +68,14 @@ def output_location(
     return finetuned_dir() / name, FINETUNED_PREFIX + name
 
 
-def models_to_evict(models_folder: Path, owner: str, excluded: Path | None = None) -> list[Path]:
+def models_to_evict(
+    models_folder: Path, owner: str, address: str = "", excluded: Path | None = None
+) -> list[Path]:
     """Return the models to evict for a new one of this owner.
 
     The owner's own models come first, then those of others older than an hour; the oldest
-    first. `excluded` is the new model, if it exists already.
+    first. An address that has its share makes way itself. `excluded` is the new model, if it exists
+    already.
 
     Raises:
         UserError: if not enough models may be evicted.
@@ -81,29 +85,37 @@ def models_to_evict(models_folder: Path, owner: str, excluded: Path | None = Non
         for path in models_folder.glob("[!.]*")
         if path.is_dir() and path != excluded
     }
-    of_owner = {path: owner_of(path) == owner for path in modified_at}
+    users = {path: _user_of(path) for path in modified_at}
+    of_address = [path for path in modified_at if address and users[path][1] == address]
+    share, where = max_per_address(SHARED_MAX_MODELS), "here"
+    if len(of_address) >= share:
+        modified_at = {path: modified_at[path] for path in of_address}
+        where = "from your address"
+    too_many = max(len(modified_at) + 1 - SHARED_MAX_MODELS, len(of_address) + 1 - share, 0)
     evictable = [
         path
-        for path in sorted(modified_at, key=lambda path: (not of_owner[path], modified_at[path]))
-        if of_owner[path] or time.time() - modified_at[path] > MODEL_TTL_S
+        for path in sorted(
+            modified_at, key=lambda each: (users[each][0] != owner, modified_at[each])
+        )
+        if users[path][0] == owner or time.time() - modified_at[path] > MODEL_TTL_S
     ]
-    too_many = max(0, len(modified_at) + 1 - SHARED_MAX_MODELS)
     if too_many > len(evictable):
         minutes = math.ceil((MODEL_TTL_S - time.time() + min(modified_at.values())) / 60)
         raise UserError(
-            f"{len(modified_at)} fine-tuned models of other users are stored here, the maximum, "
+            f"{len(modified_at)} fine-tuned models of other users are stored {where}, the maximum, "
             f"each for at least an hour; try again in about {minutes} minutes",
             retryable=True,
         )
     return evictable[:too_many]
 
 
-def owner_of(folder: Path) -> str:
-    """Return the owner's fingerprint of a fine-tuned model; empty if it has none."""
+def _user_of(folder: Path) -> tuple[str, str]:
+    """Return the fingerprint of the owner of a fine-tuned model, and the hashed address."""
     try:
-        return str(read_json(folder / METADATA_FILE).get("owner", ""))
+        metadata = read_json(folder / METADATA_FILE)
+        return str(metadata.get("owner", "")), str(metadata.get("address", ""))
     except (ValueError, AttributeError):
-        return ""
+        return "", ""
 
 
 def save(model: Any, tokenizer: Any, folder: Path, facts: dict[str, Any], name: str) -> None:
@@ -120,7 +132,7 @@ def save(model: Any, tokenizer: Any, folder: Path, facts: dict[str, Any], name: 
                 json.dumps(facts, indent=2) + "\n", encoding="utf-8"
             )
         if not local_paths_allowed():
-            for each in models_to_evict(folder.parent, facts["owner"], excluded=folder):
+            for each in models_to_evict(folder.parent, facts["owner"], facts["address"], folder):
                 remove_dir(each)
     except (OSError, SafetensorError) as error:
         # SafetensorError reports a full disk during the write of tensors

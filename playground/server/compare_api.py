@@ -21,8 +21,8 @@ from .routes import HandlerGroup, handler
 from .schemas.jobs import CancelJob, PollJob, SubmitJob
 
 MAX_REQUEST_LENGTH = 20_000  # characters of a job request
-# Fields that only the server sets: local folders and the owner of the result.
-SERVER_FIELDS = ("checkpoint", "destination", "owner")
+# Fields that only the server sets: local folders, the owner of the result, and the address.
+SERVER_FIELDS = ("checkpoint", "destination", "owner", "address")
 # By kind: the right that the job needs on the selected model; None for one that uses none.
 RIGHTS_BY_KIND: dict[str, Right | None] = {
     "benchmark": Right.REUSE,
@@ -79,6 +79,7 @@ class CompareHandlers(HandlerGroup):
             job_request |= {"checkpoint": str(model.newest_checkpoint()), "name": model.name}
         if request.kind == "finetune":
             job_request["owner"] = owner_id(request.owner)
+            job_request["address"] = self.registry.client_address()
         return job_request
 
     @handler("jobs/poll", PollJob)

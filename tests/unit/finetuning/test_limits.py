@@ -11,13 +11,17 @@ from playground.finetuning import storage
 from playground.finetuning.seq2seq import PretrainedSeq2SeqConfig
 
 
+def save_fine_tuned(folder, minutes, **user):
+    folder.mkdir()
+    (folder / "fine-tuned.json").write_text(json.dumps(user))
+    os.utime(folder, (time.time() - 60 * minutes,) * 2)
+
+
 def test_eviction_takes_own_models_first_and_others_after_an_hour(tmp_path, monkeypatch):
     monkeypatch.setattr(storage, "SHARED_MAX_MODELS", 3)
 
     def save_model(name, owner, minutes):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "fine-tuned.json").write_text(json.dumps({"owner": owner}))
-        os.utime(tmp_path / name, (time.time() - 60 * minutes,) * 2)
+        save_fine_tuned(tmp_path / name, minutes, owner=owner)
 
     def names_to_evict(owner):
         return [path.name for path in storage.models_to_evict(tmp_path, owner)]
@@ -35,6 +39,19 @@ def test_eviction_takes_own_models_first_and_others_after_an_hour(tmp_path, monk
     os.utime(tmp_path / "old-of-ben", (time.time() - 3700,) * 2)
     assert names_to_evict("cy") == ["old-of-ben"]
     assert names_to_evict("ada") == ["old-of-ada"]
+
+
+def test_an_address_with_its_share_of_models_evicts_no_other_ones(tmp_path):
+    save_fine_tuned(tmp_path / "victim", 90, owner="ada", address="a")
+    for number in range(3):
+        assert storage.models_to_evict(tmp_path, f"new {number}", "b") == []
+        save_fine_tuned(tmp_path / str(number), 50 - number, owner=str(number), address="b")
+    with pytest.raises(UserError, match=r"3 .* from your address, .* in about 10 minutes"):
+        storage.models_to_evict(tmp_path, "new", "b")
+    assert storage.models_to_evict(tmp_path, "1", "b") == [tmp_path / "1"]
+    os.utime(tmp_path / "2", (time.time() - 3700,) * 2)
+    assert storage.models_to_evict(tmp_path, "new", "b") == [tmp_path / "2"]
+    assert storage.models_to_evict(tmp_path, "new", "c") == []
 
 
 def test_evaluation_batches_are_bounded_by_the_vocabulary():
