@@ -4,7 +4,7 @@ import logging
 import secrets
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -378,8 +378,12 @@ class JobQueue:
         self._settled.append(job)
 
     def _prune(self) -> None:
-        """Delete expired results, and the oldest above the limits."""
+        """Delete expired results, and the oldest above the limits.
+
+        Above the limit of a lane, the address with the most results loses its oldest.
+        """
         now, stored = self._clock(), Counter[Any]()
+        by_lane = defaultdict[Lane, list[Job]](list)
         ended = [job for job in self._jobs.values() if not job.is_active]
         newest_first = sorted(
             enumerate(ended), key=lambda each: (each[1].ended_at, each[0]), reverse=True
@@ -388,13 +392,22 @@ class JobQueue:
             lane = self.lane(job.kind)
             policy, of_owner = lane.policy, (lane, job.owner)
             stored[of_owner] += 1
-            stored[lane] += 1
-            if job not in lane.running and (
+            if job in lane.running:
+                continue
+            if (
                 now - job.ended_at > policy.result_ttl_s
                 or (policy.max_results_per_owner or stored[of_owner]) < stored[of_owner]
-                or (policy.max_results or stored[lane]) < stored[lane]
             ):
                 del self._jobs[job.id]
+            else:
+                by_lane[lane].append(job)
+        for lane, jobs in by_lane.items():
+            while len(jobs) > (lane.policy.max_results or len(jobs)):
+                count_by_address = Counter(job.address for job in jobs)
+                most = max(count_by_address.values())
+                oldest = next(job for job in jobs[::-1] if count_by_address[job.address] == most)
+                jobs.remove(oldest)
+                del self._jobs[oldest.id]
 
 
 def _convert_result(job: Job, last_message: Message) -> Message:

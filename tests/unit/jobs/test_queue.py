@@ -277,6 +277,17 @@ def test_results_expire_and_the_oldest_are_removed(build, executor, clock):
     assert not any(queue.find(job.id, job.owner) for job in stored)
 
 
+def test_the_address_with_most_results_loses_its_oldest(build, executor):
+    queue = build(max_active=100, max_results=4)
+    victim = submit(queue, "ada", address="192.0.2.1")
+    flood = [submit(queue, str(number), address="192.0.2.9") for number in range(9)]
+    other = submit(queue, "bob", address="192.0.2.2")
+    finish_all(executor)
+    queue.housekeep()
+    stored = [job for job in (victim, *flood, other) if queue.find(job.id, job.owner)]
+    assert stored == [victim, *flood[-2:], other]
+
+
 def test_without_a_lifetime_no_result_is_stored(build, executor):
     queue = build(result_ttl_s=0.0)
     job = submit(queue)
