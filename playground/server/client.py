@@ -21,7 +21,8 @@ def resolve_client_address(connection: HTTPConnection) -> str:
     address = connection.client.host if connection.client else ""
     if "SPACE_ID" not in os.environ and not is_env_set("API_PROXIES"):
         return network_of(address)
-    hops = [hop.strip() for hop in connection.headers.get("x-forwarded-for", "").split(",")]
+    forwarded = ",".join(connection.headers.getlist("x-forwarded-for"))
+    hops = [hop.strip() for hop in forwarded.split(",")]
     return network_of(hops[-min(int(env_number("API_PROXIES")), len(hops))] or address)
 
 

@@ -187,11 +187,12 @@ class BoundedConfig(uvicorn.Config):
     """uvicorn's configuration with a backlog that leaves file descriptors free.
 
     asyncio accepts as many connections as the backlog has before the protocol closes any. No
-    response has the header `server`.
+    response has the header `server`. The client stays the peer: `resolve_client_address` decides
+    which headers of a proxy count.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options | {"server_header": False})
+        super().__init__(*arguments, **options | {"server_header": False, "proxy_headers": False})
         self.backlog = min(self.backlog, max(1, BoundedProtocol.max_open // 2))
 
 

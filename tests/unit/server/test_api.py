@@ -4,6 +4,7 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
+from starlette.datastructures import Headers
 
 from playground.comparison.job_queue import ComparisonQueue
 from playground.errors import UserError
@@ -37,7 +38,9 @@ def endpoints(tmp_path_factory):
 def fake_request(address="10.0.0.1", session=None, **headers):
     headers = {name.replace("_", "-"): value for name, value in headers.items()}
     return SimpleNamespace(
-        headers=headers, client=SimpleNamespace(host=address), scope={"session": session or {}}
+        headers=Headers(headers),
+        client=SimpleNamespace(host=address),
+        scope={"session": session or {}},
     )
 
 

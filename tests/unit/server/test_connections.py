@@ -8,7 +8,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from playground.server import connections
-from playground.server.connections import BoundedProtocol, max_connections
+from playground.server.connections import BoundedConfig, BoundedProtocol, max_connections
 from tests.support.coroutines import run_in_thread, until
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -227,3 +227,17 @@ def test_connections_leave_descriptors_for_files_and_processes():
     assert 8 <= max_connections(128) <= 64
     assert max_connections(10**6) == connections.MAX_CONNECTIONS
     assert max_connections(16) == 8
+
+
+def test_the_client_of_a_request_is_the_peer_whatever_headers_say():
+    clients = []
+
+    async def app(scope, receive, send):
+        clients.append(scope["client"])
+
+    config = BoundedConfig(app)
+    config.load()
+    forged = [(b"x-forwarded-for", b"192.0.2.1")]
+    scope = {"type": "http", "client": ("127.0.0.1", 1), "headers": forged}
+    run_in_thread(config.loaded_app(scope, None, None))
+    assert clients == [("127.0.0.1", 1)]
