@@ -35,7 +35,8 @@ from .access import is_single_owner, owns_dataset
 from .record import owner_id
 from .registry import Registry
 
-MAX_UNSAVED_DATASETS = 32  # uploads that were neither stored nor replaced
+# Uploads that were neither stored nor replaced, in bytes; each counts as a share at least.
+MAX_UNSAVED_BYTES, MIN_UNSAVED_BYTES = 320_000_000, 10_000_000
 MAX_DATASETS_PER_OWNER = 50
 MIN_RETENTION_S = 3600.0  # minimum age of an evicted dataset
 REMOVED = "removed"  # in place of an owner: datasets that runs may still use
@@ -51,8 +52,8 @@ class DatasetLibrary:
         self.registry = registry
         self.own_mb = env_number("DATASETS_PER_USER_MB")
         self.all_mb = env_number("DATASETS_TOTAL_MB")
-        # by owner: SHA-256, folder, name and client address of the latest upload
-        self._pending: OrderedDict[str, tuple[str, Path, str, str]] = OrderedDict()
+        # by owner: SHA-256, folder, name, client address and size of the latest upload
+        self._pending: OrderedDict[str, tuple[str, Path, str, str, int]] = OrderedDict()
         self._lock = threading.Lock()
         registry.storage_quota.on_delete = self.delete_removed
         self.delete_removed()
@@ -60,18 +61,23 @@ class DatasetLibrary:
     def set_pending(self, owner: str, sha256: str, folder: Path, name: str = "") -> None:
         """Hold an upload until `store`; it replaces the user's earlier one.
 
-        If too many are held, the oldest one of the address that has most of them is discarded.
+        If too much is held, the oldest ones of the address that has most are discarded.
         """
+        size = max(directory_size(folder), MIN_UNSAVED_BYTES)
         with self._lock:
             discarded = [self._pending.pop(owner)[1]] if owner in self._pending else []
             if sha256:
-                self._pending[owner] = sha256, folder, name, CLIENT_ADDRESS.get()
+                self._pending[owner] = sha256, folder, name, CLIENT_ADDRESS.get(), size
             else:
                 discarded.append(folder)
-            if len(self._pending) > MAX_UNSAVED_DATASETS:
-                address_by_owner = {key: each[3] for key, each in self._pending.items()}
-                crowded = Counter(address_by_owner.values()).most_common(1)[0][0]
-                oldest = next(key for key, each in address_by_owner.items() if each == crowded)
+            while len(self._pending) > 1:
+                held = Counter[str]()
+                for *_, address, size in self._pending.values():
+                    held[address] += size
+                if held.total() <= MAX_UNSAVED_BYTES:
+                    break
+                crowded = held.most_common(1)[0][0]
+                oldest = next(key for key, each in self._pending.items() if each[3] == crowded)
                 discarded.append(self._pending.pop(oldest)[1])
         for path in discarded:
             shutil.rmtree(path, ignore_errors=True)
@@ -84,7 +90,7 @@ class DatasetLibrary:
                 server no longer has the upload.
         """
         with self._lock:
-            pending_sha256, folder, name, _ = self._pending.get(owner, ("", Path(), "", ""))
+            pending_sha256, folder, name, *_ = self._pending.get(owner, ("", Path(), "", "", 0))
             stored = datasets_dir() / sha256
             is_uploaded = pending_sha256 == sha256 and (folder / "rows").is_dir()
             is_own = stored.is_dir() and owns_dataset(self.registry, owner, sha256)

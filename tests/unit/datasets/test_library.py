@@ -289,7 +289,9 @@ def test_a_damaged_run_keeps_the_dataset_that_it_may_use(datasets):
 def test_the_address_with_most_pending_uploads_loses_its_oldest(
     datasets, client_address, monkeypatch
 ):
-    monkeypatch.setattr(dataset_library, "MAX_UNSAVED_DATASETS", 4)
+    monkeypatch.setattr(dataset_library, "MAX_UNSAVED_BYTES", 400)
+    monkeypatch.setattr(dataset_library, "MIN_UNSAVED_BYTES", 100)
+    monkeypatch.setattr(dataset_library, "directory_size", lambda folder: 0)
     ada, bob, *invented = (new_owner_key() for _ in range(9))
     client_address.set("192.0.2.1")
     uploads = {ada: datasets.upload("a", ada)}

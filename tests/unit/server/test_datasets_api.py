@@ -36,10 +36,11 @@ def root(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def handlers():
+def handlers(tmp_path):
     """Handlers without a registry of runs."""
+    storage, quota = SimpleNamespace(runs=tmp_path / "runs"), SimpleNamespace()
     return DatasetHandlers(
-        SimpleNamespace(single_owner="", damaged={}, storage_quota=SimpleNamespace())
+        SimpleNamespace(single_owner="", damaged={}, storage=storage, storage_quota=quota)
     )
 
 
