@@ -146,13 +146,19 @@ class LookupTask(Task):
         return self._hash_ids_V.to(sequence_BL.device)[sequence_BL]
 
     def example_source(self) -> str:
-        """Return a source of median length; an arbitrary one if the dataset is not stored here."""
+        """Return a held-out source of median length; an arbitrary one if there is none here.
+
+        Those who may not see the dataset see it.
+        """
         try:
-            by_length_N = self.table.source_lengths_N.argsort(stable=True)
-            median = by_length_N[(len(by_length_N) - 1) // 2]
-            return " ".join(self.vocabulary.decode(self.table.sources(median[None])[0].tolist()))
+            held_out_N = self.table.held_out_N.nonzero()[:, 0]
         except DatasetError:
             return super().example_source()
+        if not len(held_out_N):
+            return super().example_source()
+        by_length_N = held_out_N[self.table.source_lengths_N[held_out_N].argsort(stable=True)]
+        median = by_length_N[(len(by_length_N) - 1) // 2]
+        return " ".join(self.vocabulary.decode(self.table.sources(median[None])[0].tolist()))
 
     def target_for(self, tokens: list[int]) -> list[int] | None:
         """Return the target of this source; None if it is unknown or there is no dataset."""

@@ -248,7 +248,9 @@ def test_every_row_has_its_own_target(stored):
     answer_BL, lengths_B = task.target(sequence_BL, torch.tensor([3, 3]))
     assert lengths_B.tolist() == [3, 0]
     assert task.vocabulary.decode(answer_BL[0].tolist()) == ["3", "2", "1"]
-    assert task.example_source() == "one nine nine"
+    example_B1 = torch.tensor([task.vocabulary.encode(task.example_source())])
+    row_B = task.table.lookup(example_B1, torch.tensor([3]))
+    assert task.table.held_out_N[row_B].tolist() == [True]  # others may see it
 
 
 def test_training_rows_are_uniform_and_never_held_out(stored):
