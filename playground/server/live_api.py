@@ -4,6 +4,7 @@ The page polls; the server holds no connection and no state of a page.
 """
 
 import asyncio
+import time
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,10 @@ async def poll_model(
     if run := model.run:
         await _read_from_disk(run)
         page_state = (request.n_points, request.series_id, request.snapshot_version)
+        start = time.thread_time()
         response = registry.poll(run, *page_state, client, request.changes)
+        if http_request is not None:
+            http_request.state.handler_cpu_s = time.thread_time() - start
     else:
         response = await _poll_checkpoint(registry, model, client, http_request)
     return _for_right(model.right, response) | {

@@ -62,6 +62,12 @@ class TokenBuckets:
             self._buckets.popitem(last=False)
         return 0.0 if is_enough else (tokens - level) / self.per_second
 
+    def spend(self, key: str, tokens: float) -> None:
+        """Take tokens that are used up already; the level may become negative."""
+        if key in self._buckets:
+            level, updated = self._buckets[key]
+            self._buckets[key] = level - tokens, updated
+
 
 class RateLimiter:
     """Calls of the API per minute, for each client and kind of call.
@@ -105,9 +111,9 @@ class RateLimiter:
 class LoadLimits:
     """How much load one client address and one owner may cause.
 
-    The load of a request is an estimate of the milliseconds that the event loop works for it. An
-    owner's key costs nothing to make up, so the limit by address is the one that protects; the
-    limit by owner is for a class behind one address.
+    The load of a request is an estimate of the milliseconds that the server works for it; what it
+    took beyond that counts afterwards. An owner's key costs nothing to make up, so the limit by
+    address is the one that protects; the limit by owner is for a class behind one address.
 
     Args:
         address_ms: milliseconds of load per second for an address; 0 for no limit.
@@ -140,6 +146,14 @@ class LoadLimits:
         if self._owners is None or not load or not isinstance(owner, str) or not owner:
             return 0.0
         return self._owners.take(owner[:64], load)
+
+    def add(self, address: str, owner: object, load: float) -> None:
+        """Count load that a request caused beyond its estimate."""
+        if load > 0:
+            if self._addresses is not None:
+                self._addresses.spend(address, load)
+            if self._owners is not None and isinstance(owner, str):
+                self._owners.spend(owner[:64], load)
 
     async def reject(self, address: str, seconds: float) -> Response:
         """Return the response to a client that has to wait, after a pause.

@@ -8,6 +8,7 @@ the user's cookies; the origin check of middleware.py rejects them.
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial, wraps
 from inspect import iscoroutinefunction
@@ -49,6 +50,9 @@ LOAD_MS_BY_ROUTE = {
     "runs/action": 20,
     "inspect/view": 10,
     "runs/report": 200,
+    "experiments/plan": 50,
+    "experiments/presets": 50,
+    "replications/list": 50,
     "datasets/action": 50,
     "jobs/submit": 50,
     "jobs/poll": 2,
@@ -96,13 +100,14 @@ def _make_endpoint(
             )
         except UserError as error:
             return json_error(error, 400)
-        if retry_after_s := load.take_owner(
-            payload.get("owner") if isinstance(payload, dict) else None, load_ms
-        ):
+        owner = payload.get("owner") if isinstance(payload, dict) else None
+        if retry_after_s := load.take_owner(owner, load_ms):
             return await load.reject(address, retry_after_s)
-        content = json.dumps(
-            await handler(payload, request), separators=(",", ":"), allow_nan=False
-        )
+        response = await handler(payload, request)
+        start = time.thread_time()
+        content = json.dumps(response, separators=(",", ":"), allow_nan=False)
+        seconds = time.thread_time() - start + getattr(request.state, "handler_cpu_s", 0.0)
+        load.add(address, owner, 1000 * seconds - load_ms)
         headers = getattr(request.state, "response_headers", None)  # set by a handler
         return Response(content, media_type="application/json", headers=headers)
 
@@ -158,6 +163,11 @@ def handler(
     def decorate(function: Callable[..., Any]) -> HandlerMethod:
         is_coroutine = iscoroutinefunction(function)
 
+        def measured(*arguments: Any) -> tuple[dict[str, Any], float]:
+            """Return the response, and the CPU time of its thread in seconds."""
+            start = time.thread_time()
+            return function(*arguments), time.thread_time() - start
+
         @wraps(function)
         async def respond(
             context: Any, payload: object, http_request: Request | None = None
@@ -170,7 +180,9 @@ def handler(
                         context, request, *models, http_request
                     )
                 else:
-                    response = await asyncio.to_thread(function, context, request, *models)
+                    response, seconds = await asyncio.to_thread(measured, context, request, *models)
+                    if http_request is not None:
+                        http_request.state.handler_cpu_s = seconds
                 return response
             except (ValueError, OSError) as error:
                 if missing is not None and getattr(error, "code", "") == NOT_FOUND:

@@ -100,10 +100,10 @@ class LoadView(ModelAtStep):
 
 
 def _filter_subjects(value: object) -> object:
-    """Return the first MAX_CURVES strings of a list."""
+    """Return the first MAX_CURVES different strings of a list."""
     if not isinstance(value, list):
         return value
-    return [each for each in value if isinstance(each, str)][:MAX_CURVES]
+    return [*dict.fromkeys(each for each in value if isinstance(each, str))][:MAX_CURVES]
 
 
 class Curves(Request):

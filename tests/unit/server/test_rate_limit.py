@@ -1,10 +1,14 @@
 """Rate limits of a client: token buckets, and slots with a short queue."""
 
 import asyncio
+import itertools
 import re
+from functools import partial
 
 import pytest
+from starlette.applications import Starlette
 from starlette.requests import Request
+from starlette.testclient import TestClient
 
 from playground.errors import UserError
 from playground.server.api import Endpoints
@@ -18,6 +22,8 @@ from playground.server.rate_limit import (
     LoadLimits,
     RateLimiter,
 )
+from playground.server.routes import build_routes, handler
+from playground.server.schemas.base import OwnerRequest
 from tests.support.coroutines import run_in_thread
 
 
@@ -135,7 +141,8 @@ def test_an_ipv6_network_is_one_client():
 
 def test_client_address_is_the_one_appended_by_the_trusted_proxy(monkeypatch):
     def address_of(forwarded):
-        headers = [(b"x-forwarded-for", forwarded.encode())] if forwarded else []
+        lines = forwarded.splitlines()
+        headers = [(b"x-forwarded-for", line.encode()) for line in lines]
         request = {"type": "http", "client": ("192.0.2.9", 1), "headers": headers}
         return resolve_client_address(Request(request))
 
@@ -147,6 +154,8 @@ def test_client_address_is_the_one_appended_by_the_trusted_proxy(monkeypatch):
     assert address_of("192.0.2.7, 192.0.2.1, 192.0.2.2") == "192.0.2.1"
     assert address_of("192.0.2.2") == "192.0.2.2"
     assert address_of("") == "192.0.2.9"
+    monkeypatch.delenv("PLAYGROUND_API_PROXIES")
+    assert address_of("192.0.2.1\n192.0.2.2") == "192.0.2.2"  # the proxy's line comes last
 
 
 def test_a_large_body_is_a_large_load(monkeypatch):
@@ -210,6 +219,20 @@ def test_load_is_limited_from_the_first_request_on(take, monkeypatch):
     waits = [getattr(limits, take)("ada", 60) for _ in range(3)]
     assert waits == [0.0, 2.0, 2.0]
     assert getattr(limits, take)("bob", 60) == 0.0
+
+
+def test_work_beyond_the_estimate_counts_afterwards(monkeypatch):
+    """A request whose handler takes longer than its route's estimate delays the next ones."""
+    monkeypatch.setattr("playground.server.rate_limit.REJECTION_DELAY_S", 0.0)
+    cpu = itertools.count(0, 0.6)  # seconds, from one look to the next
+    monkeypatch.setattr("playground.server.routes.time.thread_time", lambda: next(cpu))
+    busy = handler("busy", OwnerRequest)(lambda _, request: {})
+    (route,) = build_routes({"busy": partial(busy, None)}, LoadLimits(100, 0))
+    client = TestClient(Starlette(routes=[route]))
+    statuses = [
+        client.post(route.path, json={"owner": f"{number:032x}"}).status_code for number in range(2)
+    ]
+    assert statuses == [200, 429]
 
 
 def test_api_call_counts_for_the_client_address(client_address):
