@@ -39,6 +39,7 @@ def fake_request(address="10.0.0.1", session=None, **headers):
     headers = {name.replace("_", "-"): value for name, value in headers.items()}
     return SimpleNamespace(
         headers=Headers(headers),
+        state=SimpleNamespace(),
         client=SimpleNamespace(host=address),
         scope={"session": session or {}},
     )

@@ -80,7 +80,7 @@ def request_action(client, action, owner, sha256=""):
 
 
 def stored_files(tmp_path):
-    return [path for path in (tmp_path / "rows").rglob("*") if path.is_file()]
+    return [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 def test_dataset_is_previewed_stored_on_use_and_listed_per_owner(client, tmp_path):
@@ -287,7 +287,7 @@ def test_an_upload_times_out_and_each_user_holds_one_slot(handlers, tmp_path):
         "the upload took longer than 120 s; upload fewer pairs"
     }
     assert (n_transfers, sorted(ended)) == (0, sorted([*owners, owners[0]]))
-    assert list((tmp_path / "rows").iterdir()) == []
+    assert list((tmp_path / "runs").iterdir()) == []
 
 
 def test_a_preview_does_not_cancel_an_upload_of_the_same_user(handlers, started):
