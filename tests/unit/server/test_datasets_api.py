@@ -80,7 +80,7 @@ def request_action(client, action, owner, sha256=""):
 
 
 def stored_files(tmp_path):
-    return [path for path in tmp_path.rglob("*") if path.is_file()]
+    return [path for path in (tmp_path / "runs").rglob("*") if path.is_file()]
 
 
 def test_dataset_is_previewed_stored_on_use_and_listed_per_owner(client, tmp_path):
