@@ -126,8 +126,8 @@ class Clients:
         assert "experiment" in submitted, submitted
         self.ledger.experiments[submitted["experiment"]] = [True]
         self.ledger.acknowledge()
-        oldest = next(iter(self.ledger.experiments))
-        if len(self.ledger.experiments) > 3:
+        while len(self.ledger.experiments) > 3:
+            oldest = next(iter(self.ledger.experiments))
             self.ledger.experiments[oldest].append(False)
             page.call("experiments/action", experiment=oldest, action="delete")
             del self.ledger.experiments[oldest]
