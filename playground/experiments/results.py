@@ -26,7 +26,8 @@ def variant_results(
         results = {
             "fields": names,
             "variants": variants,
-            "summary": analysis.summarize(names, variants, experiment.why_untestable),
+            "summary": analysis.summarize(names, variants, experiment.why_untestable)
+            + experiment.task_note,
             "test": analysis.conclusion(variants, experiment.why_untestable).strip(),
         }
         cached = state.cache.results = (key, results)
@@ -161,7 +162,8 @@ def _compare_lengths(
         "rows": rows,
         "summary": length_generalization.summarize(
             rows, trained, max_length, experiment.why_lengths_untestable
-        ),
+        )
+        + experiment.task_note,
         "test": length_generalization.conclusion(rows, experiment.why_lengths_untestable),
     }
 

@@ -40,7 +40,7 @@ from playground.training.config import (
     setting_role,
 )
 
-from .analysis import describe_planned_test
+from .analysis import TARGET_SCORE, describe_planned_test
 from .variant import VARIANT_KEY, Variant
 
 GRID: Final = "grid"
@@ -136,27 +136,37 @@ class ExperimentSpec(BaseModel):
                 name, f"{name} is both in base and in grid; remove it from one of them"
             )
 
+    def _varied(self, *roles: str) -> list[str]:
+        """Return the settings with one of these roles in which variants differ."""
+        settings = [variant.config(0).to_flat() for variant in self.variants]
+        names = [name for name in section_of_field() if setting_role(name) in roles]
+        return [name for name in names if len({each.get(name) for each in settings}) > 1]
+
+    @property
+    def task_note(self) -> str:
+        """Return a sentence if the variants are scored on different tasks; else empty."""
+        varied = " and ".join(self._varied("task"))
+        note = f" Variants differ in {varied}, so each is scored on sequences of its own task."
+        return note if varied else ""
+
     @cached_property
     def untestable(self) -> tuple[str, str] | None:
         """Return why no test can compare the variants, after the name of a setting; else None.
 
         Requests of such experiments are rejected; earlier versions accepted them.
         """
-        settings = [variant.config(0).to_flat() for variant in self.variants]
-        for name in section_of_field():
-            is_what_varies = setting_role(name) in ("treatment", "budget")
-            if not is_what_varies and len({each[name] for each in settings}) > 1:
-                effect = (
-                    "ends a run early"
-                    if name == "stop_at_exact_match"
-                    else "changes how a run is measured or where it runs, not what it learns"
-                )
-                return name, (
-                    f"{name} {effect}, so its values cannot be compared; set it once for all runs"
-                )
-        trained = [
-            {k: v for k, v in each.items() if setting_role(k) != "budget"} for each in settings
-        ]
+        if varied := self._varied("measurement", "repetition", "machine"):
+            return varied[0], (
+                f"{varied[0]} changes how a run is measured, where it runs or when it ends, so "
+                "its values cannot be compared; set it once for all runs"
+            )
+        stop = self.variants[0].config(0).training.stop_at_exact_match
+        if len(self.variants) > 1 and 0 < stop < TARGET_SCORE:
+            return "stop_at_exact_match", (
+                f"stop_at_exact_match is {stop:g}, so runs end before the exact match that is "
+                f"compared; set it to 0, or to at least {TARGET_SCORE}"
+            )
+        trained = [variant.config(0).to_flat() | {"max_steps": 0} for variant in self.variants]
         if any(each in trained[:i] for i, each in enumerate(trained)):
             return "max_steps", (
                 "some variants differ in max_steps only, so one is the beginning of the other; "

@@ -30,7 +30,7 @@ def config_field(
 ) -> Any:
     """Define a dataclass field with its description and the range that it accepts.
 
-    `role` is what a setting of training does in an experiment (train_config.py).
+    `role` is what a setting does in an experiment (train_config.py).
     """
     return field(
         default=default,

@@ -244,10 +244,10 @@ def default_max_length(task: Any) -> int:
 
 
 def setting_role(name: str) -> str:
-    """Return what a setting does in an experiment; task, model and architecture are treatments."""
-    if section_of_field().get(name) != "training":
-        return "treatment"
-    return str(field_named(name).metadata["role"])
+    """Return what a setting does in an experiment; `task`: it changes the test as well."""
+    section = section_of_field().get(name)
+    role = field_named(name).metadata["role"] if section else ""
+    return str(role or ("task" if section == "task" else "treatment"))
 
 
 def field_named(name: str) -> dataclasses.Field[Any]:

@@ -41,6 +41,7 @@ class TaskConfig:
         "One source in this many is held out: used for scores, not for training. 2, 4, 8 or 16.",
         low=2,
         high=16,
+        role="measurement",
     )
     n_training_sources: int = config_field(
         0,
@@ -48,10 +49,12 @@ class TaskConfig:
         "samples every batch anew.",
         low=0,
         high=1_000_000,
+        role="treatment",
     )
     predict_eos: bool = config_field(
         True,
         "The model predicts EOS after each target, and scores count it; off, targets have no EOS.",
+        role="measurement",
     )
     dataset_sha256: str = config_field("", "Task dataset only: its SHA-256.")
     dataset_symbols: str = config_field("", "Task dataset only: its symbols, separated by spaces.")

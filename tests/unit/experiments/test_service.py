@@ -139,6 +139,12 @@ def test_results_are_those_of_all_runs(server, workers):
     assert experiments.results(experiment, "ada") is experiments.results(experiment, "ada")
 
 
+def test_a_summary_names_what_makes_the_tests_of_variants_differ(server):
+    _, experiments = server
+    experiment = submit(experiments, base={}, grid={"max_length": [5, 10]})
+    assert "Variants differ in max_length" in experiments.results(experiment, "ada")["summary"]
+
+
 def test_time_is_estimated_from_comparable_runs_or_sizes(server, workers):
     registry, experiments = server
     both = {"name": "norms", "base": BASE, "grid": {"norm_placement": ["pre", "post"]}}

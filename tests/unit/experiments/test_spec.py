@@ -194,7 +194,9 @@ VALUES = {
     "max_steps": [100, 200],
     "eval_every": [10, 100],
     "eval_size": [100, 200],
-    "stop_at_exact_match": [0.5, 0.9],
+    "stop_at_exact_match": [0.99, 0.9],
+    "held_out_one_in": [8, 16],
+    "predict_eos": [True, False],
     "device": ["auto", "cpu"],
     "num_threads": [1, 2],
 }
@@ -203,7 +205,8 @@ VALUES = {
 def test_every_setting_of_training_has_a_role_in_experiments():
     roles = {each.name: each.metadata["role"] for each in fields(TrainConfig)}
     assert set(roles.values()) == {"treatment", "budget", "measurement", "repetition", "machine"}
-    assert {name for name, role in roles.items() if role != "treatment"} == {*VALUES, "seed"}
+    not_treatments = {name for name, role in roles.items() if role != "treatment"}
+    assert not_treatments == {*VALUES, "seed"} - {"held_out_one_in", "predict_eos"}
 
 
 @pytest.mark.parametrize("name", VALUES)
@@ -216,8 +219,12 @@ def test_settings_of_measurement_are_refused_as_treatments(name, kind):
         "variant": {"variant": [{name: first}, {name: second}]},
         "lengths": {name: [first, second]},
     }[kind]
-    with pytest.raises(ConfigError, match="set it once for all runs") as error:
-        make(grid=grid, kind="lengths" if kind == "lengths" else "grid")
+    with pytest.raises(ConfigError, match=r"set it once for all runs|only EOS ends") as error:
+        make(
+            {"min_length": 8, "max_length": 8},
+            grid,
+            kind="lengths" if kind == "lengths" else "grid",
+        )
     assert error.value.field == name
     assert make({name: first}).n_runs == 10
     assert make(grid={name: [first], "norm_placement": ["pre", "post"]}).n_runs == 10
@@ -229,10 +236,36 @@ def test_variants_may_have_budgets_of_their_own_but_not_measurements():
     assert make(grid={"architecture": ["transformer", "recurrent"]}).smallest_budget == 200
     with pytest.raises(ConfigError, match="eval_every changes how a run is measured"):
         make(grid={"variant": [{"n_heads": 2}, {"n_heads": 4, "eval_every": 5}]})
-    with pytest.raises(ConfigError, match="stop_at_exact_match ends a run early, so its"):
+    with pytest.raises(ConfigError, match=r"stop_at_exact_match changes .* when it ends"):
         make(grid={"stop_at_exact_match": [0.0, 0.9]})
     with pytest.raises(ConfigError, match="differ in max_steps only"):
         make(grid={"variant": [{"n_heads": 4, "max_steps": 9}, {"n_heads": 2}, {"n_heads": 4}]})
+
+
+@pytest.mark.parametrize("kind", ["grid", "lengths"])
+def test_runs_that_end_below_the_compared_score_are_refused(kind):
+    with pytest.raises(
+        ConfigError, match=r"0\.9, so runs end before .* to at least 0\.99"
+    ) as error:
+        make({"stop_at_exact_match": 0.9}, kind=kind)
+    assert error.value.field == "stop_at_exact_match"
+    varied = {"variant": [{"n_heads": 2, "stop_at_exact_match": 0.5}, {"n_heads": 4}]}
+    with pytest.raises(ConfigError, match="cannot be compared"):
+        make(grid=varied, kind=kind)
+    for stop in (0, 0.99, 1.0):
+        assert make({"stop_at_exact_match": stop}, kind=kind).n_runs == 10
+    assert make({"stop_at_exact_match": 0.9}, {"n_heads": [2]}, kind=kind).n_runs == 5
+
+
+def test_variants_on_different_tasks_are_named():
+    for grid, varied in (
+        ({"max_length": [5, 10]}, "max_length"),
+        ({"variant": [{"task": "copy"}, {"task": "sort", "n_symbols": 5}]}, "task and n_symbols"),
+    ):
+        note = f" Variants differ in {varied}, so each is scored on sequences of its own task."
+        assert make(grid=grid).task_note == note
+    assert not make(grid={"n_training_sources": [100, 200]}).task_note
+    assert not make(grid={"architecture": ["transformer", "recurrent"]}).task_note
 
 
 @pytest.mark.parametrize(("kind", "reason"), [("grid", ""), ("lengths", "numbers of steps")])
