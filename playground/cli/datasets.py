@@ -85,7 +85,10 @@ def read_dataset(
     is_on_hub = task.startswith(HUB_PREFIX)
     if (config or split) and not is_on_hub:
         exit_with_error("--config and --split select data on the Hub; leave them out for a file")
-    names = next(csv.reader([columns], skipinitialspace=True), [])  # a quoted name may have commas
+    try:  # a quoted name may have commas
+        names = next(csv.reader([columns], skipinitialspace=True), [])
+    except csv.Error:
+        exit_with_error("--columns has a line end; write the two names on one line")
     options = ReadOptions([name.strip() for name in names], words, has_names, config, split)
     try:
         if is_on_hub:

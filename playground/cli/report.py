@@ -39,6 +39,8 @@ def report(checkpoint: Path, out: Path, name: str, overwrite: bool, as_json: boo
     settings and the command that repeats the training.
     """
     manifest = read_checkpoint(checkpoint)
+    if not (name or checkpoint.resolve().name).isprintable():
+        exit_with_error("the name has characters that cannot be printed; give another with --name")
     check_output_file("--out", out)
     if out.exists() and not overwrite:
         exit_with_error(f"--out {out} already exists; choose another file, or add --overwrite")

@@ -170,6 +170,12 @@ def test_a_head_is_the_most_important_one_beyond_chance_only(scores, n, expected
         (("train", "--learning-rate", "nan"), "--learning-rate is nan; it must be a number from"),
         (("train", "--task", "README.md"), "with sources and targets (--columns SOURCE,TARGET)"),
         (("train", "--no-header"), "--header has no effect without a dataset; name the dataset"),
+        (("dataset", "README.md", "--columns", "a\nb,c"), "--columns has a line end"),
+        (("dataset", "README.md", "--columns", '"a\nb",c'), "columns are a?b, c; name two of"),
+        (
+            ("report", "checkpoints/reverse", "--out", "r.html", "--name", "a\udcff"),
+            "the name has characters that cannot be printed",
+        ),
         (("dataset", "README.md", "--split", "test"), "--config and --split select data on the"),
         (
             ("train", "--d-model", "4096", "--n-layers", "48", "--d-ff", "16384"),
