@@ -62,8 +62,10 @@ def _objects(file: BinaryIO, columns: Collection[str]) -> Iterator[dict[str, Any
         existing = table.schema_arrow.names
         selected = list(columns) if columns and set(columns) <= set(existing) else existing
         for number in range(table.num_row_groups):
-            size = _uncompressed_size(table.metadata.row_group(number), selected)
-            if size > MAX_ROW_GROUP_BYTES:
+            group = table.metadata.row_group(number)
+            is_small = group.total_byte_size <= MAX_ROW_GROUP_BYTES
+            # A column with damaged statistics ends the process here; later it is an error.
+            if not is_small and _uncompressed_size(group, selected) > MAX_ROW_GROUP_BYTES:
                 raise _too_large(f"in row group {number + 1:,}", MAX_ROW_GROUP_BYTES)
             for batch in table.iter_batches(ROWS_PER_BATCH, row_groups=[number], columns=selected):
                 if batch.nbytes > MAX_BATCH_BYTES:
@@ -76,10 +78,17 @@ def _objects(file: BinaryIO, columns: Collection[str]) -> Iterator[dict[str, Any
                     )
                 step = 1 if batch.nbytes > READ_BUFFER_BYTES else ROWS_PER_BATCH
                 for start in range(0, batch.num_rows, step):
-                    yield from batch.slice(start, step).to_pylist()
+                    try:
+                        yield from batch.slice(start, step).to_pylist()
+                    except (ArrowException, ValueError, OverflowError, LookupError):
+                        raise DatasetError(
+                            "the Parquet file has values that cannot be read, such as text that "
+                            "is not UTF-8 or dates after 9999; correct them, or name other columns"
+                        ) from None
     except (ArrowException, OSError, ValueError) as error:
         # other errors are those of the network, and of the caller
-        if not isinstance(error, ArrowException) and type(error) not in (OSError, ValueError):
+        own = (OSError, ValueError, UnicodeDecodeError)
+        if not isinstance(error, ArrowException) and type(error) not in own:
             raise
         raise DatasetError("the Parquet file is damaged; write it again") from None
 

@@ -9,7 +9,7 @@ import pyarrow.parquet
 import pytest
 
 from playground.datasets.pairs import DatasetError
-from playground.datasets.sources import read_bytes
+from playground.datasets.sources import ReadOptions, read_bytes
 
 MAX_MB = 300
 READ = """
@@ -62,12 +62,42 @@ def test_a_file_that_expands_to_gigabytes_is_refused(columns):
     assert int(memory) < MAX_MB
 
 
-def test_missing_values_and_columns_have_limits():
-    def write(columns):
-        file = io.BytesIO()
-        pyarrow.parquet.write_table(pyarrow.table(columns), file)
-        return file.getvalue()
+def write(columns):
+    file = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table(columns), file)
+    return file.getvalue()
 
+
+def test_a_file_whose_statistics_are_damaged_does_not_end_the_process():
+    data = write({"source": ["a"] * 9, "target": ["b"] * 9})
+    optional, required = b"%\x02\x18\x06target", b"%\x00\x18\x06target"  # in the schema
+    assert data.count(optional) == 1
+    command = [sys.executable, "-c", READ]
+    done = subprocess.run(command, input=data.replace(optional, required), capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert b"the Parquet file is damaged; write it again" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("numbers", "kind"),
+    [
+        (pyarrow.array([10**9] * 9, pyarrow.int32()), pyarrow.date32()),
+        (pyarrow.array([2**55] * 9), pyarrow.timestamp("ms")),
+        (pyarrow.array([2**40] * 9), pyarrow.timestamp("us", tz="Mars/Phobos")),
+        (pyarrow.array([b"\xff"] * 9), pyarrow.string()),
+    ],
+    ids=["date", "time", "zone", "text"],
+)
+def test_values_without_a_text_are_refused_unless_not_read(numbers, kind):
+    column = pyarrow.Array.from_buffers(kind, len(numbers), numbers.buffers())
+    data = write({"source": ["a"] * 9, "target": ["b"] * 9, "other": column})
+    with pytest.raises(DatasetError, match="values that cannot be read, such as"):
+        read_bytes(data, "x.parquet")
+    with pytest.raises(DatasetError, match="the only distinct pair is"):
+        read_bytes(data, "x.parquet", ReadOptions(columns=("source", "target")))
+
+
+def test_missing_values_and_columns_have_limits():
     empty = pyarrow.array([[None] * 3000] * 4000, pyarrow.list_(pyarrow.int8()))
     with pytest.raises(DatasetError, match="more than 10,000,000 values"):
         read_bytes(write({"source": ["a"] * 4000, "target": empty}), "x.parquet")
