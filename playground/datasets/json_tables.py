@@ -16,6 +16,7 @@ from .tables import (
     MAX_SAMPLE_ROWS,
     Row,
     Table,
+    clean_name,
     has_row_of_names,
     numbered_names,
     text_lines,
@@ -25,6 +26,7 @@ from .tables import (
 )
 
 MAX_DEPTH = 32
+USER_ROLES = ("user", "human")  # of chats; the answer follows
 
 
 def json_table(text: str, name: str, encoding: str, has_names: bool | None) -> Table | None:
@@ -67,7 +69,7 @@ def _json_lines(text: str) -> Iterator[tuple[int, Any]]:
 def _parse_json(text: str) -> Any:
     """Parse JSON whose numbers stay as written; return None for other text."""
     try:
-        return json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
+        return json.loads(text, parse_int=str, parse_float=str, parse_constant=float)
     except (ValueError, RecursionError):
         return None
 
@@ -176,34 +178,42 @@ def collect_columns(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
 def flatten(row: Mapping[str, Any]) -> dict[str, str | None]:
     """Return the cells of an object: nested names are joined by dots, tokens by blanks.
 
-    The messages of a chat give the columns `NAME.user` and `NAME.assistant`, its first ones.
+    The messages of a chat give the columns `NAME.user` and `NAME.assistant`.
+
+    Raises:
+        DatasetError: for two cells with the same name.
     """
     cells: dict[str, str | None] = {}
     stack = [("", row, 0)]
     while stack:
         prefix, value, depth = stack.pop()
+        if isinstance(value, list):
+            value = _first_messages(value) or value
         if isinstance(value, Mapping) and depth < MAX_DEPTH:
             stack += [
                 (_join(prefix, key), each, depth + 1) for key, each in reversed([*value.items()])
             ]
-        elif isinstance(value, list) and value and (keys := _message_keys(value)):
-            role, content = keys
-            for message in reversed(value):
-                cells[_join(prefix, message[role])] = _cell(message[content])
+        elif prefix in cells:
+            raise DatasetError(f"a row has two columns {prefix[:40]}; rename one of them")
         else:
             cells[prefix] = _cell(value)
     return cells
 
 
 def _join(prefix: str, name: Any) -> str:
-    return f"{prefix}.{str(name)[:MAX_NAME_LENGTH]}"[:MAX_NAME_LENGTH].removeprefix(".")
+    return clean_name(f"{prefix}.{str(name)[:MAX_NAME_LENGTH]}").removeprefix(".")
 
 
-def _message_keys(messages: Sequence[Any]) -> tuple[str, str] | None:
-    """Return the keys of role and text, if these are the messages of a chat."""
-    for keys in (("role", "content"), ("from", "value")):
-        if all(isinstance(each, Mapping) and {*keys} <= each.keys() for each in messages):
-            return keys
+def _first_messages(messages: Sequence[Any]) -> dict[str, Any] | None:
+    """Return the first text of each role since the user's first one; None if this is no chat."""
+    for role, content in (("role", "content"), ("from", "value")):
+        if all(isinstance(each, Mapping) and {role, content} <= each.keys() for each in messages):
+            roles = [str(each[role]) for each in messages]
+            start = next((i for i, each in enumerate(roles) if each in USER_ROLES), 0)
+            texts: dict[str, Any] = {}
+            for each in [*messages[start:], *messages[:start]]:
+                texts.setdefault(str(each[role]), each[content])
+            return texts
     return None
 
 

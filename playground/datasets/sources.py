@@ -15,7 +15,7 @@ from .line_tables import line_table
 from .pair_builder import read_pairs
 from .pairs import DatasetError, PairDataset, ReadReport
 from .parquet_tables import parquet_table
-from .tables import MAX_BYTES, Table
+from .tables import MAX_BYTES, Table, clean_name
 
 GZIP_MAGIC = b"\x1f\x8b"
 MAX_DAMAGED_SHARE = 0.1  # of the characters beyond ASCII in UTF-8 text
@@ -97,6 +97,7 @@ def select_columns(names: Sequence[str], columns: Sequence[str]) -> tuple[str, s
     Raises:
         DatasetError: if they are absent or ambiguous.
     """
+    columns = [*map(clean_name, columns)]
     column_names = ", ".join(name[:40] for name in names[:20]) or "none"
     if not columns and len(names) != 2:
         raise DatasetError(

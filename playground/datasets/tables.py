@@ -24,6 +24,8 @@ MAX_NAME_LENGTH = 200  # characters of the name of a column
 MAX_ODD_SHARE = 0.05  # of rows that have a word of their own, where words mark the row of names
 MAX_DISTINCT_CHARACTERS = 20  # different ones, fewer than any language has
 
+# Control characters, line ends and unpaired surrogates: no file or terminal shows them as written.
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _LINE = re.compile(r"[^\r\n]*+(?:\r\n?|\n)|[^\r\n]++")
 
 # The number of a row, and its cells; None is a missing cell. Or the problem of an unusable row.
@@ -105,9 +107,14 @@ def unique_names(names: Sequence[str]) -> list[str]:
     """Return the names, shortened; an empty or a repeated one is the number of its column."""
     unique: dict[str, None] = {}
     for name, number in zip(names, numbered_names(len(names)), strict=True):
-        short = name[:MAX_NAME_LENGTH]
+        short = clean_name(name)
         unique[short if short and short not in unique else number] = None
     return list(unique)
+
+
+def clean_name(name: str) -> str:
+    """Return the name of a column, shortened, with ? for each character that cannot be printed."""
+    return _UNPRINTABLE.sub("?", name[:MAX_NAME_LENGTH])
 
 
 def numbered_names(n: int) -> list[str]:

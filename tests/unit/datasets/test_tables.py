@@ -194,6 +194,61 @@ def test_nested_columns_lists_and_chats_are_columns(row, columns):
     assert read(file.getvalue(), "x.parquet", options) == PAIRS
 
 
+@pytest.mark.parametrize(
+    ("keys", "roles"),
+    [(("role", "content"), ("user", "assistant")), (("from", "value"), ("human", "gpt"))],
+)
+@pytest.mark.parametrize("begins", [[], ["answer"], ["system", "answer"]], ids=len)
+def test_a_chat_gives_its_first_question_and_the_answer_to_it(keys, roles, begins):
+    question, answer = roles
+    rows = []
+    for a, b in PAIRS:
+        texts = [*((answer if each == "answer" else each, "Hello.") for each in begins)]
+        texts += [(question, a), (answer, b), (question, "more"), (answer, "end")]
+        rows.append({"messages": [dict(zip(keys, each, strict=True)) for each in texts]})
+    expected = [f"messages.{each}" for each in (*roles, *("system",) * ("system" in begins))]
+    file = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), file)
+    for data, name in (
+        ("\n".join(map(json.dumps, rows)).encode(), "x.jsonl"),
+        (file.getvalue(), "x.parquet"),
+    ):
+        assert [*open_table(data, name).columns] == expected
+        columns = expected[:2] if "system" in begins else ()
+        assert read(data, name, ReadOptions(columns=columns)) == PAIRS
+
+
+def test_two_columns_of_one_name_are_refused_and_named():
+    for row, name in (
+        ({"a": {"b": "X"}, "a.b": "Y"}, r"a\.b"),
+        ({"m": [{"role": "user", "content": "x"}], "m.user": "y"}, r"m\.user"),
+        ({"k" * 200 + "1": "x", "k" * 200 + "2": "y"}, "kkk"),
+        ({"a\n": "x", "a\t": "y"}, r"a\?"),
+    ):
+        with pytest.raises(DatasetError, match=f"two columns {name}.*; rename one"):
+            read_bytes(json.dumps([row]).encode(), "x.json")
+
+
+@pytest.mark.parametrize("character", ["\n", "\x1b", "\x85", "\u2028", "\ud800"])
+def test_names_of_columns_have_only_characters_that_can_be_printed(character):
+    name = f"a{character}b"
+    rows = [{name: a, "c": {name: b}} for a, b in PAIRS]
+    files = [("\n".join(map(json.dumps, rows)).encode(), "x.jsonl", "c.a?b")]
+    files.append((json.dumps([[name, "target"], *PAIRS]).encode(), "x.json", "target"))
+    if character.isascii():
+        file = io.BytesIO()
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), file)
+        files.append((file.getvalue(), "x.parquet", "c.a?b"))
+        files.append((write_csv(PAIRS, names=(name, "target")).encode(), "x.csv", "target"))
+    with_names = ReadOptions(has_names=True)
+    for data, file_name, target in files:
+        source = "a b" if (character, file_name) == ("\n", "x.csv") else "a?b"
+        assert open_table(data, file_name, with_names).columns == (source, target)
+        columns = (name if source == "a?b" else source, target)
+        options = ReadOptions(columns=columns, has_names=True)
+        assert read(data, file_name, options) == PAIRS
+
+
 def test_lists_of_lists_and_of_columns_are_tables():
     columns = {"source": [a for a, _ in PAIRS], "target": [b for _, b in PAIRS]}
     assert read(json.dumps(columns).encode(), "x.json") == PAIRS
@@ -361,12 +416,19 @@ def test_delimiters_at_the_end_of_lines_are_no_columns():
 
 
 def test_names_of_columns_have_a_limit_in_length_and_number():
-    [row] = [{"A" * 5000: {f"k{n}": "x" for n in range(100)}}]
-    table = open_table(json.dumps([row]).encode(), "x.json")
+    table = open_table(json.dumps([{"A" * 5000: {"k": "x"}}]).encode(), "x.json")
     assert max(map(len, table.columns)) == 200
     assert max(map(len, open_table(f"{'A' * 5000},b\n1,2\n3,2\n".encode(), "x.csv").columns)) == 200
     with pytest.raises(DatasetError, match="more than 1,000 columns"):
         open_table(json.dumps([{f"k{n}": "x" for n in range(2000)}]).encode(), "x.json")
+
+
+@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity", "null"])
+def test_a_json_number_that_is_none_is_a_missing_cell(constant):
+    good = [json.dumps({"source": a, "target": b}) for a, b in PAIRS]
+    bad = [f'{{"source": "a", "target": {constant}}}', f'{{"source": [{constant}], "target": "b"}}']
+    dataset = read_bytes("\n".join([*bad, *good]).encode(), "x.jsonl")
+    assert dataset.report.skipped == ["row 1 has no target", "row 2 has no source"]
 
 
 def test_missing_numbers_and_dates_of_parquet():
