@@ -1,0 +1,95 @@
+// Scores of a model with components switched off, and the mean outputs for mean ablation
+// (inspection/ablation.py, hooks.py).
+import { ForwardPass, keyOf } from "./forward_pass.js";
+import { Transformer, argmax, rowsOf, softmax } from "./model.js";
+import { SOS } from "./vocabulary.js";
+
+/** @typedef {import("./forward_pass.js").Ablation} Ablation */
+/** @typedef {import("./forward_pass.js").Component} Component */
+/** @typedef {import("./model.js").Model} Model */
+/** @typedef {{ source: number[], labels: number[] }} Example both end with EOS */
+
+/** Whether a component leaves the encoder's output as it is. @param {Ablation} ablation */
+const keepsMemory = ({ component: { kind } }) =>
+  !kind.startsWith("encoder") && kind !== "source positions";
+
+/** Scores held-out examples, each with the right tokens before it (teacher forcing). */
+export class Scorer {
+  /** @param {Model} model @param {Example[]} examples */
+  constructor(model, examples) {
+    this.model = model;
+    this.examples = examples;
+    // Most components follow the encoder, whose output is the same for all of them.
+    this.memories = examples.map(({ source }) =>
+      model instanceof Transformer ? model.encode(source, new ForwardPass(model.config)) : null,
+    );
+  }
+
+  /**
+   * Return whether all tokens of an example are right, and their log-probability in nats.
+   * @param {number} index
+   * @param {Ablation[]} ablations
+   */
+  score(index, ablations) {
+    const { model } = this,
+      { source, labels } = this.examples[index],
+      memory = ablations.every(keepsMemory) ? this.memories[index] : null,
+      pass = new ForwardPass(model.config, ablations),
+      input = [SOS, ...labels.slice(0, -1)],
+      logits_TV =
+        memory && model instanceof Transformer
+          ? model.decode(input, memory, source.length, pass)
+          : model.targetLogits(source, input, pass),
+      rows = rowsOf(logits_TV, model.config.target_vocab_size);
+    return {
+      isRight: rows.every((row, t) => argmax(row) === labels[t]),
+      logProbability: rows.reduce((sum, row, t) => sum + Math.log(softmax(row)[labels[t]]), 0),
+    };
+  }
+}
+
+/**
+ * Return a function that gives the mean output of a component at each position, over examples. A
+ * position that no example has gets the mean of all positions, and so do all position vectors, of
+ * which each position has its own.
+ * @param {Model} model
+ * @param {Example[]} examples
+ * @returns {(component: Component) => Float32Array}
+ */
+export function measureMeanOutputs(model, examples) {
+  const { max_positions } = model.config,
+    outputs = examples.map((example) => recordOutputs(model, example));
+  return (component) => {
+    const key = keyOf(component),
+      isPositions = component.kind.endsWith("positions"),
+      width = component.head === null ? model.config.d_model : model.config.valueSize,
+      all = outputs.map((each) => rowsOf(/** @type {Float32Array} */ (each.get(key)), width)),
+      longest = all.reduce((a, b) => (b.length > a.length ? b : a)),
+      everywhere = meanOf(isPositions ? longest : all.flat(), width),
+      means = new Float32Array(2 * max_positions * width);
+    for (let position = 0; position < 2 * max_positions; position++) {
+      const rows = all.flatMap((each) => (each[position] ? [each[position]] : []));
+      means.set(rows.length && !isPositions ? meanOf(rows, width) : everywhere, position * width);
+    }
+    return means;
+  };
+}
+
+/**
+ * Return the outputs of all components for an example, by key.
+ * @param {Model} model
+ * @param {Example} example
+ */
+export function recordOutputs(model, { source, labels }) {
+  const pass = new ForwardPass(model.config);
+  pass.outputs = new Map();
+  model.targetLogits(source, [SOS, ...labels.slice(0, -1)], pass);
+  return pass.outputs;
+}
+
+/** @param {Float32Array[]} rows @param {number} width */
+function meanOf(rows, width) {
+  const sum = new Float64Array(width);
+  for (const row of rows) for (let i = 0; i < width; i++) sum[i] += row[i];
+  return sum.map((value) => value / rows.length);
+}
