@@ -10,9 +10,7 @@ import { Linear } from "./linear.js";
 
 /**
  * Compute softmax(Q K^T / sqrt(d_k)) V for every head (Vaswani et al. 2017, equation 1).
- * @param {Float32Array} query_QHK
- * @param {KeysAndValues} keysAndValues
- * @param {Config} config
+ * @param {Float32Array} query_QHK @param {KeysAndValues} keysAndValues @param {Config} config
  * @param {(query: number) => number} countVisible how many of the first keys a query may attend to
  * @param {(head: number, query: number, key: number) => number} [bias] of the scores
  */
@@ -58,9 +56,7 @@ function softmaxInPlace(x, start, length) {
 
 export class MultiHeadAttention {
   /**
-   * @param {Config} config
-   * @param {Tensors} tensors
-   * @param {string} name
+   * @param {Config} config @param {Tensors} tensors @param {string} name
    * @param {any} [position] encoding that acts on the scores
    */
   constructor(config, tensors, name, position) {
@@ -84,11 +80,8 @@ export class MultiHeadAttention {
 
   /**
    * Return the output (QD) of queries, the last of the positions that have keys.
-   * @param {Float32Array} x_QD
-   * @param {KeysAndValues} keysAndValues
-   * @param {(query: number) => number} countVisible
-   * @param {ForwardPass} pass
-   * @param {string} kind
+   * @param {Float32Array} x_QD @param {KeysAndValues} keysAndValues
+   * @param {(query: number) => number} countVisible @param {ForwardPass} pass @param {string} kind
    * @param {number} layer
    */
   forward(x_QD, keysAndValues, countVisible, pass, kind, layer) {

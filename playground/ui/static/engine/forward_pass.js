@@ -20,10 +20,7 @@
 export const keyOf = ({ kind, layer, head }) => `${kind}.${layer ?? ""}.${head ?? ""}`;
 
 export class ForwardPass {
-  /**
-   * @param {import("./config.js").Config} config
-   * @param {Ablation[]} [ablations]
-   */
+  /** @param {import("./config.js").Config} config @param {Ablation[]} [ablations] */
   constructor(config, ablations = []) {
     this.config = config;
     this.ablations = new Map(ablations.map((each) => [keyOf(each.component), each]));
@@ -39,11 +36,8 @@ export class ForwardPass {
   }
 
   /**
-   * @param {string} kind
-   * @param {number} layer
-   * @param {Float32Array} weights_HQM
-   * @param {Float32Array} query_QHK
-   * @param {Float32Array} key_MGK
+   * @param {string} kind @param {number} layer @param {Float32Array} weights_HQM
+   * @param {Float32Array} query_QHK @param {Float32Array} key_MGK
    */
   recordAttention(kind, layer, weights_HQM, query_QHK, key_MGK) {
     (this.attention[kind] ??= [])[layer] = weights_HQM;
@@ -51,8 +45,7 @@ export class ForwardPass {
   }
 
   /**
-   * @param {string} name of the sublayer
-   * @param {Float32Array} output_ND
+   * @param {string} name of the sublayer @param {Float32Array} output_ND
    * @param {Float32Array} stream_ND the residual stream that it is added to
    */
   recordContribution(name, output_ND, stream_ND) {
@@ -65,9 +58,7 @@ export class ForwardPass {
 
   /**
    * Return the output (ND) of a component, or what replaces it.
-   * @param {Component} component
-   * @param {Float32Array} output_ND
-   * @param {number} first position
+   * @param {Component} component @param {Float32Array} output_ND @param {number} first position
    */
   replace(component, output_ND, first) {
     const key = keyOf(component),
@@ -79,9 +70,7 @@ export class ForwardPass {
 
   /**
    * Replace the outputs of heads, in place, before their projection.
-   * @param {string} kind
-   * @param {number} layer
-   * @param {Float32Array} output_QHV
+   * @param {string} kind @param {number} layer @param {Float32Array} output_QHV
    * @param {number} first position of the queries
    */
   replaceHeads(kind, layer, output_QHV, first) {

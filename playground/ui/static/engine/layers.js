@@ -12,10 +12,8 @@ import { POSITION_ENCODINGS, sinusoidalPositions } from "./position_encoding.js"
 /** Self-attention, cross-attention if there is a memory, then the feed-forward network. */
 export class Layer {
   /**
-   * @param {Config} config
-   * @param {Tensors} tensors
-   * @param {string} name of the layer, such as decoder_layers.0
-   * @param {"encoder" | "decoder"} kind
+   * @param {Config} config @param {Tensors} tensors
+   * @param {string} name of the layer, such as decoder_layers.0 @param {"encoder" | "decoder"} kind
    * @param {number} index
    */
   constructor(config, tensors, name, kind, index) {
@@ -46,9 +44,7 @@ export class Layer {
 
   /**
    * Return the output (ND). Without a causal mask every query attends to the first `nKeys` keys.
-   * @param {Float32Array} x_ND
-   * @param {ForwardPass} pass
-   * @param {number} nKeys
+   * @param {Float32Array} x_ND @param {ForwardPass} pass @param {number} nKeys
    * @param {KeysAndValues | null} [memory]
    * @param {KeyValueCache | null} [cache] of earlier positions; x_ND has the new ones
    */
@@ -81,9 +77,7 @@ export class Layer {
 
   /**
    * Add a sublayer to the residual stream: pre-norm x + f(norm(x)), post-norm norm(x + f(x)).
-   * @param {string} part
-   * @param {Float32Array} x_ND
-   * @param {ForwardPass} pass
+   * @param {string} part @param {Float32Array} x_ND @param {ForwardPass} pass
    * @param {(input_ND: Float32Array) => Float32Array} sublayer
    */
   addSublayer(part, x_ND, pass, sublayer) {
@@ -98,11 +92,8 @@ export class Layer {
 /** Token embeddings times sqrt(d_model), plus position vectors. */
 export class InputEmbedding {
   /**
-   * @param {Config} config
-   * @param {Tensors} tensors
-   * @param {string} name
-   * @param {"source" | "target"} side
-   * @param {number} nPositions
+   * @param {Config} config @param {Tensors} tensors @param {string} name
+   * @param {"source" | "target"} side @param {number} nPositions
    */
   constructor(config, tensors, name, side, nPositions) {
     this.config = config;
@@ -116,9 +107,9 @@ export class InputEmbedding {
   }
 
   /**
-   * Return the vectors (ND) of tokens. It throws a RangeError for more than the model has positions.
-   * @param {number[]} tokens
-   * @param {ForwardPass} pass
+   * Return the vectors (ND) of tokens. It throws a RangeError for more than the model has
+   * positions.
+   * @param {number[]} tokens @param {ForwardPass} pass
    */
   forward(tokens, pass, firstPosition = 0) {
     const { d_model: D, scale_embeddings } = this.config,

@@ -17,8 +17,7 @@ export function requireTensor(/** @type {Tensors} */ tensors, /** @type {string}
 
 /**
  * Return x W^T + b (NE). Two rows times four columns share each load; the last ones may repeat.
- * @param {Float32Array} x_ND
- * @param {import("./safetensors.js").Tensor} weight
+ * @param {Float32Array} x_ND @param {import("./safetensors.js").Tensor} weight
  * @param {Float32Array} [bias_E]
  */
 function multiply(x_ND, { shape: [E, D], data: w_ED }, bias_E) {

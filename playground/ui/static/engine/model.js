@@ -16,10 +16,8 @@ import { EOS, SOS } from "./vocabulary.js";
 
 /**
  * Build the model of an architecture. It throws a RangeError for one that the browser lacks.
- * @param {string} architecture
- * @param {any} settings of the model, all of them
- * @param {Tensors} tensors
- * @returns {Model}
+ * @param {string} architecture @param {any} settings of the model, all of them
+ * @param {Tensors} tensors @returns {Model}
  */
 export function buildModel(architecture, settings, tensors) {
   const ModelClass = MODELS[architecture];
@@ -41,11 +39,7 @@ export class Model {
     this.kinds = [];
   }
 
-  /**
-   * @param {Tensors} tensors
-   * @param {string} name
-   * @param {"encoder" | "decoder"} kind
-   */
+  /** @param {Tensors} tensors @param {string} name @param {"encoder" | "decoder"} kind */
   buildLayers(tensors, name, kind) {
     const { config } = this;
     return Array.from(
@@ -73,8 +67,7 @@ export class Model {
 
   /**
    * Run the model on a source and the target so far; return what the pass recorded as well.
-   * @param {number[]} source ends with EOS
-   * @param {number[]} decoderInput begins with SOS
+   * @param {number[]} source ends with EOS @param {number[]} decoderInput begins with SOS
    * @param {Ablation[]} [ablations]
    */
   forward(source, decoderInput, ablations) {
@@ -84,9 +77,7 @@ export class Model {
 
   /**
    * Return the logits (TV) of the token after each token of the decoder's input.
-   * @param {number[]} _source
-   * @param {number[]} _decoderInput
-   * @param {ForwardPass} _pass
+   * @param {number[]} _source @param {number[]} _decoderInput @param {ForwardPass} _pass
    * @returns {Float32Array}
    */
   targetLogits(_source, _decoderInput, _pass) {
@@ -95,9 +86,7 @@ export class Model {
 
   /**
    * Return a function that takes the last token and returns the logits (V) of the next one.
-   * @param {number[]} _source
-   * @param {number} _maxTokens
-   * @param {ForwardPass} _pass
+   * @param {number[]} _source @param {number} _maxTokens @param {ForwardPass} _pass
    * @returns {(token: number) => Float32Array}
    */
   startDecoding(_source, _maxTokens, _pass) {
@@ -106,10 +95,8 @@ export class Model {
 
   /**
    * Write the most likely token at each step, up to EOS or `maxTokens` tokens.
-   * @param {number[]} source ends with EOS
-   * @param {number} maxTokens
-   * @param {Ablation[]} [ablations]
-   * @returns {Output}
+   * @param {number[]} source ends with EOS @param {number} maxTokens
+   * @param {Ablation[]} [ablations] @returns {Output}
    */
   generate(source, maxTokens, ablations) {
     const next = this.startDecoding(source, maxTokens, new ForwardPass(this.config, ablations)),
@@ -152,11 +139,10 @@ export class Transformer extends Model {
 
   /**
    * Return the keys and values of the encoder's output for each decoder layer.
-   * @param {number[]} source
-   * @param {ForwardPass} pass
+   * @param {number[]} source @param {ForwardPass} pass
    */
   encode(source, pass) {
-    let x_SD = this.source_embedding.forward(source, pass);
+    let x_SD = /** @type {Float32Array} */ (this.source_embedding.forward(source, pass));
     for (const layer of this.encoder_layers) x_SD = layer.forward(x_SD, pass, source.length);
     const memory_SD = this.encoder_norm.forward(x_SD);
     return this.decoder_layers.map(({ cross_attn }) =>
@@ -168,15 +154,14 @@ export class Transformer extends Model {
 
   /**
    * Return the logits (TV) after target tokens; with a cache these are the new ones.
-   * @param {number[]} target
-   * @param {KeysAndValues[]} memory
-   * @param {number} sourceLength
-   * @param {ForwardPass} pass
-   * @param {KeyValueCache[] | null} [cache]
+   * @param {number[]} target @param {KeysAndValues[]} memory @param {number} sourceLength
+   * @param {ForwardPass} pass @param {KeyValueCache[] | null} [cache]
    */
   decode(target, memory, sourceLength, pass, cache = null) {
     pass.firstTarget = cache ? cache[0].length : 0;
-    let x_TD = this.target_embedding.forward(target, pass, pass.firstTarget);
+    let x_TD = /** @type {Float32Array} */ (
+      this.target_embedding.forward(target, pass, pass.firstTarget)
+    );
     this.decoder_layers.forEach((layer, i) => {
       x_TD = layer.forward(x_TD, pass, sourceLength, memory[i], cache?.[i]);
     });
@@ -199,9 +184,7 @@ export class Transformer extends Model {
 /** One stack, without a memory. */
 class SingleStack extends Model {
   /**
-   * @param {Config} config
-   * @param {Tensors} tensors
-   * @param {"encoder" | "decoder"} kind
+   * @param {Config} config @param {Tensors} tensors @param {"encoder" | "decoder"} kind
    * @param {number} nPositions
    */
   constructor(config, tensors, kind, nPositions) {
@@ -214,13 +197,14 @@ class SingleStack extends Model {
 
   /**
    * Return the logits (WV) at each token.
-   * @param {number[]} tokens
-   * @param {ForwardPass} pass
+   * @param {number[]} tokens @param {ForwardPass} pass
    * @param {number} nKeys that get attention, without a causal mask
    * @param {KeyValueCache[] | null} [cache]
    */
   logits(tokens, pass, nKeys, cache = null) {
-    let x_WD = this.embedding.forward(tokens, pass, cache ? cache[0].length : 0);
+    let x_WD = /** @type {Float32Array} */ (
+      this.embedding.forward(tokens, pass, cache ? cache[0].length : 0)
+    );
     this.layers.forEach((layer, i) => {
       x_WD = layer.forward(x_WD, pass, nKeys, null, cache?.[i]);
     });

@@ -18,9 +18,7 @@ const angleRates = (n) =>
 
 /**
  * Return the paper's sine waves (PD).
- * @param {number} n positions
- * @param {number} width d_model
- * @param {number} scale
+ * @param {number} n positions @param {number} width d_model @param {number} scale
  */
 export function sinusoidalPositions(n, width, scale) {
   const rates = angleRates(width);
@@ -38,11 +36,7 @@ class RotaryEmbedding {
     this.rates = angleRates(keySize);
   }
 
-  /**
-   * @param {Float32Array} x_PHK
-   * @param {number} n_heads
-   * @param {number} firstPosition
-   */
+  /** @param {Float32Array} x_PHK @param {number} n_heads @param {number} firstPosition */
   rotate(x_PHK, n_heads, firstPosition) {
     const half = this.keySize / 2,
       y_PHK = new Float32Array(x_PHK.length);
@@ -80,9 +74,7 @@ class ALiBi {
 /** T5: a learned number for each head and bucket of distances. */
 class T5RelativePositionBias {
   /**
-   * @param {Config} config
-   * @param {Tensors} tensors
-   * @param {string} name of the attention
+   * @param {Config} config @param {Tensors} tensors @param {string} name of the attention
    * @param {boolean} isCausal
    */
   constructor({ n_heads }, tensors, name, isCausal) {

@@ -21,10 +21,9 @@ const TYPES = {
 const LENGTH_BYTES = 8; // of the number that gives the length of the header
 
 /**
- * Read a safetensors file: the length of the header, the header in JSON, little-endian numbers.
- * It throws a RangeError for a file that is incomplete or has numbers that are not finite.
- * @param {ArrayBuffer} buffer
- * @returns {Tensors}
+ * Read a safetensors file: the length of the header, the header in JSON, little-endian numbers. It
+ * throws a RangeError for a file that is incomplete or has numbers that are not finite.
+ * @param {ArrayBuffer} buffer @returns {Tensors}
  */
 export function readSafetensors(buffer) {
   const tensors = /** @type {Tensors} */ ({}),

@@ -27,8 +27,7 @@ export class Scorer {
 
   /**
    * Return whether all tokens of an example are right, and their log-probability in nats.
-   * @param {number} index
-   * @param {Ablation[]} ablations
+   * @param {number} index @param {Ablation[]} ablations
    */
   score(index, ablations) {
     const { model } = this,
@@ -52,8 +51,7 @@ export class Scorer {
  * Return a function that gives the mean output of a component at each position, over examples. A
  * position that no example has gets the mean of all positions, and so do all position vectors, of
  * which each position has its own.
- * @param {Model} model
- * @param {Example[]} examples
+ * @param {Model} model @param {Example[]} examples
  * @returns {(component: Component) => Float32Array}
  */
 export function measureMeanOutputs(model, examples) {
@@ -77,8 +75,7 @@ export function measureMeanOutputs(model, examples) {
 
 /**
  * Return the outputs of all components for an example, by key.
- * @param {Model} model
- * @param {Example} example
+ * @param {Model} model @param {Example} example
  */
 export function recordOutputs(model, { source, labels }) {
   const pass = new ForwardPass(model.config);

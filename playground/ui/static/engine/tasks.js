@@ -33,7 +33,7 @@ function brackets(source) {
   return [Number(isBalanced && depth === 0)];
 }
 
-/** @type {Record<string, Rule>} */
+/** @type {Record<string, Rule | undefined>} */
 const RULES = {
   reverse: (source) => source.toReversed(),
   copy: (source) => source,
@@ -73,8 +73,7 @@ function isAddition(source, n) {
 
 /**
  * Return the right output for a source, or null where the page cannot tell.
- * @param {string} task
- * @param {number[]} source symbols, counted from 0
+ * @param {string} task @param {number[]} source symbols, counted from 0
  * @param {number} n symbols that the task counts with
  */
 export function targetOf(task, source, n) {

@@ -1,8 +1,8 @@
 // Tokens and their ids: PAD, SOS and EOS, then the symbols of the task (tasks/vocabulary.py).
 
-export const PAD = 0,
-  SOS = 1,
-  EOS = 2;
+export const PAD = 0;
+export const SOS = 1;
+export const EOS = 2;
 const SPECIAL_TOKENS = ["PAD", "SOS", "EOS"];
 
 export class Vocabulary {

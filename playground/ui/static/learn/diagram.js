@@ -3,7 +3,8 @@ import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { el } from "../shared/dom.js";
 import { cssVariable, onThemeChange } from "../shared/palette.js";
 import { paintLinks } from "../train/diagram/links.js";
-import { createLegend, createStacks, moveFocus, updateStacks } from "../train/diagram/stacks.js";
+import { moveFocus } from "../train/diagram/move_focus.js";
+import { createLegend, createStacks, updateStacks } from "../train/diagram/stacks.js";
 import { buildStacks, describeHead } from "../train/diagram/structure.js";
 
 /** Return what the links show: the weights of a head, and the predicted tokens. */

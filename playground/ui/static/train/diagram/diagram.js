@@ -13,7 +13,8 @@ import { selectKind, state } from "../state.js";
 import { $ } from "../view.js";
 import { paintLinks } from "./links.js";
 import { refreshScores } from "./scores.js";
-import { createLegend, createStacks, moveFocus, updateStacks } from "./stacks.js";
+import { moveFocus } from "./move_focus.js";
+import { createLegend, createStacks, updateStacks } from "./stacks.js";
 import {
   buildStacks,
   describeHead,

@@ -63,7 +63,7 @@ export function paintLinks(canvas, view) {
   const titleY = middle - (longest / 2) * rowHeight - 9;
   paintTitle(c, view.titles[0], keysX - 18, titleY, "left");
   paintTitle(c, view.titles[1], queriesX + 16, titleY, "right");
-  if (output) paintTitle(c, "prediction", queriesX + 26, titleY, "left");
+  if (output) paintTitle(c, view.titles[2] ?? "prediction", queriesX + 26, titleY, "left");
   canvas.layout = { keysX, queriesX, rowHeight, y: (i) => y(queries, i), count: queries.length };
 }
 

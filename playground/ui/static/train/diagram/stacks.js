@@ -111,33 +111,3 @@ export const createLegend = () =>
     "how long the vectors are that a block adds, relative to those it adds them to. At 1.00 both " +
       "are equally long. Click a block for details.",
   );
-
-const DIRECTIONS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-/** Move between the heads with the arrow keys, in the order of the picture. */
-export function moveFocus(event, heads) {
-  const direction = DIRECTIONS[event.key],
-    button = event.target.closest(".head");
-  if (!direction || !button) return;
-  event.preventDefault();
-  const from = center(button),
-    [dx, dy] = direction;
-  let best = /** @type {any} */ (null),
-    bestDistance = Infinity;
-  for (const { button: other } of heads) {
-    const to = center(other),
-      along = (to.x - from.x) * dx + (to.y - from.y) * dy,
-      across = Math.abs((to.x - from.x) * dy) + Math.abs((to.y - from.y) * dx);
-    if (along > 2 && along + 3 * across < bestDistance) {
-      bestDistance = along + 3 * across;
-      best = other;
-    }
-  }
-  if (!best) return;
-  best.focus();
-  best.click();
-}
-
-function center(element) {
-  const box = element.getBoundingClientRect();
-  return { x: box.x + box.width / 2, y: box.y + box.height / 2 };
-}

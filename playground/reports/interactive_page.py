@@ -1,0 +1,201 @@
+"""A trained model as one HTML file, which runs it in the browser without a server.
+
+The file has the weights (float16), the scripts of ui/static/engine and ui/static/export as one
+module, and a policy that allows nothing but them. docs/engine.md describes the engine.
+"""
+
+import base64
+import dataclasses
+import hashlib
+import json
+import re
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from playground.checkpoints.checkpoint import read_metrics
+from playground.checkpoints.tensors import serialize_tensors
+from playground.common.format import format_count
+from playground.errors import UserError
+from playground.inspection.inspected_model import InspectedModel, load_inspected_model
+from playground.runs.metric_series import MetricSeries
+from playground.tasks import PAD, TASKS
+from playground.tasks.specs import DEFAULT_SPEC
+
+MAX_PARAMETERS = 5_000_000
+MIN_EXACT_MATCH_FOR_FLOAT16 = 0.9  # below, rounded weights change some outputs
+NUM_EXAMPLES = 256  # held-out sequences that the page scores
+MAX_CURVE_POINTS = 200
+STATIC = Path(str(files("playground.ui") / "static"))
+STYLES = ("shared/theme.css", "export/page.css")
+ARCHITECTURE_NAMES = {
+    "transformer": "An encoder-decoder transformer",
+    "decoder-only": "A decoder-only transformer",
+    "encoder-only": "An encoder-only transformer",
+}
+_IMPORT = re.compile(r'^import\s*\{([^}]*)\}\s*from\s*"([^"]+)";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export ((?:async )?(?:function|class|const) (\w+))", re.MULTILINE)
+_EXPORT_LIST = re.compile(r"export\s*\{([^}]*)\};?\s*$")
+_LEFT_OVER = re.compile(r"^\s*(?:import|export)\b.*", re.MULTILINE)
+
+
+def write_page(checkpoint: Path, run_folder: Path | None = None, name: str = "") -> str:
+    """Return the page of a checkpoint as HTML.
+
+    Raises:
+        UserError: for an architecture that the browser cannot run, or a model that is too large.
+        CheckpointError, DatasetError: as `load_inspected_model`.
+    """
+    subject = load_inspected_model(checkpoint)
+    architecture = subject.config.architecture
+    if architecture not in ARCHITECTURE_NAMES:
+        raise UserError(
+            f"the architecture {architecture} cannot be exported as a page; export a "
+            f"{', '.join(ARCHITECTURE_NAMES)} model"
+        )
+    if not subject.config.task.predict_eos:
+        raise UserError(
+            "this model was trained without EOS, so a page could not tell where its output ends; "
+            "export a model with predict_eos"
+        )
+    parameters = subject.config.model.parameter_count()
+    if parameters > MAX_PARAMETERS:
+        raise UserError(
+            f"the model has {parameters:,} parameters; a page has at most {MAX_PARAMETERS:,}"
+        )
+    data = _page_data(subject, name or checkpoint.name, run_folder or checkpoint)
+    return _html(data, _pack_weights(subject))
+
+
+def _page_data(subject: InspectedModel, name: str, run_folder: Path) -> dict[str, Any]:
+    config, task = subject.config, subject.task
+    batch = subject.held_out(NUM_EXAMPLES).batch
+    examples = [
+        {"source": _without_padding(source), "labels": _without_padding(labels)}
+        for source, labels in zip(batch.source_BS, batch.labels_BT, strict=True)
+    ]
+    longest = max(examples, key=lambda example: len(example["source"]))
+    count = format_count(config.model.parameter_count(), "parameter")
+    rule = TASKS.get(config.task.task, DEFAULT_SPEC).description
+    return {
+        "architecture": config.architecture,
+        "model": dataclasses.asdict(config.model),
+        "name": name,
+        "task": config.task.task,
+        "description": f"{ARCHITECTURE_NAMES[config.architecture]} of {count}. "
+        f"{'Its task: ' + rule if rule else ''}",
+        "symbols": list(task.vocabulary.symbols),
+        "n_symbols": task.n_symbols,
+        "accepts": task.vocabulary.describe(),
+        "max_tokens": subject.max_target_tokens,
+        "input": " ".join(task.vocabulary.decode(longest["source"])),
+        "curve": _curve(run_folder),
+        "examples": examples,
+    }
+
+
+def _without_padding(row_L: Tensor) -> list[int]:
+    return [token for token in row_L.tolist() if token != PAD]
+
+
+def _curve(run_folder: Path) -> list[tuple[int, float]]:
+    """Return step and exact match of the evaluations of a run, if it stored them."""
+    series = MetricSeries(read_metrics(run_folder))
+    return [(row[0], row[1]) for row in series.downsampled(MAX_CURVE_POINTS)["evaluations"]]
+
+
+def _pack_weights(subject: InspectedModel) -> str:
+    """Return the weights in base64: float16, if rounding them changes no output that matters."""
+    batch = subject.held_out(NUM_EXAMPLES).batch
+    is_trained = subject.model.is_exact_match(batch).float().mean() >= MIN_EXACT_MATCH_FOR_FLOAT16
+    dtype = torch.float16 if is_trained else torch.float32
+    tensors = {name: tensor.to(dtype) for name, tensor in subject.model.state_dict().items()}
+    return base64.b64encode(serialize_tensors(tensors)).decode()
+
+
+def _html(data: dict[str, Any], weights: str) -> str:
+    style = "\n".join((STATIC / path).read_text(encoding="utf-8") for path in STYLES)
+    script = bundle_modules(STATIC / "export" / "page.js")
+    policy = (
+        f"default-src 'none'; script-src {_digest(script)}; style-src {_digest(style)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    content = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    title = _escape(f"{data['name']}: break this transformer")
+    return f"""<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>{style}</style>
+<body>
+<div id="page"></div>
+<script type="application/json" id="data">{content}</script>
+<script type="text/plain" id="weights">{weights}</script>
+<script type="module">{script}</script>
+</body>
+</html>
+"""
+
+
+def _escape(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
+
+
+def _digest(text: str) -> str:
+    """Return the source expression of a policy that allows this text (CSP 3, section 2.3.1)."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def bundle_modules(entry: Path) -> str:
+    """Join a module and all that it imports, each as a function that returns its exports.
+
+    Raises:
+        ValueError: for a form of import or export that it does not know.
+    """
+    parts: dict[Path, str] = {}
+    exports: dict[Path, list[str]] = {}
+
+    def add(path: Path) -> None:
+        if path in exports:
+            return
+        code = path.read_text(encoding="utf-8")
+        exports[path] = _exported_names(code)
+        code = _IMPORT.sub(lambda match: bind(path, match), code)
+        code = _EXPORT_LIST.sub("", _EXPORT.sub(r"\1", code))
+        if left := _LEFT_OVER.search(code):
+            raise ValueError(f"{path.name} has an unknown form: {left[0][:80]}")
+        parts[path] = (
+            f"// {path.relative_to(STATIC)}\nconst {_variable(path)} = (() => {{\n{code}\n"
+            f"return {{ {', '.join(exports[path])} }};\n}})();\n"
+        )
+
+    def bind(importer: Path, match: re.Match[str]) -> str:
+        target = (importer.parent / match[2]).resolve()
+        add(target)
+        names = [each.split(" as ") for each in " ".join(match[1].split()).strip(", ").split(", ")]
+        known = {entry.partition(":")[0] for entry in exports[target]}
+        if unknown := [name for name, *_ in names if name not in known]:
+            raise ValueError(f"{importer.name}: {target.name} does not export {unknown}")
+        bound = ", ".join(": ".join(each) for each in names)
+        return f"const {{ {bound} }} = {_variable(target)};\n"
+
+    add(entry.resolve())
+    return "\n".join(parts.values())
+
+
+def _variable(path: Path) -> str:
+    return "module_" + re.sub(r"\W", "_", str(path.relative_to(STATIC)))
+
+
+def _exported_names(code: str) -> list[str]:
+    """Return the entries of the object of exports: a name, or `name: value`."""
+    names = [match[2] for match in _EXPORT.finditer(code)]
+    if listed := _EXPORT_LIST.search(code):
+        pairs = [each.strip().split(" as ") for each in listed[1].split(",")]
+        names += [": ".join(reversed(pair)) for pair in pairs]
+    return names

@@ -1,0 +1,43 @@
+// The attention of one head: its weights, and the names of its rows and columns.
+import { useLayoutEffect, useRef } from "../vendor/preact.js";
+import { onThemeChange } from "../shared/palette.js";
+import { picture } from "./state.js";
+
+/** @param {Float32Array} weights @param {number} [largest] that becomes 1000 */
+export const toThousandths = (weights, largest = 1) =>
+  Array.from(weights, (weight) => Math.round((1000 * weight) / largest));
+
+/** @param {string} token @param {number} most characters */
+export function shorten(token, most) {
+  const characters = [...token];
+  return characters.length > most ? characters.slice(0, most - 1).join("") + "…" : token;
+}
+
+/** The weights (QM) of a head, with the tokens of its rows and columns. @param {import("../engine/forward_pass.js").Component} head */
+export function weightsOf({ kind, layer, head }) {
+  const { pass, axes } = picture.value,
+    [queries, keys] = axes[kind],
+    size = queries.length * keys.length,
+    from = Number(head) * size;
+  return {
+    weights: pass.attention[kind][Number(layer)].subarray(from, from + size),
+    queries,
+    keys,
+  };
+}
+
+/** Draw on a canvas after each rendering, and when size or theme change. @param {(canvas: any) => void} draw */
+export function useCanvas(draw) {
+  const ref = useRef(/** @type {HTMLCanvasElement | null} */ (null));
+  useLayoutEffect(() => {
+    const redraw = () => draw(ref.current),
+      stop = onThemeChange(redraw);
+    redraw();
+    addEventListener("resize", redraw);
+    return () => {
+      removeEventListener("resize", redraw);
+      stop();
+    };
+  });
+  return ref;
+}

@@ -1,0 +1,183 @@
+// The page of an exported model: type an input, switch parts off, see the output change.
+import { effect, html, render } from "../vendor/preact.js";
+import { Links, STACKS, Stack } from "./diagram.js";
+import {
+  data,
+  measureImportance,
+  measureScore,
+  method,
+  nameOf,
+  outputTokens,
+  parts,
+  problem,
+  reference,
+  score,
+  shareInterval,
+  showAnotherExample,
+  switchedOff,
+  text,
+} from "./state.js";
+
+const percent = (/** @type {number} */ share) => `${Math.round(100 * share)} %`;
+
+const Input = () =>
+  html`<div class="input">
+    <label for="input">Input: ${data.accepts}</label>
+    <div class="row">
+      <input
+        id="input"
+        value=${text.value}
+        aria-invalid=${String(Boolean(problem.value))}
+        aria-describedby="problem"
+        autocomplete="off"
+        spellcheck=${false}
+        onInput=${(/** @type {any} */ event) => (text.value = event.target.value)}
+      />
+      <button type="button" onClick=${showAnotherExample}>Another</button>
+    </div>
+    <p id="problem" role="status">${problem.value}</p>
+  </div>`;
+
+const Output = () =>
+  html`<div class="output">
+    <span>
+      Output${reference.value.isTarget ? "" : ", compared with that of the whole model"}${
+        outputTokens.value.every((token) => token.isRight)
+          ? ""
+          : ": below each wrong token, the right one"
+      }
+    </span>
+    <output for="input">
+      ${outputTokens.value.map(
+        ({ name, expected, probability, isRight, isEnd }, i) =>
+          html`<span
+            key=${i}
+            class=${"token" + (isRight ? "" : " wrong") + (isEnd ? " end" : "")}
+            title="Probability ${percent(probability)}"
+          >
+            <b><bdi>${name}</bdi></b>
+            <i><i style=${{ width: percent(probability) }} /></i>
+            <small>${!isRight && html`<bdi>${expected || "–"}</bdi>`}</small>
+          </span>`,
+      )}
+    </output>
+  </div>`;
+
+function Score() {
+  const { right, measured } = score.value,
+    [low, high] = shareInterval(right, Math.max(1, measured));
+  return html`<p class="score">
+    <meter min="0" max=${measured} value=${right} aria-label="Exact match"></meter>
+    <span>
+      <b>${right} of ${measured}</b> unseen inputs right
+      <small>${` (95 % interval: ${percent(low)} to ${percent(high)})`}</small>
+    </span>
+  </p>`;
+}
+
+const METHODS = /** @type {const} */ ({
+  zero: "A part that is off adds nothing. The other parts may never have seen that.",
+  mean: "A part that is off adds its average: what is usual stays, only what depends on the input is lost.",
+});
+
+function describeState() {
+  const off = switchedOff.value;
+  if (!off.length) return "All parts are on. Switch one off.";
+  const isRight = outputTokens.value.every((token) => token.isRight);
+  return (
+    (off.length > 2 ? `${off.length} of ${parts.length} parts` : off.map(nameOf).join(" and ")) +
+    ` ${off.length > 1 ? "are" : "is"} off: this output is ${isRight ? "still right" : "wrong"}.`
+  );
+}
+
+const Controls = () =>
+  html`<div class="controls">
+    <p class="status">
+      <span role="status">${describeState()}</span>
+      ${
+        switchedOff.value.length > 0 &&
+        html`<button type="button" onClick=${() => (switchedOff.value = [])}>Switch all on</button>`
+      }
+    </p>
+    <${Score} />
+    <fieldset>
+      <legend>Off means</legend>
+      ${Object.keys(METHODS).map(
+        (name) =>
+          html`<label key=${name}>
+            <input
+              type="radio"
+              name="method"
+              checked=${method.value === name}
+              onChange=${() => (method.value = /** @type {"zero" | "mean"} */ (name))}
+            />${name}
+          </label>`,
+      )}
+      <span>${METHODS[method.value]}</span>
+    </fieldset>
+    <p class="legend">
+      <span class="importance"><i style=${{ width: "70%" }} /></span>
+      the longer, the worse the output without this part alone (zero)
+    </p>
+  </div>`;
+
+/** The exact match of the run by step, as a small line. */
+function Curve() {
+  if (data.curve.length < 2) return null;
+  const last = data.curve.at(-1)?.[0] || 1,
+    points = data.curve.map(([step, share]) => `${(200 * step) / last},${50 - 48 * share}`);
+  return html`<figure>
+    <svg viewBox="0 0 200 52" role="img" aria-label="Right outputs during training">
+      <polyline points=${points.join(" ")} />
+    </svg>
+    <figcaption>
+      Training, up to step ${last.toLocaleString("en")}: unseen inputs right, 0 to 100 %
+    </figcaption>
+  </figure>`;
+}
+
+const TITLES =
+  STACKS.length > 1
+    ? { encoder: "Encoder: reads the input", decoder: "Decoder: writes the output" }
+    : {
+        encoder: "Encoder: reads the input, writes all tokens of the output at once",
+        decoder: "Decoder: reads the input, then writes the output",
+      };
+
+const Page = () =>
+  html`<header>
+      <h1>${data.name}: break this transformer</h1>
+      <p>
+        ${data.description} Every part has a switch: switch one off, and see what the model can no
+        longer do. Click a map to see where that head looks, or a title to open the block.
+      </p>
+    </header>
+    <main>
+      <section class="card try" aria-label="Input and output"><${Input} /><${Output} /></section>
+      <section class="card" aria-label="Model">
+        <${Controls} />
+        <div class="diagram" data-stacks=${STACKS.length}>
+          <${Stack} stack=${STACKS[0]} title=${TITLES[STACKS[0].side]} />
+          <${Links} />
+          ${STACKS.length > 1 && html`<${Stack} stack=${STACKS[1]} title=${TITLES.decoder} />`}
+        </div>
+      </section>
+      <section class="card about" aria-label="About this model">
+        <${Curve} />
+        <p>
+          <b>How many parts can you switch off while the output stays right?</b> This page computes
+          everything itself, without a server: the model is in it. Made with Transformer Playground.
+        </p>
+      </section>
+    </main>`;
+
+const darkMode = matchMedia("(prefers-color-scheme: dark)"),
+  setTheme = () => document.body.classList.toggle("dark", darkMode.matches);
+darkMode.addEventListener("change", setTheme);
+setTheme();
+render(html`<${Page} />`, /** @type {Element} */ (document.getElementById("page")));
+effect(() => {
+  void [switchedOff.value, method.value];
+  measureScore();
+});
+measureImportance();

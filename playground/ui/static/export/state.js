@@ -1,0 +1,230 @@
+// The state of an exported model's page: what the user typed and switched, and what follows from it.
+import { computed, signal } from "../vendor/preact.js";
+import { keyOf } from "../engine/forward_pass.js";
+import { buildModel } from "../engine/model.js";
+import { readSafetensors } from "../engine/safetensors.js";
+import { Scorer, measureMeanOutputs } from "../engine/scores.js";
+import { targetOf } from "../engine/tasks.js";
+import { EOS, SOS, Vocabulary } from "../engine/vocabulary.js";
+
+/** @typedef {import("../engine/forward_pass.js").Component} Component */
+/** @typedef {import("../engine/scores.js").Example} Example */
+
+/**
+ * @typedef {object} PageData
+ * @property {string} architecture
+ * @property {any} model settings
+ * @property {string} name
+ * @property {string} task
+ * @property {string} description
+ * @property {string[]} symbols
+ * @property {number} n_symbols that the task counts with
+ * @property {string} accepts
+ * @property {number} max_tokens of an output
+ * @property {string} input at the start
+ * @property {[number, number][]} curve exact match by step
+ * @property {Example[]} examples held out
+ */
+
+/** @param {string} id */
+const textOf = (id) => document.getElementById(id)?.textContent?.trim() ?? "";
+
+export const data = /** @type {PageData} */ (JSON.parse(textOf("data")));
+const weights = Uint8Array.from(atob(textOf("weights")), (character) => character.charCodeAt(0));
+export const model = buildModel(data.architecture, data.model, readSafetensors(weights.buffer));
+const vocabulary = new Vocabulary(data.symbols),
+  SMALL_SAMPLE = 32; // examples for mean outputs and for the importance of heads
+
+export const text = signal(data.input);
+export const switchedOff = signal(/** @type {Component[]} */ ([]));
+export const method = signal(/** @type {"zero" | "mean"} */ ("zero"));
+export const openBlock = signal(""); // the name of a sublayer
+export const row = signal(/** @type {number | null} */ (null)); // the query that is pointed at
+
+export const isSingle = model.kinds.length === 1;
+/** The head whose links are shown: the last layer's first one, of cross-attention if there is. */
+export const selected = signal(
+  /** @type {Component} */ ({
+    kind: isSingle ? model.kinds[0] : "cross",
+    layer: model.config.n_layers - 1,
+    head: 0,
+  }),
+);
+
+/** @param {Component} component */
+export function select(component) {
+  selected.value = component;
+  row.value = null;
+}
+
+/** Return the name of a part: "cross 2.4" is the fourth head of layer 2. @param {Component} part */
+export const nameOf = ({ kind, layer, head }) =>
+  kind + (layer === null ? "" : ` ${layer + 1}`) + (head === null ? "" : `.${head + 1}`);
+
+/** The tokens of the input, or the problem of the text. */
+const typed = computed(() => {
+  try {
+    const tokens = vocabulary.encode(text.value),
+      most = model.config.max_positions - 1;
+    if (!tokens.length) return { problem: `Type a sequence of ${data.accepts}.` };
+    if (tokens.length > most) return { problem: `This model reads at most ${most} tokens.` };
+    return { tokens };
+  } catch (error) {
+    return { problem: `${/** @type {Error} */ (error).message}; use ${data.accepts}.` };
+  }
+});
+export const problem = computed(() => typed.value.problem ?? "");
+
+/** The last input without a problem, ending with EOS. */
+const source = computed(
+  () => typed.value.tokens?.concat(EOS) ?? /** @type {number[]} */ (source.peek()),
+);
+
+let meanOf = /** @type {ReturnType<typeof measureMeanOutputs> | null} */ (null);
+const ablations = computed(() => {
+  const isMean = method.value === "mean";
+  if (isMean) meanOf ??= measureMeanOutputs(model, data.examples.slice(0, SMALL_SAMPLE));
+  return switchedOff.value.map((component) => ({
+    component,
+    output: isMean ? meanOf?.(component) : undefined,
+  }));
+});
+
+const intact = computed(() => model.generate(source.value, data.max_tokens)),
+  output = computed(() =>
+    ablations.value.length
+      ? model.generate(source.value, data.max_tokens, ablations.value)
+      : intact.value,
+  );
+
+/** The right output, and whether it is that of the task or of the intact model. */
+export const reference = computed(() => {
+  const symbols = source.value.slice(0, -1).map((token) => token - SOS - 2),
+    target = targetOf(data.task, symbols, data.n_symbols);
+  return target
+    ? { tokens: [...target.map((symbol) => symbol + SOS + 2), EOS], isTarget: true }
+    : { tokens: intact.value.tokens, isTarget: false };
+});
+
+/** The tokens of the output beside the right ones, with probabilities. */
+export const outputTokens = computed(() => {
+  const { tokens, probabilities } = output.value,
+    right = reference.value.tokens;
+  return Array.from({ length: Math.max(tokens.length, right.length) }, (_, i) => ({
+    name: i < tokens.length ? vocabulary.names[tokens[i]] : "–",
+    expected: i < right.length ? vocabulary.names[right[i]] : "",
+    probability: i < tokens.length ? probabilities[i][tokens[i]] : 0,
+    isRight: tokens[i] === right[i],
+    isEnd: tokens[i] === EOS,
+  }));
+});
+
+/** What the diagram shows: a pass over the input and the model's own output. */
+export const picture = computed(() => {
+  const { tokens, probabilities } = output.value,
+    input = [SOS, ...tokens.slice(0, -1)],
+    { pass } = model.forward(source.value, input, ablations.value),
+    names = (/** @type {number[]} */ ids) => vocabulary.decode(ids),
+    { length } = /** @type {number[]} */ (source.value),
+    blanks = [...source.value, ...Array(Math.max(0, tokens.length - length)).fill(SOS)],
+    single = model.kinds[0] === "encoder" ? blanks : [...source.value, ...input.slice(1)];
+  return {
+    pass,
+    axes: model.kinds.includes("cross")
+      ? {
+          encoder: [names(source.value), names(source.value)],
+          decoder: [names(input), names(input)],
+          cross: [names(input), names(source.value)],
+        }
+      : { [model.kinds[0]]: [names(single), names(single)] },
+    output: {
+      predicted: names(tokens),
+      target: tokens.map((_, i) => names(reference.value.tokens)[i] ?? ""),
+      probability: tokens.map((token, i) => Math.round(1000 * probabilities[i][token])),
+    },
+  };
+});
+
+const keys = computed(() => new Set(switchedOff.value.map(keyOf)));
+
+/** @param {Component} component */
+export const isOff = (component) => keys.value.has(keyOf(component));
+
+/** Switch components off, or on if all of them are off. @param {Component[]} components */
+export function toggle(components) {
+  const areOff = components.every(isOff),
+    others = switchedOff.value.filter(
+      (each) => !components.some((component) => keyOf(component) === keyOf(each)),
+    );
+  switchedOff.value = areOff ? others : [...others, ...components];
+}
+
+export function showAnotherExample() {
+  const { source: tokens } = data.examples[Math.floor(Math.random() * data.examples.length)];
+  text.value = vocabulary.decode(tokens.slice(0, -1)).join(" ");
+}
+
+/** Return the 95 % interval of a share (Wilson 1927). @param {number} right @param {number} n */
+export function shareInterval(right, n) {
+  const z = 1.96,
+    share = right / n,
+    center = (share + (z * z) / (2 * n)) / (1 + (z * z) / n),
+    half = (z / (1 + (z * z) / n)) * Math.sqrt((share * (1 - share)) / n + (z * z) / (4 * n * n));
+  return [Math.max(0, center - half), Math.min(1, center + half)];
+}
+
+// The score of held-out sequences and the importance of heads: in small pieces between events.
+
+const PIECE_MS = 12;
+export const score = signal({ right: 0, measured: 0 });
+export const importance = signal(/** @type {Map<string, number>} */ (new Map()));
+
+const POSITION_VECTORS = ["learned", "learned-from-end", "randomized", "sinusoidal"];
+
+/** What can be switched off: heads, blocks, and position vectors that are added to tokens. */
+export const parts = [
+  ...model.components(),
+  ...(POSITION_VECTORS.includes(model.config.position_type)
+    ? (isSingle ? ["target positions"] : ["source positions", "target positions"]).map((kind) => ({
+        kind,
+        layer: null,
+        head: null,
+      }))
+    : []),
+];
+
+const nextTask = () => new Promise((resolve) => setTimeout(resolve));
+const scorer = new Scorer(model, data.examples);
+let scoreNumber = 0;
+
+/** Score the held-out examples with what is switched off; a later call ends an earlier one. */
+export async function measureScore() {
+  const number = ++scoreNumber,
+    off = ablations.value;
+  let right = 0;
+  for (let i = 0; i < data.examples.length;) {
+    const end = performance.now() + PIECE_MS;
+    while (i < data.examples.length && performance.now() < end)
+      right += Number(scorer.score(i++, off).isRight);
+    score.value = { right, measured: i };
+    await nextTask();
+    if (number !== scoreNumber) return;
+  }
+}
+
+/** Measure how much log-probability the right output loses without each part, in nats. */
+export async function measureImportance() {
+  const sample = new Scorer(model, data.examples.slice(0, SMALL_SAMPLE)),
+    sum = (/** @type {import("../engine/forward_pass.js").Ablation[]} */ off) =>
+      sample.examples.reduce((total, _, i) => total + sample.score(i, off).logProbability, 0),
+    whole = sum([]),
+    losses = new Map();
+  for (const component of parts) {
+    await nextTask();
+    losses.set(
+      keyOf(component),
+      Math.max(0, whole - sum([{ component }])) / sample.examples.length,
+    );
+    importance.value = new Map(losses);
+  }
+}
