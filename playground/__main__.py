@@ -19,7 +19,7 @@ from playground.cli.evaluate import evaluate, predict
 from playground.cli.experiments import experiment
 from playground.cli.hub import gallery, pull, push, reproduce
 from playground.cli.inspect import inspect
-from playground.cli.report import report
+from playground.cli.report import export_page, report
 from playground.cli.train import train
 from playground.common.env import normalize_hub_endpoint, validate_env
 from playground.errors import UserError
@@ -51,6 +51,7 @@ for command, summary in (
     (predict, "Print a checkpoint's predictions for sequences."),
     (inspect, "Export figures of attention and ablations."),
     (report, "Write a checkpoint's report as one HTML file."),
+    (export_page, "Write a model as one page that runs it."),
     (compare, "Compare a checkpoint with pretrained models."),
     (finetune, "Fine-tune a pretrained model on a task."),
     (experiment, "Vary settings over several seeds."),

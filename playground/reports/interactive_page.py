@@ -7,13 +7,13 @@ module, and a policy that allows nothing but them. docs/engine.md describes the 
 import base64
 import dataclasses
 import hashlib
+import html
 import json
 import re
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from playground.checkpoints.checkpoint import read_metrics
@@ -39,15 +39,15 @@ ARCHITECTURE_NAMES = {
 _IMPORT = re.compile(r'^import\s*\{([^}]*)\}\s*from\s*"([^"]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export ((?:async )?(?:function|class|const) (\w+))", re.MULTILINE)
 _EXPORT_LIST = re.compile(r"export\s*\{([^}]*)\};?\s*$")
-_LEFT_OVER = re.compile(r"^\s*(?:import|export)\b.*", re.MULTILINE)
+_COMMENT = re.compile(r"/\*\*.*?\*/", re.DOTALL)  # types in it have the form import("file")
+_LEFT_OVER = re.compile(r"^\s*(?:import|export)\b.*|\bimport\s*[(.].*", re.MULTILINE)
 
 
 def write_page(checkpoint: Path, run_folder: Path | None = None, name: str = "") -> str:
     """Return the page of a checkpoint as HTML.
 
     Raises:
-        UserError: for an architecture that the browser cannot run, or a model that is too large.
-        CheckpointError, DatasetError: as `load_inspected_model`.
+        UserError: if the browser cannot run the model, or its files cannot be read.
     """
     subject = load_inspected_model(checkpoint)
     architecture = subject.config.architecture
@@ -109,11 +109,15 @@ def _curve(run_folder: Path) -> list[tuple[int, float]]:
 
 def _pack_weights(subject: InspectedModel) -> str:
     """Return the weights in base64: float16, if rounding them changes no output that matters."""
+    weights = subject.model.state_dict()
+    if not all(tensor.isfinite().all() for tensor in weights.values()):
+        raise UserError("the weights are not finite; export an earlier checkpoint of the run")
+    halves = {name: tensor.half() for name, tensor in weights.items()}
     batch = subject.held_out(NUM_EXAMPLES).batch
     is_trained = subject.model.is_exact_match(batch).float().mean() >= MIN_EXACT_MATCH_FOR_FLOAT16
-    dtype = torch.float16 if is_trained else torch.float32
-    tensors = {name: tensor.to(dtype) for name, tensor in subject.model.state_dict().items()}
-    return base64.b64encode(serialize_tensors(tensors)).decode()
+    if is_trained and all(tensor.isfinite().all() for tensor in halves.values()):
+        weights = halves
+    return base64.b64encode(serialize_tensors(weights)).decode()
 
 
 def _html(data: dict[str, Any], weights: str) -> str:
@@ -124,7 +128,7 @@ def _html(data: dict[str, Any], weights: str) -> str:
         "base-uri 'none'; form-action 'none'"
     )
     content = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-    title = _escape(f"{data['name']}: break this transformer")
+    title = html.escape(f"{data['name']}: break this transformer")
     return f"""<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -133,17 +137,14 @@ def _html(data: dict[str, Any], weights: str) -> str:
 <title>{title}</title>
 <style>{style}</style>
 <body>
-<div id="page"></div>
+<div id="page"><p>This page runs a model in the browser. It needs JavaScript and a browser of 2023
+or later.</p></div>
 <script type="application/json" id="data">{content}</script>
 <script type="text/plain" id="weights">{weights}</script>
 <script type="module">{script}</script>
 </body>
 </html>
 """
-
-
-def _escape(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
 
 
 def _digest(text: str) -> str:
@@ -167,8 +168,10 @@ def bundle_modules(entry: Path) -> str:
         exports[path] = _exported_names(code)
         code = _IMPORT.sub(lambda match: bind(path, match), code)
         code = _EXPORT_LIST.sub("", _EXPORT.sub(r"\1", code))
-        if left := _LEFT_OVER.search(code):
+        if left := _LEFT_OVER.search(_COMMENT.sub("", code)):
             raise ValueError(f"{path.name} has an unknown form: {left[0][:80]}")
+        if "</script" in code or "<!--" in code:
+            raise ValueError(f"{path.name} has a text that ends or hides a script in HTML")
         parts[path] = (
             f"// {path.relative_to(STATIC)}\nconst {_variable(path)} = (() => {{\n{code}\n"
             f"return {{ {', '.join(exports[path])} }};\n}})();\n"

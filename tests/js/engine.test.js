@@ -19,7 +19,7 @@ function load(name) {
     tensors = readSafetensors(
       bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length),
     );
-  return { golden, model: buildModel(golden.architecture, golden.model, tensors) };
+  return { golden, tensors, model: buildModel(golden.architecture, golden.model, tensors) };
 }
 
 function assertNear(actual, expected, what) {
@@ -133,10 +133,12 @@ test("a file without a header is refused", () => {
     assert.throws(() => readSafetensors(new Uint8Array(length).fill(255).buffer), RangeError);
 });
 
-test("a missing weight and a foreign architecture are named", () => {
-  const { golden } = load("default");
+test("a missing weight, a foreign architecture and position encoding are named", () => {
+  const { golden, tensors } = load("default");
   assert.throws(() => buildModel("transformer", golden.model, {}), /no weights/);
   assert.throws(() => buildModel("recurrent", golden.model, {}), /architecture recurrent/);
+  const settings = { ...golden.model, position_type: "window" };
+  assert.throws(() => buildModel("transformer", settings, tensors), /position encoding window/);
 });
 
 test("typed text becomes tokens as on the server", () => {

@@ -1,7 +1,7 @@
 // The layer of all stacks, and the embeddings before them (models/layers.py, embeddings.py).
 import { MultiHeadAttention } from "./attention.js";
 import { FeedForward, Norm, requireTensor } from "./linear.js";
-import { POSITION_ENCODINGS, sinusoidalPositions } from "./position_encoding.js";
+import { positionEncoding, sinusoidalPositions } from "./position_encoding.js";
 
 /** @typedef {import("./attention.js").KeysAndValues} KeysAndValues */
 /** @typedef {import("./attention.js").KeyValueCache} KeyValueCache */
@@ -17,8 +17,7 @@ export class Layer {
    * @param {number} index
    */
   constructor(config, tensors, name, kind, index) {
-    const Position = POSITION_ENCODINGS[config.position_type],
-      attention = `${name}.self_attn`;
+    const attention = `${name}.self_attn`;
     this.name = name;
     this.kind = kind;
     this.index = index;
@@ -28,7 +27,7 @@ export class Layer {
       config,
       tensors,
       attention,
-      Position && new Position(config, tensors, attention, this.isCausal),
+      positionEncoding(config, tensors, attention, this.isCausal),
     );
     this.cross_attn = tensors[`${name}.cross_attn.q_proj.weight`]
       ? new MultiHeadAttention(config, tensors, `${name}.cross_attn`)

@@ -99,8 +99,26 @@ class T5RelativePositionBias {
   }
 }
 
-export const POSITION_ENCODINGS = {
+/** By `position_type`; null where vectors are added to the embeddings, or there is no position. */
+const POSITION_ENCODINGS = {
+  none: null,
+  learned: null,
+  "learned-from-end": null,
+  randomized: null,
+  sinusoidal: null,
   rope: RotaryEmbedding,
   alibi: ALiBi,
   t5: T5RelativePositionBias,
 };
+
+/**
+ * Return what acts inside self-attention. It throws a RangeError for an encoding without code here.
+ * @param {Config} config @param {Tensors} tensors @param {string} name of the attention
+ * @param {boolean} isCausal
+ */
+export function positionEncoding(config, tensors, name, isCausal) {
+  const Encoding = POSITION_ENCODINGS[config.position_type];
+  if (Encoding === undefined)
+    throw new RangeError(`the browser has no position encoding ${config.position_type}`);
+  return Encoding && new Encoding(config, tensors, name, isCausal);
+}
