@@ -110,8 +110,6 @@ def _curve(run_folder: Path) -> list[tuple[int, float]]:
 def _pack_weights(subject: InspectedModel) -> str:
     """Return the weights in base64: float16, if rounding them changes no output that matters."""
     weights = subject.model.state_dict()
-    if not all(tensor.isfinite().all() for tensor in weights.values()):
-        raise UserError("the weights are not finite; export an earlier checkpoint of the run")
     halves = {name: tensor.half() for name, tensor in weights.items()}
     batch = subject.held_out(NUM_EXAMPLES).batch
     is_trained = subject.model.is_exact_match(batch).float().mean() >= MIN_EXACT_MATCH_FOR_FLOAT16

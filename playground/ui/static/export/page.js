@@ -175,7 +175,9 @@ const darkMode = matchMedia("(prefers-color-scheme: dark)"),
   setTheme = () => document.body.classList.toggle("dark", darkMode.matches);
 darkMode.addEventListener("change", setTheme);
 setTheme();
-render(html`<${Page} />`, /** @type {Element} */ (document.getElementById("page")));
+const root = /** @type {Element} */ (document.getElementById("page"));
+root.replaceChildren();
+render(html`<${Page} />`, root);
 effect(() => {
   void [switchedOff.value, method.value];
   measureScore();

@@ -75,10 +75,13 @@ const typed = computed(() => {
 });
 export const problem = computed(() => typed.value.problem ?? "");
 
+let lastSource = /** @type {number[]} */ ([]);
 /** The last input without a problem, ending with EOS. */
-const source = computed(
-  () => typed.value.tokens?.concat(EOS) ?? /** @type {number[]} */ (source.peek()),
-);
+const source = computed(() => {
+  const { tokens } = typed.value;
+  if (tokens) lastSource = [...tokens, EOS];
+  return lastSource;
+});
 
 let meanOf = /** @type {ReturnType<typeof measureMeanOutputs> | null} */ (null);
 const ablations = computed(() => {
@@ -125,7 +128,7 @@ export const picture = computed(() => {
     input = [SOS, ...tokens.slice(0, -1)],
     { pass } = model.forward(source.value, input, ablations.value),
     names = (/** @type {number[]} */ ids) => vocabulary.decode(ids),
-    { length } = /** @type {number[]} */ (source.value),
+    { length } = source.value,
     blanks = [...source.value, ...Array(Math.max(0, tokens.length - length)).fill(SOS)],
     single = model.kinds[0] === "encoder" ? blanks : [...source.value, ...input.slice(1)];
   return {

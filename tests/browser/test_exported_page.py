@@ -1,0 +1,142 @@
+"""A model as one file, opened from disk: it works without a server, by keyboard, and on a phone."""
+
+import re
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+from playground.reports.interactive_page import write_page
+from tests.support.app_server import ROOT, wait_for
+from tests.support.firefox import find_firefox, started_firefox
+
+SIZES = {"wide": (1366, 768), "narrow": (390, 844), "narrowest": (320, 640)}
+INPUT, OUTPUT = "3 1 4 1 5", ["5", "1", "4", "1", "3", "EOS"]
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory):
+    path = tmp_path_factory.mktemp("exported") / "page.html"
+    path.write_text(write_page(ROOT / "checkpoints/reverse-one-head"), encoding="utf-8")
+    return path.as_uri()
+
+
+@pytest.fixture
+def open_exported(browser, exported):
+    """Return a function that opens the file; afterwards it has made no request and no message."""
+    seen, contexts = [], []
+
+    def open_exported(size="wide", **options):
+        width, height = SIZES[size]
+        context = browser.new_context(viewport={"width": width, "height": height}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: seen.append(message.text))
+        page.on("pageerror", lambda error: seen.append(str(error)))
+        page.on("request", lambda request: seen.append(request.url))
+        page.goto(exported)
+        page.get_by_role("textbox").fill(INPUT)
+        expect_output(page, OUTPUT)
+        return page
+
+    yield open_exported
+    for context in contexts:
+        context.close()
+    assert seen == [exported] * len(contexts)
+
+
+def expect_output(page, tokens):
+    expect(page.locator("output b")).to_have_text(tokens)
+
+
+def score(page):
+    expect(page.locator(".score")).to_contain_text("of 256")
+    return int(re.match(r"\d+", page.locator(".score b").inner_text())[0])
+
+
+def test_a_switch_changes_the_output_and_the_score(open_exported):
+    page = open_exported()
+    assert score(page) == 256
+    page.get_by_role("switch", name="cross 1.1").click()
+    expect(page.get_by_role("status").last).to_have_text("cross 1.1 is off: this output is wrong.")
+    expect(page.locator("output .wrong").first).to_be_visible()
+    assert score(page) < 25
+    under_zero = page.locator("output").inner_text()
+    page.get_by_label("mean").check()
+    expect(page.locator("output")).not_to_have_text(under_zero)
+    page.get_by_role("button", name="Switch all on").click()
+    expect_output(page, OUTPUT)
+
+
+def test_typed_text_is_checked_as_on_the_server(open_exported):
+    page = open_exported()
+    for text, problem in (
+        ("3 x", "“x” is not a token of this task; use 0–9."),
+        ("", "Type a sequence of 0–9."),
+        ("1 " * 60, "This model reads at most"),
+    ):
+        page.get_by_role("textbox").fill(text)
+        expect(page.locator("#problem")).to_contain_text(problem)
+    expect_output(page, OUTPUT)  # the last input without a problem
+
+
+def test_a_block_opens_in_place_and_shows_where_a_row_looks(open_exported):
+    page = open_exported()
+    title = page.get_by_role("button", name="Cross-attention")
+    title.click()
+    expect(title).to_have_attribute("aria-expanded", "true")
+    page.get_by_role("combobox").select_option("2: 5 → 1")
+    expect(page.locator("tbody tr").first).to_contain_text("4: 1")
+    weights = [float(text) for text in page.locator("tbody td:nth-child(2)").all_inner_texts()]
+    assert sum(weights) == pytest.approx(1, abs=0.01)
+    page.locator(".large-map canvas").hover(position={"x": 5, "y": 2})
+    expect(page.get_by_role("combobox")).to_have_value("0")
+    title.click()
+    expect(page.locator("table")).to_have_count(0)
+
+
+def test_the_keyboard_reaches_heads_and_switches(open_exported):
+    page = open_exported()
+    cross = page.get_by_role("button", name="cross 1.1")
+    expect(cross).to_have_attribute("aria-pressed", "true")
+    cross.focus()
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_role("button", name="decoder 1.1")).to_be_focused()
+    expect(page.locator(".links p")).to_contain_text("decoder 1.1")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    switch = page.get_by_role("switch", name="decoder 1.1")
+    expect(switch).to_be_focused()
+    expect(switch).to_have_attribute("aria-checked", "false")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+def test_axe_finds_nothing_and_nothing_overflows(open_exported, size, scheme):
+    is_touch = size != "wide"
+    page = open_exported(size, color_scheme=scheme, has_touch=is_touch, bypass_csp=True)
+    page.get_by_role("button", name="Cross-attention").click()
+    page.get_by_role("switch", name="cross 1.1").click()
+    page.get_by_role("textbox").fill("3 x")
+    assert page.evaluate("document.documentElement.scrollWidth") == SIZES[size][0]
+    smallest = page.locator(".switch").first.bounding_box()["height"]
+    assert smallest >= (32 if is_touch else 24)
+    page.evaluate(Axe().axe_script)
+    violations = page.evaluate("axe.run().then(({ violations }) => violations)")
+    assert [(each["id"], each["nodes"][0]["html"][:120]) for each in violations] == []
+
+
+def test_the_file_works_in_firefox(exported, tmp_path):
+    path = find_firefox()
+    if path is None:
+        pytest.skip("no Firefox on the path: install one (Debian: apt-get install firefox-esr)")
+    score = "document.querySelector('.score b')?.textContent"
+    with started_firefox(path, tmp_path / "profile") as firefox:
+        firefox.call("WebDriver:Navigate", url=exported)
+        wait_for(lambda: firefox.evaluate(score) == "256 of 256", description="the first score")
+        firefox.evaluate(
+            "document.querySelector('[role=switch][aria-label=\"cross 1.1\"]').click()"
+        )
+        wait_for(lambda: firefox.evaluate(score) == "0 of 256", description="the score without it")
+        assert firefox.evaluate("document.querySelectorAll('output .wrong').length") > 0
+        assert firefox.evaluate("performance.getEntriesByType('resource').length") == 0
