@@ -53,6 +53,11 @@ def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ),
 )
 @click.option(
+    "--page",
+    is_flag=True,
+    help="Also publish a page that runs the model: as index.html, and as a Space of this name.",
+)
+@click.option(
     "--dry-run",
     is_flag=True,
     help="List every file and what would happen to it; write nothing. Needs no account.",
@@ -64,6 +69,7 @@ def push(
     branch: str,
     private: bool,
     license: str,
+    page: bool,
     dry_run: bool,
     ask_token: bool,
     as_json: bool,
@@ -97,6 +103,7 @@ def push(
         repo=repo,
         revision=branch,
         private=private,
+        page=page,
         checkpoint=str(checkpoint.resolve()),
         run_folder=str(run) if run else "",
     )
@@ -120,6 +127,8 @@ def print_plan(result: dict[str, Any], dry_run: bool) -> None:
     if not result.get("compared", True):
         click.echo("no token was found, so this was not compared with the Hub", err=True)
     click.echo("nothing was written" if dry_run else result["url"])
+    if result.get("space"):
+        click.echo(result["space"])
 
 
 @click.command()

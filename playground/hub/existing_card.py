@@ -52,6 +52,15 @@ def read_existing_card(content: bytes) -> ExistingCard:
     return ExistingCard(license, is_handwritten)
 
 
+def card_license(text: str) -> dict[str, Any]:
+    """Return the metadata of a card's license; none if it cannot be read."""
+    try:
+        fields, _ = split_card(text)
+    except Exception:  # YAML constructors raise arbitrary errors
+        return {}
+    return {name: fields[name] for name in LICENSE_FIELDS if _is_text(fields.get(name))}
+
+
 def card_digest(text: str) -> str:
     """Return a digest of a card without its license and the digest itself."""
     fields, body = split_card(text)

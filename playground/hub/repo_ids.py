@@ -8,12 +8,14 @@ from enum import Enum
 
 TAG = "transformer-playground"
 MANIFEST = "playground.json"
+PAGE = "index.html"  # the interactive page
 REPO_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 BRANCH_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,95}")
 REVISION_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/+@-]{0,199}")
 # Files of earlier pushes, which a push may delete. Other files in a repository belong to its owner.
 PACKAGE_FILES = {
     "README.md",
+    PAGE,
     "config.json",
     "generation_config.json",
     "tokenizer.json",

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from .repo_ids import PAGE, Phase
 from .task_runner import LOADING_TIMEOUT_S, TaskRunner
 
 
@@ -56,6 +57,11 @@ class UploadTasks(TaskRunner):
             license=task.license,
             existing=(existing := read_existing_card(card)),
         )
+        if task.page:
+            from playground.reports.interactive_page import write_page
+
+            page = write_page(checkpoint, checkpoint, task.repo.split("/")[1])
+            (folder / PAGE).write_text(page, encoding="utf-8")
         if existing.is_handwritten:
             (folder / "README.md").write_bytes(card)
             return folder, [
@@ -99,6 +105,10 @@ class UploadTasks(TaskRunner):
         self.ensure_can_write()
         folder, notes = self.build(checkpoint, self._existing_card())
         self.report("Comparing with the repository")
+        if self.task.page:
+            from .static_space import ensure_own_space
+
+            ensure_own_space(self.hub, self.task.repo)
         plan = self.hub.plan(
             folder, self.task.repo, private=self.task.private, revision=self.task.revision
         )
@@ -168,6 +178,12 @@ class UploadTasks(TaskRunner):
                 retryable=True,
             )
         commit = self.hub.push(folder, plan, f"Step {manifest.step}", self.report)
+        space = ""
+        if self.task.page:
+            from .static_space import push_space
+
+            self.report("Writing the Space", LOADING_TIMEOUT_S, Phase.WRITING)
+            space = push_space(self.hub, folder, plan.repo, private=plan.private)
         where = plan.url if plan.revision == "main" else f"{plan.url}/tree/{plan.revision}"
         return {
             "plan": asdict(plan),
@@ -175,4 +191,5 @@ class UploadTasks(TaskRunner):
             "commit": commit,
             "step": manifest.step,
             "notes": notes,
+            "space": space,
         }

@@ -124,6 +124,7 @@ class HubHandlers(HandlerGroup):
             revision=request.revision or "main",
             private=request.private,
             license=request.license,
+            page=request.page,
             checkpoint=str(checkpoint),
             run_folder=str(run.folder) if run else "",
             expected_parent=request.expected_parent,

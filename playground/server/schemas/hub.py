@@ -45,6 +45,7 @@ class SubmitHubTask(OwnedModelRequest):
     token: Token = ""
     private: bool = False
     license: License = ""
+    page: bool = False  # publish the interactive page too
     revision: Stripped = ""
     checkpoint: Name = ""  # of the run; without it, the newest
     expected_parent: Name | None = None

@@ -10,6 +10,7 @@ import tempfile
 from dataclasses import replace
 
 import pytest
+from huggingface_hub import ModelCard
 
 from playground.architectures import ARCHITECTURES
 from playground.checkpoints.checkpoint import resume_trainer
@@ -83,6 +84,68 @@ def test_a_push_keeps_what_the_owner_wrote_in_the_card(
     assert (f"license: {license}\n".encode() in card, card == readme) == (True, is_unchanged)
     run_task_in_process(replace(push, license=""), tmp_path / "again")
     assert hub.files("ada/owned")["README.md"] == card
+
+
+# The interactive page
+
+
+@pytest.fixture
+def push_with_page(hub, checkpoint, run_task_in_process, tmp_path):
+    """Return a function that publishes the checkpoint with its page."""
+
+    def push(repo, **options):
+        options = {"checkpoint": str(checkpoint), "page": True} | options
+        work = tmp_path / str(len(list(tmp_path.iterdir())))
+        return run_task_in_process(HubTask("push", repo, hub.ADA, hub.url, **options), work)
+
+    return push
+
+
+def test_a_page_is_published_in_the_repository_and_as_a_static_space(
+    hub, published_files, push_with_page
+):
+    outcome, result = push_with_page("ada/paged")
+    assert outcome == "result", result
+    assert result["space"] == f"{hub.url}/spaces/ada/paged"
+    page = hub.files("ada/paged").pop("index.html")
+    assert b"<title>paged: break this transformer</title>" in page
+    assert set(hub.files("ada/paged")) == {*published_files, "index.html"}
+    space = hub.files("ada/paged", kind="space")
+    assert space.keys() - {".gitattributes"} == {"index.html", "README.md"}
+    assert space["index.html"] == page
+    card = ModelCard(space["README.md"].decode())
+    assert card.data.to_dict() == {
+        "title": "paged",
+        "emoji": "🔀",
+        "colorFrom": "blue",
+        "colorTo": "green",
+        "sdk": "static",
+        "app_file": "index.html",
+        "license": "mit",
+        "models": ["ada/paged"],
+        "tags": ["transformer-playground"],
+        "short_description": "Switch off parts of a transformer",
+    }
+    assert card.text.strip() == f"The model [ada/paged]({hub.url}/ada/paged) runs in this page."
+
+
+def test_a_page_published_again_replaces_its_own_space(hub, push_with_page):
+    for _ in range(2):
+        outcome, *result = push_with_page("ada/again", private=True)
+        assert outcome == "result", result
+    assert hub.repo("ada/again", "space").private
+    outcome, *_ = push_with_page("ada/again", page=False)
+    assert outcome == "result"
+    assert "index.html" not in hub.files("ada/again")
+
+
+def test_a_space_with_other_content_stays_and_nothing_is_published(hub, push_with_page):
+    hub.put("ada/taken", {"index.html": "mine"}, kind="space")
+    outcome, message, *_ = push_with_page("ada/taken")
+    assert outcome == "failed"
+    assert "the Space ada/taken has other content (index.html), which stays unchanged" in message
+    assert hub.files("ada/taken", kind="space")["index.html"] == b"mine"
+    assert ("model", "ada/taken") not in hub.repos
 
 
 def test_an_inspected_model_has_its_files_and_revisions(

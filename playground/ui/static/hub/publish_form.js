@@ -34,6 +34,11 @@ const FIELDS = [
     hint: "Default: mit for built-in tasks; for a Hub dataset, its license; otherwise none",
   },
   { name: "private", label: "private: visible only to you", type: "checkbox" },
+  {
+    name: "page",
+    label: "interactive page: also publish a page that runs the model, as a Space of this name",
+    type: "checkbox",
+  },
 ];
 const REPO_MISSING = "Enter a repository name first: user/name.";
 const publishJob = createHubJob();
@@ -164,10 +169,11 @@ function disabledReason() {
 }
 
 function PublicationNotice() {
-  const { step, url } = publication.value;
+  const { step, url, space } = publication.value;
   return html`<p class="published">
     Published, step ${formatInteger(step)}: ${" "}
     <a href=${url} target="_blank" rel="noopener">${url}</a>
+    ${space && html` and <a href=${space} target="_blank" rel="noopener">${space}</a>`}
   </p>`;
 }
 

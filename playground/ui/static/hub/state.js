@@ -17,6 +17,7 @@ export const publishOptions = signal({
   repo: "",
   license: "",
   private: false,
+  page: false,
 });
 /** The preview of a publication: the changes, and the request that publishes them. */
 export const plan = signal(/** @type {any} */ (null));
