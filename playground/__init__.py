@@ -20,7 +20,7 @@ its own folder.
     9  experiments/   experiments, length generalization, published claims
     9  lessons/       lessons with measurements, and models with a bug to find
    10  reports/       the HTML report of a model
-   10  hub/           publishing and importing models
+   11  hub/           publishing and importing models
    11  pretrained/    pretrained models: download, files, pipelines, inference
    12  finetuning/    fine-tuning on a task
    12  probing/       attention of pretrained models

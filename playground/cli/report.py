@@ -61,7 +61,7 @@ def report(checkpoint: Path, out: Path, name: str, overwrite: bool, as_json: boo
 def export_page(checkpoint: Path, out: Path, name: str, overwrite: bool, as_json: bool) -> None:
     """Write a checkpoint as one HTML file that runs the model in the browser.
 
-    The page needs no server and no network. Its readers type inputs, see where each head looks,
+    The page needs no server and no network. Its readers type inputs, see what each head reads,
     and switch parts of the model off. It contains the weights and some held-out sequences.
     """
     step = check_files(checkpoint, out, overwrite)

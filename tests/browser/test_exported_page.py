@@ -80,7 +80,7 @@ def test_typed_text_is_checked_as_on_the_server(open_exported):
     expect_output(page, OUTPUT)  # the last input without a problem
 
 
-def test_a_block_opens_in_place_and_shows_where_a_row_looks(open_exported):
+def test_a_block_opens_in_place_and_shows_what_a_row_reads(open_exported):
     page = open_exported()
     title = page.get_by_role("button", name="Cross-attention")
     title.click()

@@ -1,6 +1,6 @@
 // The layers without attention (models/layers.py, feed_forward.py). A tensor is a Float32Array, row
-// by row, and sums are computed in double precision. There is one sequence at a time, so there is no
-// batch and no padding. Letters: N rows, D d_model, E outputs, F d_ff.
+// by row; sums are computed in double precision. There is one sequence at a time: no batch, no
+// padding. Letters: N rows, D d_model, E outputs, F d_ff.
 
 /** @typedef {import("./config.js").Config} Config */
 /** @typedef {import("./safetensors.js").Tensors} Tensors */

@@ -12,7 +12,7 @@ import { EOS, SOS } from "./vocabulary.js";
 /** @typedef {import("./forward_pass.js").Ablation} Ablation */
 /** @typedef {import("./safetensors.js").Tensors} Tensors */
 /** @typedef {import("./attention.js").KeysAndValues} KeysAndValues */
-/** @typedef {{ tokens: number[], probabilities: Float32Array[] }} Output with a row for each token */
+/** @typedef {{ tokens: number[], probabilities: Float32Array[] }} Output */
 
 /**
  * Build the model of an architecture. It throws a RangeError for one that the browser lacks.

@@ -1,5 +1,5 @@
-// The rules of the built-in tasks (tasks/rules.py, arithmetic.py), but for `random`. A symbol is its
-// number in the alphabet, which begins with the n digits that a task counts with.
+// The rules of the built-in tasks (tasks/rules.py, arithmetic.py), but for `random`. A symbol is
+// its number in the alphabet, which begins with the n digits that a task counts with.
 
 /** @typedef {(source: number[], n: number) => number[]} Rule */
 
@@ -58,7 +58,7 @@ const RULES = {
   ],
 };
 
-/** Whether a source of symbols is one of the task. @type {Record<string, (s: number[], n: number) => boolean>} */
+/** @type {Record<string, (source: number[], n: number) => boolean>} is it one of the task? */
 const CHECKS = {
   brackets: (source) => source.every((symbol) => symbol === OPEN || symbol === CLOSE),
   addition: isAddition,

@@ -1,4 +1,4 @@
-// An opened block: what it does, the map of a head with its tokens, and where one row looks.
+// An opened block: what it does, the map of a head with its tokens, and what one row reads.
 import { html } from "../vendor/preact.js";
 import { paintHeadMap } from "../train/diagram/head_map.js";
 import { firstPredictedRow } from "../train/diagram/structure.js";
@@ -10,11 +10,11 @@ import { model, nameOf, picture, row } from "./state.js";
 const MAX_LISTED_KEYS = 8;
 /** @type {Record<string, string>} */
 const EXPLANATIONS = {
-  encoder: "Each token looks at all tokens of the input, and takes numbers from them.",
-  decoder: "Each token looks at itself and at the tokens before it. Later ones are hidden.",
+  encoder: "Each token reads from all tokens of the input.",
+  decoder: "Each token reads from itself and from the tokens before it. Later ones are hidden.",
   cross:
-    "The decoder looks at the input here: each row shows where it reads to write its next token. " +
-    "Without it, the decoder does not know the input.",
+    "Here the decoder reads the input. Each row shows which tokens it reads to write its next one. " +
+    "Without cross-attention, the decoder does not know the input.",
   "feed-forward": "A small network changes the numbers of each token, without the other tokens.",
 };
 
@@ -30,7 +30,7 @@ export function OpenBlock({ kind, component, head }) {
   </div>`;
 }
 
-/** The names of the rows; "SOS → 5" is a token, and the one that is written after it. @param {Component} head */
+/** The names of the rows: "SOS → 5" is a token and the next one. @param {Component} head */
 function rowNames({ kind }) {
   const { axes, output } = picture.value,
     [queries] = axes[kind],
@@ -62,18 +62,21 @@ function LargeMap({ head }) {
     <canvas
       ref=${ref}
       role="img"
-      aria-label=${`Map of ${nameOf(head)}: a row for each token that looks`}
+      aria-label=${`Map of ${nameOf(head)}: a row for each token that reads`}
       onPointerMove=${point}
       onPointerDown=${point}
     />
     <div class="column-names" aria-hidden="true">
-      ${keys.map((name, i) => html`<bdi key=${i} class=${name.length > 2 ? "long" : ""}>${shorten(name, 9)}</bdi>`)}
+      ${keys.map((name, i) => {
+        const className = name.length > 2 ? "long" : "";
+        return html`<bdi key=${i} class=${className}>${shorten(name, 9)}</bdi>`;
+      })}
     </div>
     <p>The darkest square is the weight ${largest.toFixed(2)}.</p>
   </div>`;
 }
 
-/** Where the tokens of one row look: weights, and the scores that they come from. @param {{ head: Component }} props */
+/** The weights of one row, and their scores. @param {{ head: Component }} props */
 function RowWeights({ head }) {
   const { weights, queries, keys } = weightsOf(head),
     names = rowNames(head),
@@ -90,13 +93,15 @@ function RowWeights({ head }) {
         value=${String(at)}
         onChange=${(/** @type {any} */ event) => (row.value = Number(event.target.value))}
       >
-        ${names.map((name, i) => html`<option key=${i} value=${String(i)}>${i + 1}: ${name}</option>`)}
+        ${names.map(
+          (name, i) => html`<option key=${i} value=${String(i)}>${i + 1}: ${name}</option>`,
+        )}
       </select>
     </label>
     <table>
       <thead>
         <tr>
-          <th scope="col">looks at</th>
+          <th scope="col">reads</th>
           <th scope="col">weight</th>
           <th scope="col">q·k ÷ √${model.config.keySize}</th>
         </tr>

@@ -48,7 +48,7 @@ const Switch = ({ components, name }) =>
     onClick=${() => toggle(components)}
   />`;
 
-/** A switch, and how much the right output suffers without the part. @param {{ part: Component }} props */
+/** A switch, and how much its part matters. @param {{ part: Component }} props */
 function PartSwitch({ part }) {
   const loss = importance.value.get(keyOf(part)) ?? 0,
     largest = Math.max(0.1, ...importance.value.values()),
@@ -188,8 +188,8 @@ export function Links() {
         },
         outputRow: outputRow ?? 0,
         titles: [
-          head.kind === "cross" ? "input" : "looked at",
-          head.kind === "encoder" ? "looking" : "output so far",
+          head.kind === "cross" ? "input" : "tokens",
+          head.kind === "encoder" ? "reading" : "output so far",
           "output",
         ],
         color: cssVariable(isOff(head) ? "--pg-hatch" : `--pg-${head.kind}`),
@@ -217,8 +217,8 @@ export function Links() {
     <p>
       <b>${name}</b>${
         isOff(head)
-          ? " is off. It still looks, but what it sees is not used."
-          : ". The thicker a line, the more this head takes from that token."
+          ? " is off. It still reads, but what it reads is not used."
+          : ". The thicker a line, the more this head reads from that token."
       }
     </p>
   </div>`;

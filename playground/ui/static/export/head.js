@@ -13,7 +13,10 @@ export function shorten(token, most) {
   return characters.length > most ? characters.slice(0, most - 1).join("") + "…" : token;
 }
 
-/** The weights (QM) of a head, with the tokens of its rows and columns. @param {import("../engine/forward_pass.js").Component} head */
+/**
+ * Return the weights (QM) of a head, with the tokens of its rows and columns.
+ * @param {import("../engine/forward_pass.js").Component} head
+ */
 export function weightsOf({ kind, layer, head }) {
   const { pass, axes } = picture.value,
     [queries, keys] = axes[kind],
@@ -26,7 +29,7 @@ export function weightsOf({ kind, layer, head }) {
   };
 }
 
-/** Draw on a canvas after each rendering, and when size or theme change. @param {(canvas: any) => void} draw */
+/** Draw after each rendering, resize and change of theme. @param {(canvas: any) => void} draw */
 export function useCanvas(draw) {
   const ref = useRef(/** @type {HTMLCanvasElement | null} */ (null));
   useLayoutEffect(() => {

@@ -77,7 +77,7 @@ function Score() {
 
 const METHODS = /** @type {const} */ ({
   zero: "A part that is off adds nothing. The other parts may never have seen that.",
-  mean: "A part that is off adds its average: what is usual stays, only what depends on the input is lost.",
+  mean: "A part that is off adds its average. Only what depends on the input is lost.",
 });
 
 function describeState() {
@@ -149,7 +149,7 @@ const Page = () =>
       <h1>${data.name}: break this transformer</h1>
       <p>
         ${data.description} Every part has a switch: switch one off, and see what the model can no
-        longer do. Click a map to see where that head looks, or a title to open the block.
+        longer do. Click a map to see what that head reads, or a title to open the block.
       </p>
     </header>
     <main>

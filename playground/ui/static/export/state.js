@@ -1,4 +1,4 @@
-// The state of an exported model's page: what the user typed and switched, and what follows from it.
+// The state of an exported model's page: what is typed and switched, and what follows from it.
 import { computed, signal } from "../vendor/preact.js";
 import { keyOf } from "../engine/forward_pass.js";
 import { buildModel } from "../engine/model.js";
