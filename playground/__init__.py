@@ -21,16 +21,16 @@ its own folder.
     9  lessons/       lessons with measurements, and models with a bug to find
    10  reports/       the HTML report of a model
    11  hub/           publishing and importing models
-   11  pretrained/    pretrained models: download, files, pipelines, inference
-   12  finetuning/    fine-tuning on a task
-   12  probing/       attention of pretrained models
-   13  comparison/    the benchmark of a checkpoint and pretrained models; the job process
-   14  ui/            the page: its views, the form of a run, the Train tab
-   15  server/        the app, its middleware, the JSON routes, the public API
-   16  cli/           the commands of the command line
-   17  __main__       the entry point of `python -m playground`
-   17  examples/      programs that use a served page
-   18  entry_point    the command of an installed package
+   12  pretrained/    pretrained models: download, files, pipelines, inference
+   13  finetuning/    fine-tuning on a task
+   13  probing/       attention of pretrained models
+   14  comparison/    the benchmark of a checkpoint and pretrained models; the job process
+   15  ui/            the page: its views, the form of a run, the Train tab
+   16  server/        the app, its middleware, the JSON routes, the public API
+   17  cli/           the commands of the command line
+   18  __main__       the entry point of `python -m playground`
+   18  examples/      programs that use a served page
+   19  entry_point    the command of an installed package
 """
 
 from pathlib import Path

@@ -58,7 +58,7 @@ def write_page(checkpoint: Path, run_folder: Path | None = None, name: str = "")
         )
     if not subject.config.task.predict_eos:
         raise UserError(
-            "this model was trained without EOS, so a page could not tell where its output ends; "
+            "this model was trained without EOS, so a page cannot find where its output ends; "
             "export a model with predict_eos"
         )
     parameters = subject.config.model.parameter_count()

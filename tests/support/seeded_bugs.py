@@ -1,11 +1,11 @@
 """Seed bugs, one at a time, and list the tests that notice them: python -m
 tests.support.seeded_bugs [--full] [--engine] [NAME ...]
 
-tests/data/seeded_bugs.toml has the bugs; engine_bugs.toml has those of the browser's engine. Each is
-seeded in a copy of the checkout, where the tests that it names run: those of the default selection,
-with --full those of the full gate. Writes how many cases of which tests fail to a JSON file beside
-the bugs. Exits with 0 if the default selection notices at least 34 bugs, or the full gate all of
-them. All bugs of the engine must be noticed.
+tests/data/seeded_bugs.toml has the bugs; engine_bugs.toml has those of the browser's engine.
+Each is seeded in a copy of the checkout, where the tests that it names run: those of the default
+selection, with --full those of the full gate. Writes how many cases of which tests fail to a JSON
+file beside the bugs. Exits with 0 if the default selection notices at least 34 bugs, or the full
+gate all of them. All bugs of the engine must be noticed.
 """
 
 from __future__ import annotations

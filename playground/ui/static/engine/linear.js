@@ -103,7 +103,7 @@ export class Norm {
   }
 }
 
-// Coefficients of the complementary error function (Numerical Recipes, section 6.2): its relative
+// Coefficients of the complementary error function (Press et al. 1992, section 6.2): its relative
 // error is below 1.2e-7.
 const ERFC = [
   0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418, 0.37409196,

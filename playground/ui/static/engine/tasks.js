@@ -72,7 +72,7 @@ function isAddition(source, n) {
 }
 
 /**
- * Return the right output for a source, or null where the page cannot tell.
+ * Return the right output for a source, or null where the page has no rule.
  * @param {string} task @param {number[]} source symbols, counted from 0
  * @param {number} n symbols that the task counts with
  */

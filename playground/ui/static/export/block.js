@@ -13,7 +13,7 @@ const EXPLANATIONS = {
   encoder: "Each token reads from all tokens of the input.",
   decoder: "Each token reads from itself and from the tokens before it. Later ones are hidden.",
   cross:
-    "Here the decoder reads the input. Each row shows which tokens it reads to write its next one. " +
+    "Here the decoder reads the input. A row shows which tokens it reads to write its next one. " +
     "Without cross-attention, the decoder does not know the input.",
   "feed-forward": "A small network changes the numbers of each token, without the other tokens.",
 };
