@@ -14,6 +14,7 @@ from benchmarks import (
     baseline,
     decoding,
     distributed,
+    engine,
     fast_preset,
     gpu,
     inspection_latency,
@@ -164,6 +165,13 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
         "Frame times of the slider",
         "The slider is dragged over a synthetic history of 100,000 recorded steps. Times in ms; "
         "Chromium on the same machine, with software rendering. The goal is 4 ms for the diagram.",
+    ),
+    "engine": (
+        engine,
+        "Switches of the exported page",
+        "A head is switched off or on while the page counts right outputs in the background. The "
+        "time ends when the frame with the new output is drawn. Chromium on the same machine, with "
+        "software rendering. The goal is a median of 20 ms, and 60 ms for 95 %.",
     ),
     "page-traffic": (
         page_traffic,

@@ -178,7 +178,7 @@ export function shareInterval(right, n) {
 
 // The score of held-out sequences and the importance of heads: in small pieces between events.
 
-const PIECE_MS = 12;
+const PIECE_MS = 8;
 export const score = signal({ right: 0, measured: 0 });
 export const importance = signal(/** @type {Map<string, number>} */ (new Map()));
 
@@ -196,38 +196,46 @@ export const parts = [
     : []),
 ];
 
-const nextTask = () => new Promise((resolve) => setTimeout(resolve));
+let pieceEnd = 0;
+/** Let the page handle events and draw, after each piece of work. */
+async function giveWay() {
+  if (performance.now() < pieceEnd) return;
+  await new Promise((resolve) => setTimeout(resolve));
+  pieceEnd = performance.now() + PIECE_MS;
+}
+
 const scorer = new Scorer(model, data.examples);
 let scoreNumber = 0;
 
 /** Score the held-out examples with what is switched off; a later call ends an earlier one. */
 export async function measureScore() {
   const number = ++scoreNumber,
-    off = ablations.value;
-  let right = 0;
-  for (let i = 0; i < data.examples.length;) {
-    const end = performance.now() + PIECE_MS;
-    while (i < data.examples.length && performance.now() < end)
-      right += Number(scorer.score(i++, off).isRight);
-    score.value = { right, measured: i };
-    await nextTask();
+    off = ablations.value,
+    count = data.examples.length;
+  await new Promise(requestAnimationFrame); // the new output comes first
+  for (let i = 0, right = 0; i < count; i++) {
+    await giveWay();
     if (number !== scoreNumber) return;
+    right += Number(scorer.score(i, off).isRight);
+    if (i % 16 === 15 || i === count - 1) score.value = { right, measured: i + 1 };
   }
 }
 
 /** Measure how much log-probability the right output loses without each part, in nats. */
 export async function measureImportance() {
   const sample = new Scorer(model, data.examples.slice(0, SMALL_SAMPLE)),
-    sum = (/** @type {import("../engine/forward_pass.js").Ablation[]} */ off) =>
-      sample.examples.reduce((total, _, i) => total + sample.score(i, off).logProbability, 0),
-    whole = sum([]),
+    logProbability = async (/** @type {import("../engine/forward_pass.js").Ablation[]} */ off) => {
+      let sum = 0;
+      for (let i = 0; i < sample.examples.length; i++) {
+        await giveWay();
+        sum += sample.score(i, off).logProbability / sample.examples.length;
+      }
+      return sum;
+    },
+    whole = await logProbability([]),
     losses = new Map();
   for (const component of parts) {
-    await nextTask();
-    losses.set(
-      keyOf(component),
-      Math.max(0, whole - sum([{ component }])) / sample.examples.length,
-    );
+    losses.set(keyOf(component), Math.max(0, whole - (await logProbability([{ component }]))));
     importance.value = new Map(losses);
   }
 }
