@@ -54,10 +54,10 @@ test("a text that the model cannot read names the problem and keeps the last inp
 
 test("a wrong output is compared token by token, however long it is", () => {
   const { tokens } = page.reference.value,
-    shown = page.outputTokens.value;
-  assert.ok(shown.length >= tokens.length);
+    tokenRows = page.outputTokens.value;
+  assert.ok(tokenRows.length >= tokens.length);
   assert.deepEqual(
-    shown.slice(0, 3).map((token) => token.expected),
+    tokenRows.slice(0, 3).map((token) => token.expected),
     ["3", "2", "1"],
   );
   const { predicted, target } = page.picture.value.output;
