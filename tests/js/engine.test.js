@@ -3,11 +3,11 @@ import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";
 import { test } from "node:test";
 import { keyOf } from "../../playground/ui/static/engine/forward_pass.js";
-import { buildModel, rowsOf } from "../../playground/ui/static/engine/model.js";
+import { rowsOf } from "../../playground/ui/static/engine/linear.js";
+import { buildModel } from "../../playground/ui/static/engine/model.js";
 import { readSafetensors } from "../../playground/ui/static/engine/safetensors.js";
 import { measureMeanOutputs, recordOutputs } from "../../playground/ui/static/engine/scores.js";
-import { targetOf } from "../../playground/ui/static/engine/tasks.js";
-import { PAD, SOS, Vocabulary } from "../../playground/ui/static/engine/vocabulary.js";
+import { PAD, SOS, Vocabulary, targetOf } from "../../playground/ui/static/engine/tasks.js";
 
 const FOLDER = new URL("../data/engine/", import.meta.url),
   TOLERANCE = 1e-4;

@@ -1,13 +1,14 @@
-// One forward pass: what it records, and which outputs it replaces (inspection/hooks.py).
+// One forward pass: the positions so far, what it records, and which outputs it replaces
+// (inspection/hooks.py).
+import { rowsOf } from "./linear.js";
+/** @import { KeysAndValues } from "./attention.js" */
+/** @import { Config } from "./model.js" */
 
 /**
  * A part of a model that can be switched off. The kinds are "encoder", "decoder" and "cross" for
  * heads, "encoder feed-forward" and "decoder feed-forward" for blocks, "source positions" and
  * "target positions". Layers and heads count from 0.
- * @typedef {object} Component
- * @property {string} kind
- * @property {number | null} layer
- * @property {number | null} head
+ * @typedef {{ kind: string, layer: number | null, head: number | null }} Component
  */
 
 /**
@@ -20,10 +21,15 @@
 export const keyOf = ({ kind, layer, head }) => `${kind}.${layer ?? ""}.${head ?? ""}`;
 
 export class ForwardPass {
-  /** @param {import("./config.js").Config} config @param {Ablation[]} [ablations] */
-  constructor(config, ablations = []) {
+  /** @param {Config} config @param {number[]} source @param {Ablation[]} [ablations] */
+  constructor(config, source, ablations = []) {
     this.config = config;
+    this.source = source;
     this.ablations = new Map(ablations.map((each) => [keyOf(each.component), each]));
+    /** The number of decoded positions, so the position of the next one. */
+    this.first = 0;
+    /** Keys and values of the decoded positions, by layer. @type {KeysAndValues[]} */
+    this.cache = [];
     /** Attention weights (HQM) of each layer, by kind. @type {Record<string, Float32Array[]>} */
     this.attention = {};
     /** @type {Record<string, { query_QHK: Float32Array, key_MGK: Float32Array }[]>} */
@@ -32,16 +38,21 @@ export class ForwardPass {
     this.contributions = {};
     /** The outputs of all components, by key, if they are recorded. */
     this.outputs = /** @type {Map<string, Float32Array> | null} */ (null);
-    this.firstTarget = 0; // position of the first target token, in generation with a cache
   }
 
   /**
-   * @param {string} kind @param {number} layer @param {Float32Array} weights_HQM
-   * @param {Float32Array} query_QHK @param {Float32Array} key_MGK
+   * Append new positions to the cache of a layer; return all so far.
+   * @param {number} layer @param {KeysAndValues} added
    */
-  recordAttention(kind, layer, weights_HQM, query_QHK, key_MGK) {
-    (this.attention[kind] ??= [])[layer] = weights_HQM;
-    (this.vectors[kind] ??= [])[layer] = { query_QHK, key_MGK };
+  extendCache(layer, added) {
+    const earlier = this.cache[layer];
+    this.cache[layer] = earlier
+      ? {
+          key_MGK: concatenate(earlier.key_MGK, added.key_MGK),
+          value_MGV: concatenate(earlier.value_MGV, added.value_MGV),
+        }
+      : added;
+    return this.cache[layer];
   }
 
   /**
@@ -49,55 +60,47 @@ export class ForwardPass {
    * @param {Float32Array} stream_ND the residual stream that it is added to
    */
   recordContribution(name, output_ND, stream_ND) {
-    const { d_model } = this.config;
-    let sum = 0;
-    for (let i = 0; i < stream_ND.length; i += d_model)
-      sum += norm(output_ND, i, d_model) / Math.max(norm(stream_ND, i, d_model), 1e-9);
-    this.contributions[name] = (sum * d_model) / stream_ND.length;
+    const stream = rowsOf(stream_ND, this.config.d_model),
+      outputs = rowsOf(output_ND, this.config.d_model),
+      ratios = outputs.map((row_D, n) => norm(row_D) / Math.max(norm(stream[n]), 1e-9));
+    this.contributions[name] = ratios.reduce((a, b) => a + b) / ratios.length;
   }
 
   /**
-   * Return the output (ND) of a component, or what replaces it.
-   * @param {Component} component @param {Float32Array} output_ND @param {number} first position
+   * Record the output of a component, some columns of x, and replace it in place.
+   * @param {Component} component @param {Float32Array} x_NX @param {number} width X
+   * @param {number} [column] the first one @param {number} [size] number of columns
    */
-  replace(component, output_ND, first) {
+  replace(component, x_NX, width, column = 0, size = width) {
     const key = keyOf(component),
       ablation = this.ablations.get(key),
-      start = first * this.config.d_model;
-    this.outputs?.set(key, output_ND);
-    return ablation ? output_ND.map((_, i) => ablation.output?.[start + i] ?? 0) : output_ND;
-  }
-
-  /**
-   * Replace the outputs of heads, in place, before their projection.
-   * @param {string} kind @param {number} layer @param {Float32Array} output_QHV
-   * @param {number} first position of the queries
-   */
-  replaceHeads(kind, layer, output_QHV, first) {
-    const { n_heads: H, valueSize: V } = this.config,
-      nQueries = output_QHV.length / (H * V);
-    for (let head = 0; head < H; head++) {
-      const key = keyOf({ kind, layer, head }),
-        ablation = this.ablations.get(key);
-      if (this.outputs)
-        this.outputs.set(
-          key,
-          Float32Array.from({ length: nQueries * V }, (_, i) => {
-            const query = Math.floor(i / V);
-            return output_QHV[(query * H + head) * V + (i % V)];
-          }),
-        );
+      nRows = x_NX.length / width,
+      recorded = new Float32Array(this.outputs ? nRows * size : 0);
+    if (!ablation && !this.outputs) return;
+    this.outputs?.set(key, recorded);
+    for (let n = 0; n < nRows; n++) {
+      const row = x_NX.subarray(n * width + column, n * width + column + size),
+        position = this.first + n;
+      if (this.outputs) recorded.set(row, n * size);
       if (!ablation) continue;
-      for (let q = 0; q < nQueries; q++)
-        for (let v = 0; v < V; v++)
-          output_QHV[(q * H + head) * V + v] = ablation.output?.[(first + q) * V + v] ?? 0;
+      row.fill(0);
+      if (ablation.output)
+        row.set(ablation.output.subarray(position * size, (position + 1) * size));
     }
   }
 }
 
-/** @param {Float32Array} x @param {number} start @param {number} length */
-function norm(x, start, length) {
+/** @param {Float32Array} a @param {Float32Array} b */
+function concatenate(a, b) {
+  const both = new Float32Array(a.length + b.length);
+  both.set(a);
+  both.set(b, a.length);
+  return both;
+}
+
+/** @param {Float32Array} x_D */
+function norm(x_D) {
   let sum = 0;
-  for (let i = start; i < start + length; i++) sum += x[i] ** 2;
+  for (let d = 0; d < x_D.length; d++) sum += x_D[d] ** 2;
   return Math.sqrt(sum);
 }

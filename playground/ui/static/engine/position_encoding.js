@@ -1,9 +1,8 @@
 // Position information (models/position_encoding.py): sine waves that are added to embeddings, and
 // inside self-attention a rotation of queries and keys, or a bias for each distance.
 // Letters: P positions, D d_model, H heads, K size of a head's keys.
-
-/** @typedef {import("./config.js").Config} Config */
-/** @typedef {import("./safetensors.js").Tensors} Tensors */
+/** @import { Config } from "./model.js" */
+/** @import { Tensors } from "./safetensors.js" */
 
 const T5_NUM_BUCKETS = 32,
   T5_MAX_DISTANCE = 128,
@@ -16,34 +15,37 @@ const angleRates = (n) =>
     fround(exp(fround(2 * i * fround(-log(LONGEST_WAVE) / n)))),
   );
 
-/**
- * Return the paper's sine waves (PD).
- * @param {number} n positions @param {number} width d_model @param {number} scale
- */
-export function sinusoidalPositions(n, width, scale) {
-  const rates = angleRates(width);
-  return Float32Array.from({ length: n * width }, (_, i) => {
-    const angle = fround(floor(i / width) * rates[(i % width) >> 1]);
-    return scale * fround(i % 2 ? Math.cos(angle) : Math.sin(angle));
+/** Return the paper's sine waves (PD). @param {Config} config */
+export function sinusoidalPositions({ nPositions, d_model: D, sinusoidal_scale }) {
+  const rates = angleRates(D);
+  return Float32Array.from({ length: nPositions * D }, (_, i) => {
+    const angle = fround(floor(i / D) * rates[(i % D) >> 1]);
+    return sinusoidal_scale * fround(i % 2 ? Math.cos(angle) : Math.sin(angle));
   });
 }
 
-/** Rotary position embedding: rotates number i and i + K/2 of a head by position * rate_i. */
-class RotaryEmbedding {
-  /** @param {Config} config */
-  constructor({ keySize }) {
-    this.keySize = keySize;
-    this.rates = angleRates(keySize);
-  }
+/**
+ * What acts inside attention: a rotation of queries or keys of the positions `first`, `first` + 1,
+ * …, and a bias of a head for a distance, the key's position minus the query's.
+ * @typedef {object} PositionEncoding
+ * @property {(x_PHK: Float32Array, nHeads: number, first: number) => Float32Array} rotate
+ * @property {(head: number, distance: number) => number} bias
+ */
 
-  /** @param {Float32Array} x_PHK @param {number} n_heads @param {number} firstPosition */
-  rotate(x_PHK, n_heads, firstPosition) {
-    const half = this.keySize / 2,
-      y_PHK = new Float32Array(x_PHK.length);
-    for (let i = 0; i < x_PHK.length; i += this.keySize) {
-      const position = firstPosition + floor(i / (n_heads * this.keySize));
+/** @type {PositionEncoding} */
+const NONE = { rotate: (x_PHK) => x_PHK, bias: () => 0 };
+
+/** Rotary embedding: rotate number i and i + K/2 of a head by position * rate_i. */
+function rotaryEmbedding(/** @type {Config} */ { keySize: K }) {
+  const rates = angleRates(K),
+    half = K / 2;
+  /** @type {PositionEncoding["rotate"]} */
+  function rotate(x_PHK, nHeads, first) {
+    const y_PHK = new Float32Array(x_PHK.length);
+    for (let i = 0; i < x_PHK.length; i += K) {
+      const position = first + floor(i / (nHeads * K));
       for (let k = 0; k < half; k++) {
-        const angle = fround(position * this.rates[k]),
+        const angle = fround(position * rates[k]),
           cos = Math.cos(angle),
           sin = Math.sin(angle);
         y_PHK[i + k] = x_PHK[i + k] * cos - x_PHK[i + half + k] * sin;
@@ -52,73 +54,66 @@ class RotaryEmbedding {
     }
     return y_PHK;
   }
+  return { ...NONE, rotate };
 }
 
 /** ALiBi: the more distant the key, the lower its score, with a slope for each head. */
-class ALiBi {
-  /** @param {Config} config */
-  constructor({ n_heads }) {
-    const n = 2 ** floor(Math.log2(n_heads));
-    this.slope_H = Array.from(
+function alibi(/** @type {Config} */ { n_heads }) {
+  const n = 2 ** floor(Math.log2(n_heads)),
+    slope_H = Array.from(
       { length: n_heads },
       (_, h) => 2 ** -(h < n ? ((h + 1) * 8) / n : ((2 * (h - n) + 1) * 4) / n),
     );
-  }
-
-  /** @param {number} head @param {number} distance key position minus query position */
-  bias(head, distance) {
-    return -this.slope_H[head] * abs(distance);
-  }
+  /** @type {PositionEncoding["bias"]} */
+  const bias = (head, distance) => -slope_H[head] * abs(distance);
+  return { ...NONE, bias };
 }
 
-/** T5: a learned number for each head and bucket of distances. */
-class T5RelativePositionBias {
-  /**
-   * @param {Config} config @param {Tensors} tensors @param {string} name of the attention
-   * @param {boolean} isCausal
-   */
-  constructor({ n_heads }, tensors, name, isCausal) {
-    this.table_BH = tensors[`${name}.position_encoding.relative_attention_bias`].data;
-    this.n_heads = n_heads;
-    this.isCausal = isCausal;
-  }
-
-  /** @param {number} head @param {number} distance key position minus query position */
-  bias(head, distance) {
-    return this.table_BH[this.bucket(distance) * this.n_heads + head];
-  }
-
+/**
+ * T5: a learned number for each head and bucket of distances.
+ * @param {Config} config @param {Tensors} tensors @param {string} name of the attention
+ * @param {string} kind
+ */
+function t5({ n_heads }, tensors, name, kind) {
+  const table_BH = tensors[`${name}.position_encoding.relative_attention_bias`].data,
+    isCausal = kind === "decoder",
+    n = isCausal ? T5_NUM_BUCKETS : T5_NUM_BUCKETS / 2,
+    nExact = n / 2;
   /** @param {number} distance */
-  bucket(distance) {
-    const n = this.isCausal ? T5_NUM_BUCKETS : T5_NUM_BUCKETS / 2,
-      nExact = n / 2,
-      d = this.isCausal ? max(-distance, 0) : abs(distance),
+  function bucketOf(distance) {
+    const d = isCausal ? max(-distance, 0) : abs(distance),
       ratio = fround(log(max(d, 1) / nExact)) / fround(log(T5_MAX_DISTANCE / nExact)),
       bucket = d < nExact ? d : min(nExact + Math.trunc(fround(ratio) * (n - nExact)), n - 1);
-    return !this.isCausal && distance > 0 ? bucket + n : bucket;
+    return !isCausal && distance > 0 ? bucket + n : bucket;
   }
+  /** @type {PositionEncoding["bias"]} */
+  const bias = (head, distance) => table_BH[bucketOf(distance) * n_heads + head];
+  return { ...NONE, bias };
 }
 
-/** By `position_type`; null where vectors are added to the embeddings, or there is no position. */
+const none = () => NONE;
+
+/** @type {Record<string, (...args: Parameters<typeof t5>) => PositionEncoding>} */
 const POSITION_ENCODINGS = {
-  none: null,
-  learned: null,
-  "learned-from-end": null,
-  randomized: null,
-  sinusoidal: null,
-  rope: RotaryEmbedding,
-  alibi: ALiBi,
-  t5: T5RelativePositionBias,
+  none,
+  // The vectors of these are added to the embeddings.
+  learned: none,
+  "learned-from-end": none,
+  randomized: none,
+  sinusoidal: none,
+
+  rope: rotaryEmbedding,
+  alibi,
+  t5,
 };
 
 /**
- * Return what acts inside self-attention. It throws a RangeError for an encoding without code here.
+ * Return what acts inside attention. It throws a RangeError for an encoding without code here.
  * @param {Config} config @param {Tensors} tensors @param {string} name of the attention
- * @param {boolean} isCausal
+ * @param {string} kind "encoder", "decoder" or "cross", which has no positions
  */
-export function positionEncoding(config, tensors, name, isCausal) {
-  const Encoding = POSITION_ENCODINGS[config.position_type];
-  if (Encoding === undefined)
-    throw new RangeError(`the browser has no position encoding ${config.position_type}`);
-  return Encoding && new Encoding(config, tensors, name, isCausal);
+export function loadPositionEncoding(config, tensors, name, kind) {
+  const load = POSITION_ENCODINGS[config.position_type];
+  if (!load) throw new RangeError(`the browser has no position encoding ${config.position_type}`);
+  return kind === "cross" ? NONE : load(config, tensors, name, kind);
 }

@@ -1,12 +1,11 @@
 // Scores of a model with components switched off, and the mean outputs for mean ablation
 // (inspection/ablation.py, hooks.py).
 import { ForwardPass, keyOf } from "./forward_pass.js";
-import { Transformer, argmax, rowsOf, softmax } from "./model.js";
-import { SOS } from "./vocabulary.js";
-
-/** @typedef {import("./forward_pass.js").Ablation} Ablation */
-/** @typedef {import("./forward_pass.js").Component} Component */
-/** @typedef {import("./model.js").Model} Model */
+import { rowsOf, softmax } from "./linear.js";
+import { argmax } from "./model.js";
+import { SOS } from "./tasks.js";
+/** @import { Ablation, Component } from "./forward_pass.js" */
+/** @import { Model } from "./model.js" */
 /** @typedef {{ source: number[], labels: number[] }} Example both end with EOS */
 
 /** Whether a component leaves the encoder's output as it is. @param {Ablation} ablation */
@@ -21,7 +20,7 @@ export class Scorer {
     this.examples = examples;
     // Most components follow the encoder, whose output is the same for all of them.
     this.memories = examples.map(({ source }) =>
-      model instanceof Transformer ? model.encode(source, new ForwardPass(model.config)) : null,
+      model.encode(new ForwardPass(model.config, source)),
     );
   }
 
@@ -30,22 +29,21 @@ export class Scorer {
    * @param {number} index @param {Ablation[]} ablations
    */
   score(index, ablations) {
-    const { model } = this,
+    const { config } = this.model,
       { source, labels } = this.examples[index],
-      memory = ablations.every(keepsMemory) ? this.memories[index] : null,
-      pass = new ForwardPass(model.config, ablations),
-      input = [SOS, ...labels.slice(0, -1)],
-      logits_TV =
-        memory && model instanceof Transformer
-          ? model.decode(input, memory, source.length, pass)
-          : model.targetLogits(source, input, pass),
-      rows = rowsOf(logits_TV, model.config.target_vocab_size);
+      memory = ablations.every(keepsMemory) ? this.memories[index] : undefined,
+      pass = new ForwardPass(config, source, ablations),
+      logits_TV = this.model.startDecoding(pass, labels.length, memory)(inputOf(labels)),
+      rows = rowsOf(logits_TV, config.target_vocab_size);
     return {
       isRight: rows.every((row, t) => argmax(row) === labels[t]),
       logProbability: rows.reduce((sum, row, t) => sum + Math.log(softmax(row)[labels[t]]), 0),
     };
   }
 }
+
+/** Return the decoder's input for labels. @param {number[]} labels */
+const inputOf = (labels) => [SOS, ...labels.slice(0, -1)];
 
 /**
  * Return a function that gives the mean output of a component at each position, over examples. A
@@ -55,18 +53,18 @@ export class Scorer {
  * @returns {(component: Component) => Float32Array}
  */
 export function measureMeanOutputs(model, examples) {
-  const { max_positions } = model.config,
+  const { d_model, valueSize, max_positions } = model.config,
     outputs = examples.map((example) => recordOutputs(model, example));
   return (component) => {
     const key = keyOf(component),
       isPositions = component.kind.endsWith("positions"),
-      width = component.head === null ? model.config.d_model : model.config.valueSize,
+      width = component.head === null ? d_model : valueSize,
       all = outputs.map((each) => rowsOf(/** @type {Float32Array} */ (each.get(key)), width)),
       longest = all.reduce((a, b) => (b.length > a.length ? b : a)),
       everywhere = meanOf(isPositions ? longest : all.flat(), width),
       means = new Float32Array(2 * max_positions * width);
     for (let position = 0; position < 2 * max_positions; position++) {
-      const rows = all.flatMap((each) => (each[position] ? [each[position]] : []));
+      const rows = all.flatMap((each) => each.slice(position, position + 1));
       means.set(rows.length && !isPositions ? meanOf(rows, width) : everywhere, position * width);
     }
     return means;
@@ -78,9 +76,9 @@ export function measureMeanOutputs(model, examples) {
  * @param {Model} model @param {Example} example
  */
 export function recordOutputs(model, { source, labels }) {
-  const pass = new ForwardPass(model.config);
+  const pass = new ForwardPass(model.config, source);
   pass.outputs = new Map();
-  model.targetLogits(source, [SOS, ...labels.slice(0, -1)], pass);
+  model.startDecoding(pass, labels.length)(inputOf(labels));
   return pass.outputs;
 }
 

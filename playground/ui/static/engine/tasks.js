@@ -1,7 +1,46 @@
-// The rules of the built-in tasks (tasks/rules.py, arithmetic.py), but for `random`. A symbol is
-// its number in the alphabet, which begins with the n digits that a task counts with.
+// The tokens of the built-in tasks (tasks/vocabulary.py), and their rules but for `random`
+// (tasks/rules.py, arithmetic.py).
 
-/** @typedef {(source: number[], n: number) => number[]} Rule */
+export const PAD = 0;
+export const SOS = 1;
+export const EOS = 2;
+const SPECIAL_TOKENS = ["PAD", "SOS", "EOS"]; // the symbols of the task follow
+
+export class Vocabulary {
+  /** @param {string[]} symbols */
+  constructor(symbols) {
+    this.names = [...SPECIAL_TOKENS, ...symbols];
+    this.ids = new Map(symbols.map((symbol, index) => [symbol, index + SPECIAL_TOKENS.length]));
+    this.hasCharacters = symbols.every((symbol) => [...symbol].length === 1);
+  }
+
+  /**
+   * Return the token ids of a text, without EOS. Blanks and commas between characters are optional.
+   * It throws a RangeError for a symbol that the task does not have.
+   * @param {string} text
+   */
+  encode(text) {
+    const spaced = this.ids.has(",") || !this.hasCharacters ? text : text.replaceAll(",", " "),
+      words = spaced.normalize("NFC").split(/\s+/).filter(Boolean),
+      symbols = this.hasCharacters ? words.flatMap((word) => [...word]) : words;
+    return symbols.map((symbol) => {
+      const id = this.ids.get(symbol);
+      if (id === undefined) throw new RangeError(`“${symbol}” is not a token of this task`);
+      return id;
+    });
+  }
+
+  /** Return the names of tokens. @param {ArrayLike<number>} tokens */
+  decode(tokens) {
+    return Array.from(tokens, (token) => this.names[token]);
+  }
+}
+
+/**
+ * The output for a source, or null for one that is not of the task. A symbol is its number in the
+ * alphabet, which begins with the n digits that a task counts with.
+ * @typedef {(source: number[], n: number) => number[] | null} Rule
+ */
 
 const sum = (/** @type {number[]} */ values) => values.reduce((a, b) => a + b, 0);
 
@@ -11,6 +50,7 @@ function addition(source, n) {
     [first, second] = [source.slice(0, plus), source.slice(plus + 1)],
     nDigits = Math.max(first.length, second.length),
     digits = [];
+  if (plus < 1 || !second.length || second.includes(n)) return null;
   for (let i = 0, carry = 0; i <= nDigits; i++) {
     carry += (first.at(-1 - i) ?? 0) + (second.at(-1 - i) ?? 0);
     digits.push(carry % n);
@@ -27,6 +67,7 @@ function brackets(source) {
   let depth = 0,
     isBalanced = true;
   for (const bracket of source) {
+    if (bracket !== OPEN && bracket !== CLOSE) return null;
     depth += bracket === OPEN ? 1 : -1;
     isBalanced &&= depth >= 0;
   }
@@ -50,33 +91,13 @@ const RULES = {
   parity: (source) => [sum(source) % 2],
   brackets,
   addition,
-  "addition-reversed": (source, n) => addition(source, n).reverse(),
+  "addition-reversed": (source, n) => addition(source, n)?.reverse() ?? null,
   "modular-addition": (source, n) => [sum(source) % n],
-  "odds-first": (source) => [
-    ...source.filter((symbol) => symbol % 2),
-    ...source.filter((symbol) => symbol % 2 === 0),
-  ],
+  "odds-first": (source) => source.toSorted((a, b) => (b % 2) - (a % 2)),
 };
-
-/** @type {Record<string, (source: number[], n: number) => boolean>} is it one of the task? */
-const CHECKS = {
-  brackets: (source) => source.every((symbol) => symbol === OPEN || symbol === CLOSE),
-  addition: isAddition,
-  "addition-reversed": isAddition,
-};
-
-/** @param {number[]} source @param {number} n */
-function isAddition(source, n) {
-  const plus = source.indexOf(n);
-  return plus > 0 && plus === source.lastIndexOf(n) && plus < source.length - 1;
-}
 
 /**
  * Return the right output for a source, or null where the page has no rule.
- * @param {string} task @param {number[]} source symbols, counted from 0
- * @param {number} n symbols that the task counts with
+ * @param {string} task @param {number[]} source @param {number} n digits
  */
-export function targetOf(task, source, n) {
-  const rule = RULES[task];
-  return rule && (CHECKS[task]?.(source, n) ?? true) ? rule(source, n) : null;
-}
+export const targetOf = (task, source, n) => RULES[task]?.(source, n) ?? null;

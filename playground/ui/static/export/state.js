@@ -4,8 +4,7 @@ import { keyOf } from "../engine/forward_pass.js";
 import { buildModel } from "../engine/model.js";
 import { readSafetensors } from "../engine/safetensors.js";
 import { Scorer, measureMeanOutputs } from "../engine/scores.js";
-import { targetOf } from "../engine/tasks.js";
-import { EOS, SOS, Vocabulary } from "../engine/vocabulary.js";
+import { EOS, SOS, Vocabulary, targetOf } from "../engine/tasks.js";
 
 /** @typedef {import("../engine/forward_pass.js").Component} Component */
 /** @typedef {import("../engine/scores.js").Example} Example */
