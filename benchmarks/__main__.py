@@ -15,6 +15,7 @@ from benchmarks import (
     decoding,
     distributed,
     engine,
+    engine_outputs,
     fast_preset,
     gpu,
     inspection_latency,
@@ -172,6 +173,13 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
         "A head is switched off or on while the page counts right outputs in the background. The "
         "time ends when the frame with the new output is drawn. Chromium on the same machine, with "
         "software rendering. The goal is a median of 20 ms, and 60 ms for 95 %.",
+    ),
+    "engine-outputs": (
+        engine_outputs,
+        "Outputs of the browser's engine against PyTorch",
+        "Bundled models, and two that the command trains. Both generate the most likely tokens for "
+        "the same held-out sequences, with float32 weights; node runs the engine. The logits "
+        "compared are those after each token of the right output.",
     ),
     "page-traffic": (
         page_traffic,

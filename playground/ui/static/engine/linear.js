@@ -29,9 +29,11 @@ function multiply(x_ND, { shape: [E, D], data: w_ED }, bias_E) {
     const [e1, e2, e3] = [min(e + 1, E - 1), min(e + 2, E - 1), min(e + 3, E - 1)],
       [w0, w1, w2, w3] = [e * D, e1 * D, e2 * D, e3 * D];
     for (let n = 0; n < N; n++) {
-      let [y0, y1, y2, y3] = [0, 0, 0, 0];
-      if (bias_E) [y0, y1, y2, y3] = [bias_E[e], bias_E[e1], bias_E[e2], bias_E[e3]];
       const start = n * D;
+      let y0 = 0,
+        y1 = 0,
+        y2 = 0,
+        y3 = 0;
       for (let d = 0; d < D; d++) {
         const x = x_ND[start + d];
         y0 += x * w_ED[w0 + d];
@@ -39,10 +41,10 @@ function multiply(x_ND, { shape: [E, D], data: w_ED }, bias_E) {
         y2 += x * w_ED[w2 + d];
         y3 += x * w_ED[w3 + d];
       }
-      y_NE[n * E + e] = y0;
-      y_NE[n * E + e1] = y1;
-      y_NE[n * E + e2] = y2;
-      y_NE[n * E + e3] = y3;
+      y_NE[n * E + e] = y0 + (bias_E?.[e] ?? 0);
+      y_NE[n * E + e1] = y1 + (bias_E?.[e1] ?? 0);
+      y_NE[n * E + e2] = y2 + (bias_E?.[e2] ?? 0);
+      y_NE[n * E + e3] = y3 + (bias_E?.[e3] ?? 0);
     }
   }
   return y_NE;
