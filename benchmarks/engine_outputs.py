@@ -68,7 +68,8 @@ def train(settings: dict[str, Any]) -> InspectedModel:
 @torch.no_grad()
 def describe(subject: InspectedModel) -> dict[str, Any]:
     """Return the settings, and for each held-out sequence what PyTorch computes."""
-    batch, model = subject.held_out(N_SEQUENCES).batch, subject.model
+    batch = subject.held_out(N_SEQUENCES).batch
+    model: Any = subject.model  # one with `logits`
     output_BT = model.generate(batch.source_BS, subject.max_target_tokens)
     examples = []
     for source, decoder_input, labels, output, logits_TV in zip(
