@@ -11,6 +11,7 @@ from playground.errors import UserError
 from playground.models.config_fields import format_number, short_repr
 
 PREFIX = "PLAYGROUND_"
+TAG = "transformer-playground"  # of models and Spaces of the playground on the Hub
 
 
 @dataclass(frozen=True)
@@ -204,3 +205,15 @@ def set_env_default(name: str, value: str) -> None:
 def env_bytes(name: str) -> int:
     """Return the bytes of a variable in megabytes (10**6 bytes)."""
     return int(env_number(name) * 1_000_000)
+
+
+def playground_url() -> str:
+    """Return the URL of the playground.
+
+    This is PLAYGROUND_URL, else the Space of this process, else the list of its models on the Hub.
+    """
+    if url := env_text("URL"):
+        return url
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", os.environ.get("SPACE_ID", ""), re.ASCII):
+        return f"https://huggingface.co/spaces/{os.environ['SPACE_ID']}"
+    return f"https://huggingface.co/models?other={TAG}"

@@ -23,6 +23,7 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]
 )
 
 from playground.common import messages
+from playground.common.env import TAG
 from playground.common.format import format_bytes
 
 from . import transport
@@ -36,7 +37,6 @@ from .errors import (
     to_hub_error,
 )
 from .plan import PushPlan, RepoFile, RepoInfo, new_plan, plan_push
-from .repo_ids import TAG
 from .transport import MIN_BYTES_PER_S
 from .upload import push
 

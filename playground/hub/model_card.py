@@ -7,8 +7,6 @@ is in templates/model_card.md.j2; this file collects its facts.
 
 import dataclasses
 import json
-import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +18,7 @@ from playground.architectures.base import Seq2SeqModel
 from playground.checkpoints.checkpoint import iter_metrics, load_model
 from playground.checkpoints.manifest import Manifest
 from playground.checkpoints.train_command import training_command
-from playground.common.env import env_text
+from playground.common.env import TAG, playground_url
 from playground.common.format import format_count
 from playground.common.stats import exact_match_interval
 from playground.datasets.pairs import DatasetError
@@ -45,7 +43,7 @@ from .errors import HubError, ensure_repo, ensure_revision
 from .existing_card import OWN_FIELD, ExistingCard, card_digest
 from .formats import code_lines, package_format
 from .markdown import format_lengths, format_percent, format_tokens, render_card
-from .repo_ids import LICENSES, TAG
+from .repo_ids import LICENSES
 
 NO_CARD = ExistingCard()
 PROBE_LENGTH = 10  # of the sequence in the attention figure
@@ -365,18 +363,6 @@ def _layers(config: RunConfig) -> str:
     one_stack = config.architecture in ("encoder-only", "decoder-only", "bert", "gpt2")
     layers = format_count(model.n_layers, "layer") if one_stack else both
     return f"{layers} with {format_count(model.attention_heads, 'head')} each"
-
-
-def playground_url() -> str:
-    """Return the URL of the playground.
-
-    This is PLAYGROUND_URL, else the Space of this process, else the list of its models on the Hub.
-    """
-    if url := env_text("URL"):
-        return url
-    if re.fullmatch(r"[\w.-]+/[\w.-]+", os.environ.get("SPACE_ID", ""), re.ASCII):
-        return f"https://huggingface.co/spaces/{os.environ['SPACE_ID']}"
-    return f"https://huggingface.co/models?other={TAG}"
 
 
 def _training_alt_text(lines: list[dict[str, Any]]) -> str:

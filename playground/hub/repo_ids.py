@@ -6,7 +6,6 @@ The module has only light imports, because the page's process imports it.
 import re
 from enum import Enum
 
-TAG = "transformer-playground"
 MANIFEST = "playground.json"
 PAGE = "index.html"  # the interactive page
 REPO_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")

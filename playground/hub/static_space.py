@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from huggingface_hub import CommitOperationAdd
 from huggingface_hub.errors import RepositoryNotFoundError
 
+from playground.common.env import TAG
+
 from .errors import HubError
 from .existing_card import card_license
-from .repo_ids import PAGE, TAG
+from .repo_ids import PAGE
 
 if TYPE_CHECKING:
     from .client import Hub

@@ -14,10 +14,14 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from playground.checkpoints.checkpoint import read_metrics
+from playground.architectures import ARCHITECTURES
+from playground.checkpoints.checkpoint import iter_metrics
+from playground.checkpoints.manifest import cached_manifest
 from playground.checkpoints.tensors import serialize_tensors
+from playground.common.env import playground_url
 from playground.common.format import format_count
 from playground.errors import UserError
 from playground.inspection.inspected_model import InspectedModel, load_inspected_model
@@ -43,6 +47,12 @@ _COMMENT = re.compile(r"/\*\*.*?\*/", re.DOTALL)  # types in it have the form im
 _LEFT_OVER = re.compile(r"^\s*(?:import|export)\b.*|\bimport\s*[(.].*", re.MULTILINE)
 
 
+def render_page(checkpoint: str, run: str, name: str) -> dict[str, str]:
+    """Return {"html": text}: the call of the app, in a process of its own."""
+    torch.set_num_threads(1)
+    return {"html": write_page(Path(checkpoint), Path(run) if run else None, name)}
+
+
 def write_page(checkpoint: Path, run_folder: Path | None = None, name: str = "") -> str:
     """Return the page of a checkpoint as HTML.
 
@@ -53,24 +63,29 @@ def write_page(checkpoint: Path, run_folder: Path | None = None, name: str = "")
     architecture = subject.config.architecture
     if architecture not in ARCHITECTURE_NAMES:
         raise UserError(
-            f"the architecture {architecture} cannot be exported as a page; export a "
-            f"{', '.join(ARCHITECTURE_NAMES)} model"
+            f"a page cannot run the architecture {ARCHITECTURES[architecture].title}; choose a "
+            f"model of {', '.join(ARCHITECTURES[name].title for name in ARCHITECTURE_NAMES)}"
         )
     if not subject.config.task.predict_eos:
         raise UserError(
             "this model was trained without EOS, so a page cannot find where its output ends; "
-            "export a model with predict_eos"
+            "choose a model with Predict EOS"
         )
     parameters = subject.config.model.parameter_count()
     if parameters > MAX_PARAMETERS:
         raise UserError(
-            f"the model has {parameters:,} parameters; a page has at most {MAX_PARAMETERS:,}"
+            f"the model has {parameters:,} parameters; a page has at most {MAX_PARAMETERS:,}; "
+            "choose a smaller model"
         )
-    data = _page_data(subject, name or checkpoint.name, run_folder or checkpoint)
+    step = cached_manifest(checkpoint).step
+    data = _page_data(subject, name or checkpoint.name) | {
+        "curve": _curve(run_folder or checkpoint, step),
+        "url": playground_url(),
+    }
     return _html(data, _pack_weights(subject))
 
 
-def _page_data(subject: InspectedModel, name: str, run_folder: Path) -> dict[str, Any]:
+def _page_data(subject: InspectedModel, name: str) -> dict[str, Any]:
     config, task = subject.config, subject.task
     batch = subject.held_out(NUM_EXAMPLES).batch
     examples = [
@@ -92,7 +107,6 @@ def _page_data(subject: InspectedModel, name: str, run_folder: Path) -> dict[str
         "accepts": task.vocabulary.describe(),
         "max_tokens": subject.max_target_tokens,
         "input": " ".join(task.vocabulary.decode(longest["source"])),
-        "curve": _curve(run_folder),
         "examples": examples,
     }
 
@@ -101,9 +115,9 @@ def _without_padding(row_L: Tensor) -> list[int]:
     return [token for token in row_L.tolist() if token != PAD]
 
 
-def _curve(run_folder: Path) -> list[tuple[int, float]]:
-    """Return step and exact match of the evaluations of a run, if it stored them."""
-    series = MetricSeries(read_metrics(run_folder))
+def _curve(run_folder: Path, last_step: int) -> list[tuple[int, float]]:
+    """Return step and exact match of the evaluations of a run up to a step, if it stored them."""
+    series = MetricSeries([line for line in iter_metrics(run_folder) if line["step"] <= last_step])
     return [(row[0], row[1]) for row in series.downsampled(MAX_CURVE_POINTS)["evaluations"]]
 
 

@@ -71,8 +71,7 @@ class CheckpointTransfer:
             MAX_CONCURRENT_DOWNLOADS, DOWNLOAD_TIMEOUT_S, "other downloads are in progress"
         )
         self.checks = process_queue(
-            "check",
-            "playground.runs.inspector_process:validate_checkpoint",
+            {"check": "playground.runs.inspector_process:validate_checkpoint"},
             nouns="uploads",
             process="the process that checks the checkpoint",
             run_timeout_s=VALIDATION_TIMEOUT_S,

@@ -1,6 +1,7 @@
 """Wait for the responses of other processes, for request handlers."""
 
 import asyncio
+from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -16,9 +17,9 @@ from .routes import ROUTE_PREFIX
 RESPONSE_TIMEOUT_S = 15  # seconds
 
 
-def process_queue(kind: str, function: str, **limits: Any) -> JobQueue:
-    """Return a queue of jobs that call a function, each in its own process."""
-    return JobQueue(ProcessPerJob({kind: function}), Policy(**limits))
+def process_queue(functions: Mapping[str, str], **limits: Any) -> JobQueue:
+    """Return a queue of jobs that call the function of their kind, each in its own process."""
+    return JobQueue(ProcessPerJob(functions), Policy(**limits))
 
 
 async def await_result(

@@ -1,4 +1,7 @@
-"""Serve the report of a model (reports/report.py), written in a separate process, one at a time."""
+"""Serve a model as one HTML file: its report, or the page that runs it (playground/reports).
+
+A separate process writes each file, one at a time.
+"""
 
 import asyncio
 import re
@@ -13,22 +16,24 @@ from .process_calls import process_queue, run_job
 from .routes import HandlerGroup, handler
 from .schemas.base import ModelRequest
 
-REPORT_TIMEOUT_S = 100  # seconds
+WRITE_TIMEOUT_S = 100  # seconds
 
 
 class ReportHandlers(HandlerGroup):
-    """The handler of the Share dialog."""
+    """The handlers of the files of the Share dialog."""
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
         self._queue = process_queue(
-            "report",
-            "playground.reports.report:render_report",
-            nouns="reports",
-            process="the process that writes the report",
+            {
+                "report": "playground.reports.report:render_report",
+                "page": "playground.reports.interactive_page:render_page",
+            },
+            nouns="reports and pages",
+            process="the process that writes the file",
             max_active=5,  # each takes some seconds of one core
             max_active_per_address=3,
-            run_timeout_s=REPORT_TIMEOUT_S,
+            run_timeout_s=WRITE_TIMEOUT_S,
             timeout_advice="try again, or choose a run with fewer steps",
         )
 
@@ -37,13 +42,28 @@ class ReportHandlers(HandlerGroup):
         self, request: ModelRequest, model: Access, http_request: Request | None
     ) -> dict[str, Any]:
         """Return a report: {"html": file content, "name": file name}."""
+        return await self._write("report", model, "-report.html", http_request)
+
+    @handler("runs/page", ModelRequest, Right.OWN)
+    async def export_page(
+        self, request: ModelRequest, model: Access, http_request: Request | None
+    ) -> dict[str, Any]:
+        """Return the page that runs a model: {"html": file content, "name": file name}.
+
+        It needs the right of a download: it contains the weights and rows of the dataset.
+        """
+        return await self._write("page", model, ".html", http_request)
+
+    async def _write(
+        self, kind: str, model: Access, suffix: str, http_request: Request | None
+    ) -> dict[str, Any]:
         response = await run_job(
             self._queue,
-            "report",
+            kind,
             str(await asyncio.to_thread(model.newest_checkpoint)),
             str(model.run.folder) if model.run else "",
             model.name,
             request=http_request,
         )
         file_stem = re.sub(r"[^A-Za-z0-9]+", "-", model.name).strip("-") or "model"
-        return response | {"name": f"{file_stem}-report.html"}
+        return response | {"name": file_stem + suffix}

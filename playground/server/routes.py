@@ -53,6 +53,7 @@ LOAD_MS_BY_ROUTE = {
     "experiments/plan": 50,
     "experiments/presets": 50,
     "replications/list": 50,
+    "runs/page": 200,
     "datasets/action": 50,
     "jobs/submit": 50,
     "jobs/poll": 2,

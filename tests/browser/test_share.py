@@ -1,4 +1,4 @@
-"""The Share dialog: a link shows the sender's view, a frame embeds one view, a report is a file."""
+"""The Share dialog: a link shows the sender's view, a frame embeds one view, a page is a file."""
 
 import re
 import threading
@@ -6,6 +6,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from urllib.parse import urlencode
 
 import pytest
+from playwright.sync_api import expect
 
 from playground.ui.mount import STATIC_DIR
 from tests.support.browser_page import (
@@ -93,6 +94,21 @@ def test_a_link_shows_the_view_of_its_sender(open_page, open_run, finished_run):
     assert other.get_attribute(".kinds [data-kind=decoder]", "aria-pressed") == "true"
     assert other.get_attribute(".head[data-kind=decoder][data-head='1']", "aria-pressed") == "true"
     assert not other.is_visible("#pause")
+
+
+def test_a_saved_page_runs_the_model_from_disk(open_run, finished_run, visiting, tmp_path):
+    client, run = finished_run
+    page = open_run(client, run)
+    share_field(page, ".watch-link")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save as page").click()
+    path = tmp_path / download.value.suggested_filename
+    download.value.save_as(path)
+    saved = visiting(path.as_uri())
+    name = client.call("runs/details", subject=run)["name"]
+    assert path.stem == re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
+    expect(saved.locator("h1")).to_have_text(f"{name}: break this transformer")
+    expect(saved.locator("output b").last).to_be_visible()
 
 
 INVALID_LINKS = {

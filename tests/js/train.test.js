@@ -263,13 +263,19 @@ test("the owner chooses in Share whether viewers may use the model", async () =>
   const [, action] = sent.find(([route]) => route === "runs/action");
   assert.deepEqual([action.action, action.viewers_may_use], ["share", true]);
   assert.match(codes(), /Python program/);
-  assert.ok(box.querySelector(".make-report"));
-  // viewers have no choice, and no report of a private dataset
+  assert.deepEqual(texts(".files button"), ["Save as page", "Report as one HTML file"]);
+  serve({ "runs/page": { error: "the model has too many parameters" } });
+  await click(box.querySelector(".files button"));
+  await waitFor(() => /too many parameters/.test(text(".file-note")));
+  // viewers have no choice, and no file with rows of a private dataset
   state.lastResponse = { right: "use" };
   serve({ "runs/details": { settings: { task: "dataset" } } });
   await openShare();
   await settle();
-  assert.equal(box.querySelector(".consent, .make-report"), null);
+  assert.equal(box.querySelector(".consent, .files button"), null);
+  state.lastResponse = { right: "reuse" };
+  await settle();
+  assert.deepEqual(texts(".files button"), ["Report as one HTML file"]);
 });
 
 test("samples of the next step update the elements; those of the previous model stay", async () => {

@@ -26,6 +26,7 @@ from playground.experiments.service import ExperimentService
 from playground.inspection.views import VIEWS
 from playground.jobs.executors import ProcessPerJob, ResidentProcess
 from playground.jobs.progress import ProgressReporter
+from playground.reports.interactive_page import render_page
 from playground.reports.report import render_report
 from playground.runs.inspector_process import validate_checkpoint
 from playground.runs.owner_keys import new_owner_key
@@ -79,6 +80,7 @@ def run_here(started):
             reporter = ProgressReporter(lambda *message: executor.on_message(job, *message))
             functions = {
                 "report": render_report,
+                "page": render_page,
                 "dataset": read_dataset,
                 "check": validate_checkpoint,
                 "benchmark": lambda request: run_benchmark(request, reporter),
@@ -184,6 +186,7 @@ REQUESTS = {
     "runs/curves": [{}],
     "runs/details": [{}],
     "runs/report": [{}],
+    "runs/page": [{}],
     "runs/action": [
         {"action": action, "setting": "speed", "value": 5, "name": "n", "tags": [], "step": 1}
         | {"checkpoint": "0000002-kept", "viewers_may_use": True}

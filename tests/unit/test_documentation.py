@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from playground.common.env import ENV_NUMBERS
-from playground.hub.repo_ids import TAG
+from playground.common.env import ENV_NUMBERS, TAG
 from playground.pretrained.model_names import CANONICAL_NAMES
 from playground.server.project_files import notebook_to_markdown
 from tests.support.app_server import BUNDLED_CHECKPOINTS, ROOT

@@ -12,10 +12,11 @@ from huggingface_hub import constants, file_download, set_client_factory
 from huggingface_hub.utils import get_session, logging
 from huggingface_hub.utils._http import default_client_factory
 
+from playground.common.env import TAG
 from playground.common.format import format_bytes
 from playground.hub.client import Hub
 from playground.hub.errors import HubError, NotFoundError
-from playground.hub.repo_ids import MANIFEST, TAG
+from playground.hub.repo_ids import MANIFEST
 from playground.hub.transport import configure_process
 
 CARD = f"---\nlicense: mit\ntags:\n- {TAG}\n---\n# Digits turned round\n".encode()

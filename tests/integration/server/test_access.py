@@ -152,6 +152,9 @@ def test_the_owner_gets_everything_and_no_path(site):
         responses[sent.split(" {")[0]].append(response)
     (report,) = responses["runs/report"]
     assert site.sha256 in report["html"]
+    (page,) = responses["runs/page"]
+    assert WORDS.split()[0] in page["html"]
+    assert site.sha256[:12] not in page["html"]
     assert responses["runs/predict"][0]["target"] == ROWS[SOURCE].split()
     assert not any(response["error"] for response in responses["architectures/train"])
     assert "experiment" in responses["experiments/submit"][0]

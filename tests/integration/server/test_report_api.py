@@ -1,4 +1,4 @@
-"""The report of the Share dialog, rendered in its own process."""
+"""The files of the Share dialog, written in their own process."""
 
 import shutil
 
@@ -17,8 +17,8 @@ def registry(tmp_path_factory):
     registry.shutdown()
 
 
-def request_report(registry, **fields):
-    return run_in_thread(ReportHandlers(registry).handlers()["runs/report"](fields, None))
+def request_file(registry, route, **fields):
+    return run_in_thread(ReportHandlers(registry).handlers()[route](fields, None))
 
 
 @pytest.mark.smoke
@@ -26,11 +26,24 @@ def test_a_report_exists_for_viewers_and_the_owner_of_a_run_only(registry, train
     owner = new_owner_key()
     sent = shutil.copytree(trained_checkpoint, registry.root / ".sent")
     run = registry.import_checkpoint(sent, owner, "<b>my run")
-    report = request_report(registry, subject=f"watch:{run.share_id}", owner="")
+    report = request_file(registry, "runs/report", subject=f"watch:{run.share_id}", owner="")
     assert report["name"] == "b-my-run-report.html"
     assert "<h1>&lt;b&gt;my run</h1>" in report["html"]
     assert str(registry.root) not in report["html"]
     assert run.id not in report["html"]
     for owner in (new_owner_key(), "", None):
-        response = request_report(registry, subject=f"run:{run.id}", owner=owner)
+        response = request_file(registry, "runs/report", subject=f"run:{run.id}", owner=owner)
         assert "not yours" in response["error"]
+
+
+def test_the_page_of_a_run_exists_for_its_owner_only(registry, trained_checkpoint):
+    owner = new_owner_key()
+    sent = shutil.copytree(trained_checkpoint, registry.root / ".copy")
+    run = registry.import_checkpoint(sent, owner, "<b>my run")
+    page = request_file(registry, "runs/page", subject=f"run:{run.id}", owner=owner)
+    assert page["name"] == "b-my-run.html"
+    assert "<title>&lt;b&gt;my run: break this transformer</title>" in page["html"]
+    assert str(registry.root) not in page["html"]
+    assert run.id not in page["html"]
+    viewer = {"subject": f"watch:{run.share_id}", "owner": new_owner_key()}
+    assert "not yours" in request_file(registry, "runs/page", **viewer)["error"]

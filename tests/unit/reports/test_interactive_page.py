@@ -83,6 +83,18 @@ def test_weights_are_those_of_the_checkpoint_in_half_precision(page):
     assert sum(tensor.numel() for tensor in weights.values()) == 87_885
 
 
+def test_the_curve_ends_at_the_step_of_the_weights(tmp_path):
+    lines = [{"step": step, "loss": 1.0, "exact_match": step / 400} for step in range(199, 203)]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    data = json.loads(element(write_page(ONE_HEAD, tmp_path), "data"))
+    assert data["curve"] == [[199, 0.4975], [200, 0.5]]
+
+
+def test_the_page_names_the_instance_that_made_it(monkeypatch):
+    monkeypatch.setenv("PLAYGROUND_URL", "https://a.org/playground")
+    assert json.loads(element(write_page(ONE_HEAD), "data"))["url"] == "https://a.org/playground"
+
+
 def test_a_model_that_is_often_wrong_keeps_its_precision(saved):
     weights = read_tensors(base64.b64decode(element(write_page(saved()), "weights")))
     assert {tensor.dtype for tensor in weights.values()} == {torch.float32}
@@ -93,7 +105,7 @@ def test_a_model_that_is_often_wrong_keeps_its_precision(saved):
     [
         (
             {"architecture": "recurrent", "attention": "none"},
-            "the architecture recurrent cannot be exported",
+            "cannot run the architecture Recurrent; choose a model of Transformer,",
         ),
         ({"predict_eos": False, "min_length": 4}, "trained without EOS"),
     ],
@@ -105,7 +117,7 @@ def test_what_the_page_cannot_run_is_refused(saved, settings, reason):
 
 def test_a_large_model_is_refused(saved, monkeypatch):
     monkeypatch.setattr(interactive_page, "MAX_PARAMETERS", 100)
-    with pytest.raises(UserError, match=r"a page has at most 100"):
+    with pytest.raises(UserError, match=r"a page has at most 100; choose a smaller"):
         write_page(saved())
 
 

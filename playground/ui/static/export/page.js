@@ -166,7 +166,9 @@ const Page = () =>
         <${Curve} />
         <p>
           <b>How many parts can you switch off while the output stays right?</b> This page computes
-          everything itself, without a server: the model is in it. Made with Transformer Playground.
+          everything itself, without a server: the model is in it. Made with Transformer
+          Playground:${" "}
+          <a href=${data.url} target="_blank" rel="noopener">${data.url}</a>
         </p>
       </section>
     </main>`;

@@ -14,6 +14,7 @@ import { EOS, SOS, Vocabulary, targetOf } from "../engine/tasks.js";
  * @property {string} architecture
  * @property {any} model settings
  * @property {string} name
+ * @property {string} url of the playground
  * @property {string} task
  * @property {string} description
  * @property {string[]} symbols

@@ -10,7 +10,7 @@ export const messages = createReactive({
   checkpoints: NONE, // of the checkpoints of the open run
   prediction: NONE,
   timeline: NONE,
-  report: NONE,
+  file: NONE, // of the dialog Share
 });
 
 /**

@@ -1,4 +1,4 @@
-// The dialog for links to the view, embedded frames, code and the report.
+// The dialog for links to the view, embedded frames, code, and the model as a file.
 import { requestOrError } from "../shared/api.js";
 import { CopyField } from "../shared/components/copy_field.js";
 import { Dialog as ModalDialog } from "../shared/components/dialog.js";
@@ -12,8 +12,22 @@ import { loadSettings } from "./settings.js";
 import { buildLinkQuery, pageUrl } from "./share_links.js";
 import { state } from "./state.js";
 
-const REPORT_TIMEOUT_MS = 120_000;
-const REPORT_RIGHTS = ["reuse", "own"];
+const FILE_TIMEOUT_MS = 120_000;
+// The files that the server writes: route, label, content, and the rights that allow it.
+const FILES = /** @type {[string, string, string, string[]][]} */ ([
+  [
+    "runs/page",
+    "Save as page",
+    "The model in one HTML file that runs it without a server",
+    ["own"],
+  ],
+  [
+    "runs/report",
+    "Report as one HTML file",
+    "Scores, curves, attention, predictions and settings in one standalone file",
+    ["reuse", "own"],
+  ],
+]);
 const EMBED_VIEWS = /** @type {Record<string, [string, number]>} */ ({
   learning: ["learning curves", 420],
   attention: ["attention", 740],
@@ -35,7 +49,7 @@ export async function open() {
   }
   const [kind, name] = state.modelRef.split(":"),
     shareId = ownShareId || (kind === "watch" ? name : "");
-  setMessage("report", "");
+  setMessage("file", "");
   shared.value = {
     ref: shareId ? "watch:" + shareId : state.modelRef,
     shareId,
@@ -148,29 +162,42 @@ function Consent({ content }) {
     </p>`;
 }
 
-function ReportButton() {
-  const [isBusy, setBusy] = useState(false);
-  const onClick = async () => {
+function FileButtons() {
+  const [isBusy, setBusy] = useState(false),
+    { right } = state.lastResponse;
+  /** @param {string} route */
+  const save = async (route) => {
     setBusy(true);
-    setMessage("report", "Creating the report");
+    setMessage("file", "Writing the file");
     const payload = { owner: state.owner, subject: state.modelRef },
-      reply = await requestOrError("runs/report", payload, REPORT_TIMEOUT_MS);
+      reply = await requestOrError(route, payload, FILE_TIMEOUT_MS);
     setBusy(false);
-    setMessage("report", formatMessage(reply.error ?? ""), { isError: true });
+    setMessage("file", formatMessage(reply.error ?? ""), { isError: true });
     if (!reply.error) downloadFile(reply.name, reply.html);
   };
-  return html`<p>
-      <button
-        type="button"
-        class="pg-button make-report"
-        title="Scores, curves, attention, predictions and settings in one standalone file"
-        disabled=${isBusy}
-        onClick=${onClick}
-      >
-        Report as one HTML file
-      </button>
+  return html`<p class="files">
+      ${FILES.filter(([, , , rights]) => rights.includes(right)).map(
+        ([route, label, title]) =>
+          html`<button
+            key=${route}
+            type="button"
+            class="pg-button"
+            title=${title}
+            disabled=${isBusy}
+            onClick=${() => save(route)}
+          >
+            ${label}
+          </button>`,
+      )}
     </p>
-    <${Message} name="report" class="report-note" />`;
+    ${
+      right === "own" &&
+      html`<p class="pg-hint">
+        The page runs the model without a server. Who gets the file gets the weights and held-out
+        examples of the task.
+      </p>`
+    }
+    <${Message} name="file" class="file-note" />`;
 }
 
 export function Dialog() {
@@ -213,7 +240,7 @@ export function Dialog() {
           value=${JSON.stringify(content.settings, null, 1)}
         />
         <${Code} content=${content} />
-        ${REPORT_RIGHTS.includes(state.lastResponse.right) && html`<${ReportButton} />`}`
+        <${FileButtons} />`
     }
   <//>`;
 }
