@@ -62,9 +62,10 @@ def write_page(checkpoint: Path, run_folder: Path | None = None, name: str = "")
     subject = load_inspected_model(checkpoint)
     architecture = subject.config.architecture
     if architecture not in ARCHITECTURE_NAMES:
+        *others, last = (ARCHITECTURES[name].title for name in ARCHITECTURE_NAMES)
         raise UserError(
-            f"a page cannot run the architecture {ARCHITECTURES[architecture].title}; choose a "
-            f"model of {', '.join(ARCHITECTURES[name].title for name in ARCHITECTURE_NAMES)}"
+            f"a page runs models of the architecture {', '.join(others)} or {last}, not "
+            f"{ARCHITECTURES[architecture].title}; choose another model"
         )
     if not subject.config.task.predict_eos:
         raise UserError(

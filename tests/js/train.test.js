@@ -263,7 +263,7 @@ test("the owner chooses in Share whether viewers may use the model", async () =>
   const [, action] = sent.find(([route]) => route === "runs/action");
   assert.deepEqual([action.action, action.viewers_may_use], ["share", true]);
   assert.match(codes(), /Python program/);
-  assert.deepEqual(texts(".files button"), ["Save as page", "Report as one HTML file"]);
+  assert.deepEqual(texts(".files button"), ["Save as page", "Save as report"]);
   serve({ "runs/page": { error: "the model has too many parameters" } });
   await click(box.querySelector(".files button"));
   await waitFor(() => /too many parameters/.test(text(".file-note")));
@@ -275,7 +275,7 @@ test("the owner chooses in Share whether viewers may use the model", async () =>
   assert.equal(box.querySelector(".consent, .files button"), null);
   state.lastResponse = { right: "reuse" };
   await settle();
-  assert.deepEqual(texts(".files button"), ["Report as one HTML file"]);
+  assert.deepEqual(texts(".files button"), ["Save as report"]);
 });
 
 test("samples of the next step update the elements; those of the previous model stay", async () => {

@@ -105,7 +105,7 @@ def test_a_model_that_is_often_wrong_keeps_its_precision(saved):
     [
         (
             {"architecture": "recurrent", "attention": "none"},
-            "cannot run the architecture Recurrent; choose a model of Transformer,",
+            "Transformer, Decoder only or Encoder only, not Recurrent; choose another",
         ),
         ({"predict_eos": False, "min_length": 4}, "trained without EOS"),
     ],

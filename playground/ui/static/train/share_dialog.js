@@ -23,7 +23,7 @@ const FILES = /** @type {[string, string, string, string[]][]} */ ([
   ],
   [
     "runs/report",
-    "Report as one HTML file",
+    "Save as report",
     "Scores, curves, attention, predictions and settings in one standalone file",
     ["reuse", "own"],
   ],
