@@ -1,9 +1,8 @@
 // An opened block: what it does, the map of a head with its tokens, and what one row reads.
 import { html } from "../vendor/preact.js";
-import { paintHeadMap } from "../train/diagram/head_map.js";
 import { firstPredictedRow } from "../train/diagram/structure.js";
-import { shorten, toThousandths, useCanvas, weightsOf } from "./head.js";
-import { model, nameOf, picture, row } from "./state.js";
+import { HeadMap, shorten, weightsOf } from "./head.js";
+import { model, nameOf, shown, row } from "./state.js";
 
 /** @typedef {import("../engine/forward_pass.js").Component} Component */
 
@@ -20,7 +19,7 @@ const EXPLANATIONS = {
 
 /** @param {{ kind: string, component: string, head: Component | null }} props */
 export function OpenBlock({ kind, component, head }) {
-  const contribution = picture.value.pass.contributions[component];
+  const contribution = shown.value.pass.contributions[component];
   return html`<div class="opened">
     <p>
       ${EXPLANATIONS[kind]} What it adds is ${contribution.toFixed(2)} times as large as what was
@@ -32,7 +31,7 @@ export function OpenBlock({ kind, component, head }) {
 
 /** The names of the rows: "SOS → 5" is a token and the next one. @param {Component} head */
 function rowNames({ kind }) {
-  const { axes, output } = picture.value,
+  const { axes, output } = shown.value,
     [queries] = axes[kind],
     first = firstPredictedRow(kind, queries.length, { axes, probe: output });
   return queries.map((token, i) => {
@@ -44,11 +43,6 @@ function rowNames({ kind }) {
 /** @param {{ head: Component }} props */
 function LargeMap({ head }) {
   const { weights, queries, keys } = weightsOf(head),
-    largest = Math.max(...weights),
-    isCausal = head.kind === "decoder",
-    ref = useCanvas((canvas) =>
-      paintHeadMap(canvas, toThousandths(weights, largest), queries.length, keys.length, isCausal),
-    ),
     point = (/** @type {any} */ { offsetY, target }) => {
       const at = Math.floor((offsetY / target.clientHeight) * queries.length);
       row.value = Math.max(0, Math.min(queries.length - 1, at));
@@ -59,8 +53,8 @@ function LargeMap({ head }) {
         (name, i) => html`<bdi key=${i} class=${i === row.value ? "at" : ""}>${name}</bdi>`,
       )}
     </div>
-    <canvas
-      ref=${ref}
+    <${HeadMap}
+      head=${head}
       role="img"
       aria-label=${`Map of ${nameOf(head)}: a row for each token that reads`}
       onPointerMove=${point}
@@ -72,7 +66,7 @@ function LargeMap({ head }) {
         return html`<bdi key=${i} class=${className}>${shorten(name, 9)}</bdi>`;
       })}
     </div>
-    <p>The darkest square is the weight ${largest.toFixed(2)}.</p>
+    <p>The darkest square is the weight ${Math.max(...weights).toFixed(2)}.</p>
   </div>`;
 }
 
@@ -128,7 +122,7 @@ function RowWeights({ head }) {
 /** Return q·k / √K of a query with each key. @param {Component} head @param {number} query */
 function scoresOf({ kind, layer, head }, query) {
   const { n_heads, n_kv_heads, keySize: K } = model.config,
-    { query_QHK, key_MGK } = picture.value.pass.vectors[kind][Number(layer)],
+    { query_QHK, key_MGK } = shown.value.pass.vectors[kind][Number(layer)],
     q = (query * n_heads + Number(head)) * K,
     g = Math.floor((Number(head) * n_kv_heads) / n_heads);
   return Array.from({ length: key_MGK.length / (n_kv_heads * K) }, (_, m) => {

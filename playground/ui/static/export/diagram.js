@@ -3,12 +3,11 @@
 import { html } from "../vendor/preact.js";
 import { keyOf } from "../engine/forward_pass.js";
 import { cssVariable } from "../shared/palette.js";
-import { paintHeadMap } from "../train/diagram/head_map.js";
 import { paintLinks } from "../train/diagram/links.js";
 import { moveFocus } from "../train/diagram/move_focus.js";
 import { buildStacks, firstPredictedRow } from "../train/diagram/structure.js";
 import { OpenBlock } from "./block.js";
-import { shorten, toThousandths, useCanvas, weightsOf } from "./head.js";
+import { HeadMap, shorten, toThousandths, useCanvas, weightsOf } from "./head.js";
 import {
   data,
   importance,
@@ -18,10 +17,10 @@ import {
   nameOf,
   openBlock,
   parts,
-  picture,
   row,
   select,
   selected,
+  shown,
   toggle,
 } from "./state.js";
 
@@ -66,17 +65,7 @@ function PartSwitch({ part }) {
 
 /** @param {{ head: Component }} props */
 function Head({ head }) {
-  const { weights, queries, keys } = weightsOf(head),
-    isSelected = keyOf(selected.value) === keyOf(head),
-    ref = useCanvas((canvas) =>
-      paintHeadMap(
-        canvas,
-        toThousandths(weights, Math.max(...weights)),
-        queries.length,
-        keys.length,
-        head.kind === "decoder",
-      ),
-    );
+  const isSelected = keyOf(selected.value) === keyOf(head);
   return html`<div class=${"head-cell" + (isOff(head) ? " off" : "")}>
     <button
       type="button"
@@ -87,7 +76,7 @@ function Head({ head }) {
       title=${nameOf(head)}
       onClick=${() => select(head)}
     >
-      <canvas ref=${ref} />
+      <${HeadMap} head=${head} />
     </button>
     <${PartSwitch} part=${head} />
   </div>`;
@@ -171,33 +160,35 @@ export function Stack({ stack: { side, layers }, title }) {
 /** The attention of the selected head as links between tokens. */
 export function Links() {
   const head = selected.value,
-    { axes, output } = picture.value,
+    { axes, output } = shown.value,
     { weights, queries, keys } = weightsOf(head),
     outputRow = firstPredictedRow(head.kind, queries.length, { axes, probe: output }),
     name = nameOf(head),
     short = (/** @type {string[]} */ tokens) => tokens.map((token) => shorten(token, 4)),
-    ref = useCanvas((canvas) =>
-      paintLinks(canvas, {
-        keys: short(keys),
-        queries: short(queries),
-        weights: toThousandths(weights),
-        output: outputRow !== null && {
-          ...output,
-          predicted: short(output.predicted),
-          target: short(output.target),
-        },
-        outputRow: outputRow ?? 0,
-        titles: [
-          head.kind === "cross" ? "input" : "tokens",
-          head.kind === "encoder" ? "reading" : "output so far",
-          "output",
-        ],
-        color: cssVariable(isOff(head) ? "--pg-hatch" : `--pg-${head.kind}`),
-        memoryColor: cssVariable("--pg-cross"),
-        highlight: row.value,
-        hasMemory: !isSingle,
-        minHeight: 0,
-      }),
+    ref = useCanvas(
+      (canvas) =>
+        paintLinks(canvas, {
+          keys: short(keys),
+          queries: short(queries),
+          weights: toThousandths(weights),
+          output: outputRow !== null && {
+            ...output,
+            predicted: short(output.predicted),
+            target: short(output.target),
+          },
+          outputRow: outputRow ?? 0,
+          titles: [
+            head.kind === "cross" ? "input" : "tokens",
+            head.kind === "encoder" ? "reading" : "output so far",
+            "output",
+          ],
+          color: cssVariable(isOff(head) ? "--pg-hatch" : `--pg-${head.kind}`),
+          memoryColor: cssVariable("--pg-cross"),
+          highlight: row.value,
+          hasMemory: !isSingle,
+          minHeight: 60 + 22 * Math.min(14, data.max_tokens), // the page stays where it is
+        }),
+      [shown.value, head, row.value, isOff(head)],
     ),
     point = (/** @type {any} */ { offsetY, target: { layout } }) => {
       const at = queries.findIndex(

@@ -1,7 +1,10 @@
 // The attention of one head: its weights, and the names of its rows and columns.
-import { useLayoutEffect, useRef } from "../vendor/preact.js";
+import { html, useLayoutEffect, useRef } from "../vendor/preact.js";
 import { onThemeChange } from "../shared/palette.js";
-import { picture } from "./state.js";
+import { paintHeadMap } from "../train/diagram/head_map.js";
+import { shown } from "./state.js";
+
+/** @typedef {import("../engine/forward_pass.js").Component} Component */
 
 /** @param {Float32Array} weights @param {number} [largest] that becomes 1000 */
 export const toThousandths = (weights, largest = 1) =>
@@ -15,10 +18,10 @@ export function shorten(token, most) {
 
 /**
  * Return the weights (QM) of a head, with the tokens of its rows and columns.
- * @param {import("../engine/forward_pass.js").Component} head
+ * @param {Component} head
  */
 export function weightsOf({ kind, layer, head }) {
-  const { pass, axes } = picture.value,
+  const { pass, axes } = shown.value,
     [queries, keys] = axes[kind],
     size = queries.length * keys.length,
     from = Number(head) * size;
@@ -29,8 +32,11 @@ export function weightsOf({ kind, layer, head }) {
   };
 }
 
-/** Draw after each rendering, resize and change of theme. @param {(canvas: any) => void} draw */
-export function useCanvas(draw) {
+/**
+ * Draw when one of the inputs changes, and after each resize and change of theme.
+ * @param {(canvas: any) => void} draw @param {unknown[]} inputs
+ */
+export function useCanvas(draw, inputs) {
   const ref = useRef(/** @type {HTMLCanvasElement | null} */ (null));
   useLayoutEffect(() => {
     const redraw = () => draw(ref.current),
@@ -41,6 +47,18 @@ export function useCanvas(draw) {
       removeEventListener("resize", redraw);
       stop();
     };
-  });
+  }, inputs);
   return ref;
+}
+
+/** The map of a head. @param {{ head: Component, [attribute: string]: any }} props */
+export function HeadMap({ head, ...attributes }) {
+  const { weights, queries, keys } = weightsOf(head),
+    squares = toThousandths(weights, Math.max(...weights)),
+    ref = useCanvas(
+      (canvas) =>
+        paintHeadMap(canvas, squares, queries.length, keys.length, head.kind === "decoder"),
+      [squares.join()],
+    );
+  return html`<canvas ref=${ref} ...${attributes} />`;
 }

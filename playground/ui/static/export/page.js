@@ -85,8 +85,8 @@ function describeState() {
   if (!off.length) return "All parts are on. Switch one off.";
   const isRight = outputTokens.value.every((token) => token.isRight);
   return (
-    (off.length > 2 ? `${off.length} of ${parts.length} parts` : off.map(nameOf).join(" and ")) +
-    ` ${off.length > 1 ? "are" : "is"} off: this output is ${isRight ? "still right" : "wrong"}.`
+    (off.length > 1 ? `${off.length} of ${parts.length} parts are` : `${nameOf(off[0])} is`) +
+    ` off: this output is ${isRight ? "still right" : "wrong"}.`
   );
 }
 
@@ -94,10 +94,13 @@ const Controls = () =>
   html`<div class="controls">
     <p class="status">
       <span role="status">${describeState()}</span>
-      ${
-        switchedOff.value.length > 0 &&
-        html`<button type="button" onClick=${() => (switchedOff.value = [])}>Switch all on</button>`
-      }
+      <button
+        type="button"
+        disabled=${!switchedOff.value.length}
+        onClick=${() => (switchedOff.value = [])}
+      >
+        Switch all on
+      </button>
     </p>
     <${Score} />
     <fieldset>
@@ -148,8 +151,8 @@ const Page = () =>
   html`<header>
       <h1>${data.name}: break this transformer</h1>
       <p>
-        ${data.description} Every part has a switch: switch one off, and see what the model can no
-        longer do. Click a map to see what that head reads, or a title to open the block.
+        ${data.description} <b>Switch a part off, and see what the model can no longer do.</b> Click
+        a map to see what that head reads, or a title to open the block.
       </p>
     </header>
     <main>

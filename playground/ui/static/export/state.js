@@ -1,5 +1,5 @@
 // The state of an exported model's page: what is typed and switched, and what follows from it.
-import { computed, signal } from "../vendor/preact.js";
+import { computed, effect, signal } from "../vendor/preact.js";
 import { keyOf } from "../engine/forward_pass.js";
 import { buildModel } from "../engine/model.js";
 import { readSafetensors } from "../engine/safetensors.js";
@@ -83,6 +83,9 @@ const source = computed(() => {
   return lastSource;
 });
 
+/** Call back after the frame that shows what has just changed. @param {() => void} callback */
+const afterFrame = (callback) => requestAnimationFrame(() => setTimeout(callback));
+
 let meanOf = /** @type {ReturnType<typeof measureMeanOutputs> | null} */ (null);
 const ablations = computed(() => {
   const isMean = method.value === "mean";
@@ -148,6 +151,13 @@ export const picture = computed(() => {
   };
 });
 
+/** The picture on screen: it follows the output one frame later, because it takes longer. */
+export const shown = signal(picture.value);
+effect(() => {
+  void output.value;
+  afterFrame(() => (shown.value = picture.value));
+});
+
 const keys = computed(() => new Set(switchedOff.value.map(keyOf)));
 
 /** @param {Component} component */
@@ -155,11 +165,9 @@ export const isOff = (component) => keys.value.has(keyOf(component));
 
 /** Switch components off, or on if all of them are off. @param {Component[]} components */
 export function toggle(components) {
-  const areOff = components.every(isOff),
-    others = switchedOff.value.filter(
-      (each) => !components.some((component) => keyOf(component) === keyOf(each)),
-    );
-  switchedOff.value = areOff ? others : [...others, ...components];
+  const toggled = new Set(components.map(keyOf)),
+    others = switchedOff.value.filter((each) => !toggled.has(keyOf(each)));
+  switchedOff.value = components.every(isOff) ? others : [...others, ...components];
 }
 
 export function showAnotherExample() {
@@ -212,7 +220,7 @@ export async function measureScore() {
   const number = ++scoreNumber,
     off = ablations.value,
     count = data.examples.length;
-  await new Promise(requestAnimationFrame); // the new output comes first
+  await new Promise((resolve) => afterFrame(() => resolve(null))); // the new output comes first
   for (let i = 0, right = 0; i < count; i++) {
     await giveWay();
     if (number !== scoreNumber) return;
