@@ -50,7 +50,7 @@ def report(checkpoint: Path, out: Path, name: str, overwrite: bool, as_json: boo
     It contains scores with confidence intervals, learning curves, attention patterns, predictions,
     settings and the command that repeats the training.
     """
-    step = check_files(checkpoint, out, overwrite)
+    step = check_files(checkpoint, out, name, overwrite)
     from playground.reports.report import write_report
 
     write_html(write_report, checkpoint, out, name, as_json, step, "report")
@@ -64,13 +64,13 @@ def export_page(checkpoint: Path, out: Path, name: str, overwrite: bool, as_json
     The page needs no server and no network. Its readers type inputs, see what each head reads,
     and switch parts of the model off. It contains the weights and some held-out sequences.
     """
-    step = check_files(checkpoint, out, overwrite)
+    step = check_files(checkpoint, out, name, overwrite)
     from playground.reports.interactive_page import write_page
 
     write_html(write_page, checkpoint, out, name, as_json, step, "page")
 
 
-def check_files(checkpoint: Path, out: Path, overwrite: bool) -> int:
+def check_files(checkpoint: Path, out: Path, name: str, overwrite: bool) -> int:
     """Return the step of a checkpoint; exit if it cannot be read or `out` cannot be written."""
     manifest = read_checkpoint(checkpoint)
     if not (name or checkpoint.resolve().name).isprintable():

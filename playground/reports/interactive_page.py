@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import html
 import json
+import random
 import re
 from importlib.resources import files
 from pathlib import Path
@@ -93,7 +94,9 @@ def _page_data(subject: InspectedModel, name: str) -> dict[str, Any]:
         {"source": _without_padding(source), "labels": _without_padding(labels)}
         for source, labels in zip(batch.source_BS, batch.labels_BT, strict=True)
     ]
-    longest = max(examples, key=lambda example: len(example["source"]))
+    random.Random(0).shuffle(examples)  # the first ones stand for all, in averages and bars
+    by_length = sorted(examples, key=lambda example: len(example["source"]))
+    median = by_length[len(by_length) // 2]
     count = format_count(config.model.parameter_count(), "parameter")
     rule = TASKS.get(config.task.task, DEFAULT_SPEC).description
     return {
@@ -107,7 +110,7 @@ def _page_data(subject: InspectedModel, name: str) -> dict[str, Any]:
         "n_symbols": task.n_symbols,
         "accepts": task.vocabulary.describe(),
         "max_tokens": subject.max_target_tokens,
-        "input": " ".join(task.vocabulary.decode(longest["source"])),
+        "input": " ".join(task.vocabulary.decode(median["source"])),
         "examples": examples,
     }
 

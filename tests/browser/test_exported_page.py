@@ -54,8 +54,10 @@ def expect_score(page, text):
 def test_a_switch_changes_the_output_and_the_score(open_exported):
     page = open_exported()
     expect_score(page, "256 of 256")
-    page.get_by_role("switch", name="cross 1.1").click()
-    expect(page.get_by_role("status").last).to_have_text("cross 1.1 is off: this output is wrong.")
+    page.get_by_role("switch", name="cross-attention").click()
+    expect(page.get_by_role("status").last).to_have_text(
+        "cross-attention is off: this output is wrong."
+    )
     expect(page.locator("output .wrong").first).to_be_visible()
     expect_score(page, "0 of 256")
     under_zero = page.locator("output").inner_text()
@@ -79,7 +81,7 @@ def test_typed_text_is_checked_as_on_the_server(open_exported):
 
 def test_a_block_opens_in_place_and_shows_what_a_row_reads(open_exported):
     page = open_exported()
-    title = page.get_by_role("button", name="Cross-attention")
+    title = page.locator(".block[data-kind=cross] .block-title button")
     title.click()
     expect(title).to_have_attribute("aria-expanded", "true")
     page.get_by_role("combobox").select_option("2: 5 → 1")
@@ -94,15 +96,15 @@ def test_a_block_opens_in_place_and_shows_what_a_row_reads(open_exported):
 
 def test_the_keyboard_reaches_heads_and_switches(open_exported):
     page = open_exported()
-    cross = page.get_by_role("button", name="cross 1.1")
+    cross = page.get_by_role("button", name="cross-attention: ")
     expect(cross).to_have_attribute("aria-pressed", "true")
     cross.focus()
     page.keyboard.press("ArrowDown")
-    expect(page.get_by_role("button", name="decoder 1.1")).to_be_focused()
-    expect(page.locator(".links p")).to_contain_text("decoder 1.1")
+    expect(page.get_by_role("button", name="masked self-attention: ")).to_be_focused()
+    expect(page.locator(".links p")).to_contain_text("masked self-attention")
     page.keyboard.press("Tab")
     page.keyboard.press("Space")
-    switch = page.get_by_role("switch", name="decoder 1.1")
+    switch = page.get_by_role("switch", name="masked self-attention")
     expect(switch).to_be_focused()
     expect(switch).to_have_attribute("aria-checked", "false")
 
@@ -112,8 +114,8 @@ def test_the_keyboard_reaches_heads_and_switches(open_exported):
 def test_axe_finds_nothing_and_nothing_overflows(open_exported, size, scheme):
     is_touch = size != "wide"
     page = open_exported(size, color_scheme=scheme, has_touch=is_touch, bypass_csp=True)
-    page.get_by_role("button", name="Cross-attention").click()
-    page.get_by_role("switch", name="cross 1.1").click()
+    page.locator(".block[data-kind=cross] .block-title button").click()
+    page.get_by_role("switch", name="cross-attention").click()
     page.get_by_role("textbox").fill("3 x")
     assert page.evaluate("document.documentElement.scrollWidth") == SIZES[size][0]
     smallest = page.locator(".switch").first.bounding_box()["height"]
@@ -132,7 +134,7 @@ def test_the_file_works_in_firefox(exported, tmp_path):
         firefox.call("WebDriver:Navigate", url=exported)
         wait_for(lambda: firefox.evaluate(score) == "256 of 256", description="the first score")
         firefox.evaluate(
-            "document.querySelector('[role=switch][aria-label=\"cross 1.1\"]').click()"
+            "document.querySelector('[role=switch][aria-label=\"cross-attention\"]').click()"
         )
         wait_for(lambda: firefox.evaluate(score) == "0 of 256", description="the score without it")
         assert firefox.evaluate("document.querySelectorAll('output .wrong').length") > 0

@@ -67,7 +67,7 @@ test("a wrong output is compared token by token, however long it is", () => {
 test("parts are heads, blocks and position vectors, with one name each", () => {
   const names = page.parts.map(page.nameOf);
   assert.equal(new Set(names).size, names.length);
-  for (const name of ["cross 2.1", "encoder feed-forward 1", "source positions"])
+  for (const name of ["cross-attention 2.1", "encoder feed-forward 1", "input positions"])
     assert.ok(names.includes(name), name);
 });
 

@@ -206,3 +206,9 @@ def test_a_second_name_of_one_declaration_is_refused_where_it_is_imported(module
 def test_every_module_of_engine_and_export_is_in_the_page(page):
     for path in [*(STATIC / "engine").glob("*.js"), *(STATIC / "export").glob("*.js")]:
         assert f"// {path.relative_to(STATIC)}\n" in page, path.name
+
+
+def test_the_first_examples_stand_for_all_lengths(page):
+    examples = json.loads(element(page, "data"))["examples"]
+    lengths = {len(example["source"]) for example in examples}
+    assert {len(example["source"]) for example in examples[:32]} >= lengths - {2, 3}

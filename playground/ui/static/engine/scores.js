@@ -1,7 +1,7 @@
 // Scores of a model with components switched off, and the mean outputs for mean ablation
 // (inspection/ablation.py, hooks.py).
 import { ForwardPass, keyOf } from "./forward_pass.js";
-import { rowsOf, softmax } from "./linear.js";
+import { rowsOf } from "./linear.js";
 import { argmax } from "./model.js";
 import { SOS } from "./tasks.js";
 /** @import { Ablation, Component } from "./forward_pass.js" */
@@ -25,20 +25,17 @@ export class Scorer {
   }
 
   /**
-   * Return whether all tokens of an example are right, and their log-probability in nats.
+   * Return how many tokens of an example are right.
    * @param {number} index @param {Ablation[]} ablations
    */
-  score(index, ablations) {
+  countRight(index, ablations) {
     const { config } = this.model,
       { source, labels } = this.examples[index],
       memory = ablations.every(keepsMemory) ? this.memories[index] : undefined,
       pass = new ForwardPass(config, source, ablations),
       logits_TV = this.model.startDecoding(pass, labels.length, memory)(inputOf(labels)),
       rows = rowsOf(logits_TV, config.target_vocab_size);
-    return {
-      isRight: rows.every((row, t) => argmax(row) === labels[t]),
-      logProbability: rows.reduce((sum, row, t) => sum + Math.log(softmax(row)[labels[t]]), 0),
-    };
+    return rows.filter((row, t) => argmax(row) === labels[t]).length;
   }
 }
 

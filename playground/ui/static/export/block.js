@@ -8,12 +8,12 @@ import { model, nameOf, shown, row } from "./state.js";
 
 const MAX_LISTED_KEYS = 8;
 /** @type {Record<string, string>} */
-const EXPLANATIONS = {
+export const EXPLANATIONS = {
   encoder: "Each token reads from all tokens of the input.",
   decoder: "Each token reads from itself and from the tokens before it. Later ones are hidden.",
   cross:
-    "Here the decoder reads the input. A row shows which tokens it reads to write its next one. " +
-    "Without cross-attention, the decoder does not know the input.",
+    "Here the decoder reads the input: the tokens that it needs to write its next one. Without it, " +
+    "the decoder does not know the input.",
   "feed-forward": "A small network changes the numbers of each token, without the other tokens.",
 };
 
@@ -22,8 +22,8 @@ export function OpenBlock({ kind, component, head }) {
   const contribution = shown.value.pass.contributions[component];
   return html`<div class="opened">
     <p>
-      ${EXPLANATIONS[kind]} What it adds is ${contribution.toFixed(2)} times as large as what was
-      there before.
+      ${EXPLANATIONS[kind]} What it adds to the vector of a token is ${contribution.toFixed(2)}
+      times as long as that vector.
     </p>
     ${head && html`<${LargeMap} head=${head} /><${RowWeights} head=${head} />`}
   </div>`;
@@ -77,7 +77,8 @@ function RowWeights({ head }) {
     at = Math.min(row.value ?? 0, queries.length - 1),
     scores = scoresOf(head, at),
     isBiased = ["alibi", "t5"].includes(model.config.position_type) && head.kind !== "cross",
-    ranked = keys
+    visible = head.kind === "decoder" ? keys.slice(0, at + 1) : keys,
+    ranked = visible
       .map((token, i) => ({ token, i, weight: weights[at * keys.length + i] }))
       .sort((a, b) => b.weight - a.weight)
       .slice(0, MAX_LISTED_KEYS);
@@ -115,7 +116,7 @@ function RowWeights({ head }) {
       The score is how well the question of this token (q) fits the label of the other one (k).
       ${isBiased && " The distance between both is added. "} Softmax turns scores into weights,
       whose sum is
-      1.${keys.length > MAX_LISTED_KEYS ? ` The ${MAX_LISTED_KEYS} largest are listed.` : ""}
+      1.${visible.length > MAX_LISTED_KEYS ? ` The ${MAX_LISTED_KEYS} largest are listed.` : ""}
     </p>`;
 }
 

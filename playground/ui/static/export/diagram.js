@@ -6,7 +6,7 @@ import { cssVariable } from "../shared/palette.js";
 import { paintLinks } from "../train/diagram/links.js";
 import { moveFocus } from "../train/diagram/move_focus.js";
 import { buildStacks, firstPredictedRow } from "../train/diagram/structure.js";
-import { OpenBlock } from "./block.js";
+import { EXPLANATIONS, OpenBlock } from "./block.js";
 import { HeadMap, shorten, toThousandths, useCanvas, weightsOf } from "./head.js";
 import {
   data,
@@ -17,6 +17,7 @@ import {
   nameOf,
   openBlock,
   parts,
+  percent,
   row,
   select,
   selected,
@@ -49,16 +50,14 @@ const Switch = ({ components, name }) =>
 
 /** A switch, and how much its part matters. @param {{ part: Component }} props */
 function PartSwitch({ part }) {
-  const loss = importance.value.get(keyOf(part)) ?? 0,
-    largest = Math.max(0.1, ...importance.value.values()),
-    width = (100 * Math.log1p(50 * loss)) / Math.log1p(50 * largest);
+  const share = importance.value.get(keyOf(part)) ?? 0;
   return html`<div class="below">
     <${Switch} components=${[part]} name=${nameOf(part)} />
     <span
       class="importance"
-      title=${`Without ${nameOf(part)} the right output loses ${loss.toFixed(2)} nats`}
+      title=${`Without ${nameOf(part)}, ${percent(share)} of the right tokens become wrong`}
     >
-      <i style=${{ width: `${width}%` }} />
+      <i style=${{ width: `${100 * share}%` }} />
     </span>
   </div>`;
 }
@@ -151,7 +150,7 @@ export function Stack({ stack: { side, layers }, title }) {
       )
       .reverse()}
     <div class="embedding">
-      <span>token${positions ? " + position" : ""}</span>
+      <span>token${positions ? ` + ${nameOf(positions)}` : ""}</span>
       ${positions && html`<${PartSwitch} part=${positions} />`}
     </div>
   </div>`;
@@ -209,7 +208,7 @@ export function Links() {
       <b>${name}</b>${
         isOff(head)
           ? " is off. It still reads, but what it reads is not used."
-          : ". The thicker a line, the more this head reads from that token."
+          : `: ${EXPLANATIONS[head.kind]} Thicker lines: it reads more. Point at a token for its lines alone.`
       }
     </p>
   </div>`;

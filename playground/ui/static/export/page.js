@@ -9,6 +9,7 @@ import {
   nameOf,
   outputTokens,
   parts,
+  percent,
   problem,
   reference,
   score,
@@ -17,8 +18,6 @@ import {
   switchedOff,
   text,
 } from "./state.js";
-
-const percent = (/** @type {number} */ share) => `${Math.round(100 * share)} %`;
 
 const Input = () =>
   html`<div class="input">
@@ -39,9 +38,9 @@ const Input = () =>
   </div>`;
 
 const Output = () =>
-  html`<div class="output">
+  html`<div class=${"output" + (problem.value ? " stale" : "")}>
     <span>
-      Output${reference.value.isTarget ? "" : ", compared with that of the whole model"}${
+      ${problem.value ? "Output of the last input" : "Output and probability"}${reference.value.isTarget ? "" : ", compared with that of the whole model"}${
         outputTokens.value.every((token) => token.isRight)
           ? ""
           : ": below each wrong token, the right one"
@@ -56,7 +55,7 @@ const Output = () =>
             title="Probability ${percent(probability)}"
           >
             <b><bdi>${name}</bdi></b>
-            <i><i style=${{ width: percent(probability) }} /></i>
+            <i><i style=${{ width: `${100 * probability}%` }} /></i>
             <small>${!isRight && html`<bdi>${expected || "–"}</bdi>`}</small>
           </span>`,
       )}
@@ -70,14 +69,14 @@ function Score() {
     <meter min="0" max=${measured} value=${right} aria-label="Exact match"></meter>
     <span>
       <b>${right} of ${measured}</b> unseen inputs right
-      <small>${` (95 % interval: ${percent(low)} to ${percent(high)})`}</small>
+      <small>95 % interval: ${percent(low)} to ${percent(high)}</small>
     </span>
   </p>`;
 }
 
 const METHODS = /** @type {const} */ ({
-  zero: "A part that is off adds nothing. The other parts may never have seen that.",
-  mean: "A part that is off adds its average. Only what depends on the input is lost.",
+  zero: "Zeros replace its output. The other parts may never have seen that.",
+  mean: "Its average over other inputs replaces its output.",
 });
 
 function describeState() {
@@ -120,7 +119,7 @@ const Controls = () =>
     </fieldset>
     <p class="legend">
       <span class="importance"><i style=${{ width: "70%" }} /></span>
-      the longer, the worse the output without this part alone (zero)
+      share of right tokens that become wrong without this part alone
     </p>
   </div>`;
 
@@ -168,9 +167,13 @@ const Page = () =>
       <section class="card about" aria-label="About this model">
         <${Curve} />
         <p>
-          <b>How many parts can you switch off while the output stays right?</b> This page computes
-          everything itself, without a server: the model is in it. Made with Transformer
-          Playground:${" "}
+          <b>Which part can the model do without best? Which input comes out right even so?</b> A
+          token is one symbol; SOS and EOS are start and end. A head compares tokens and reads from
+          those that fit: in its map, a row is a token that reads, a column one that is read.
+        </p>
+        <p>
+          This page computes everything itself, without a server: the model is in it. Made with
+          Transformer Playground:${" "}
           <a href=${data.url} target="_blank" rel="noopener">${data.url}</a>
         </p>
       </section>
@@ -187,4 +190,7 @@ effect(() => {
   void [switchedOff.value, method.value];
   measureScore();
 });
-measureImportance();
+effect(() => {
+  void method.value;
+  measureImportance();
+});

@@ -57,9 +57,21 @@ export function select(component) {
   row.value = null;
 }
 
-/** Return the name of a part: "cross 2.4" is the fourth head of layer 2. @param {Component} part */
-export const nameOf = ({ kind, layer, head }) =>
-  kind + (layer === null ? "" : ` ${layer + 1}`) + (head === null ? "" : `.${head + 1}`);
+const NAMES = /** @type {Record<string, string>} */ ({
+  encoder: isSingle ? "self-attention" : "encoder self-attention",
+  decoder: "masked self-attention",
+  cross: "cross-attention",
+  "source positions": "input positions",
+  "target positions": isSingle ? "positions" : "output positions",
+});
+
+/** Return the name of a part; with layer and head, where there are several. @param {Component} part */
+export function nameOf({ kind, layer, head }) {
+  const { n_layers, n_heads } = model.config,
+    isOnly = layer === null || n_layers * n_heads === 1,
+    number = isOnly ? "" : ` ${layer + 1}${head === null ? "" : `.${head + 1}`}`;
+  return (NAMES[kind] ?? kind) + number;
+}
 
 /** The tokens of the input, or the problem of the text. */
 const typed = computed(() => {
@@ -87,14 +99,16 @@ const source = computed(() => {
 const afterFrame = (callback) => requestAnimationFrame(() => setTimeout(callback));
 
 let meanOf = /** @type {ReturnType<typeof measureMeanOutputs> | null} */ (null);
-const ablations = computed(() => {
+/** @param {Component[]} components */
+function ablate(components) {
   const isMean = method.value === "mean";
   if (isMean) meanOf ??= measureMeanOutputs(model, data.examples.slice(0, SMALL_SAMPLE));
-  return switchedOff.value.map((component) => ({
+  return components.map((component) => ({
     component,
     output: isMean ? meanOf?.(component) : undefined,
   }));
-});
+}
+const ablations = computed(() => ablate(switchedOff.value));
 
 const intact = computed(() => model.generate(source.value, data.max_tokens)),
   output = computed(() =>
@@ -117,7 +131,7 @@ export const outputTokens = computed(() => {
   const { tokens, probabilities } = output.value,
     right = reference.value.tokens;
   return Array.from({ length: Math.max(tokens.length, right.length) }, (_, i) => ({
-    name: i < tokens.length ? vocabulary.names[tokens[i]] : "–",
+    name: i < tokens.length ? vocabulary.names[tokens[i]] : "\u00a0",
     expected: i < right.length ? vocabulary.names[right[i]] : "",
     probability: i < tokens.length ? probabilities[i][tokens[i]] : 0,
     isRight: tokens[i] === right[i],
@@ -175,6 +189,9 @@ export function showAnotherExample() {
   text.value = vocabulary.decode(tokens.slice(0, -1)).join(" ");
 }
 
+/** @param {number} share */
+export const percent = (share) => `${Math.round(100 * share)} %`;
+
 /** Return the 95 % interval of a share (Wilson 1927). @param {number} right @param {number} n */
 export function shareInterval(right, n) {
   const z = 1.96,
@@ -184,10 +201,11 @@ export function shareInterval(right, n) {
   return [Math.max(0, center - half), Math.min(1, center + half)];
 }
 
-// The score of held-out sequences and the importance of heads: in small pieces between events.
+// The score of held-out sequences and the importance of parts: in small pieces between events.
 
 const PIECE_MS = 8;
 export const score = signal({ right: 0, measured: 0 });
+/** The share of right tokens that are wrong without a part alone, by the part's key. */
 export const importance = signal(/** @type {Map<string, number>} */ (new Map()));
 
 const POSITION_VECTORS = ["learned", "learned-from-end", "randomized", "sinusoidal"];
@@ -224,26 +242,28 @@ export async function measureScore() {
   for (let i = 0, right = 0; i < count; i++) {
     await giveWay();
     if (number !== scoreNumber) return;
-    right += Number(scorer.score(i, off).isRight);
+    right += Number(scorer.countRight(i, off) === data.examples[i].labels.length);
     if (i % 16 === 15 || i === count - 1) score.value = { right, measured: i + 1 };
   }
 }
 
-/** Measure how much log-probability the right output loses without each part, in nats. */
+let importanceNumber = 0;
+
+/** Measure which share of right tokens depends on each part; a later call ends an earlier one. */
 export async function measureImportance() {
-  const sample = new Scorer(model, data.examples.slice(0, SMALL_SAMPLE)),
-    logProbability = async (/** @type {import("../engine/forward_pass.js").Ablation[]} */ off) => {
-      let sum = 0;
-      for (let i = 0; i < sample.examples.length; i++) {
-        await giveWay();
-        sum += sample.score(i, off).logProbability / sample.examples.length;
-      }
-      return sum;
-    },
-    whole = await logProbability([]),
-    losses = new Map();
-  for (const component of parts) {
-    losses.set(keyOf(component), Math.max(0, whole - (await logProbability([{ component }]))));
-    importance.value = new Map(losses);
+  const number = ++importanceNumber,
+    shares = new Map();
+  let whole = 0;
+  for (const off of [[], ...parts.map((part) => [part])]) {
+    const ablated = ablate(off);
+    let right = 0;
+    for (let i = 0; i < Math.min(SMALL_SAMPLE, data.examples.length); i++) {
+      await giveWay();
+      if (number !== importanceNumber) return;
+      right += scorer.countRight(i, ablated);
+    }
+    if (!off.length) whole = right;
+    else shares.set(keyOf(off[0]), whole ? Math.max(0, 1 - right / whole) : 0);
+    importance.value = new Map(shares);
   }
 }
