@@ -229,7 +229,7 @@ def test_connections_leave_descriptors_for_files_and_processes():
     assert max_connections(16) == 8
 
 
-def test_the_client_of_a_request_is_the_peer_whatever_headers_say():
+def test_forwarding_headers_change_no_client():
     clients = []
 
     async def app(scope, receive, send):

@@ -1,5 +1,5 @@
-// The parts without attention (models/layers.py, feed_forward.py). A tensor is a Float32Array, row by
-// row; sums are computed in double precision. There is one sequence at a time: no batch, no padding.
+// The parts without attention (models/layers.py, feed_forward.py). A tensor is a Float32Array, row
+// by row; sums are computed in double precision. There is one sequence at a time, so no padding.
 // Letters: N rows, D d_model, E outputs, F d_ff.
 /** @import { Config } from "./model.js" */
 /** @import { Tensor, Tensors } from "./safetensors.js" */

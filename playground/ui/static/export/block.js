@@ -2,7 +2,7 @@
 import { html } from "../vendor/preact.js";
 import { firstPredictedRow } from "../train/diagram/structure.js";
 import { HeadMap, shorten, weightsOf } from "./head.js";
-import { model, nameOf, shown, row } from "./state.js";
+import { model, nameOf, displayed, row } from "./state.js";
 
 /** @typedef {import("../engine/forward_pass.js").Component} Component */
 
@@ -12,14 +12,14 @@ export const EXPLANATIONS = {
   encoder: "Each token reads from all tokens of the input.",
   decoder: "Each token reads from itself and from the tokens before it. Later ones are hidden.",
   cross:
-    "Here the decoder reads the input: the tokens that it needs to write its next one. Without it, " +
-    "the decoder does not know the input.",
+    "Here the decoder reads the input: the tokens that it needs to write its next one. " +
+    "Without it, the decoder does not know the input.",
   "feed-forward": "A small network changes the numbers of each token, without the other tokens.",
 };
 
 /** @param {{ kind: string, component: string, head: Component | null }} props */
 export function OpenBlock({ kind, component, head }) {
-  const contribution = shown.value.pass.contributions[component];
+  const contribution = displayed.value.pass.contributions[component];
   return html`<div class="opened">
     <p>
       ${EXPLANATIONS[kind]} What it adds to the vector of a token is ${contribution.toFixed(2)}
@@ -31,7 +31,7 @@ export function OpenBlock({ kind, component, head }) {
 
 /** The names of the rows: "SOS → 5" is a token and the next one. @param {Component} head */
 function rowNames({ kind }) {
-  const { axes, output } = shown.value,
+  const { axes, output } = displayed.value,
     [queries] = axes[kind],
     first = firstPredictedRow(kind, queries.length, { axes, probe: output });
   return queries.map((token, i) => {
@@ -123,7 +123,7 @@ function RowWeights({ head }) {
 /** Return q·k / √K of a query with each key. @param {Component} head @param {number} query */
 function scoresOf({ kind, layer, head }, query) {
   const { n_heads, n_kv_heads, keySize: K } = model.config,
-    { query_QHK, key_MGK } = shown.value.pass.vectors[kind][Number(layer)],
+    { query_QHK, key_MGK } = displayed.value.pass.vectors[kind][Number(layer)],
     q = (query * n_heads + Number(head)) * K,
     g = Math.floor((Number(head) * n_kv_heads) / n_heads);
   return Array.from({ length: key_MGK.length / (n_kv_heads * K) }, (_, m) => {

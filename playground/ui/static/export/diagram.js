@@ -21,7 +21,7 @@ import {
   row,
   select,
   selected,
-  shown,
+  displayed,
   toggle,
 } from "./state.js";
 
@@ -159,7 +159,7 @@ export function Stack({ stack: { side, layers }, title }) {
 /** The attention of the selected head as links between tokens. */
 export function Links() {
   const head = selected.value,
-    { axes, output } = shown.value,
+    { axes, output } = displayed.value,
     { weights, queries, keys } = weightsOf(head),
     outputRow = firstPredictedRow(head.kind, queries.length, { axes, probe: output }),
     name = nameOf(head),
@@ -187,7 +187,7 @@ export function Links() {
           hasMemory: !isSingle,
           minHeight: 60 + 22 * Math.min(14, data.max_tokens), // the page stays where it is
         }),
-      [shown.value, head, row.value, isOff(head)],
+      [displayed.value, head, row.value, isOff(head)],
     ),
     point = (/** @type {any} */ { offsetY, target: { layout } }) => {
       const at = queries.findIndex(
@@ -208,7 +208,8 @@ export function Links() {
       <b>${name}</b>${
         isOff(head)
           ? " is off. It still reads, but what it reads is not used."
-          : `: ${EXPLANATIONS[head.kind]} Thicker lines: it reads more. Point at a token for its lines alone.`
+          : `: ${EXPLANATIONS[head.kind]} Thicker lines: it reads more. ` +
+            "Point at a token for its lines alone."
       }
     </p>
   </div>`;

@@ -2,7 +2,7 @@
 import { html, useLayoutEffect, useRef } from "../vendor/preact.js";
 import { onThemeChange } from "../shared/palette.js";
 import { paintHeadMap } from "../train/diagram/head_map.js";
-import { shown } from "./state.js";
+import { displayed } from "./state.js";
 
 /** @typedef {import("../engine/forward_pass.js").Component} Component */
 
@@ -21,7 +21,7 @@ export function shorten(token, most) {
  * @param {Component} head
  */
 export function weightsOf({ kind, layer, head }) {
-  const { pass, axes } = shown.value,
+  const { pass, axes } = displayed.value,
     [queries, keys] = axes[kind],
     size = queries.length * keys.length,
     from = Number(head) * size;

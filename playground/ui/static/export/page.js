@@ -37,15 +37,16 @@ const Input = () =>
     <p id="problem" role="status">${problem.value}</p>
   </div>`;
 
+const describeOutput = () =>
+  (problem.value ? "Output of the last input" : "Output and probability") +
+  (reference.value.isTarget ? "" : ", compared with that of the whole model") +
+  (outputTokens.value.every(({ isRight }) => isRight)
+    ? ""
+    : ": below each wrong token, the right one");
+
 const Output = () =>
   html`<div class=${"output" + (problem.value ? " stale" : "")}>
-    <span>
-      ${problem.value ? "Output of the last input" : "Output and probability"}${reference.value.isTarget ? "" : ", compared with that of the whole model"}${
-        outputTokens.value.every((token) => token.isRight)
-          ? ""
-          : ": below each wrong token, the right one"
-      }
-    </span>
+    <span>${describeOutput()}</span>
     <output for="input">
       ${outputTokens.value.map(
         ({ name, expected, probability, isRight, isEnd }, i) =>

@@ -65,7 +65,7 @@ const NAMES = /** @type {Record<string, string>} */ ({
   "target positions": isSingle ? "positions" : "output positions",
 });
 
-/** Return the name of a part; with layer and head, where there are several. @param {Component} part */
+/** Return the name of a part, with layer and head if there are several. @param {Component} part */
 export function nameOf({ kind, layer, head }) {
   const { n_layers, n_heads } = model.config,
     isOnly = layer === null || n_layers * n_heads === 1,
@@ -166,10 +166,10 @@ export const picture = computed(() => {
 });
 
 /** The picture on screen: it follows the output one frame later, because it takes longer. */
-export const shown = signal(picture.value);
+export const displayed = signal(picture.value);
 effect(() => {
   void output.value;
-  afterFrame(() => (shown.value = picture.value));
+  afterFrame(() => (displayed.value = picture.value));
 });
 
 const keys = computed(() => new Set(switchedOff.value.map(keyOf)));
