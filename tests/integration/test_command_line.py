@@ -315,7 +315,7 @@ def test_a_progress_bar_is_drawn_on_a_terminal_without_a_size(monkeypatch):
 def test_help_lists_the_commands_in_the_order_of_use_and_in_whole_phrases():
     result = run_here("--help").stdout
     commands = re.findall(
-        r"^  ([a-z]+)  +\S",
+        r"^  ([a-z-]+)  +\S",
         result[result.index("Commands:") : result.index("Examples:")],
         re.M,
     )
