@@ -22,18 +22,27 @@ if TYPE_CHECKING:
 REPLACED_FILES = {".gitattributes", "README.md"}  # of a new Space
 
 
-def ensure_own_space(hub: Hub, repo: str) -> None:
-    """Raise HubError if a Space of this name has content that is not a page of the playground."""
+def ensure_own_space(hub: Hub, repo: str, *, private: bool) -> None:
+    """Check that a Space of this name may get the page of a model, if there is one.
+
+    Raises:
+        HubError: if it has content that is not such a page, or is public and the model private.
+    """
     with hub.translating_errors("read the Space", repo):
         try:
             info = hub.api.space_info(repo)
         except RepositoryNotFoundError:
             return
         others = {file.rfilename for file in info.siblings or []} - REPLACED_FILES
-    if others and TAG not in (info.tags or []):
+    if others - {PAGE} or (others and TAG not in (info.tags or [])):
         raise HubError(
             f"the Space {repo} has other content ({', '.join(sorted(others)[:3])}), which stays "
             "unchanged; choose another name, or publish without the interactive page"
+        )
+    if private and not info.private:
+        raise HubError(
+            f"the Space {repo} is public and the model private, so its page would show the model "
+            "to all; make the Space private, or publish without the interactive page"
         )
 
 
@@ -45,7 +54,7 @@ def push_space(hub: Hub, package: Path, repo: str, *, private: bool) -> str:
     """
     license = card_license((package / "README.md").read_text(encoding="utf-8"))
     card = space_card(repo, f"{hub.endpoint}/{repo}", license).encode()
-    with hub.translating_errors(f"publish {repo}, but not its Space", repo):
+    with hub.translating_errors("write the Space of the published model", repo):
         hub.api.create_repo(
             repo, repo_type="space", space_sdk="static", private=private, exist_ok=True
         )

@@ -105,13 +105,13 @@ class UploadTasks(TaskRunner):
         self.ensure_can_write()
         folder, notes = self.build(checkpoint, self._existing_card())
         self.report("Comparing with the repository")
-        if self.task.page:
-            from .static_space import ensure_own_space
-
-            ensure_own_space(self.hub, self.task.repo)
         plan = self.hub.plan(
             folder, self.task.repo, private=self.task.private, revision=self.task.revision
         )
+        if self.task.page:
+            from .static_space import ensure_own_space
+
+            ensure_own_space(self.hub, self.task.repo, private=plan.private)
         return folder, plan, read_manifest(checkpoint), notes
 
     def ensure_can_write(self) -> None:
@@ -182,7 +182,7 @@ class UploadTasks(TaskRunner):
         if self.task.page:
             from .static_space import push_space
 
-            self.report("Writing the Space", LOADING_TIMEOUT_S, Phase.WRITING)
+            self.report("Writing the Space", LOADING_TIMEOUT_S, Phase.COMMITTING)
             space = push_space(self.hub, folder, plan.repo, private=plan.private)
         where = plan.url if plan.revision == "main" else f"{plan.url}/tree/{plan.revision}"
         return {

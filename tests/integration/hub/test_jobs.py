@@ -148,6 +148,24 @@ def test_a_space_with_other_content_stays_and_nothing_is_published(hub, push_wit
     assert ("model", "ada/taken") not in hub.repos
 
 
+def test_a_space_with_an_app_beside_the_page_stays(hub, push_with_page):
+    """A duplicate of the playground's own Space has the tag of its pages, too."""
+    card = "---\ntags: [transformer-playground]\n---\n"
+    hub.put("ada/app", {"README.md": card, "app.py": "mine"}, kind="space")
+    outcome, message, *_ = push_with_page("ada/app")
+    assert (outcome, "has other content (app.py)" in message) == ("failed", True)
+
+
+def test_the_page_of_a_private_model_never_gets_into_a_public_space(hub, push_with_page):
+    outcome, *result = push_with_page("ada/secret")
+    assert outcome == "result", result
+    hub.repo("ada/secret").private = True
+    commits = len(hub.repo("ada/secret", "space").commits)
+    outcome, message, *_ = push_with_page("ada/secret", private=True)
+    assert (outcome, "the Space ada/secret is public" in message) == ("failed", True)
+    assert len(hub.repo("ada/secret", "space").commits) == commits
+
+
 def test_an_inspected_model_has_its_files_and_revisions(
     hub, published, run_task_in_process, tmp_path
 ):
