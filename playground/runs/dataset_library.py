@@ -108,6 +108,7 @@ class DatasetLibrary:
                 fsync_dir(folder / "rows")
                 stored.parent.mkdir(parents=True, exist_ok=True)
                 (folder / "rows").rename(stored)
+                fsync_dir(stored.parent)
             address, known_name = read_marker(marker)
             mark_owned(
                 marker,

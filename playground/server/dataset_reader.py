@@ -10,6 +10,7 @@ from typing import Any
 
 import psutil
 
+from playground.common.atomic_write import write_dir
 from playground.datasets.pairs import DatasetError, PairDataset
 from playground.datasets.report import describe
 from playground.datasets.sources import read_bytes, read_text
@@ -37,10 +38,7 @@ def read_dataset(request: dict[str, Any]) -> dict[str, Any]:
         dataset = _load_dataset(request)
         report = describe(dataset) | {"sha256": dataset.sha256}
         if "folder" in request:
-            folder = Path(request["folder"])
-            folder.mkdir()
-            for name, data in to_files(dataset).items():
-                (folder / name).write_bytes(data)
+            write_dir(Path(request["folder"]), to_files(dataset))
             report["name"] = dataset.origin.get("dataset") or request["name"] or PASTED_NAME
         return report
     except DatasetError as error:
