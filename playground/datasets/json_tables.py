@@ -205,15 +205,23 @@ def _join(prefix: str, name: Any) -> str:
 
 
 def _first_messages(messages: Sequence[Any]) -> dict[str, Any] | None:
-    """Return the first text of each role since the user's first one; None if this is no chat."""
+    """Return the first question and what answers it, by role; None if this is no chat.
+
+    A system message before the question counts; a greeting before it, or a later turn, does not.
+    """
     for role, content in (("role", "content"), ("from", "value")):
         if all(isinstance(each, Mapping) and {role, content} <= each.keys() for each in messages):
             roles = [str(each[role]) for each in messages]
-            start = next((i for i, each in enumerate(roles) if each in USER_ROLES), 0)
+            is_user = [each.lower() in USER_ROLES for each in roles]
+            start = is_user.index(True) if True in is_user else 0
             texts: dict[str, Any] = {}
-            for each in [*messages[start:], *messages[:start]]:
-                texts.setdefault(str(each[role]), each[content])
-            return texts
+            for i in range(start, len(messages)):
+                if is_user[i] and texts.keys() - {roles[i]}:
+                    break  # the next turn
+                if is_user[i] or roles[i] not in texts:  # the last question before the answer
+                    texts[roles[i]] = messages[i][content]
+            system = {roles[i]: messages[i][content] for i in range(start) if roles[i] == "system"}
+            return texts | system
     return None
 
 

@@ -72,8 +72,8 @@ class DatasetLibrary:
                 discarded.append(folder)
             while len(self._pending) > 1:
                 held = Counter[str]()
-                for *_, address, size in self._pending.values():
-                    held[address] += size
+                for *_, address, unsaved_bytes in self._pending.values():
+                    held[address] += unsaved_bytes
                 if held.total() <= MAX_UNSAVED_BYTES:
                     break
                 crowded = held.most_common(1)[0][0]

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from playground.datasets.json_tables import flatten
 from playground.datasets.pairs import DatasetError
 from playground.datasets.sources import MAX_BYTES, ReadOptions, open_table, read_bytes, read_text
 from playground.tasks import vocabulary
@@ -216,6 +217,22 @@ def test_a_chat_gives_its_first_question_and_the_answer_to_it(keys, roles, begin
         assert [*open_table(data, name).columns] == expected
         columns = expected[:2] if "system" in begins else ()
         assert read(data, name, ReadOptions(columns=columns)) == PAIRS
+
+
+@pytest.mark.parametrize(
+    ("turns", "cells"),
+    [
+        ("assistant: hi, user: Q", {"m.user": "Q"}),
+        ("user: Q1, user: Q2, assistant: A2", {"m.user": "Q2", "m.assistant": "A2"}),
+        ("Assistant: hi, User: Q, Assistant: A", {"m.User": "Q", "m.Assistant": "A"}),
+        ("user: Q, assistant: A, assistant: B", {"m.user": "Q", "m.assistant": "A"}),
+        ("user: Q, tool: T, assistant: A", {"m.user": "Q", "m.tool": "T", "m.assistant": "A"}),
+    ],
+)
+def test_an_answer_belongs_to_the_question_before_it(turns, cells):
+    pairs = (turn.split(": ") for turn in turns.split(", "))
+    messages = [{"role": role, "content": text} for role, text in pairs]
+    assert flatten({"m": messages}) == cells
 
 
 def test_two_columns_of_one_name_are_refused_and_named():
