@@ -52,7 +52,7 @@ def push_space(hub: Hub, package: Path, repo: str, *, private: bool) -> str:
     Raises:
         HubError: if the Space cannot be created or written; the model is published by then.
     """
-    license = card_license((package / "README.md").read_text(encoding="utf-8"))
+    license = card_license((package / "README.md").read_text("utf-8", "replace"))
     card = space_card(repo, f"{hub.endpoint}/{repo}", license).encode()
     with hub.translating_errors("write the Space of the published model", repo):
         hub.api.create_repo(

@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from playground.architectures import ARCHITECTURES
-from playground.checkpoints.checkpoint import iter_metrics
 from playground.checkpoints.manifest import cached_manifest
 from playground.checkpoints.tensors import serialize_tensors
 from playground.common.env import playground_url
@@ -27,6 +26,7 @@ from playground.common.format import format_count
 from playground.errors import UserError
 from playground.inspection.inspected_model import InspectedModel, load_inspected_model
 from playground.runs.metric_series import MetricSeries
+from playground.runs.weight_history import read_lines
 from playground.tasks import PAD, TASKS
 from playground.tasks.specs import DEFAULT_SPEC
 
@@ -121,7 +121,7 @@ def _without_padding(row_L: Tensor) -> list[int]:
 
 def _curve(run_folder: Path, last_step: int) -> list[tuple[int, float]]:
     """Return step and exact match of the evaluations of a run up to a step, if it stored them."""
-    series = MetricSeries([line for line in iter_metrics(run_folder) if line["step"] <= last_step])
+    series = MetricSeries([line for line in read_lines(run_folder) if line["step"] <= last_step])
     return [(row[0], row[1]) for row in series.downsampled(MAX_CURVE_POINTS)["evaluations"]]
 
 
