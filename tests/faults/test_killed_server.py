@@ -78,14 +78,14 @@ class Clients:
         self.change(page, subject, "name", name, "rename", name=name)
         self.change(page, subject, "tags", [name], "tag", tags=[name])
         current = [
-            each for each, fields in self.ledger.runs.items() if fields["deleted"] == [False]
+            each for each, fields in list(self.ledger.runs.items()) if fields["deleted"] == [False]
         ]
         if len(current) > 3 and current[1] not in self.ledger.checkpoints:
             self.change(page, current[1], "deleted", True, "delete")
 
     def train(self, page):
         """Train a model, and save checkpoints."""
-        subject = next(iter(self.ledger.runs), None)
+        subject = next(iter(list(self.ledger.runs)), None)
         if subject is None:
             return
         page.run_action(subject, "resume")
@@ -117,7 +117,7 @@ class Clients:
 
     def submit_experiments(self, page):
         """Submit an experiment of two short runs, and delete an older one."""
-        subject = next(iter(self.ledger.runs), None)
+        subject = next(iter(list(self.ledger.runs)), None)
         if subject is None:
             return
         grid = [["norm_placement", "pre, post"], ["max_steps", "20"]]

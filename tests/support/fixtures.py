@@ -5,6 +5,7 @@ A plugin of pytest, loaded by tests/conftest.py. Fixtures of few tests import wh
 
 import gc
 import os
+import sys
 
 import pytest
 
@@ -124,16 +125,15 @@ def clear_hub_faults(request):
         hub.clear_faults()
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def restore_hub_client():
-    """Restore the client of huggingface_hub, which a test configures as a hub task does."""
-    from huggingface_hub import set_client_factory
-    from huggingface_hub.utils import close_session
-    from huggingface_hub.utils._http import default_client_factory
-
+    """Restore the client of huggingface_hub if the test configures it, as a hub task does."""
+    http = sys.modules.get("huggingface_hub.utils._http")
+    before = http._GLOBAL_CLIENT_FACTORY if http else None
     yield
-    set_client_factory(default_client_factory)
-    close_session()
+    http = sys.modules.get("huggingface_hub.utils._http")
+    if http and http._GLOBAL_CLIENT_FACTORY is not (before or http.default_client_factory):
+        http.set_client_factory(before or http.default_client_factory)
 
 
 @pytest.fixture
@@ -142,8 +142,6 @@ def run_task_in_process(monkeypatch):
 
     Its second argument is the folder of temporary files, which is created.
     """
-    from huggingface_hub import set_client_factory
-    from huggingface_hub.utils._http import default_client_factory
     from transformers.utils import logging
 
     from playground.hub.tasks import run_task
@@ -160,4 +158,3 @@ def run_task_in_process(monkeypatch):
 
     yield run
     logging.set_verbosity(verbosity)
-    set_client_factory(default_client_factory)

@@ -214,7 +214,6 @@ def test_a_hub_task_runs_no_code_and_reports_the_rejection(
     assert fetched_code(hub, repo) == []
 
 
-@pytest.mark.usefixtures("restore_hub_client")
 @pytest.mark.parametrize("repository", NAMES, indirect=True)
 def test_a_comparison_runs_no_code_and_reports_the_rejection(hub, repository, tmp_path):
     repo, _, expected_message = repository

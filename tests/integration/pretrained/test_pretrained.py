@@ -27,8 +27,6 @@ from playground.pretrained.resolver import describe_models, list_cached, resolve
 from tests.support.app_server import wait_for
 from tests.support.files import read_files
 
-pytestmark = pytest.mark.usefixtures("restore_hub_client")
-
 
 @pytest.fixture
 def cache(hub, tmp_path, monkeypatch):
