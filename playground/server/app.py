@@ -33,24 +33,25 @@ from playground.jobs.policy import Policy
 from playground.jobs.process import warm_up
 from playground.jobs.queue import JobQueue
 from playground.lessons.service import LessonService
+from playground.runs.access import CHECKPOINT_PREFIX
 from playground.runs.limits import Limits
 from playground.runs.owner_keys import machine_owner_key, new_owner_key, owner_from_session
 from playground.runs.registry import Registry
 from playground.runs.storage_folder import locked_storage
 from playground.ui.embedding import EMBED_HEAD, is_embedded
+from playground.ui.form_schema import schema_script
 from playground.ui.mount import STATIC_DIR, UI_DIR, build_view, preload_links
 from playground.ui.theme import build_theme
-from playground.ui.train import TrainTab
 
 from .api import Endpoints, has_mcp
 from .architectures_api import ArchitectureHandlers
 from .checkpoint_transfer import CheckpointTransfer
-from .client import resolve_client_address
 from .compare_api import CompareHandlers
 from .connections import bound_connections
 from .damaged_api import DamagedHandlers
 from .datasets_api import DatasetHandlers
 from .experiments_api import ExperimentHandlers
+from .form_api import form_handlers
 from .gradio_patches import apply_patches, bound_sessions
 from .hub_api import HubHandlers
 from .hub_token import can_sign_in
@@ -68,12 +69,19 @@ from .static_files import gradio_assets_route, static_route
 
 # Rate limits bound what one client adds to the queue; a small queue would let one fill it for all.
 MAX_QUEUE = 2000
+FIRST_CHECKPOINT = CHECKPOINT_PREFIX + "reverse"  # the model that a first visit opens
 MAX_SESSIONS = 100  # of Gradio; the page stores no state in them
 STYLESHEETS = (STATIC_DIR / "shared" / "theme.css", UI_DIR / "theme.css")
 # The header and the Train tab are the first that a page shows.
 PRELOAD_HEAD = preload_links(
     ("shell/main.js", "train/main.js"),
-    ("shared/common.css", "shell/shell.css", "train/live.css", "train/diagram/diagram.css"),
+    (
+        "shared/common.css",
+        "shell/shell.css",
+        "train/form.css",
+        "train/live.css",
+        "train/diagram/diagram.css",
+    ),
 )
 PAPER_URL = "https://arxiv.org/abs/1706.03762"
 TITLE = """
@@ -112,7 +120,7 @@ def build_app(registry: Registry, endpoints: Endpoints) -> gr.Blocks:
         build_view("page-bar", "shell/main.js")
         with gr.Tabs(elem_id="tabs"):
             with gr.Tab("Train", id="train"):
-                train = TrainTab(registry, lambda request: resolve_client_address(request.request))
+                train = build_view("train-tab", "train/main.js")
             with gr.Tab("Inspect", id="inspect"):
                 inspect = build_view("inspect", "inspect/main.js")
             with gr.Tab("Compare", id="compare"):
@@ -126,14 +134,13 @@ def build_app(registry: Registry, endpoints: Endpoints) -> gr.Blocks:
             with gr.Tab("Learn", id="learn"):
                 learn = build_view("learn", "learn/main.js")
 
-        def on_load(stored: Any, request: gr.Request) -> list[Any]:
-            owner, values = _load_values(registry, stored, request)
-            return [*values, *train.on_load(owner, request)]
+        def on_load(stored: Any, request: gr.Request) -> list[str]:
+            return _load_values(registry, stored, request)
 
         page.load(
             on_load,
             [stored_session],
-            [learn, hub, lab, compare, inspect, *train.outputs],
+            [learn, hub, lab, compare, inspect, train],
             js=READ_SESSION_JS,
             show_progress="hidden",
             concurrency_limit=None,
@@ -144,8 +151,8 @@ def build_app(registry: Registry, endpoints: Endpoints) -> gr.Blocks:
     return page
 
 
-def _load_values(registry: Registry, stored: Any, request: gr.Request) -> tuple[str, list[Any]]:
-    """Return the owner key of a page that loads, and the values of its tabs.
+def _load_values(registry: Registry, stored: Any, request: gr.Request) -> list[str]:
+    """Return the values of the tabs of a page that loads: its owner key, and what it opens.
 
     `stored` is the text that the browser stores.
     """
@@ -158,7 +165,9 @@ def _load_values(registry: Registry, stored: Any, request: gr.Request) -> tuple[
     )
     owner_json = json.dumps({"owner": owner})
     inspect_json = json.dumps({"owner": owner, "link": query.get("inspect", "")})
-    return owner, [*[owner_json] * 4, inspect_json]
+    # the address of the page and the browser store the model that was open last
+    train_json = json.dumps({"owner": owner, "first": FIRST_CHECKPOINT})
+    return [*[owner_json] * 4, inspect_json, train_json]
 
 
 def build_handlers(
@@ -168,7 +177,7 @@ def build_handlers(
 
     `public` means that other machines can reach the page.
     """
-    handlers = live_handlers(registry)
+    handlers = live_handlers(registry) | form_handlers(registry)
     comparison = ComparisonQueue(hosted=public)
     groups: tuple[HandlerGroup, ...] = (
         SessionHandlers(registry.single_owner),
@@ -205,7 +214,7 @@ def launch_options(
     return {
         "theme": build_theme(),
         "css": "".join(path.read_text(encoding="utf-8") for path in STYLESHEETS),
-        "head": EMBED_HEAD + PRELOAD_HEAD,
+        "head": EMBED_HEAD + PRELOAD_HEAD + schema_script(),
         "server_name": f"[{host.strip('[]')}]" if host and ":" in host else host,
         "server_port": port,
         "root_path": root_path(),

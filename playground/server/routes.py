@@ -48,6 +48,8 @@ LOAD_MS_BY_ROUTE = {
     "runs/list": 3,
     "runs/details": 5,
     "runs/action": 20,
+    "form/check": 5,
+    "form/start": 50,
     "inspect/view": 10,
     "runs/report": 200,
     "experiments/plan": 50,

@@ -1,8 +1,7 @@
 """The values of the form: from and to the configuration of a run, with their errors."""
 
-import html
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from playground.architectures import ARCHITECTURES
@@ -13,7 +12,7 @@ from playground.datasets.storage import load_metadata
 from playground.models.config_fields import ConfigError
 from playground.runs.limits import Limits
 from playground.runs.memory import ensure_memory_available
-from playground.tasks import LOOKUP, TASKS
+from playground.tasks import LOOKUP
 from playground.training.config import RunConfig, field_named, section_of_field
 from playground.training.presets import architecture_preset, preset_config
 
@@ -23,19 +22,6 @@ NO_LIMITS = Limits.unlimited()
 OwnsDataset = Callable[[str], bool]  # whether the user owns the dataset with a SHA-256
 OWNS_NONE: OwnsDataset = frozenset[str]().__contains__
 MAX_SETTINGS_LENGTH = 40_000  # characters; the vocabulary of a dataset may have half of them
-
-
-def suggested_max_length(task: Any, min_length: Any, max_length: Any) -> int | None:
-    """Return the maximum length for a newly selected task.
-
-    Returns None if the user typed a length: the form then does not have the default of a task.
-    """
-    default_ranges = {(1, task_info.default_max_length) for task_info in TASKS.values()}
-    return (
-        TASKS[task].default_max_length
-        if (min_length, max_length) in default_ranges and task in TASKS
-        else None
-    )
 
 
 def run_config(values: dict[str, Any], owns_dataset: OwnsDataset = OWNS_NONE) -> RunConfig:
@@ -124,18 +110,17 @@ def parse_settings(text: str) -> RunConfig:
 
 
 def validate_form(
-    names: Sequence[str],
-    values: Sequence[Any],
+    values: dict[str, Any],
     limits: Limits = NO_LIMITS,
     owns_dataset: OwnsDataset = OWNS_NONE,
 ) -> dict[str, str]:
     """Return the errors of the form by field; empty if a run can start."""
     try:
-        config = run_config(dict(zip(names, values, strict=True)), owns_dataset)
+        config = run_config(values, owns_dataset)
         limits.validate(config)
         ensure_memory_available(config)
     except ConfigError as error:
-        return {error.field if error.field in names else "preset": with_labels(error)}
+        return {error.field if error.field in values else "preset": with_labels(error)}
     return {}
 
 
@@ -173,20 +158,18 @@ def form_values(config: RunConfig) -> dict[str, Any]:
     }
 
 
-def estimate_and_validate(
+def check_form(
     values: dict[str, Any],
     limits: Limits = NO_LIMITS,
     owns_dataset: OwnsDataset = OWNS_NONE,
-) -> tuple[str, str]:
-    """Return the size of the model and the error of the form; one of them is empty."""
+) -> dict[str, Any]:
+    """Return the `size` of the model and the `errors` of the form; one of them is empty."""
     if values["task"] == LOOKUP and not values["dataset_sha256"]:
-        return "Next run: add a dataset below and press Use these examples.", ""
-    errors = validate_form(list(values), list(values.values()), limits, owns_dataset)
-    if errors:
-        return "", html.escape(next(iter(errors.values())))
+        hint = "Next run: add a dataset below and press Use these examples."
+        return {"size": hint, "errors": {}}
+    if errors := validate_form(values, limits, owns_dataset):
+        return {"size": "", "errors": errors}
     config = run_config(values, owns_dataset)
     count, memory = config.model.parameter_count(), config.estimate_memory() / 1e6
-    return (
-        f"Next run: {count:,} parameters, about {memory:,.0f} MB of memory.",
-        "",
-    )
+    size = f"Next run: {count:,} parameters, about {memory:,.0f} MB of memory."
+    return {"size": size, "errors": {}}

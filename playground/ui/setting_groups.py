@@ -1,5 +1,7 @@
 """The settings of the form: their groups, labels and steps."""
 
+from typing import Any
+
 from playground.architectures import ARCHITECTURES
 from playground.tasks import LOOKUP
 from playground.training.config import section_of_field
@@ -151,7 +153,7 @@ CHOICE_LABELS = {
     "sgd": "SGD",
     "muon": "Muon",
 }
-SLIDER_STEPS = {
+NUMBER_STEPS = {
     "dropout": 0.05,
     "attention_dropout": 0.05,
     "activation_dropout": 0.05,
@@ -175,6 +177,11 @@ FORM_PRESETS = tuple(
     name for name, preset in PRESETS.items() if "architecture" not in preset.settings
 )
 ADVANCED_PRESETS = ("adam", "tutorial")  # the form offers them under Advanced settings
+# The fields that fill others, and their options.
+SELECTORS: dict[str, dict[str, Any]] = {
+    "architecture": dict(ARCHITECTURES),
+    "preset": {name: PRESETS[name] for name in FORM_PRESETS},
+}
 # The settings of a preset: all but those of the task, the machine and the evaluation.
 PRESET_SETTINGS = tuple(
     n

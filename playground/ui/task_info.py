@@ -1,6 +1,5 @@
 """Describe a task below its field: the rule, an example, and its measured difficulty."""
 
-import html
 import json
 from functools import lru_cache
 from statistics import median
@@ -13,23 +12,18 @@ from playground.tasks import TASKS
 DIFFICULTY_RESULTS = ASSETS_DIR / "benchmarks" / "results" / "tasks.json"
 
 
-def task_description_html(task: Any) -> str:
-    """Return the description of a task as HTML; empty for user data."""
-    spec = TASKS.get(task) if isinstance(task, str) else None
-    if spec is None:
-        return ""
-    source, target = (html.escape(text) for text in spec.example)
-    min_length_html = (
-        f"<p>Sequences have {spec.min_length} tokens or more.</p>" if spec.min_length > 1 else ""
-    )
-    difficulty, conditions = measured_difficulty().get(task, ("", ""))
-    difficulty_html = (
-        f'<p title="{html.escape(conditions)}">{html.escape(difficulty)}</p>' if difficulty else ""
-    )
-    return (
-        f'<p>{html.escape(spec.description)}</p><p class="example">{source} → '
-        f"{target}</p>{min_length_html}{difficulty_html}"
-    )
+def describe_task(name: str) -> dict[str, str]:
+    """Return the description of a built-in task; what does not apply to it is empty."""
+    task = TASKS[name]
+    difficulty, conditions = measured_difficulty().get(name, ("", ""))
+    has_minimum = task.min_length > 1
+    return {
+        "description": task.description,
+        "example": " → ".join(task.example),
+        "lengths": f"Sequences have {task.min_length} tokens or more." * has_minimum,
+        "difficulty": difficulty,
+        "conditions": conditions,
+    }
 
 
 @lru_cache(maxsize=1)

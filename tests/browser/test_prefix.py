@@ -69,8 +69,7 @@ def test_page_uploads_links_and_api_work_below_a_path(address, open_page):
     for tab in ("Inspect", "Compare", "Lab", "Hub", "Learn", "Train"):
         go_to(page, tab)
     wait_for_status(page, "checkpoint")
-    page.click("#field-task input")
-    page.get_by_role("option", name="Your own data", exact=True).click()
+    page.select_option("#field-task select", "dataset")
     page.click(".dataset-panel [data-value=file]")
     file = {"name": "words.tsv", "mimeType": "text/plain", "buffer": PAIRS.encode()}
     page.set_input_files(".dataset-panel .file", file)

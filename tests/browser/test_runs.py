@@ -97,7 +97,7 @@ def test_a_run_lends_its_settings_to_the_form(app, open_run):
     expect(page.locator("#field-max_length input")).to_have_value("10")
     choose_run_action(page, run_names(page)[0], "use")
     wait_until(page, "document.querySelector('#field-max_length input').value === '5'")
-    page.click("#advanced > button")
+    page.click("#advanced > summary")
     expect(page.locator("#field-d_ff input")).to_have_value("24")
 
 

@@ -1,16 +1,23 @@
 import assert from "node:assert/strict";
-import { beforeEach, mock, test } from "node:test";
+import { beforeEach, test } from "node:test";
 
 import { press, settle } from "./support/dom.js";
-import { box, click, fill, mount, responses, sent, serve, text, texts } from "./support/page.js";
-import { DatasetPanel, describeCounts } from "../../playground/ui/static/train/dataset_panel.js";
 import {
-  gradio,
-  onValueChange,
-  panel,
-  readInput,
-  selectSource,
-} from "../../playground/ui/static/train/dataset_state.js";
+  box,
+  click,
+  fill,
+  mount,
+  responses,
+  sent,
+  serve,
+  text,
+  texts,
+  waitFor,
+} from "./support/page.js";
+import { DatasetPanel, describeCounts } from "../../playground/ui/static/train/dataset_panel.js";
+import { panel, readInput, selectSource } from "../../playground/ui/static/train/dataset_state.js";
+import { form } from "../../playground/ui/static/train/settings.js";
+import { state } from "../../playground/ui/static/train/state.js";
 import { store } from "../../playground/ui/static/shared/store.js";
 import { html } from "../../playground/ui/static/vendor/preact.js";
 
@@ -50,6 +57,8 @@ const actions = () => sent.map(([, payload]) => payload.action ?? "upload");
 
 beforeEach(async () => {
   Object.assign(panel, INITIAL);
+  Object.assign(state, { owner: "" });
+  form.values = { dataset_sha256: "" };
   replies = { list: { datasets: [] } };
   serve({ datasets: REPORT, "datasets/action": ({ action }) => replies[action] });
   await mount(html`<${DatasetPanel} />`);
@@ -83,18 +92,19 @@ test("the counts are in words, and what was left out has its reason", () => {
 });
 
 test("a pasted text is read, stored on the server and put into the form", async () => {
-  const trigger = mock.fn();
-  Object.assign(gradio, { trigger });
   await read();
   assert.equal(sent[0][1], "ab\tba");
   assert.equal(text(".preview tr"), "a b b a");
   await click(".use");
-  assert.deepEqual(trigger.mock.calls[0].arguments, [
-    "select",
-    { index: 0, value: { sha256: "c1", min_length: 1, max_length: 3 } },
-  ]);
+  assert.deepEqual(form.values, {
+    task: "dataset",
+    dataset_sha256: "c1",
+    min_length: 1,
+    max_length: 3,
+  });
   assert.equal(text(".use"), "Dataset in use");
   assert.equal(box.querySelector(".use").disabled, true);
+  await waitFor(() => sent.some(([route]) => route === "form/check")); // the form checks it
 });
 
 test("an upload that the server no longer keeps is sent again, once", async () => {
@@ -251,7 +261,8 @@ test("the dataset of the form is shown, and listed with those of the server", as
     bytes: 10,
   };
   Object.assign(replies, { show: REPORT, list: { datasets: [stored] } });
-  onValueChange({ owner: "o", sha256: "c1" });
+  state.owner = "o";
+  form.values = { dataset_sha256: "c1" };
   await settle();
   assert.equal(text(".use"), "Dataset in use");
   assert.equal(text(".open-dataset"), "words.csv 1 example of a b c d e f g h …");

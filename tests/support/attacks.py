@@ -202,28 +202,9 @@ def large_bodies(attacker: Attacker, folder: Path) -> None:
     attacker.repeat(lambda: attacker.send("/playground/api/jobs/submit", body), 2)
 
 
-def form_events(attacker: Attacker, folder: Path) -> None:
-    """Fill Gradio's queue with the cheap events of the form."""
-    status, response_body = attacker.send("/config", b"", method="GET")
-    # the limits still count the attack before this one
-    while status != 200 and not attacker.stopping.wait(1):
-        status, response_body = attacker.send("/config", b"", method="GET")
-    config = json.loads(response_body)
-    values = {part["id"]: part["props"].get("value") for part in config["components"]}
-    # Train has two more inputs than the estimate of the size
-    event = min(
-        (each for each in config["dependencies"] if len(each["inputs"]) > 20),
-        key=lambda each: (len(each["outputs"]) != 3, len(each["inputs"])),
-    )
-    body = {"data": [values.get(each) for each in event["inputs"]], "fn_index": event["id"]}
-
-    def join() -> None:
-        attacker.send(
-            "/gradio_api/queue/join",
-            json.dumps(body | {"session_hash": secrets.token_hex(5)}).encode(),
-        )
-
-    attacker.repeat(join, 24)
+def form_checks(attacker: Attacker, folder: Path) -> None:
+    """Check the form of a run again and again."""
+    attacker.repeat(lambda: attacker.request("form/check", values={"n_layers": 4}), 24)
 
 
 def slow_transfers(attacker: Attacker, folder: Path) -> None:
@@ -297,7 +278,7 @@ ATTACKS = {
     "slow inspections of a large model": slow_inspections,
     "calls of the API": api_calls,
     "bodies of a megabyte": large_bodies,
-    "events of the form": form_events,
+    "checks of the form": form_checks,
     "slow transfers": slow_transfers,
     "runs that wait": queued_runs,
 }

@@ -97,38 +97,9 @@ class PageClient:
 
     def train(self, **fields: Any) -> str:
         """Submit the training form with these fields; return the subject of the run or an error."""
-        config = json.loads(self.get("/config"))
-        components = {component["id"]: component for component in config["components"]}
-        ids = {part["props"].get("elem_id"): number for number, part in components.items()}
-        train_event = next(
-            entry for entry in config["dependencies"] if [ids["train"], "click"] in entry["targets"]
-        )
-        overrides = {ids[f"field-{name}"]: value for name, value in fields.items()}
-        _live, _speed, *form = train_event["inputs"]
-        data = [
-            json.dumps({"owner": self.owner}),
-            "0",
-            *(overrides.get(number, components[number]["props"].get("value")) for number in form),
-        ]
-        session = secrets.token_hex(6)
-        event = {"data": data, "fn_index": train_event["id"], "session_hash": session}
-        self.post(
-            "/gradio_api/queue/join",
-            json.dumps(event).encode(),
-            {"Content-Type": "application/json"},
-        )
-        messages = [
-            json.loads(line[6:])
-            for line in self.get(f"/gradio_api/queue/data?session_hash={session}").splitlines()
-            if line.startswith("data: ")
-        ]
-        output = next(
-            message["output"] for message in messages if message["msg"] == "process_completed"
-        )
-        if "data" not in output:
-            raise RuntimeError(f"Train: {output}")
-        live_value, problem = output["data"]
-        return problem or json.loads(live_value)["subject"]
+        response = self.call("form/start", values=fields)
+        errors = "".join(response.get("errors", {}).values())
+        return response.get("subject") or response.get("error") or errors
 
     def upload(self, archive_bytes: bytes) -> str:
         """Upload a checkpoint as a run; return its subject."""

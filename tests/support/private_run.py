@@ -11,7 +11,6 @@ import threading
 import zipfile
 from typing import get_args
 
-import gradio as gr
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.testclient import TestClient
@@ -42,7 +41,6 @@ from playground.server.schemas.runs import RunAction
 from playground.server.static_files import static_route
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
-from playground.ui.train import TrainTab
 from tests.support.app_server import wait_for
 from tests.support.coroutines import run_in_thread
 from tests.support.inspectors import InProcessInspector
@@ -178,6 +176,9 @@ VIEW = {"text": SOURCE, "options": {"examples": True, "mode": "teacher-forced", 
 REQUESTS = {
     "session/store": [{}],
     "session/is-stored": [{}],
+    "form/check": [{"values": {}}],
+    "form/fill": [{"settings": "{}"}],
+    "form/start": [{"values": {"max_steps": 0}}],
     "runs/list": [{}],
     "runs/poll": [{}],
     "runs/snapshot": [{"step": 0}, {"step": 2}],
@@ -329,21 +330,10 @@ def hash_requests(site, key, sha256, archive):
     responses.append(
         site.client.post("/playground/checkpoints", content=archive, headers=headers).json()
     )
-    responses += run_in_thread(form_events(site, json.dumps({"owner": key}), settings))
+    responses += [
+        site.post(f"form/{name}", owner=key, values=settings) for name in ("check", "start")
+    ]
     return [re.sub(f"{sha256}|{sha256[:12]}", "HASH", str(each)) for each in responses]
-
-
-async def form_events(site, live, settings):
-    """Return the responses to the events of the form with these settings.
-
-    A coroutine, because Gradio does not close the event loop of a page.
-    """
-    with gr.Blocks():
-        tab = TrainTab(site.registry, lambda request: "")
-    form = {name: component.value for name, component in tab.form.items()} | settings
-    values = [form[name] for name in tab.names]
-    started = tab.on_start(gr.Request(), live, "0", *values)[1]
-    return started, tab.validate(live, "0", *values), tab.update_estimate(live, *values)[:2]
 
 
 def with_hash(archive_bytes, sha256):

@@ -150,7 +150,7 @@ def test_only_listed_routes_are_served(launched_app):
 def test_page_contains_no_script_or_style_of_a_tab(launched_app):
     """Check that modules and stylesheets are separate files, which browsers cache."""
     names = {view["elem_id"] for view in launched_app["views"]}
-    assert names >= {"live", "inspect", "compare", "lab", "hub", "learn"}
+    assert names >= {"train-tab", "inspect", "compare", "lab", "hub", "learn"}
     for props in launched_app["views"]:
         assert props["css_template"] == ""
         assert re.search(r"playground/static/[\w.+-]+/\w+/\w+\.js", props["js_on_load"])

@@ -22,7 +22,8 @@ from playground.training.config import RunConfig
 from playground.training.presets import PRESETS, preset_config
 from playground.training.setting_changes import SettingChange
 from playground.training.trainer import Trainer
-from playground.ui.form_values import estimate_and_validate, form_values, validate_form
+from playground.ui.form_schema import form_defaults
+from playground.ui.form_values import check_form, validate_form
 from tests.support.small_runs import tiny_config
 
 # Environment variables
@@ -137,13 +138,13 @@ def test_every_way_to_start_a_larger_run_is_rejected(registry, workers, start, t
 def test_the_form_has_the_message_beside_the_field(monkeypatch):
     monkeypatch.setenv("SPACE_ID", "ada/playground")
     limits = Limits.shared_instance()
-    values = RunConfig().to_flat() | form_values(RunConfig()) | {"preset": "fast"}
-    assert validate_form(list(values), list(values.values()), limits) == {}
+    values = form_defaults()
+    assert validate_form(values, limits) == {}
     values |= {"n_layers": 9, "d_model": 64}
     message = "Layers is 9: this Space allows at most 8; duplicate the Space to remove the limit."
-    assert validate_form(list(values), list(values.values()), limits) == {"n_layers": message}
-    assert estimate_and_validate(values, limits)[0] == ""
-    assert validate_form(list(values), list(values.values())) == {}
+    assert validate_form(values, limits) == {"n_layers": message}
+    assert check_form(values, limits)["size"] == ""
+    assert validate_form(values) == {}
 
 
 def test_model_above_user_disk_quota_is_rejected_with_its_size():

@@ -53,7 +53,7 @@ def test_every_module_of_a_tab_belongs_to_an_entry():
         for module in MODULES
         for name in re.findall(r'=> import\("\./([^"]+)"\)', (STATIC_DIR / module).read_text())
     }
-    used = set(module_graph(*ENTRIES, "train/dataset_panel.js", "export/page.js", *lazy))
+    used = set(module_graph(*ENTRIES, "export/page.js", *lazy))
     assert not lazy & set(module_graph(*ENTRIES))
     assert len(ENTRIES) >= 6
     assert {each for each in MODULES if not each.startswith("shared/")} <= used

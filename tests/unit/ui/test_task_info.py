@@ -1,5 +1,6 @@
 """The measured difficulty below the task field."""
 
+from playground.tasks import TASKS
 from playground.ui import task_info
 
 
@@ -22,6 +23,13 @@ def test_difficulty_of_a_task_is_formatted_from_measurements():
         ({"seeds": 1, "steps": [], "scores": [0.0049]}, "Not solved with Fast: 0.4 %"),
     ):
         assert sentence in task_info.format_difficulty(row | changes)[0]
-    assert (
-        task_info.task_description_html("dataset") == task_info.task_description_html(["x"]) == ""
-    )
+
+
+def test_a_task_has_a_description_an_example_and_its_minimum_length():
+    about = task_info.describe_task("reverse")
+    assert about["example"] == "3 1 4 1 5 → 5 1 4 1 3"
+    assert about["description"].endswith(".")
+    assert about["lengths"] == ""
+    assert "Sequences have 2 tokens or more." in {
+        task_info.describe_task(name)["lengths"] for name in TASKS
+    }

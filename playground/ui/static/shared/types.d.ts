@@ -140,7 +140,7 @@ export interface Option {
 export interface FieldSpec {
   name: string;
   label: string;
-  type?: "text" | "password" | "textarea" | "number" | "select" | "checkbox";
+  type?: "text" | "password" | "textarea" | "number" | "select" | "radio" | "checkbox";
   placeholder?: string;
   hint?: string;
   options?: Option[];

@@ -19,15 +19,12 @@ function loadStylesheet(url) {
   return stylesheets.get(url.href);
 }
 /**
- * Return an element with these classes, and functions for the modules of the tab. `gradio` has the
- * properties of the component and `trigger(event, data)`, which sends an event to the server.
+ * Return an element with these classes, and functions for the modules of the tab.
  * @param {string} className
  * @param {URL[]} [styleUrls]
  */
 export function createView(className, styleUrls = []) {
   const root = el("div", { className });
-  /** @type {{ props: any, trigger: (event: string, data?: any) => void }} */
-  const gradio = { props: {}, trigger: () => {} };
   const $ = (/** @type {string} */ selector) => root.querySelector(selector);
 
   /**
@@ -72,14 +69,13 @@ export function createView(className, styleUrls = []) {
    * @param {any} component
    * @param {(value: any) => void} [onValueChange]
    */
-  async function attach({ element, props, trigger, watch }, onValueChange = () => {}) {
-    Object.assign(gradio, { props, trigger });
+  async function attach({ element, props, watch }, onValueChange = () => {}) {
     await Promise.all([...SHARED_STYLES, ...styleUrls].map(loadStylesheet));
     element.replaceChildren(root);
     const update = () => {
       let value;
       try {
-        value = JSON.parse(gradio.props.value) || {};
+        value = JSON.parse(props.value) || {};
       } catch {
         return;
       }
@@ -88,7 +84,7 @@ export function createView(className, styleUrls = []) {
     watch("value", update);
     update();
   }
-  return { root, $, gradio, addViewListener, onResizeOrThemeChange, attach };
+  return { root, $, addViewListener, onResizeOrThemeChange, attach };
 }
 // The address of the whole page with what an embedded view shows.
 export function wholePageUrl() {

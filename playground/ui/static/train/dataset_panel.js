@@ -10,19 +10,17 @@ import {
   formatMessage,
   formatToken,
 } from "../shared/format.js";
-import { html, render } from "../vendor/preact.js";
+import { html, useEffect } from "../vendor/preact.js";
 import { DamagedRow } from "./damaged_records.js";
 import {
   applyDataset,
-  attach,
   choose,
   chooseColumn,
-  onValueChange,
+  followForm,
   panel,
   readInput,
   readStored,
   removeStored,
-  root,
   selectedColumns,
   selectFile,
   selectSource,
@@ -30,6 +28,7 @@ import {
   setText,
   validDataset,
 } from "./dataset_state.js";
+import { form } from "./settings.js";
 
 /** @import { DatasetErrors, DatasetSummary, StoredDataset } from "../shared/responses.js" */
 
@@ -326,8 +325,8 @@ function Report() {
 
 function UseButton() {
   const dataset = validDataset(),
-    isUsed = dataset !== null && dataset.sha256 === panel.formSha256,
-    isOtherUsed = dataset && panel.formSha256 && !isUsed,
+    isUsed = dataset !== null && dataset.sha256 === form.values.dataset_sha256,
+    isOtherUsed = dataset && form.values.dataset_sha256 && !isUsed,
     examples = formatCount(dataset?.n_pairs ?? 0, "example");
   return html`<p class="state pg-hint" role="status">
       ${panel.status || (isOtherUsed ? "The form uses another dataset." : "")}
@@ -383,8 +382,9 @@ function StoredDatasets() {
 
 const INPUTS = { text: PastedText, file: ChosenFile, hub: HubDataset };
 
-export const DatasetPanel = () =>
-  html`<${SegmentedControl}
+export function DatasetPanel() {
+  useEffect(followForm, []);
+  return html`<${SegmentedControl}
       label="Source of the data"
       options=${SOURCES}
       value=${panel.source}
@@ -393,9 +393,4 @@ export const DatasetPanel = () =>
     <${INPUTS[panel.source]} />
     <${Problem} /><${HubChoices} /><${Recognized} /><${Columns} /><${Splitting} /><${Report} />
     <${UseButton} /><${StoredDatasets} />`;
-
-/** Show the panel in the element of its Gradio component. @param {any} component */
-export default async function main(component) {
-  render(html`<${DatasetPanel} />`, root);
-  await attach(component, onValueChange);
 }

@@ -2,8 +2,9 @@
 import { NO_RESPONSE, requestOrError, requestWithRetry, upload } from "../shared/api.js";
 import { formatBytes, formatMessage } from "../shared/format.js";
 import { store } from "../shared/store.js";
-import { createView } from "../shared/view.js";
-import { createReactive } from "./state.js";
+import { effect, untracked } from "../vendor/preact.js";
+import { form, useDataset } from "./settings.js";
+import { createReactive, state } from "./state.js";
 
 /** @import {
  *   DatasetErrors, DatasetReport, PartialDataset, StoredDataset
@@ -17,12 +18,7 @@ const TYPING_DELAY_MS = 500;
 const MAX_NAME_LENGTH = 90;
 const FILE_NOT_SENT = "the server did not respond, or the file changed; try again";
 
-export const { attach, gradio, root } = createView("dataset-panel pg", [
-  new URL("./dataset_panel.css", import.meta.url),
-]);
-
 export const panel = createReactive({
-  owner: "",
   source: "text", // or "file" or "hub"
   text: "",
   file: /** @type {File | null} */ (null),
@@ -40,7 +36,6 @@ export const panel = createReactive({
   splits: /** @type {string[]} */ ([]),
   report: /** @type {Report | null} */ (null),
   status: "", // of the request in progress
-  formSha256: /** @type {string | null} */ (null), // of the dataset of the form
   storedDatasets: /** @type {StoredDataset[]} */ ([]),
 });
 
@@ -72,7 +67,7 @@ function uploadHeaders(name) {
     token = source === "hub" ? store.hubToken.value.trim() : "";
   return {
     "Content-Type": "application/octet-stream",
-    "X-Owner": panel.owner,
+    "X-Owner": state.owner,
     "X-Name": encodeURIComponent(name),
     "X-Columns": targetColumn && encodeURIComponent(sourceColumn + "\t" + targetColumn),
     "X-Words": splitting,
@@ -208,7 +203,7 @@ export function chooseColumn(side, name) {
 
 /** @param {string} action @param {string} [sha256] of a dataset */
 const sendAction = (action, sha256 = "") =>
-  requestOrError("datasets/action", { action, owner: panel.owner, sha256 }, TIMEOUT_MS);
+  requestOrError("datasets/action", { action, owner: state.owner, sha256 }, TIMEOUT_MS);
 
 /** Show a dataset that is on the server. @param {string} sha256 */
 export const readStored = (sha256) =>
@@ -252,21 +247,22 @@ export async function applyDataset() {
     ? "the server no longer has this dataset; upload it again"
     : reply.error;
   if (error) return showReport({ ...dataset, error });
-  const [min_length, max_length] = dataset.source_lengths;
-  gradio.trigger("select", {
-    index: 0,
-    value: { sha256: dataset.sha256, min_length, max_length },
-  });
-  panel.formSha256 = dataset.sha256;
+  useDataset(dataset);
   panel.status = "";
   await loadStoredDatasets();
 }
 
-/** @param {{ owner?: string, sha256?: string }} value the dataset of the form */
-export function onValueChange({ owner = "", sha256 = "" }) {
-  const previous = panel.formSha256;
-  panel.owner = owner;
-  panel.formSha256 = sha256;
-  if (previous === null) loadStoredDatasets();
-  if (sha256 && sha256 !== previous && validDataset()?.sha256 !== sha256) readStored(sha256);
+/** Show the dataset of the form whenever another one is selected there. */
+export function followForm() {
+  const stop = effect(() => void (state.owner && untracked(loadStoredDatasets)));
+  const stopShowing = effect(() => {
+    const { dataset_sha256: sha256 } = form.values;
+    untracked(() => {
+      if (sha256 && validDataset()?.sha256 !== sha256) readStored(sha256);
+    });
+  });
+  return () => {
+    stop();
+    stopShowing();
+  };
 }

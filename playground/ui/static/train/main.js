@@ -2,6 +2,7 @@
 // no values: the training and inspection processes do.
 import { connectAddress } from "../shared/address.js";
 import { sleep } from "../shared/api.js";
+import { el } from "../shared/dom.js";
 import { store } from "../shared/store.js";
 import { RETRYING } from "../shared/strings.js";
 import { effect, html, render, untracked } from "../vendor/preact.js";
@@ -13,6 +14,8 @@ import { resetView } from "./polling.js";
 import { scheduleRender } from "./rendering.js";
 import { loadRuns, startPollingRuns } from "./runs.js";
 import { keepSession } from "./session.js";
+import { followSettingsLink, initForm } from "./settings.js";
+import { Buttons, SettingsForm } from "./settings_form.js";
 import { embeddedView } from "./share_links.js";
 import { initShortcuts } from "./shortcuts.js";
 import { state } from "./state.js";
@@ -23,14 +26,11 @@ import { attach, onResizeOrThemeChange, root } from "./view.js";
 const RETRY_MS = 1000;
 let isStarted = false;
 
-/** The server sets the value when the page loads, and when a run starts. @param {any} value */
+/** The server sets the value when the page loads. @param {any} value */
 function onValueChange(value) {
   state.owner = store.owner.value = value.owner || "";
   keepSession();
-  if (value.subject) {
-    openModel(value.subject);
-    loadRuns();
-  } else if (!isStarted) start(value.first || "");
+  if (!isStarted) start(value.first || "");
 }
 
 /** @param {string} defaultModel */
@@ -41,6 +41,7 @@ async function start(defaultModel) {
   state.defaultModel = defaultModel;
   state.linkedModel = store.model.value?.startsWith("run:") ? "" : (store.model.value ?? "");
   followSelection();
+  if (!embeddedView) followSettingsLink();
   if (!(await waitForRuns())) return;
   if (!store.model.value) store.openRememberedModel(defaultModel);
   if (!store.model.value) openModel("");
@@ -57,6 +58,21 @@ async function waitForRuns() {
   return true;
 }
 
+/** Show the form beside the element of the live view, which is returned. @param {Element} element */
+function showPage(element) {
+  const live = el("div", { id: "live" });
+  if (embeddedView) {
+    element.replaceChildren(live);
+    return live;
+  }
+  initForm(JSON.parse(document.querySelector("#form-schema")?.textContent ?? ""));
+  const page = el("div", { id: "train-page" });
+  render(html`<${Buttons} /><${SettingsForm} />`, page);
+  page.append(live);
+  element.replaceChildren(page);
+  return live;
+}
+
 // Show the tab in the element of its Gradio component.
 /** @param {any} component */
 export default async function main(component) {
@@ -70,12 +86,7 @@ export default async function main(component) {
     void [state.status, state.lastResponse, state.isOld, state.hasNoFigures];
     untracked(updatePageStatus);
   });
-  effect(() => {
-    // The form does not offer a device that the server lacks.
-    const isCpuOnly = store.server.value.device.startsWith("Training on cpu");
-    document.body.classList.toggle("without-cuda", isCpuOnly);
-  });
   onResizeOrThemeChange(scheduleRender);
-  await attach(component, onValueChange);
+  await attach({ ...component, element: showPage(component.element) }, onValueChange);
   startPollingRuns();
 }

@@ -20,17 +20,30 @@ const FAST_INTERVAL_MS = 60;
 const ENDED_INTERVAL_MS = 2000;
 const MAX_POLLS_WITHOUT_SNAPSHOT = 30;
 const OPENING_MS = 400;
+const FAST_MS = 1500;
 
 let seriesId = -1,
   snapshotVersion = 0,
   fastPollUntil = 0,
+  announcedUntil = 0,
   pollsWithoutSnapshot = 0, // polls of an ended run without a snapshot
   subscription = { wake: () => {}, unsubscribe: () => {} };
 
-/** Poll at a high rate for 1.5 s after a command, so that its effect appears at once. */
+/** Poll at a high rate after a command, so that its effect appears at once. */
 export function pollNow() {
-  fastPollUntil = Date.now() + 1500;
+  fastPollUntil = Date.now() + FAST_MS;
   subscription.wake();
+}
+
+/**
+ * Show the status that a click will bring. A response with another status than that of the click
+ * replaces it, and so does any response after 1.5 s; a run that starts has it until its first one.
+ * @param {string} status empty if the click failed
+ * @param {string} [text]
+ */
+export function announce(status, text = "") {
+  batch(() => Object.assign(state, { announcedStatus: status, statusNote: text }));
+  announcedUntil = status === "starting" ? Infinity : Date.now() + FAST_MS;
 }
 
 function intervalMs() {
@@ -90,12 +103,14 @@ function applyUpdate(response) {
     state.isFresh = true; // the next poll requests what the user may see now
     return;
   }
-  const previousStatus = state.isFresh ? "" : state.status;
+  const previousStatus = state.isFresh ? "" : state.status,
+    hasNewStatus = response.status !== previousStatus && announcedUntil < Infinity;
+  if (state.isFresh || hasNewStatus || Date.now() > announcedUntil) announce("");
   if (state.isFresh) resetView();
   if (messages.run.isConnectionLost) setMessage("run", "");
   response.changes ??= state.lastResponse.changes; // sent only after a change
   state.lastResponse = response;
-  state.statusNote = "";
+  if (!state.announcedStatus) state.statusNote = "";
   state.status = response.status;
   state.scores = response.scores || null;
   if (response.is_owner && ACTIVE_STATUSES.includes(state.status) && !$(".speed:focus"))

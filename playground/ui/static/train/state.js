@@ -37,6 +37,7 @@ export const state = createReactive({
   pointCount: 0,
   lastResponse: /** @type {any} */ ({}),
   status: "opening",
+  announcedStatus: "", // what a click will bring, until a response has it
   probeInfo: /** @type {any} */ (null),
   latestSnapshot: /** @type {any} */ (null),
   scores: /** @type {any} */ (null),

@@ -5,6 +5,7 @@ import { PEAK_LEARNING_RATE, SPEED_TITLE } from "../shared/strings.js";
 import { html, useEffect, useRef } from "../vendor/preact.js";
 import { openShareDialog } from "./dialogs.js";
 import { Message, setMessage } from "./messages.js";
+import { announce } from "./polling.js";
 import { runAction } from "./runs.js";
 import { openHelp } from "./shortcuts.js";
 import { state } from "./state.js";
@@ -18,19 +19,21 @@ const SPEEDS = [
   ["2", "2 steps/s"],
   ["1", "1 step/s"],
 ];
-const COMMAND_TEXTS = /** @type {Record<string, string>} */ ({
-  pause: "Pausing",
-  resume: "Resuming",
-  stop: "Stopping and saving",
+/** By command: the status that it brings, and the text until then. */
+const COMMAND_EFFECTS = /** @type {Record<string, [string, string]>} */ ({
+  pause: ["paused", "Pausing"],
+  resume: ["training", "Resuming"],
+  step: ["paused", "Training one step"],
+  stop: ["stopping", "Stopping and saving"],
 });
 const isOwnRun = () => state.lastResponse.is_owner && state.modelRef.startsWith("run:");
 
 /** @param {string} command */
 export async function sendCommand(command) {
-  if (!state.lastResponse.is_owner) return;
-  if (COMMAND_TEXTS[command] && ACTIVE_STATUSES.includes(state.status))
-    state.statusNote = COMMAND_TEXTS[command];
-  await runAction({ action: command });
+  if (!state.lastResponse.is_owner || state.announcedStatus === "starting") return;
+  if (ACTIVE_STATUSES.includes(state.status)) announce(...COMMAND_EFFECTS[command]);
+  const { error } = await runAction({ action: command });
+  if (error) announce("");
 }
 
 function Status() {
@@ -157,9 +160,6 @@ function SpeedSelect() {
 }
 
 export function TopBar() {
-  useEffect(() => {
-    root.addEventListener("command", (/** @type {any} */ event) => sendCommand(event.detail));
-  }, []);
   return html`<div class="top">
       <${Status} /><${ResumeButton} /><${RunSettings} /><${SpeedSelect} />
       <button
@@ -185,32 +185,17 @@ export function TopBar() {
     <${Announcement} />`;
 }
 
-/** Show the status in the attributes that style sheets and the buttons of Gradio use. */
+/** Show the status in the attributes that style sheets use. */
 export function updatePageStatus() {
-  const isOwner = state.lastResponse.is_owner,
-    status = isOwner || !ACTIVE_STATUSES.includes(state.status) ? state.status : "watched",
-    page = /** @type {HTMLElement | null} */ (document.querySelector("#train-page"));
   root.dataset.status = state.status;
-  root.dataset.own = isOwner ? "yes" : "no";
+  root.dataset.own = state.lastResponse.is_owner ? "yes" : "no";
   root.classList.toggle("old", state.isOld);
   root.classList.toggle("without-figures", state.hasNoFigures);
-  if (!page) return;
-  const focused = /** @type {HTMLElement | null} */ (document.activeElement);
-  page.dataset.status = status;
-  // Gradio mounts the form's buttons separately; until then the status class hides the wrong ones.
-  for (const [id, statuses] of Object.entries(BUTTON_STATUSES)) {
-    const button = /** @type {HTMLButtonElement | null} */ (page.querySelector("#" + id));
-    if (button) button.disabled = !statuses.includes(status);
-  }
-  /** @type {HTMLElement[]} */
-  const primary = [...page.querySelectorAll("#train, #pause, #resume")].map(
-    (each) => /** @type {HTMLElement} */ (each),
-  );
-  if (focused && primary.includes(focused) && !focused.offsetParent)
-    primary.find((button) => button.offsetParent)?.focus();
 }
 
-const BUTTON_STATUSES = {
-  step: ["paused"],
-  stop: ["waiting", "paused", "training", "stopping"],
-};
+/** The status that the buttons show: that of a run of one's own, at once after a click. */
+export const buttonStatus = () =>
+  state.announcedStatus ||
+  (state.lastResponse.is_owner || !ACTIVE_STATUSES.includes(state.status)
+    ? state.status
+    : "watched");

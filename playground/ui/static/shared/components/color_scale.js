@@ -13,7 +13,13 @@ export function ColorScale({ max, isSigned }) {
     const paint = () =>
       paintScale(/** @type {HTMLCanvasElement} */ (canvas.current), max, isSigned);
     paint();
-    return onThemeChange(paint);
+    const size = new ResizeObserver(paint); // the page may show the canvas later
+    size.observe(/** @type {HTMLCanvasElement} */ (canvas.current));
+    const stop = onThemeChange(paint);
+    return () => {
+      size.disconnect();
+      stop();
+    };
   }, [max, isSigned]);
   return html`<div class="pg-scale">
     <span>${isSigned ? "−" + formatNumber(max) : "0"}</span>

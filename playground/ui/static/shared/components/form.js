@@ -76,12 +76,41 @@ export function Field({ field, value, error = "", onInput, onBlur, class: classN
     spellcheck: false,
     onBlur,
   };
+  const noteText =
+    note && html`<p id=${noteId} class=${error ? "pg-error" : "pg-hint"}>${note}</p>`;
+  if (field.type === "radio")
+    return html`<fieldset class="pg-field" aria-describedby=${note ? noteId : undefined}>
+      <legend>${field.label}</legend>
+      ${renderRadioButtons(field, value, onInput, id)} ${noteText}
+    </fieldset>`;
   return html`<div class=${"pg-field" + (isCheckbox ? " checkbox" : "")}>
     <label for=${id}>${field.label}</label>
-    ${renderControl(field, value, onInput, common)}
-    ${note && html`<p id=${noteId} class=${error ? "pg-error" : "pg-hint"}>${note}</p>`}
+    ${renderControl(field, value, onInput, common)} ${noteText}
   </div>`;
 }
+
+/**
+ * @param {FieldSpec} field
+ * @param {any} value
+ * @param {(value: any) => void} onInput
+ * @param {string} group the name that the buttons share
+ */
+const renderRadioButtons = ({ options = [] }, value, onInput, group) =>
+  html`<div class="pg-radios">
+    ${options.map(
+      (option) =>
+        html`<label key=${option.value}>
+          <input
+            type="radio"
+            name=${group}
+            value=${option.value}
+            checked=${option.value === value}
+            onChange=${() => onInput(option.value)}
+          />
+          ${option.label}
+        </label>`,
+    )}
+  </div>`;
 
 /**
  * @param {FieldSpec} field

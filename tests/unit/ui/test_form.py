@@ -9,13 +9,12 @@ from playground.datasets.sources import read_text
 from playground.datasets.storage import store
 from playground.training.config import field_named, section_of_field
 from playground.training.presets import PRESETS, architecture_preset, preset_config
-from playground.ui import training_form
+from playground.ui.form_schema import form_defaults, form_schema, schema_script
 from playground.ui.form_values import (
     architecture_values,
-    estimate_and_validate,
+    check_form,
     preset_values,
     run_config,
-    suggested_max_length,
     validate_form,
 )
 from playground.ui.setting_groups import (
@@ -25,41 +24,67 @@ from playground.ui.setting_groups import (
     PRESET_SETTINGS,
     is_used_by_architecture,
 )
-from playground.ui.train import on_task_input, panel_state
 
 NAMES = [*BASIC_SETTINGS, *(name for names in ADVANCED_SETTINGS.values() for name in names)]
 
 
 def values(**changed):
-    fields = preset_values("fast") | preset_config("fast").to_flat() | {"preset": "fast"} | changed
-    return [fields[name] for name in NAMES]
+    return form_defaults() | changed
 
 
-def test_every_setting_of_a_run_has_one_component_and_no_other_exists():
+def test_every_setting_of_a_run_has_one_field_and_no_other_exists():
     assert len(NAMES) == len(set(NAMES))
     assert set(NAMES) - {"preset", "architecture"} == set(section_of_field()) - set(
         DERIVED_SETTINGS
     )
+    schema = form_schema()
+    grouped = [name for names in schema["groups"].values() for name in names]
+    assert list(schema["fields"]) == list(schema["defaults"]) == [*BASIC_SETTINGS, *grouped]
 
 
-def test_every_component_has_label_description_and_fast_default():
-    defaults = preset_config("fast").to_flat()
-    for name in set(NAMES) - {"preset", "architecture"}:
-        component = training_form.component_for(name)
-        assert component.label
-        assert component.info.endswith(".")
-        assert component.value == defaults.get(name, field_named(name).default)
+def test_every_field_has_a_label_help_and_a_fast_default():
+    fast, schema = preset_config("fast").to_flat(), form_schema()
+    for name, field in schema["fields"].items():
+        assert field["label"]
+        if name in ("preset", "architecture"):
+            continue
+        assert "hint" not in field or field["hint"].endswith(".")
+        assert schema["defaults"][name] == fast.get(name, field_named(name).default)
+        choices = field_named(name).metadata["choices"]
+        assert [option["value"] for option in field.get("options", [])] == list(choices or [])
+    assert schema["fields"]["norm_placement"]["type"] == "radio"
+    assert schema["fields"]["task"]["type"] == "select"
+    assert schema["fields"]["learning_rate"]["step"] == 0.001
+
+
+def test_schema_fills_the_form_as_presets_and_architectures_do():
+    schema = form_schema()
+    for name, preset in schema["presets"].items():
+        assert run_config(values(**preset["values"])) == preset_config(name)
+    for name, architecture in schema["architectures"].items():
+        filled = values(**architecture["values"])
+        assert run_config(filled) == architecture_preset(name)
+        hidden = set(schema["model_settings"]) - set(architecture["settings"])
+        assert not hidden & set(run_config(filled).to_flat())
+    assert schema["tasks"]["brackets"]["max_length"] == 16
+    assert "dataset" not in schema["tasks"]
+
+
+def test_script_of_the_schema_ends_with_its_own_tag():
+    script = schema_script()
+    assert script.count("<") == 2
+    content = script.removesuffix("</script>").partition(">")[2]
+    assert json.loads(content) == json.loads(json.dumps(form_schema()))
 
 
 def test_the_initial_form_describes_the_default_run():
-    assert run_config(dict(zip(NAMES, values(), strict=True))) == preset_config("fast")
-    assert validate_form(NAMES, values()) == {}
-    weight, problem = estimate_and_validate(dict(zip(NAMES, values(), strict=True)))
-    assert f"Next run: {preset_config('fast').model.parameter_count():,} parameters" in weight
-    assert problem == ""
-    assert estimate_and_validate(dict(zip(NAMES, values(task="<b>"), strict=True)))[1].startswith(
-        "Task is &#x27;&lt;b&gt;"
-    )
+    assert run_config(values()) == preset_config("fast")
+    assert validate_form(values()) == {}
+    count = preset_config("fast").model.parameter_count()
+    assert f"Next run: {count:,} parameters" in form_schema()["size"]
+    invalid = check_form(values(task="<b>"))
+    assert invalid["size"] == ""
+    assert invalid["errors"]["task"].startswith("Task is '<b>'")
 
 
 @pytest.mark.parametrize(
@@ -81,7 +106,7 @@ def test_the_initial_form_describes_the_default_run():
     ],
 )
 def test_a_bad_value_is_explained_at_its_own_field(field, bad, expected_message):
-    wrong = validate_form(NAMES, values(**{field: bad}))
+    wrong = validate_form(values(**{field: bad}))
     assert list(wrong) == [field]
     assert expected_message in wrong[field]
     assert wrong[field].endswith(".")
@@ -89,14 +114,14 @@ def test_a_bad_value_is_explained_at_its_own_field(field, bad, expected_message)
 
 def test_a_cosine_without_a_step_to_decay_is_explained_at_its_warmup():
     steps = {"warmup_steps": 160, "lr_decay_steps": 160, "max_steps": 200}
-    wrong = validate_form(NAMES, values(**steps))
+    wrong = validate_form(values(**steps))
     assert "the cosine ends at Decay steps 160, so" in wrong["warmup_steps"]
-    assert not validate_form(NAMES, values(**steps | {"max_steps": 160}))
+    assert not validate_form(values(**steps | {"max_steps": 160}))
 
 
 def test_a_run_too_big_for_this_machine_is_rejected_with_the_number():
     wrong = validate_form(
-        NAMES, values(d_model=4096, n_layers=48, d_ff=16384, batch_size=65536, max_length=512)
+        values(d_model=4096, n_layers=48, d_ff=16384, batch_size=65536, max_length=512)
     )
     assert "GB are free" in wrong["batch_size"]
 
@@ -127,53 +152,29 @@ def test_architecture_sets_its_defaults_and_ignores_unused_settings(name):
     assert {key: now[key] for key in ARCHITECTURES[name].overrides} == dict(
         ARCHITECTURES[name].overrides
     )
-    assert run_config(dict(zip(NAMES, values(**now), strict=True))) == architecture_preset(name)
+    assert run_config(values(**now)) == architecture_preset(name)
     stray = {"n_heads": 2, "norm_placement": "post", "cell": "lstm", "tie_output_embeddings": True}
-    run = run_config(dict(zip(NAMES, values(**now | stray), strict=True)))
+    run = run_config(values(**now | stray))
     for setting, value in stray.items():
         assert (run.to_flat().get(setting) == value) == is_used_by_architecture(setting, name)
 
 
 def test_an_unknown_family_is_explained():
     assert (
-        "choose one of transformer"
-        in validate_form(NAMES, values(architecture="mamba"))["architecture"]
+        "choose one of transformer" in validate_form(values(architecture="mamba"))["architecture"]
     )
 
 
 def test_whole_numbers_may_come_as_floats_from_the_page():
-    assert (
-        run_config(
-            dict(zip(NAMES, values(max_steps=40.0, max_length=8.0), strict=True))
-        ).training.max_steps
-        == 40
-    )
-
-
-def test_a_task_brings_its_own_longest_length_unless_another_one_was_typed():
-    assert (
-        suggested_max_length("brackets", 1, 10) == suggested_max_length("brackets", 1.0, 10.0) == 16
-    )
-    assert suggested_max_length("reverse", 1, 16) == 10
-    assert suggested_max_length("brackets", 1, 12) is None
-    assert suggested_max_length("brackets", 10, 10) is None
-    assert suggested_max_length("dataset", 1, 10) is None
-    assert suggested_max_length(None, None, None) is None
-
-
-def test_a_task_after_a_dataset_has_its_own_lengths_and_no_dataset():
-    assert on_task_input("brackets", 2, 2, "sha") == [1, 16, ""]
-    updates = on_task_input("brackets", 1, 12, "")
-    assert [update.get("__type__") for update in updates] == ["update"] * 3
-    assert all(len(update) == 1 for update in on_task_input("dataset", 2, 2, "sha"))
+    assert run_config(values(max_steps=40.0, max_length=8.0)).training.max_steps == 40
 
 
 def test_own_data_without_a_dataset_is_a_hint_but_cannot_start():
-    fields = dict(zip(NAMES, values(task="dataset", dataset_sha256=""), strict=True))
-    size, error = estimate_and_validate(fields)
-    assert "press Use these examples" in size
-    assert error == ""
-    assert "dataset_sha256" in validate_form(list(fields), list(fields.values()))
+    fields = values(task="dataset", dataset_sha256="")
+    checked = check_form(fields)
+    assert "press Use these examples" in checked["size"]
+    assert checked["errors"] == {}
+    assert "dataset_sha256" in validate_form(fields)
 
 
 @pytest.fixture
@@ -187,22 +188,19 @@ def stored(tmp_path, monkeypatch):
 
 def test_the_form_trains_on_a_dataset_of_its_user(stored):
     lengths = {"min_length": 3, "max_length": 3}
-    fields = dict(zip(NAMES, values(task="dataset", dataset_sha256=stored, **lengths), strict=True))
+    fields = values(task="dataset", dataset_sha256=stored, **lengths)
     config = run_config(fields, {stored}.__contains__)
     assert config.task.dataset_symbols == "a b c d e f"
     assert (config.task.max_target_length, config.model.source_vocab_size) == (2, 9)
     assert run_config(fields | {"task": "copy", "max_length": 5}).task.dataset_sha256 == ""
     own = {"owns_dataset": {stored}.__contains__}
-    assert validate_form(list(fields), list(fields.values()), **own) == {}
-    assert "Next run" in estimate_and_validate(fields, **own)[0]
+    assert validate_form(fields, **own) == {}
+    assert "Next run" in check_form(fields, **own)["size"]
     wrong = fields | {"min_length": 4, "max_length": 9}
-    assert (
-        "longest source of this dataset has 3"
-        in validate_form(list(wrong), list(wrong.values()), **own)["min_length"]
-    )
+    assert "longest source of this dataset has 3" in validate_form(wrong, **own)["min_length"]
     # a dataset of another user is a missing one
     missing = fields | {"dataset_sha256": "0" * 64}
-    errors = [validate_form(list(each), list(each.values())) for each in (fields, missing)]
+    errors = [validate_form(each) for each in (fields, missing)]
     assert str(errors[0]).replace(stored[:12], "0" * 12) == str(errors[1])
 
 
@@ -214,10 +212,6 @@ def test_the_form_trains_on_a_dataset_of_its_user(stored):
     ],
 )
 def test_a_missing_dataset_is_explained(stored, sha256, expected_message):
-    wrong = validate_form(NAMES, values(task="dataset", dataset_sha256=sha256))
+    wrong = validate_form(values(task="dataset", dataset_sha256=sha256))
     assert list(wrong) == ["dataset_sha256"]
     assert expected_message in wrong["dataset_sha256"]
-    assert json.loads(panel_state("o", sha256)) == {
-        "owner": "o",
-        "sha256": sha256 if sha256 == "0" * 64 else "",
-    }

@@ -1,0 +1,58 @@
+"""The routes of the form of a run: check its values, fill it with settings, start a run."""
+
+from functools import partial
+from typing import Any
+
+from playground.runs.access import RUN_PREFIX, owns_dataset
+from playground.runs.registry import Registry
+from playground.training.setting_changes import SettingChange
+from playground.ui.form_schema import form_defaults
+from playground.ui.form_values import (
+    check_form,
+    form_values,
+    parse_settings,
+    run_config,
+    validate_form,
+)
+
+from .routes import Handler, bind_handlers, handler
+from .schemas.form import CheckForm, FillForm, StartRun
+
+DEFAULTS = form_defaults()
+
+
+def _all_fields(sent: dict[str, Any]) -> dict[str, Any]:
+    return {name: sent.get(name, default) for name, default in DEFAULTS.items()}
+
+
+@handler("form/check", CheckForm)
+def check(registry: Registry, request: CheckForm) -> dict[str, Any]:
+    """Return the size of the model and the errors of the form."""
+    owns = partial(owns_dataset, registry, request.owner)
+    return check_form(_all_fields(request.values), registry.settings.limits, owns)
+
+
+@handler("form/fill", FillForm)
+def fill(registry: Registry, request: FillForm) -> dict[str, Any]:
+    """Return the values of the form for the settings of a link or of a run."""
+    config = parse_settings(request.settings)
+    fields = form_values(config) | config.to_flat()
+    return {"values": {name: fields[name] for name in DEFAULTS if name in fields}}
+
+
+@handler("form/start", StartRun)
+def start(registry: Registry, request: StartRun) -> dict[str, Any]:
+    """Start a run; return its reference, or the errors of the form."""
+    values, owns = _all_fields(request.values), partial(owns_dataset, registry, request.owner)
+    if errors := validate_form(values, registry.settings.limits, owns):
+        return {"errors": errors}
+    speed = SettingChange(0, "speed", request.speed)
+    run = registry.start(
+        run_config(values, owns), request.owner, changes=[speed] if speed.value else []
+    )
+    return {"subject": RUN_PREFIX + run.id}
+
+
+def form_handlers(registry: Registry) -> dict[str, Handler]:
+    """Return the handlers of the form, by route name."""
+    return bind_handlers(registry, (check, fill, start))

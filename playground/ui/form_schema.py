@@ -1,0 +1,114 @@
+"""The form of a run as JSON: its fields, and the values of presets, architectures and tasks.
+
+Labels, choices and help come from the settings themselves. With these values, the page changes a
+preset, an architecture or a task without a request; form_values.py validates what it sends.
+"""
+
+import json
+from functools import lru_cache
+from typing import Any
+
+from playground.architectures import ARCHITECTURES
+from playground.tasks import TASKS
+from playground.training.config import field_named, section_of_field
+from playground.training.presets import PRESETS, preset_config
+
+from .form_values import architecture_values, check_form, preset_values
+from .setting_groups import (
+    ADVANCED_PRESETS,
+    ADVANCED_SETTINGS,
+    BASIC_SETTINGS,
+    CHOICE_LABELS,
+    FORM_PRESETS,
+    NUMBER_STEPS,
+    PRESET_SETTINGS,
+    SELECTORS,
+    label_of,
+)
+from .task_info import describe_task
+
+FIRST_PRESET = "fast"
+MAX_RADIO_CHOICES = 4  # more choices become a list
+EXPLAINED_BY_LABEL = ("task", "min_length", "max_length", "device")
+
+
+def form_defaults() -> dict[str, Any]:
+    """Return the values of a new form, by the name of its field."""
+    settings = preset_config(FIRST_PRESET).to_flat()
+    names = (*BASIC_SETTINGS, *(name for names in ADVANCED_SETTINGS.values() for name in names))
+    return {
+        name: FIRST_PRESET
+        if name == "preset"
+        else settings[name]
+        if name in settings
+        else field_named(name).default
+        for name in names
+    }
+
+
+def describe_field(name: str) -> dict[str, Any]:
+    """Return the description of a field, as `Field` of form.js expects it."""
+    label = "Model" if name == "architecture" else label_of(name)
+    field: dict[str, Any] = {"name": name, "label": label}
+    if name in SELECTORS:  # the page explains the selected option
+        titles = {each: option.title for each, option in SELECTORS[name].items()}
+        type_name = "radio" if name == "preset" else "select"
+        return field | {"type": type_name, "options": _options(titles)}
+    setting = field_named(name)
+    if name not in EXPLAINED_BY_LABEL:
+        field["hint"] = setting.metadata["help"]
+    if choices := setting.metadata["choices"]:
+        options = _options({each: CHOICE_LABELS.get(each, each) for each in choices})
+        is_short = len(options) <= MAX_RADIO_CHOICES
+        return field | {"type": "radio" if is_short else "select", "options": options}
+    if isinstance(setting.default, bool):
+        return field | {"type": "checkbox"}
+    if isinstance(setting.default, str):
+        return field
+    return field | {"type": "number", "step": NUMBER_STEPS.get(name, 1)}
+
+
+def _options(labels: dict[str, str]) -> list[dict[str, str]]:
+    return [{"value": value, "label": label} for value, label in labels.items()]
+
+
+@lru_cache(maxsize=1)
+def form_schema() -> dict[str, Any]:
+    """Return the form: fields, groups, defaults, presets, architectures and tasks."""
+    defaults, section = form_defaults(), section_of_field()
+    return {
+        "fields": {name: describe_field(name) for name in defaults},
+        "groups": {title: list(names) for title, names in ADVANCED_SETTINGS.items()},
+        "defaults": defaults,
+        "size": check_form(defaults)["size"],
+        "preset_settings": list(PRESET_SETTINGS),
+        "model_settings": [name for name in defaults if section.get(name) == "model"],
+        "advanced_presets": list(ADVANCED_PRESETS),
+        "presets": {
+            name: {"description": PRESETS[name].description, "values": preset_values(name)}
+            for name in FORM_PRESETS
+        },
+        "architectures": {
+            name: {
+                "description": each.description,
+                "settings": sorted(each.setting_names()),
+                "values": architecture_values(name),
+            }
+            for name, each in ARCHITECTURES.items()
+        },
+        "tasks": {
+            name: describe_task(name)
+            | {
+                "max_length": task.default_max_length,
+                "has_symbols": task.n_symbols_range is not None,
+            }
+            for name, task in TASKS.items()
+        },
+    }
+
+
+def schema_script() -> str:
+    """Return the element that gives the form to the page without a request."""
+    text = json.dumps(form_schema(), separators=(",", ":"), allow_nan=False)
+    content = text.replace("<", r"\u003c")  # no text of it can end the element
+    return f'<script type="application/json" id="form-schema">{content}</script>'

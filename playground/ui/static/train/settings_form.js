@@ -1,0 +1,254 @@
+// The form of a run, and the buttons above it.
+import { Field } from "../shared/components/form.js";
+import { store } from "../shared/store.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
+import {
+  changedSettings,
+  form,
+  isUsed,
+  resetSettings,
+  schema,
+  setValue,
+  startRun,
+} from "./settings.js";
+import { buttonStatus, sendCommand } from "./top_bar.js";
+
+const BUSY_STATUSES = ["training", "starting", "stopping", "paused"];
+
+/** Each button: its id, its label, and the statuses that show it. */
+const COMMANDS = /** @type {[string, string, string[]][]} */ ([
+  ["pause", "Pause", ["training", "starting", "stopping"]],
+  ["resume", "Resume", ["paused"]],
+  ["step", "Step", ["paused"]],
+  ["stop", "Stop", ["paused", "training", "waiting", "stopping"]],
+]);
+
+/** One of Train, Pause and Resume is visible; the focus follows it. */
+function RunButtons() {
+  const row = useRef(/** @type {HTMLElement | null} */ (null)),
+    status = buttonStatus();
+  useLayoutEffect(() => {
+    if (
+      row.current?.contains(document.activeElement) &&
+      document.activeElement?.matches("[hidden]")
+    )
+      /** @type {HTMLElement | null} */ (
+        row.current.querySelector(".primary:not([hidden])")
+      )?.focus();
+  }, [status]);
+  return html`<div class="row" ref=${row}>
+    <button
+      type="button"
+      id="train"
+      class="pg-button primary"
+      hidden=${BUSY_STATUSES.includes(status)}
+      onClick=${startRun}
+    >
+      Train
+    </button>
+    ${COMMANDS.map(
+      ([id, label, statuses]) =>
+        html`<button
+          key=${id}
+          type="button"
+          id=${id}
+          class=${"pg-button" + (id === "pause" || id === "resume" ? " primary" : "")}
+          hidden=${!statuses.includes(status)}
+          onClick=${() => sendCommand(id)}
+        >
+          ${label}
+        </button>`,
+    )}
+  </div>`;
+}
+
+/** One of the button, the size and the error stands above the form, which does not move. */
+export function Buttons() {
+  const isBusy = BUSY_STATUSES.includes(buttonStatus()),
+    problem = form.message || Object.values(form.errors)[0] || "";
+  return html`<div id="buttons" class="pg">
+    <${RunButtons} />
+    <button type="button" id="another" class="pg-button" hidden=${!isBusy} onClick=${startRun}>
+      Train another run
+    </button>
+    <p id="size" hidden=${isBusy || problem}>${form.size}</p>
+    <p id="problem" role="alert" hidden=${!problem}>${problem}</p>
+    <a id="to-form" href="#form">Task and settings</a>
+  </div>`;
+}
+
+const isCpuOnly = () => store.server.value.device.startsWith("Training on cpu");
+
+/** The form does not offer a device that the server lacks, unless a link selects it. */
+const isOffered = (/** @type {string} */ name) =>
+  isUsed(name) && (name !== "device" || !isCpuOnly() || form.values.device === "cuda");
+
+/** What changes with the selected option. */
+const HINTS = /** @type {Record<string, () => string>} */ ({
+  architecture: () => schema.architectures[form.values.architecture].description,
+  preset: () => schema.presets[form.values.preset]?.description ?? form.presetHint,
+});
+
+/** The form offers an advanced preset only while it is selected. @param {any} field */
+const offeredOptions = ({ name, options }) =>
+  name === "preset"
+    ? options.filter(
+        (/** @type {any} */ { value }) =>
+          value === form.values.preset || !schema.advanced_presets.includes(value),
+      )
+    : options;
+
+/** @param {string} text */
+const parseNumber = (text) => (text === "" ? null : Number(text));
+
+/**
+ * A setting. A number keeps the text that the user types, unless its value changes otherwise.
+ * @param {{ name: string }} props
+ */
+function Setting({ name }) {
+  const field = schema.fields[name],
+    value = form.values[name],
+    isNumber = field.type === "number",
+    [text, setText] = useState("");
+  return html`<div
+    id=${"field-" + name}
+    class=${changedSettings().includes(name) ? "changed" : undefined}
+    hidden=${!isOffered(name)}
+  >
+    <${Field}
+      field=${{ ...field, hint: HINTS[name]?.() ?? field.hint, options: offeredOptions(field) }}
+      value=${isNumber && parseNumber(text) === value ? text : value}
+      error=${form.errors[name]}
+      onInput=${(/** @type {any} */ entered) => {
+        if (isNumber) setText(entered);
+        setValue(name, isNumber ? parseNumber(entered) : entered);
+      }}
+    />
+  </div>`;
+}
+
+function AboutTask() {
+  const task = schema.tasks[form.values.task];
+  if (!task) return null;
+  const { description, example, lengths, difficulty, conditions } = task;
+  return html`<div id="about-task">
+    <p>${description}</p>
+    <p class="example">${example}</p>
+    ${lengths && html`<p>${lengths}</p>`}
+    ${difficulty && html`<p title=${conditions}>${difficulty}</p>`}
+  </div>`;
+}
+
+const loadPanel = () => import("./dataset_panel.js");
+
+/** The panel for the user's own data, whose module most visits do not need. */
+function OwnData() {
+  const [Panel, setPanel] = useState(/** @type {any} */ (null));
+  useEffect(() => {
+    loadPanel().then(({ DatasetPanel }) => setPanel(() => DatasetPanel));
+  }, []);
+  return html`<div class="dataset-panel">${Panel && html`<${Panel} />`}</div>`;
+}
+
+/** Return the settings whose name, label or help contains all words. @param {string} text */
+function findSettings(text) {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  return Object.values(schema.fields)
+    .filter(({ name, label, hint }) => {
+      const content = `${name} ${label} ${hint}`.toLowerCase();
+      return words.every((word) => content.includes(word));
+    })
+    .map(({ name }) => name);
+}
+
+/** @param {string} preset @returns {string} */
+const labelOf = (preset) =>
+  schema.fields.preset.options.find((/** @type {any} */ { value }) => value === preset).label;
+
+/** @param {{ search: string, onSearch: (text: string) => void, hasMatch: boolean }} props */
+function SettingsBar({ search, onSearch, hasMatch }) {
+  const { length } = changedSettings();
+  return html`<div id="settings-bar">
+    <input
+      id="settings-search"
+      type="text"
+      placeholder="Search settings"
+      aria-label="Search settings"
+      value=${search}
+      onInput=${(/** @type {any} */ event) => onSearch(event.currentTarget.value)}
+    />
+    ${schema.advanced_presets.map(
+      (/** @type {string} */ name) =>
+        html`<button
+          key=${name}
+          type="button"
+          class="pg-button"
+          onClick=${() => setValue("preset", name)}
+        >
+          ${"Preset " + labelOf(name)}
+        </button>`,
+    )}
+    <button
+      type="button"
+      id="settings-reset"
+      class="pg-button"
+      hidden=${!length}
+      onClick=${resetSettings}
+    >
+      Reset ${length} changed ${length === 1 ? "setting" : "settings"}
+    </button>
+    <span role="status">${hasMatch ? "" : "No setting matches."}</span>
+  </div>`;
+}
+
+/** The other settings: a panel on a wide page. Escape closes it. */
+function Advanced() {
+  const box = useRef(/** @type {HTMLDetailsElement | null} */ (null)),
+    [search, setSearch] = useState(""),
+    found = findSettings(search).filter(isOffered),
+    groups = /** @type {[string, string[]][]} */ (Object.entries(schema.groups)).map(
+      ([title, names]) => ({ title, names, matches: names.filter((each) => found.includes(each)) }),
+    );
+  useEffect(() => {
+    const onKeyDown = (/** @type {KeyboardEvent} */ { key }) => {
+      if (key !== "Escape" || !box.current?.open) return;
+      box.current.open = false;
+      box.current.querySelector("summary")?.focus();
+    };
+    document.addEventListener("keydown", onKeyDown);
+    return () => document.removeEventListener("keydown", onKeyDown);
+  }, []);
+  return html`<details id="advanced" ref=${box}>
+    <summary>Advanced settings</summary>
+    <div class="settings">
+      <${SettingsBar}
+        search=${search}
+        onSearch=${setSearch}
+        hasMatch=${groups.some(({ matches }) => matches.length)}
+      />
+      ${groups.map(
+        ({ title, names, matches }) =>
+          html`<details class="group" key=${title} open hidden=${!matches.length}>
+            <summary>${title}</summary>
+            <div class="fields">
+              ${names.map(
+                (name) =>
+                  html`<div key=${name} hidden=${!matches.includes(name)}>
+                    <${Setting} name=${name} />
+                  </div>`,
+              )}
+            </div>
+          </details>`,
+      )}
+    </div>
+  </details>`;
+}
+
+export const SettingsForm = () =>
+  html`<div id="form" class="pg">
+    <${Setting} name="task" /><${AboutTask} />
+    ${form.values.task === "dataset" && html`<${OwnData} />`}
+    <div class="pair"><${Setting} name="min_length" /><${Setting} name="max_length" /></div>
+    <${Setting} name="architecture" /><${Setting} name="preset" /><${Setting} name="device" />
+    <${Advanced} />
+  </div>`;
