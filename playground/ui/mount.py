@@ -28,21 +28,13 @@ STATIC_URL = f"playground/static/{content_version(STATIC_DIR)}/"
 IMPORT_PATTERN = re.compile(r'^(?:import|\} from|import .* from|export .* from) "(\.[^"]+)";', re.M)
 # Gradio evaluates this when the component is first rendered. The module builds the elements.
 LOADER_JS = """
-const load = () => import(new URL("{url}", document.baseURI)).then(
+import(new URL("{url}", document.baseURI)).then(
   (module) => module.default({{ element, props, watch, trigger, server }}),
   (error) => {{
     console.error(error);
     element.textContent = "This part of the page could not be loaded. Reload the page.";
   }},
 );
-"""
-LOAD_NOW_JS = "load();"
-LOAD_WHEN_VISIBLE_JS = """
-new ResizeObserver((_, observer) => {
-  if (!element.clientWidth) return;
-  observer.disconnect();
-  load();
-}).observe(element);
 """
 
 
@@ -73,18 +65,15 @@ def preload_links(entries: tuple[str, ...], styles: tuple[str, ...]) -> str:
     )
 
 
-def build_view(name: str, module: str, hidden: bool = False) -> gr.HTML:
+def build_view(name: str, module: str) -> gr.HTML:
     """Return a component with this id, which the default export of static/MODULE fills.
 
-    The value is set when a page loads. The module of a hidden view loads when the view becomes
-    visible. A view that is hidden again stays in the document and keeps the values of its fields.
+    The value is set when a page loads.
     """
     return gr.HTML(
         value=None,
         html_template="",
-        js_on_load=LOADER_JS.format(url=STATIC_URL + module)
-        + (LOAD_WHEN_VISIBLE_JS if hidden else LOAD_NOW_JS),
+        js_on_load=LOADER_JS.format(url=STATIC_URL + module),
         elem_id=name,
         padding=False,
-        visible="hidden" if hidden else True,
     )
