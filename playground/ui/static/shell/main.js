@@ -2,7 +2,6 @@
 import { effect, html, render } from "../vendor/preact.js";
 import { createView } from "../shared/view.js";
 import { hasModelBar, ModelBar } from "./model_bar.js";
-import { initSettingsSearch } from "./settings_search.js";
 import { initSkipLink, initThemeSwitch } from "./theme.js";
 
 const { root, attach } = createView("", [new URL("./shell.css", import.meta.url)]);
@@ -11,7 +10,6 @@ const { root, attach } = createView("", [new URL("./shell.css", import.meta.url)
 export default async function main(component) {
   initSkipLink();
   initThemeSwitch();
-  initSettingsSearch();
   render(html`<${ModelBar} />`, root);
   effect(() => void document.body.classList.toggle("without-model-bar", !hasModelBar()));
   await attach(component);
