@@ -22,7 +22,6 @@ from .setting_groups import (
     FORM_PRESETS,
     NUMBER_STEPS,
     PRESET_SETTINGS,
-    SELECTORS,
     label_of,
 )
 from .task_info import describe_task
@@ -48,12 +47,13 @@ def form_defaults() -> dict[str, Any]:
 
 def describe_field(name: str) -> dict[str, Any]:
     """Return the description of a field, as `Field` of form.js expects it."""
-    label = "Model" if name == "architecture" else label_of(name)
-    field: dict[str, Any] = {"name": name, "label": label}
-    if name in SELECTORS:  # the page explains the selected option
-        titles = {each: option.title for each, option in SELECTORS[name].items()}
-        type_name = "radio" if name == "preset" else "select"
-        return field | {"type": type_name, "options": _options(titles)}
+    field: dict[str, Any] = {"name": name, "label": label_of(name)}
+    if name == "preset":
+        titles = {each: PRESETS[each].title for each in FORM_PRESETS}
+        return field | {"type": "radio", "options": _options(titles)}
+    if name == "architecture":
+        titles = {each: architecture.title for each, architecture in ARCHITECTURES.items()}
+        return field | {"label": "Model", "type": "select", "options": _options(titles)}
     setting = field_named(name)
     if name not in EXPLAINED_BY_LABEL:
         field["hint"] = setting.metadata["help"]

@@ -1,7 +1,5 @@
 """The settings of the form: their groups, labels and steps."""
 
-from typing import Any
-
 from playground.architectures import ARCHITECTURES
 from playground.tasks import LOOKUP
 from playground.training.config import section_of_field
@@ -177,11 +175,6 @@ FORM_PRESETS = tuple(
     name for name, preset in PRESETS.items() if "architecture" not in preset.settings
 )
 ADVANCED_PRESETS = ("adam", "tutorial")  # the form offers them under Advanced settings
-# The fields that fill others, and their options.
-SELECTORS: dict[str, dict[str, Any]] = {
-    "architecture": dict(ARCHITECTURES),
-    "preset": {name: PRESETS[name] for name in FORM_PRESETS},
-}
 # The settings of a preset: all but those of the task, the machine and the evaluation.
 PRESET_SETTINGS = tuple(
     n

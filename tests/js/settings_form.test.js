@@ -82,8 +82,8 @@ const SCHEMA = {
 };
 const requestsTo = (route) => sent.filter(([name]) => name === route).map(([, payload]) => payload);
 const control = (name) => box.querySelector(`#field-${name} :is(input, select)`);
-const isShown = (name) => !box.querySelector(`#field-${name}`).closest("[hidden]");
-const shownButtons = () =>
+const isVisible = (name) => !box.querySelector(`#field-${name}`).closest("[hidden]");
+const visibleButtons = () =>
   [...box.querySelectorAll("#buttons button:not([hidden])")].map((each) => each.id);
 const choose = (name, value) => click(`#field-${name} input[value=${value}]`);
 /** The delayed checks of the form, which `check` runs. */
@@ -113,7 +113,7 @@ test("a preset, an architecture and Reset fill the form without a request", asyn
   assert.match(text("#field-preset"), /One head\.$/);
   await fill(control("architecture"), "recurrent");
   assert.equal(control("learning_rate").value, "0.01");
-  assert.deepEqual([isShown("n_heads"), isShown("cell")], [false, true]);
+  assert.deepEqual([isVisible("n_heads"), isVisible("cell")], [false, true]);
   assert.match(text("#field-preset"), /The default settings of this architecture\.$/);
   await fill(control("architecture"), "transformer");
   assert.equal(form.values.preset, "fast"); // it has the defaults of the transformer
@@ -140,7 +140,7 @@ test("an advanced preset is an option only while it is selected", async () => {
 test("a task sets the maximum length, unless another one was typed", async () => {
   await fill(control("task"), "brackets");
   assert.equal(form.values.max_length, 16);
-  assert.equal(isShown("n_symbols"), false);
+  assert.equal(isVisible("n_symbols"), false);
   assert.match(text("#about-task"), /Balance/);
   await fill(control("max_length"), "12");
   await fill(control("task"), "reverse");
@@ -163,12 +163,12 @@ test("a hidden field keeps its value, and a number the text that the user types"
 
 test("the search shows the settings with all words, or that none matches", async () => {
   await fill("#settings-search", "HEADS layer");
-  assert.deepEqual(["n_heads", "learning_rate"].map(isShown), [true, false]);
+  assert.deepEqual(["n_heads", "learning_rate"].map(isVisible), [true, false]);
   assert.equal(text("#settings-bar [role=status]"), "");
   await fill("#settings-search", "cell");
   assert.equal(text("#settings-bar [role=status]"), "No setting matches."); // of a transformer
   await fill("#settings-search", "");
-  assert.equal(isShown("learning_rate"), true);
+  assert.equal(isVisible("learning_rate"), true);
 });
 
 test("Escape closes the panel of settings", async () => {
@@ -180,10 +180,10 @@ test("Escape closes the panel of settings", async () => {
 });
 
 test("the form offers no device without a GPU, but shows one of a link", async () => {
-  assert.equal(isShown("device"), false);
+  assert.equal(isVisible("device"), false);
   Object.assign(form, { values: { ...form.values, device: "cuda" } });
   await settle();
-  assert.equal(isShown("device"), true);
+  assert.equal(isVisible("device"), true);
 });
 
 test("the latest change is checked, and an earlier reply is ignored", async () => {
@@ -211,7 +211,7 @@ test("the errors of the server stand beside their fields, and nothing starts", a
   assert.equal(text("#problem"), "Heads is 5.");
   assert.match(text("#field-n_heads"), /Heads is 5\.$/);
   assert.equal(box.querySelector("#size").hidden, true);
-  assert.deepEqual(shownButtons(), ["train"]);
+  assert.deepEqual(visibleButtons(), ["train"]);
   responses["form/start"] = { error: "all 3 places in the queue are taken" };
   await click("#train");
   assert.equal(text("#problem"), "Not started: All 3 places in the queue are taken.");
@@ -222,7 +222,7 @@ test("Train reacts at once, sends values and speed, and opens the run", async ()
   responses["form/start"] = () => new Promise((resolve) => (reply = resolve));
   state.speed = "5";
   await click("#train");
-  assert.deepEqual(shownButtons(), ["pause", "another"]);
+  assert.deepEqual(visibleButtons(), ["pause", "another"]);
   await click("#another"); // while the first request is in progress
   assert.equal(requestsTo("form/start").length, 1);
   assert.deepEqual(requestsTo("form/start")[0], { owner: "o", values: SCHEMA.defaults, speed: 5 });
@@ -235,16 +235,16 @@ test("Train reacts at once, sends values and speed, and opens the run", async ()
 test("Pause reacts at once, moves the focus, and returns after an error", async () => {
   Object.assign(state, { status: "training", lastResponse: { is_owner: true } });
   await settle();
-  assert.deepEqual(shownButtons(), ["pause", "stop", "another"]);
+  assert.deepEqual(visibleButtons(), ["pause", "stop", "another"]);
   let reply;
   responses["runs/action"] = () => new Promise((resolve) => (reply = resolve));
   box.querySelector("#pause").focus();
   await click("#pause");
-  assert.deepEqual(shownButtons(), ["resume", "step", "stop", "another"]);
+  assert.deepEqual(visibleButtons(), ["resume", "step", "stop", "another"]);
   assert.equal(document.activeElement.id, "resume");
   reply({ error: "the run has ended" });
   await settle();
-  assert.deepEqual(shownButtons(), ["pause", "stop", "another"]);
+  assert.deepEqual(visibleButtons(), ["pause", "stop", "another"]);
 });
 
 test("settings of a run and of a link fill the form, or name the problem", async () => {

@@ -98,7 +98,7 @@ def test_a_request_that_names_a_model_must_declare_its_right(site):
 WATCHED = r"runs/(poll|snapshot|curves|details) |inspect/view .*'view': 'heads|endpoint status "
 USED = WATCHED + r"|runs/predict |inspect/view |endpoint (predict|attention|evaluate) "
 WITHOUT_MODEL = (
-    r"(session|datasets|lessons|replications|damaged)/|runs/list |"
+    r"(form|session|datasets|lessons|replications|damaged)/|runs/list |"
     r"(jobs|hub)/(session|poll|cancel) |"
     r"experiments/(presets|poll|action|csv) |endpoint (settings|models|start|job|cancel) |"
     r"jobs/submit .*'(model-info|cached-models|inference|attention|translate|unknown)'|"

@@ -58,7 +58,10 @@ async function waitForRuns() {
   return true;
 }
 
-/** Show the form beside the element of the live view, which is returned. @param {Element} element */
+/**
+ * Show the form beside the live view. Returns the element of the live view.
+ * @param {Element} element
+ */
 function showPage(element) {
   const live = el("div", { id: "live" });
   if (embeddedView) {

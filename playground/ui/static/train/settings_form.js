@@ -77,11 +77,12 @@ export function Buttons() {
   </div>`;
 }
 
-const isCpuOnly = () => store.server.value.device.startsWith("Training on cpu");
+/** Return whether the server has another device than the CPU; it reports this after its start. */
+const hasGpu = () => !/^(Training on cpu|$)/.test(store.server.value.device);
 
-/** The form does not offer a device that the server lacks, unless a link selects it. */
+/** The form offers no device without a choice, unless a link selects it. */
 const isOffered = (/** @type {string} */ name) =>
-  isUsed(name) && (name !== "device" || !isCpuOnly() || form.values.device === "cuda");
+  isUsed(name) && (name !== "device" || hasGpu() || form.values.device === "cuda");
 
 /** What changes with the selected option. */
 const HINTS = /** @type {Record<string, () => string>} */ ({
@@ -205,9 +206,13 @@ function SettingsBar({ search, onSearch, hasMatch }) {
 function Advanced() {
   const box = useRef(/** @type {HTMLDetailsElement | null} */ (null)),
     [search, setSearch] = useState(""),
-    found = findSettings(search).filter(isOffered),
+    matching = findSettings(search).filter(isOffered),
     groups = /** @type {[string, string[]][]} */ (Object.entries(schema.groups)).map(
-      ([title, names]) => ({ title, names, matches: names.filter((each) => found.includes(each)) }),
+      ([title, names]) => ({
+        title,
+        names,
+        matches: names.filter((each) => matching.includes(each)),
+      }),
     );
   useEffect(() => {
     const onKeyDown = (/** @type {KeyboardEvent} */ { key }) => {
