@@ -6,7 +6,7 @@ const SHARED_STYLES = ["../vendor/uplot.css", "./common.css", "./components.css"
 );
 const stylesheets = new Map(); // URL -> a promise of its load event
 /** @param {URL} url */
-function loadStylesheet(url) {
+export function loadStylesheet(url) {
   if (!stylesheets.has(url.href))
     stylesheets.set(
       url.href,
@@ -25,6 +25,7 @@ function loadStylesheet(url) {
  */
 export function createView(className, styleUrls = []) {
   const root = el("div", { className });
+  const loadStyles = () => Promise.all([...SHARED_STYLES, ...styleUrls].map(loadStylesheet));
   const $ = (/** @type {string} */ selector) => root.querySelector(selector);
 
   /**
@@ -70,7 +71,7 @@ export function createView(className, styleUrls = []) {
    * @param {(value: any) => void} [onValueChange]
    */
   async function attach({ element, props, watch }, onValueChange = () => {}) {
-    await Promise.all([...SHARED_STYLES, ...styleUrls].map(loadStylesheet));
+    await loadStyles();
     element.replaceChildren(root);
     const update = () => {
       let value;
@@ -84,7 +85,7 @@ export function createView(className, styleUrls = []) {
     watch("value", update);
     update();
   }
-  return { root, $, addViewListener, onResizeOrThemeChange, attach };
+  return { root, $, addViewListener, onResizeOrThemeChange, loadStyles, attach };
 }
 // The address of the whole page with what an embedded view shows.
 export function wholePageUrl() {

@@ -21,7 +21,7 @@ import { initShortcuts } from "./shortcuts.js";
 import { state } from "./state.js";
 import { updatePageStatus } from "./top_bar.js";
 import { Train } from "./train.js";
-import { attach, onResizeOrThemeChange, root } from "./view.js";
+import { attach, loadStyles, onResizeOrThemeChange, root } from "./view.js";
 
 const RETRY_MS = 1000;
 let isStarted = false;
@@ -90,6 +90,7 @@ export default async function main(component) {
     untracked(updatePageStatus);
   });
   onResizeOrThemeChange(scheduleRender);
+  await loadStyles(); // so that the form appears with them
   await attach({ ...component, element: showPage(component.element) }, onValueChange);
   startPollingRuns();
 }

@@ -1,6 +1,7 @@
 // The form of a run, and the buttons above it.
 import { Field } from "../shared/components/form.js";
 import { store } from "../shared/store.js";
+import { loadStylesheet } from "../shared/view.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
 import {
   changedSettings,
@@ -141,12 +142,15 @@ function AboutTask() {
 }
 
 const loadPanel = () => import("./dataset_panel.js");
+const PANEL_STYLES = new URL("./dataset_panel.css", import.meta.url);
 
 /** The panel for the user's own data, whose module most visits do not need. */
 function OwnData() {
   const [Panel, setPanel] = useState(/** @type {any} */ (null));
   useEffect(() => {
-    loadPanel().then(({ DatasetPanel }) => setPanel(() => DatasetPanel));
+    Promise.all([loadPanel(), loadStylesheet(PANEL_STYLES)]).then(([{ DatasetPanel }]) =>
+      setPanel(() => DatasetPanel),
+    );
   }, []);
   return html`<div class="dataset-panel">${Panel && html`<${Panel} />`}</div>`;
 }
