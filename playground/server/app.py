@@ -47,12 +47,12 @@ from .api import Endpoints, has_mcp
 from .architectures_api import ArchitectureHandlers
 from .checkpoint_transfer import CheckpointTransfer
 from .compare_api import CompareHandlers
-from .connections import bound_connections
+from .connections import configure_uvicorn, sweep_connections
 from .damaged_api import DamagedHandlers
 from .datasets_api import DatasetHandlers
 from .experiments_api import ExperimentHandlers
 from .form_api import form_handlers
-from .gradio_patches import apply_patches, bound_sessions
+from .gradio_patches import apply_patches
 from .hub_api import HubHandlers
 from .hub_token import can_sign_in
 from .inspect_api import InspectHandlers
@@ -146,8 +146,8 @@ def build_app(registry: Registry, endpoints: Endpoints) -> gr.Blocks:
             concurrency_limit=None,
             api_visibility="private",
         )
-    page.queue(default_concurrency_limit=4, max_size=MAX_QUEUE)
-    bound_sessions(page._queue)
+    # By default Gradio sends a message to each waiting event whenever one starts.
+    page.queue(status_update_rate=3600, default_concurrency_limit=4, max_size=MAX_QUEUE)
     return page
 
 
@@ -233,6 +233,7 @@ def launch_options(
         "show_error": False,
         "mcp_server": has_mcp(),
         "app_kwargs": {
+            "lifespan": sweep_connections,
             "middleware": build_middleware(public, can_sign_in(), load),
             "routes": [
                 *build_routes(handlers | datasets.handlers(), load),
@@ -330,7 +331,7 @@ def serve(
     """
     configure_logging()
     withhold_secrets()  # Gradio reads its own secret on import
-    bound_connections()
+    configure_uvicorn()
     exempt_local_hosts_from_proxy()
     share = share or os.environ.get("GRADIO_SHARE", "").lower() == "true"
     public = is_public(host or os.environ.get("GRADIO_SERVER_NAME"), share)

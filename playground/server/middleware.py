@@ -30,7 +30,7 @@ from .checkpoint_transfer import CHECKPOINT_PATH as CHECKPOINT_PATH
 from .checkpoint_transfer import MAX_UPLOAD_BYTES
 from .client import resolve_client_address
 from .datasets_api import UPLOAD_PATH as DATASETS_PATH
-from .gradio_patches import StreamCleanupMiddleware
+from .event_streams import EventStreamMiddleware
 from .origin import configured_hosts, is_own_origin, public_hosts
 from .rate_limit import LoadLimits
 from .responses import json_error
@@ -44,6 +44,7 @@ BODY_TIMEOUT_S = 20.0  # timeout of a body; transfers have other timeouts
 MIN_COMPRESSED_BYTES = 1000
 BROTLI_QUALITY = 5  # 2 ms for the page; 9 takes 30 ms and saves 2 % more
 MAX_UNREAD_MESSAGES = 200  # of one session in Gradio's queue
+NO_ENDPOINT = "There is no such endpoint; /gradio_api/info lists them."
 BYTES_PER_MS = 4000  # of nested JSON that the event loop parses in a millisecond
 
 DATA_BODY_PATH = "/playground/api/jobs/submit"
@@ -237,9 +238,10 @@ class GradioRequestMiddleware(HttpMiddleware):
         else:
             function = blocks.fns.get(index) if type(index) is int else None
         if function is None:
-            raise HTTPException(404, "There is no such endpoint; /gradio_api/info lists them.")
+            raise HTTPException(404, NO_ENDPOINT)
         if "/call/v2/" in scope["path"]:
-            return  # values by name, which Gradio validates itself
+            check_names(content, function.api_name, blocks)
+            return
         values = content.get("data")
         if not isinstance(values, list):
             raise ValueError(
@@ -255,8 +257,29 @@ class GradioRequestMiddleware(HttpMiddleware):
         if session is not None and (not isinstance(session, str) or len(session) > 60):
             raise ValueError("`session_hash` must be a text of at most 60 characters")
         messages = blocks._queue.pending_messages_per_session
-        if session in messages and messages[session].qsize() > MAX_UNREAD_MESSAGES:
+        if session not in messages:
+            return
+        messages.move_to_end(session)  # the sessions that are dropped first are at the start
+        if messages[session].qsize() > MAX_UNREAD_MESSAGES:
             raise HTTPException(429, "This session does not read its messages; reload the page.")
+
+
+def check_names(content: dict[str, Any], api_name: str, blocks: Any) -> None:
+    """Check the names of the arguments of a call; Gradio answers 500 to unknown and missing ones.
+
+    Raises ValueError, or HTTPException for an endpoint of the page.
+    """
+    info = blocks.app.api_info or blocks.get_api_info()  # Gradio stores it after the first use
+    if f"/{api_name}" not in info["named_endpoints"]:
+        raise HTTPException(404, NO_ENDPOINT)
+    arguments = info["named_endpoints"][f"/{api_name}"]["parameters"]
+    names = [each["parameter_name"] for each in arguments]
+    required = {each["parameter_name"] for each in arguments if not each["parameter_has_default"]}
+    if content.keys() - names or required - content.keys():
+        raise ValueError(
+            f"{api_name} takes the arguments {', '.join(names) or 'none'}, and needs "
+            f"{', '.join(sorted(required)) or 'none'} of them; /gradio_api/info describes them"
+        )
 
 
 def check_json(body: bytes) -> Any:
@@ -422,5 +445,5 @@ def build_middleware(is_public: bool, can_sign_in: bool, load: LoadLimits) -> li
         Middleware(RouteFilterMiddleware, can_sign_in=can_sign_in, load=load),
         Middleware(RequestSizeLimitMiddleware),
         Middleware(GradioRequestMiddleware),
-        Middleware(StreamCleanupMiddleware),
+        Middleware(EventStreamMiddleware),
     ]

@@ -1,17 +1,18 @@
-"""Timeouts of connections, and the choice of the one to close at the limit."""
+"""Limits of silent connections and of headers, on a local server."""
 
 import asyncio
-import os
+from types import SimpleNamespace
 
 import pytest
 import uvicorn
-from uvicorn.server import ServerState
 
 from playground.server import connections
-from playground.server.connections import BoundedConfig, BoundedProtocol, max_connections
+from playground.server.connections import configure_uvicorn, sweep_connections
+from playground.server.datasets_api import UPLOAD_PATH
 from tests.support.coroutines import run_in_thread, until
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+BODY = b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"
 
 
 async def answer(scope, receive, send):
@@ -19,12 +20,10 @@ async def answer(scope, receive, send):
     while scope["path"] == "/wait":
         if (await receive())["type"] == "http.disconnect":
             return
-    while scope["method"] == "POST":
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return
-        if not message["more_body"]:
-            break
+    while (message := await receive()).get("more_body"):
+        pass
+    if message["type"] == "http.disconnect":
+        return
     body = b"x" * 20_000_000 if scope["path"] == "/large" else b"ok"
     headers = [(b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -33,209 +32,145 @@ async def answer(scope, receive, send):
 
 @pytest.fixture
 def serve(monkeypatch):
-    """Run a coroutine against a local server with this protocol."""
-    monkeypatch.setattr(BoundedProtocol, "open_connections", set())
+    """Run a coroutine against a local server that sweeps its connections often."""
+    monkeypatch.setattr(uvicorn, "Config", uvicorn.Config)  # configure_uvicorn replaces it
+    monkeypatch.setattr(connections, "SWEEP_INTERVAL_S", 0.05)
+    monkeypatch.setattr(connections, "SILENCE_TIMEOUT_S", 0.3)
+    configure_uvicorn()
 
-    def run(scenario):
+    def run(scenario, max_open=1000):
+        monkeypatch.setattr(connections, "raise_descriptor_limit", lambda: 2 * max_open)
+
         async def run_scene():
-            config, state = uvicorn.Config(answer, lifespan="off", log_config=None), ServerState()
-            loop = asyncio.get_running_loop()
-            server = await loop.create_server(
-                lambda: BoundedProtocol(config, state, {}), "127.0.0.1", 0
+            config = uvicorn.Config(answer, lifespan="off", log_config=None)
+            config.load()
+            app = SimpleNamespace(server=SimpleNamespace(server_state=uvicorn.server.ServerState()))
+            state = app.server.server_state
+            app.get_blocks = lambda: app
+            server = await asyncio.get_running_loop().create_server(
+                lambda: config.http_protocol_class(config, state, {}), "127.0.0.1", 0
             )
-            port = server.sockets[0].getsockname()[1]
             opened = []
 
-            async def connect(source="127.0.0.1"):
-                opened.append(
-                    await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0))
-                )
-                return opened[-1]
+            async def connect(request=b""):
+                address = server.sockets[0].getsockname()
+                reader, writer = await asyncio.open_connection(*address, limit=2**22)
+                opened.append(writer)
+                writer.write(request)
+                return reader, writer
 
             try:
-                return await asyncio.wait_for(scenario(connect), 30)
+                async with sweep_connections(app):
+                    return await asyncio.wait_for(scenario(connect, state), 30)
             finally:
-                for _, writer in opened:
+                for writer in opened:
                     writer.transport.abort()
                 server.close()
-                await until(lambda: not BoundedProtocol.open_connections)
+                await until(lambda: not state.connections)
 
         return run_in_thread(run_scene())
 
     return run
 
 
-async def closed(reader):
-    """Wait until the server closes the connection; return the received bytes."""
-    try:
-        return await reader.read()
-    except ConnectionError:
-        return b""
+SILENT = {
+    "nothing": b"",
+    "half a line": b"GET / HT",
+    "no end of headers": REQUEST[:-2],
+    "half a body": BODY % b"/",
+    "unread response": REQUEST.replace(b"/ ", b"/large ", 1),
+}
 
 
-async def send_request(reader, writer):
-    writer.write(REQUEST)
-    return (await reader.readuntil(b"ok"))[-2:]
+@pytest.mark.parametrize("start", SILENT.values(), ids=SILENT)
+@pytest.mark.parametrize("max_open", [1000, 0], ids=["quiet", "crowded"])
+def test_a_silent_client_is_disconnected(serve, monkeypatch, start, max_open):
+    silence, crowded = (0.3, 60) if max_open else (60, 0.3)
+    monkeypatch.setattr(connections, "SILENCE_TIMEOUT_S", silence)
+    monkeypatch.setattr(connections, "CROWDED_TIMEOUT_S", crowded)
 
-
-def test_a_closed_connection_ends_though_a_forked_process_holds_its_socket(serve):
-    async def scenario(connect):
-        reader, _ = await connect()
-        await until(lambda: BoundedProtocol.open_connections)
-        (protocol,) = BoundedProtocol.open_connections
-        copy = os.dup(protocol.transport.get_extra_info("socket").fileno())
-        try:
-            protocol.transport.close()
-            return await closed(reader)
-        finally:
-            os.close(copy)
-
-    assert serve(scenario) == b""
-
-
-@pytest.mark.parametrize("request_start", [b"", b"GET / HT", REQUEST[:-2]])
-def test_headers_have_a_deadline(serve, monkeypatch, request_start):
-    monkeypatch.setattr(connections, "HEADER_TIMEOUT_S", 0.2)
-
-    async def scenario(connect):
-        reader, writer = await connect()
-        writer.write(request_start)
-        return await closed(reader)
-
-    assert serve(scenario) == b""
-
-
-def test_the_deadline_holds_for_each_request_of_a_connection(serve, monkeypatch):
-    monkeypatch.setattr(connections, "HEADER_TIMEOUT_S", 0.4)
-
-    async def scenario(connect):
-        reader, writer = await connect()
-        answers = [await send_request(reader, writer) for _ in range(2)]
-        writer.write(REQUEST[:10])
-        return answers, await closed(reader)
-
-    assert serve(scenario) == ([b"ok", b"ok"], b"")
-
-
-BODY = b"POST /wait HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
-
-
-@pytest.mark.parametrize(
-    "first",
-    [b"", REQUEST.replace(b"/ ", b"/wait ", 1), BODY + b"1\r\na\r\n0\r\n"],
-    ids=["first", "behind a request", "trailer"],
-)
-@pytest.mark.parametrize("size", [100, 2_000_000], ids=["many", "one"])
-def test_headers_have_a_size(serve, first, size):
-    async def scenario(connect):
-        reader, writer = await connect()
-        writer.write(first)
-        served = BoundedProtocol.open_connections
-        await until(lambda: any(each.cycle for each in served) or not first)
-        n_sent = 0
-        writer.write(b"GET / HTTP/1.1\r\n" * (b"POST" not in first))
-        while n_sent < 2_000_000 and not writer.transport.is_closing():
-            writer.write(b"X: " + b"y" * size + b"\r\n")
-            n_sent += size
-            await asyncio.sleep(0)
-        return await closed(reader)
-
-    assert serve(scenario) == b""
-
-
-def test_a_large_body_is_no_header(serve):
-    async def scenario(connect):
-        reader, writer = await connect()
-        writer.write(
-            REQUEST.replace(b"GET", b"POST")[:-2]
-            + b"Content-Length: 900000\r\n\r\n"
-            + b"x" * 900_000
-        )
-        assert await reader.readuntil(b"ok")
-        return await send_request(reader, writer)
-
-    assert serve(scenario) == b"ok"
-
-
-class WebSocketProtocol(asyncio.Protocol):
-    """A protocol that rejects connections, as a websocket library does."""
-
-    def __init__(self, config, server_state, app_state):
-        pass
-
-    def connection_made(self, transport):
-        self.transport = transport
-
-    def data_received(self, data):
-        self.transport.write(b"HTTP/1.1 403 Forbidden\r\n\r\n")
-        self.transport.close()
-
-
-def test_websockets_hold_no_connection(serve, monkeypatch, caplog):
-    monkeypatch.setitem(uvicorn.config.WS_PROTOCOLS, "auto", f"{__name__}:WebSocketProtocol")
-    monkeypatch.setattr(BoundedProtocol, "max_open", 6)
-
-    async def scenario(connect):
-        for number in range(20):
-            reader, writer = await connect(f"127.0.0.{2 + number % 4}")
-            writer.write(REQUEST[:-2] + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
-            await reader.readline()
-            writer.close()
-        return await send_request(*await connect())
-
-    assert serve(scenario) == b"ok"
-    assert not caplog.records
-
-
-def test_a_response_that_is_not_read_ends(serve, monkeypatch):
-    monkeypatch.setattr(connections, "WRITE_TIMEOUT_S", 0.3)
-
-    async def scenario(connect):
-        _, writer = await connect()
+    async def scenario(connect, state):
+        _, writer = await connect(start)
         writer.transport.pause_reading()
-        writer.write(REQUEST.replace(b"/ ", b"/large ", 1))
-        await until(lambda: BoundedProtocol.open_connections)
-        await until(lambda: not BoundedProtocol.open_connections)
-        return True
+        await until(lambda: state.connections)
+        await until(lambda: not state.connections)
 
-    assert serve(scenario)
+    serve(scenario, max_open)
 
 
-def test_new_connection_closes_longest_idle_of_busiest_address(serve, monkeypatch):
-    monkeypatch.setattr(BoundedProtocol, "max_open", 6)
+def test_a_long_response_and_an_upload_are_no_silence(serve):
+    async def scenario(connect, state):
+        await connect(REQUEST.replace(b"/ ", b"/wait ", 1))
+        reader, writer = await connect(BODY % UPLOAD_PATH.encode())
+        await until(lambda: len(state.connections) == 2)
+        for _ in range(2):  # each is closed later than a silent connection opened before
+            await connect()
+            await until(lambda: len(state.connections) == 3)
+            await until(lambda: len(state.connections) == 2)
+        writer.write(b"12345678")
+        return (await reader.readuntil(b"ok"))[-2:], len(state.connections)
 
-    async def scenario(connect):
-        other_client = await connect("127.0.0.2")
-        assert await send_request(*other_client) == b"ok"
-        crowd = [await connect() for _ in range(20)]
-        opened = len(BoundedProtocol.open_connections)
-        late = await connect("127.0.0.3")
-        answers = [
-            await send_request(*other_client),
-            await send_request(*late),
-            await send_request(*crowd[-1]),
-        ]
-        return opened, answers, [await closed(reader) for reader, _ in crowd[:16]]
-
-    opened, answers, ended = serve(scenario)
-    assert opened <= 6
-    assert answers == [b"ok"] * 3
-    assert ended == [b""] * 16
+    assert serve(scenario) == (b"ok", 2)
 
 
-def test_connections_leave_descriptors_for_files_and_processes():
-    assert 8 <= max_connections(128) <= 64
-    assert max_connections(10**6) == connections.MAX_CONNECTIONS
-    assert max_connections(16) == 8
+def test_a_client_that_reads_slowly_is_served(serve):
+    async def scenario(connect, state):
+        reader, _ = await connect(REQUEST.replace(b"/ ", b"/large ", 1))
+        await reader.readuntil(b"\r\n\r\n")
+        received = 0
+        while received < 20_000_000:
+            received += len(await reader.read(2**20))
+            await asyncio.sleep(0.03)
+        return received
+
+    assert serve(scenario) == 20_000_000
 
 
-def test_forwarding_headers_change_no_client():
+@pytest.mark.parametrize("size", [100, 2_000_000], ids=["many", "one"])
+@pytest.mark.parametrize(
+    "start",
+    [
+        b"GET / HTTP/1.1\r\n",
+        BODY.partition(b"Content")[0] % b"/" + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n",
+    ],
+    ids=["headers", "trailer"],
+)
+def test_headers_have_a_size(serve, monkeypatch, start, size):
+    monkeypatch.setattr(connections, "SILENCE_TIMEOUT_S", 60)
+
+    async def scenario(connect, state):
+        _, writer = await connect(start)
+        await until(lambda: state.connections)
+        while state.connections:
+            writer.write(b"X: " + b"y" * size + b"\r\n")
+            await asyncio.sleep(0)
+
+    serve(scenario)
+
+
+def test_a_websocket_is_answered_as_a_request_and_logs_once(serve, caplog):
+    async def scenario(connect, state):
+        answers = []
+        for _ in range(5):
+            reader, _ = await connect(
+                REQUEST[:-2] + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+            )
+            answers.append((await reader.readuntil(b"ok"))[-2:])
+        return answers
+
+    assert serve(scenario) == [b"ok"] * 5
+    assert len(caplog.records) <= 2
+
+
+def test_forwarding_headers_change_no_client(monkeypatch):
+    monkeypatch.setattr(uvicorn, "Config", uvicorn.Config)  # configure_uvicorn replaces it
+    configure_uvicorn()
     clients = []
 
     async def app(scope, receive, send):
         clients.append(scope["client"])
 
-    config = BoundedConfig(app)
+    config = uvicorn.Config(app)
     config.load()
     forged = [(b"x-forwarded-for", b"192.0.2.1")]
     scope = {"type": "http", "client": ("127.0.0.1", 1), "headers": forged}
