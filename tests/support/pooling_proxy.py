@@ -62,7 +62,8 @@ class PoolingProxy:
             gone = asyncio.create_task(reader.read(1))  # a client sends no more until the answer
             await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
             gone.cancel()
-            is_complete = task.done() and await task and not gone.done() and not length
+            await asyncio.wait({gone})
+            is_complete = task.done() and await task and gone.cancelled() and not length
         finally:
             task.cancel()
         if is_complete:
