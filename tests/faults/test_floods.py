@@ -124,7 +124,7 @@ FLOODS = [idle_and_closed, idle, slow_senders, streams_of_one_session, unread_jo
 @pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("through_proxy", [False, True], ids=["direct", "proxy"])
 @pytest.mark.parametrize("flood", FLOODS, ids=lambda flood: flood.__name__)
-def test_a_flood_delays_nobody_and_leaves_nothing(
+def test_a_flood_delays_no_other_client_and_leaves_no_trace(
     app, flood, through_proxy, count, record_property
 ):
     server = psutil.Process(app.process.pid)

@@ -59,11 +59,11 @@ class PoolingProxy:
             while length and (data := await reader.read(min(length, 1 << 16))):
                 server_writer.write(data)
                 length -= len(data)
-            gone = asyncio.create_task(reader.read(1))  # a client sends no more until the answer
-            await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
-            gone.cancel()
-            await asyncio.wait({gone})
-            is_complete = task.done() and await task and gone.cancelled() and not length
+            left = asyncio.create_task(reader.read(1))  # a client sends no more until the answer
+            await asyncio.wait({task, left}, return_when=asyncio.FIRST_COMPLETED)
+            left.cancel()
+            await asyncio.wait({left})
+            is_complete = task.done() and await task and left.cancelled() and not length
         finally:
             task.cancel()
         if is_complete:

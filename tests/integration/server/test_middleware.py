@@ -83,7 +83,7 @@ for number in range(300):
 from starlette.testclient import TestClient
 from playground.server import event_streams
 
-# Sixty calls of as many sessions wait, because no task of the queue runs; nobody reads them.
+# Sixty calls of as many sessions wait, because no task of the queue runs; no client reads them.
 event_streams.MAX_SESSIONS = 20
 client, queue = TestClient(app, base_url="http://127.0.0.1"), page._queue
 statuses = [

@@ -42,7 +42,7 @@ class Client:
     """A request to the middleware, in a task."""
 
     def __init__(self, middleware, path, query="", method="GET"):
-        self.sent, self.gone = [], asyncio.Event()
+        self.sent, self.closed = [], asyncio.Event()
         self.body = [{"type": "http.request", "body": b""}]
         blocks = SimpleNamespace(_queue=middleware.app.__self__)
         scope = {
@@ -59,7 +59,7 @@ class Client:
     async def receive(self):
         if self.body:
             return self.body.pop()
-        await self.gone.wait()
+        await self.closed.wait()
         return {"type": "http.disconnect"}
 
     async def send(self, message):
@@ -91,7 +91,7 @@ def run(monkeypatch):
 
 async def end(*clients):
     for each in clients:
-        each.gone.set()
+        each.closed.set()
         await each.task
 
 
@@ -196,10 +196,10 @@ def test_a_new_session_ends_the_oldest_without_a_stream(run, monkeypatch):
         stream = Client(middleware, DATA, "session_hash=a")
         await stream.status()
         await Client(middleware, JOIN, "d", "POST").task
-        kept = list(queue.pending_messages_per_session), list(queue.pending_event_ids_session)
+        left = list(queue.pending_messages_per_session), list(queue.pending_event_ids_session)
         alive = [each for each, event in queue.event_ids_to_events.items() if event.alive]
         await end(stream)
-        return kept, alive, queue.cleaned
+        return left, alive, queue.cleaned
 
     assert run(scenario) == ((["a", "c", "d"], ["a", "c", "d"]), ["a", "c", "d"], ["b"])
 

@@ -1,6 +1,6 @@
 """What the server assumes of Gradio and uvicorn beyond their documentation.
 
-tests/integration/server/test_middleware.py has the routes. docs/architecture.md says what each
+tests/integration/server/test_middleware.py has the routes. docs/architecture.md states what each
 assumption is for.
 """
 
@@ -80,7 +80,7 @@ ASSUMPTIONS: dict[str, Callable[[], bool]] = {
     "An event that is not alive gets no message": lambda: contains(
         gradio.queueing.Queue.send_message, "if not event.alive:"
     ),
-    "A stream of events ends when is_disconnected says so": lambda: contains(
+    "A stream of events ends when is_disconnected is true": lambda: contains(
         gradio.routes, "if await request.is_disconnected():"
     ),
     "A stream passes the text of UnexpectedErrorMessage on": lambda: (
