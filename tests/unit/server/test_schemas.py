@@ -2,6 +2,7 @@
 
 import pytest
 
+from playground.server import form_api
 from playground.server.architectures_api import ArchitectureHandlers
 from playground.server.compare_api import CompareHandlers
 from playground.server.damaged_api import DamagedHandlers
@@ -16,6 +17,7 @@ from playground.server.routes import LOAD_MS_BY_ROUTE
 from playground.server.session import SessionHandlers
 
 GROUPS = (
+    form_api,
     ArchitectureHandlers,
     CompareHandlers,
     DamagedHandlers,
