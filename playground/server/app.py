@@ -1,6 +1,5 @@
-"""Compose the tabs of the page, and launch it."""
+"""Compose the app of the page, its routes and the public API, and launch it."""
 
-import json
 import os
 import signal
 import sys
@@ -8,7 +7,6 @@ import threading
 from contextlib import ExitStack
 from types import FrameType
 from typing import Any
-from urllib.parse import quote
 
 # By default Gradio summarizes each event with pandas, and sends usage statistics.
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
@@ -16,6 +14,9 @@ os.environ.setdefault("GRADIO_ANALYTICS_MAX_EVENTS", "200")
 os.environ.setdefault("GRADIO_ANALYTICS_CACHE_FREQUENCY", "50")
 
 import gradio as gr
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+from starlette.routing import Route
 
 from playground.common.env import (
     exempt_local_hosts_from_proxy,
@@ -33,15 +34,11 @@ from playground.jobs.policy import Policy
 from playground.jobs.process import warm_up
 from playground.jobs.queue import JobQueue
 from playground.lessons.service import LessonService
-from playground.runs.access import CHECKPOINT_PREFIX
 from playground.runs.limits import Limits
-from playground.runs.owner_keys import machine_owner_key, new_owner_key, owner_from_session
+from playground.runs.owner_keys import machine_owner_key
 from playground.runs.registry import Registry
 from playground.runs.storage_folder import locked_storage
-from playground.ui.embedding import EMBED_HEAD, is_embedded
-from playground.ui.form_schema import schema_script
-from playground.ui.mount import STATIC_DIR, UI_DIR, build_view, preload_links
-from playground.ui.theme import build_theme
+from playground.ui.page import UI_DIR, build_page
 
 from .api import Endpoints, has_mcp
 from .architectures_api import ArchitectureHandlers
@@ -64,110 +61,28 @@ from .rate_limit import LoadLimits
 from .replications_api import ReplicationHandlers
 from .report_api import ReportHandlers
 from .routes import Handler, HandlerGroup, build_routes
-from .session import READ_SESSION_JS, SessionHandlers, owner_from_cookie
-from .static_files import gradio_assets_route, static_route
+from .session import SessionHandlers
+from .static_files import static_route
 
 # Rate limits bound what one client adds to the queue; a small queue would let one fill it for all.
 MAX_QUEUE = 2000
-FIRST_CHECKPOINT = CHECKPOINT_PREFIX + "reverse"  # the model that a first visit opens
 MAX_SESSIONS = 100  # of Gradio; the page stores no state in them
-STYLESHEETS = (STATIC_DIR / "shared" / "theme.css", UI_DIR / "theme.css")
-# The header and the Train tab are the first that a page shows.
-PRELOAD_HEAD = preload_links(
-    ("shell/main.js", "train/main.js"),
-    (
-        "shared/common.css",
-        "shell/shell.css",
-        "train/form.css",
-        "train/live.css",
-        "train/diagram/diagram.css",
-    ),
-)
-PAPER_URL = "https://arxiv.org/abs/1706.03762"
-TITLE = """
-<a class="skip-link" href="#tabs">Skip to content</a>
-<h1>Transformer Playground</h1>
-<nav class="page-links" aria-label="Links">{links}</nav>
-<button type="button" class="theme-switch" aria-label="Dark theme" aria-pressed="false">◐</button>
-"""
 
 
-def page_title(space: str) -> str:
-    """Return the title of the page with its links; `space` is the id of a Space, or empty."""
-    links = {"Paper": PAPER_URL, "API": "gradio_api/info", **ProjectFiles().links()}
-    if space:
-        source = f"https://huggingface.co/spaces/{quote(space)}"
-        links |= {"Docs": f"{source}/tree/main/docs", "Source": f"{source}/tree/main"}
-    return TITLE.format(
-        links="".join(
-            f'<a href="{url}" target="_blank" rel="noopener">{name}</a>'
-            for name, url in links.items()
-        )
-    )
+class Api(gr.Blocks):
+    """The endpoints of the public API; with sign-in routes where the server offers sign-in."""
+
+    @property
+    def expects_oauth(self) -> bool:
+        return can_sign_in()
 
 
-def build_app(registry: Registry, endpoints: Endpoints) -> gr.Blocks:
-    """Build the page over a registry of runs.
-
-    No component holds a connection open (no gr.State, no unload).
-    """
-    with gr.Blocks(
-        title="Transformer Playground", analytics_enabled=False, fill_width=True
-    ) as page:
-        endpoints.register()  # first, so that no handler of the page takes its names
-        stored_session = gr.Textbox(visible=False)  # READ_SESSION_JS returns its value
-        gr.HTML(page_title(os.environ.get("SPACE_ID", "")), elem_id="title", padding=False)
-        build_view("page-bar", "shell/main.js")
-        with gr.Tabs(elem_id="tabs"):
-            with gr.Tab("Train", id="train"):
-                train = build_view("train-tab", "train/main.js")
-            with gr.Tab("Inspect", id="inspect"):
-                inspect = build_view("inspect", "inspect/main.js")
-            with gr.Tab("Compare", id="compare"):
-                compare = build_view("compare", "compare/main.js")
-            with gr.Tab("Lab", id="lab"):
-                lab = build_view("lab", "lab/main.js")
-            with gr.Tab("Hub", id="hub"):
-                if can_sign_in():
-                    gr.LoginButton(elem_id="sign-in", size="sm")
-                hub = build_view("hub", "hub/main.js")
-            with gr.Tab("Learn", id="learn"):
-                learn = build_view("learn", "learn/main.js")
-
-        def on_load(stored: Any, request: gr.Request) -> list[str]:
-            return _load_values(registry, stored, request)
-
-        page.load(
-            on_load,
-            [stored_session],
-            [learn, hub, lab, compare, inspect, train],
-            js=READ_SESSION_JS,
-            show_progress="hidden",
-            concurrency_limit=None,
-            api_visibility="private",
-        )
-    # By default Gradio sends a message to each waiting event whenever one starts.
-    page.queue(status_update_rate=3600, default_concurrency_limit=4, max_size=MAX_QUEUE)
-    return page
-
-
-def _load_values(registry: Registry, stored: Any, request: gr.Request) -> list[str]:
-    """Return the values of the tabs of a page that loads: its owner key, and what it opens.
-
-    `stored` is the text that the browser stores.
-    """
-    query = dict(request.query_params) if request else {}
-    cookie_owner = owner_from_cookie(request.request) if request else ""
-    owner = (
-        ""
-        if is_embedded(query)
-        else registry.single_owner or owner_from_session(stored) or cookie_owner or new_owner_key()
-    )
-    owner_json = json.dumps({"owner": owner})
-    inspect_json = json.dumps({"owner": owner, "link": query.get("inspect", "")})
-    # the address of the page and the browser store the model that was open last
-    train_json = json.dumps({"owner": owner, "first": FIRST_CHECKPOINT})
-    return [*[owner_json] * 4, inspect_json, train_json]
+def build_app(endpoints: Endpoints) -> gr.Blocks:
+    """Return Gradio's part of the app. The page is a route beside it."""
+    with Api(title="Transformer Playground", analytics_enabled=False) as api:
+        endpoints.register()
+    api.queue(default_concurrency_limit=4, max_size=MAX_QUEUE)
+    return api
 
 
 def build_handlers(
@@ -180,7 +95,7 @@ def build_handlers(
     handlers = live_handlers(registry) | form_handlers(registry)
     comparison = ComparisonQueue(hosted=public)
     groups: tuple[HandlerGroup, ...] = (
-        SessionHandlers(registry.single_owner),
+        SessionHandlers(registry),
         InspectHandlers(registry),
         ReportHandlers(registry),
         CompareHandlers(registry, comparison),
@@ -212,9 +127,6 @@ def launch_options(
     datasets, public = DatasetHandlers(registry), is_public(host, share)
     load = LoadLimits.from_environment(public)
     return {
-        "theme": build_theme(),
-        "css": "".join(path.read_text(encoding="utf-8") for path in STYLESHEETS),
-        "head": EMBED_HEAD + PRELOAD_HEAD + schema_script(),
         "server_name": f"[{host.strip('[]')}]" if host and ":" in host else host,
         "server_port": port,
         "root_path": root_path(),
@@ -236,15 +148,25 @@ def launch_options(
             "lifespan": sweep_connections,
             "middleware": build_middleware(public, can_sign_in(), load),
             "routes": [
+                page_route(),
                 *build_routes(handlers | datasets.handlers(), load),
                 *CheckpointTransfer(registry).routes(),
                 *datasets.routes(),
                 static_route(),
-                gradio_assets_route(),
                 ProjectFiles().route(),
             ],
         },
     }
+
+
+def page_route() -> Route:
+    """Return the route of the page."""
+    html = build_page(ProjectFiles().links(), os.environ.get("SPACE_ID", ""), has_mcp())
+
+    async def page(request: Request) -> HTMLResponse:
+        return HTMLResponse(html, headers={"cache-control": "private, no-cache"})
+
+    return Route("/", page, methods=["GET"])
 
 
 def root_path() -> str:
@@ -358,6 +280,6 @@ def serve(
 
     _shut_down_on_signals(registry, experiments)
     handlers = build_handlers(registry, experiments, public)
-    page = build_app(registry, Endpoints(registry, handlers, public))
+    page = build_app(Endpoints(registry, handlers, public))
     inbrowser = browser and not public and has_display()
     page.launch(**launch_options(registry, handlers, host, port, share), inbrowser=inbrowser)

@@ -5,9 +5,6 @@ fetch foreign URLs, write files, or run code, so every path that is not listed a
 """
 
 import asyncio
-import base64
-import hashlib
-import os
 import re
 from contextlib import suppress
 from typing import Any
@@ -23,7 +20,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from playground.jobs.addresses import CLIENT_ADDRESS
-from playground.ui.embedding import EMBED_HEAD, is_embedded
+from playground.ui.page import EMBED_VIEWS, page_policy
 
 from .asgi import HttpMiddleware, accepted_encoding
 from .checkpoint_transfer import CHECKPOINT_PATH as CHECKPOINT_PATH
@@ -37,7 +34,6 @@ from .responses import json_error
 from .routes import OTHER_SITE_MESSAGE, ROUTE_PREFIX, parse_body
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
-HUB = "https://huggingface.co"  # frames a Space
 MAX_BODY_BYTES = 64_000  # the requests of the page have about 5,000
 MAX_DATA_BODY_BYTES = 1_000_000  # of a comparison with a dataset
 BODY_TIMEOUT_S = 20.0  # timeout of a body; transfers have other timeouts
@@ -49,18 +45,17 @@ BYTES_PER_MS = 4000  # of nested JSON that the event loop parses in a millisecon
 
 DATA_BODY_PATH = "/playground/api/jobs/submit"
 TRANSFER_PATHS = (CHECKPOINT_PATH, DATASETS_PATH)
-FILE_PATHS = ("/assets/", "/static/", "/playground/static/")
+FILE_PATH = "/playground/static/"
 
 # All served routes: (methods, pattern of the path, load). The load is an estimate of the
 # milliseconds that a request costs the event loop; routes.py has the loads of its routes.
 PAGE_METHODS = "GET HEAD"
 SERVED_ROUTES: tuple[tuple[str, str, float], ...] = (
-    (PAGE_METHODS, r"/", 60),
+    (PAGE_METHODS, r"/", 5),
     (PAGE_METHODS, r"/config/?", 40),
-    (PAGE_METHODS, r"/(assets|static)/(?!.*\.\.)[\w@./+-]+", 1),
-    (PAGE_METHODS, r"/theme\.css|/favicon\.ico|/manifest\.json|/robots\.txt|/pwa_icon", 1),
+    (PAGE_METHODS, r"/favicon\.ico|/manifest\.json|/robots\.txt|/pwa_icon", 1),
     (PAGE_METHODS, r"/gradio_api/info/?", 30),
-    (PAGE_METHODS, r"/gradio_api/(startup-events|theme\.css)", 1),
+    (PAGE_METHODS, r"/gradio_api/startup-events", 1),
     ("POST", r"/gradio_api/queue/join", 40),
     ("GET", r"/gradio_api/queue/data", 5),
     ("POST", r"/gradio_api/(run|api|call|call/v2)/\w{1,60}/?", 25),
@@ -76,7 +71,7 @@ SIGN_IN_ROUTE = ("GET", r"/login/(huggingface|callback)|/logout", 20)
 
 
 class RouteFilterMiddleware:
-    """Responds with 404 to every path that is not served, and to Gradio's deep links.
+    """Responds with 404 to every path that is not served.
 
     Args:
         can_sign_in: whether the sign-in routes of Hugging Face are served.
@@ -304,41 +299,24 @@ def check_json(body: bytes) -> Any:
 class SecurityHeadersMiddleware(HttpMiddleware):
     """Adds a content security policy and related headers to every response.
 
-    Only the page at "/" may run scripts: its own files, and the inline scripts that the server has
-    put into this very response, by their hashes. Any other document is sandboxed; those of
-    ProjectFiles have a sandbox of their own. Scripts and stylesheets are no documents.
+    Only the page at "/" may run scripts. Any other document is sandboxed; those of ProjectFiles
+    have a sandbox of their own. Scripts and stylesheets are no documents.
     """
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         _drop_forwarded_host(scope)
-        start: Message | None = None
-        body = bytearray()
 
         async def add_headers(message: Message) -> None:
-            nonlocal start
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers["x-content-type-options"] = "nosniff"
-                if scope["path"].startswith(FILE_PATHS):
-                    await send(message)
-                    return
-                headers["referrer-policy"] = "same-origin"
-                if headers.get("content-type", "").startswith("text/html") and scope["path"] == "/":
-                    headers["cache-control"] = "private, no-cache"
-                    start = message  # wait for the body: the policy has hashes of its scripts
-                    return
-                headers.setdefault("content-security-policy", "default-src 'none'; sandbox")
-                await send(message)
-                return
-            if start is None:
-                await send(message)
-                return
-            body.extend(message.get("body", b""))
-            if not message.get("more_body", False):
-                policy = page_policy(bytes(body), is_frameable=_is_embedded_view(scope))
-                MutableHeaders(scope=start)["content-security-policy"] = policy
-                await send(start)
-                await send({"type": "http.response.body", "body": bytes(body)})
+                if not scope["path"].startswith(FILE_PATH):
+                    headers["referrer-policy"] = "same-origin"
+                    policy = "default-src 'none'; sandbox"
+                    if scope["path"] == "/":
+                        policy = page_policy(is_frameable=_is_embedded_view(scope))
+                    headers.setdefault("content-security-policy", policy)
+            await send(message)
 
         await self.app(scope, receive, add_headers)
 
@@ -359,53 +337,16 @@ class CompressionMiddleware(HttpMiddleware):
         await (self.compressed if is_text else self.app)(scope, receive, send)
 
 
-INLINE_SCRIPT = re.compile(rb"<script(?:\s[^>]*)?>(.*?)</script>", re.DOTALL)
-
-
-def page_policy(html: bytes, is_frameable: bool) -> str:
-    """Return the content security policy of the page.
-
-    The page's own `head` is among them: Gradio's front end inserts it. `unsafe-eval` is needed
-    because Gradio compiles the scripts of gr.HTML with `new Function`.
-    """
-    scripts = INLINE_SCRIPT.findall(html + EMBED_HEAD.encode())
-    digests = [
-        base64.b64encode(hashlib.sha256(script).digest()).decode()
-        for script in scripts
-        if script.strip()
-    ]
-    hashes = [f"'sha256-{digest}'" for digest in digests]
-    hub = f" {HUB}" if "SPACE_ID" in os.environ else ""
-    policy = {
-        "default-src": "'self'",
-        "script-src": " ".join(["'self'", "'unsafe-eval'", *dict.fromkeys(hashes)]),
-        "style-src": "'self' 'unsafe-inline'",
-        "img-src": f"'self' data: blob:{hub}",
-        "font-src": "'self' data:",
-        "connect-src": f"'self'{hub}",
-        "worker-src": "'self' blob:",
-        "object-src": "'none'",
-        "base-uri": "'self'",
-        "form-action": "'self'",
-    }
-    if not is_frameable:
-        policy["frame-ancestors"] = f"'self' {HUB}"
-    return "; ".join(f"{name} {value}" for name, value in policy.items())
-
-
 def _is_embedded_view(scope: Scope) -> bool:
     """Return whether the query selects exactly one embedded view."""
     views = _query(scope).get("embed", [])
-    return len(views) == 1 and is_embedded({"embed": views[0]})
+    return len(views) == 1 and views[0] in EMBED_VIEWS
 
 
 def _is_served_query(scope: Scope) -> bool:
-    """Return False for a deep link, and for a count of redirects that Gradio cannot read."""
-    query = _query(scope)
-    redirects = query.get("_nb_redirects", [])
-    return not (scope["path"] == "/" and "deep_link" in query) and all(
-        re.fullmatch("[0-9]{1,3}", each) for each in redirects
-    )
+    """Return False for a count of redirects that Gradio cannot read."""
+    redirects = _query(scope).get("_nb_redirects", [])
+    return all(re.fullmatch("[0-9]{1,3}", each) for each in redirects)
 
 
 def _query(scope: Scope) -> dict[str, list[str]]:

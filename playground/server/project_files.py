@@ -24,7 +24,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from playground.ui.mount import UI_DIR
+from playground.ui.page import UI_DIR
 
 FILES_URL = "playground/files/"
 PACKAGE = UI_DIR.parent

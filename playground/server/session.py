@@ -1,6 +1,6 @@
 """Read the owner key that a browser stores, or store it in a cookie.
 
-The page stores the key in its local storage, and sends it when it loads.
+The page stores the key in its local storage, and sends it when it loads. An embedded view has none.
 
 A browser may deny local storage to a page in a frame of another site, such as a Space. Then a
 cookie stores the key:
@@ -17,24 +17,15 @@ from typing import Any
 
 from starlette.requests import Request
 
-from playground.runs.owner_keys import OWNER_KEY_PATTERN
+from playground.runs.owner_keys import OWNER_KEY_PATTERN, new_owner_key, owner_from_session
+from playground.runs.registry import Registry
 
 from .origin import is_own_origin
 from .routes import HandlerGroup, handler
-from .schemas.session import CheckSession, StoreSession
+from .schemas.session import CheckSession, OpenSession, StoreSession
 
 COOKIE = "__Host-playground-owner"  # with this prefix no other host of the domain can set it
 COOKIE_MAX_AGE_S = 180 * 86400
-SESSION_KEY = "transformer-playground"  # of the local storage; train/session.js writes it
-# The browser may store any text. This one sends nothing that the checks of requests reject.
-READ_SESSION_JS = f"""() => {{
-  try {{
-    const text = localStorage.getItem("{SESSION_KEY}") ?? "";
-    return [/^[-\\w {{}}":]{{1,999}}$/.test(text) ? text : ""];
-  }} catch {{
-    return [""];
-  }}
-}}"""
 
 
 def owner_cookie(owner: str) -> str:
@@ -54,19 +45,21 @@ def owner_from_cookie(request: Request) -> str:
 
 
 class SessionHandlers(HandlerGroup):
-    """The handlers for a page without local storage.
+    """The handlers of the owner key of a browser. A local instance has one, and no cookie."""
 
-    Args:
-        local_owner: the owner key of a local instance, which needs no cookie.
-    """
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
 
-    def __init__(self, local_owner: str) -> None:
-        self.local_owner = local_owner
+    @handler("session/open", OpenSession)
+    async def open(self, request: OpenSession, http_request: Request) -> dict[str, Any]:
+        """Return the owner key that the browser stores, or a new one."""
+        stored = owner_from_session(request.stored) or owner_from_cookie(http_request)
+        return {"owner": self.registry.single_owner or stored or new_owner_key()}
 
     @handler("session/store", StoreSession)
     async def store(self, request: StoreSession, http_request: Request) -> dict[str, Any]:
         """Store the owner key in a cookie."""
-        if not self.local_owner and http_request.headers.get("origin"):
+        if not self.registry.single_owner and http_request.headers.get("origin"):
             http_request.state.response_headers = {
                 "set-cookie": owner_cookie(request.owner),
                 "cache-control": "no-store",
@@ -78,4 +71,4 @@ class SessionHandlers(HandlerGroup):
         """Return whether the browser has stored the owner key."""
         owner = request.owner
         is_in_cookie = bool(owner) and owner_from_cookie(http_request) == owner
-        return {"is_stored": bool(self.local_owner) or is_in_cookie}
+        return {"is_stored": bool(self.registry.single_owner) or is_in_cookie}

@@ -1,4 +1,4 @@
-"""Serve the files of the front end: ours in `playground/ui/static`, and Gradio's."""
+"""Serve the files of the page, those of `playground/ui/static`."""
 
 import gzip
 import os
@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import brotli
-from gradio.route_utils import BUILD_PATH_LIB
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.responses import FileResponse, Response
@@ -16,7 +15,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from playground.common.env import env_text
-from playground.ui.mount import STATIC_DIR, STATIC_URL
+from playground.ui.page import STATIC_DIR, STATIC_URL
 
 from .asgi import accepted_encoding
 
@@ -24,9 +23,6 @@ CACHE_SECONDS = 365 * 24 * 3600
 TEXT_SUFFIXES = (".css", ".js", ".svg")  # fonts are compressed already
 MIN_COMPRESSED_BYTES = 500
 BROTLI_QUALITY = 10  # 11 takes twice as long and saves 3 % more
-# Gradio has files of megabytes that this page does not use. Requests for them must stay cheap.
-MAX_BYTES_OF_QUALITY = 500_000
-QUALITY_OF_LARGE_FILES = 5
 # Comments at the start of a line. Elsewhere the same characters may be part of a text.
 COMMENT_PATTERNS = {
     ".css": re.compile(r"^[ \t]*/\*.*?\*/", re.MULTILINE | re.DOTALL),
@@ -38,17 +34,13 @@ class VersionedFiles(StaticFiles):
     """Files that browsers may store, because their path changes with their content.
 
     The path is the parameter of the route, because a proxy may have removed a prefix of the URL.
-    With PLAYGROUND_DEV=1, browsers check at each use whether a file has changed, and get it with
-    its comments.
-
-    Args:
-        removes_comments: whether a browser gets scripts and stylesheets without comments.
+    Browsers get scripts and stylesheets without comments. With PLAYGROUND_DEV=1, they get them with
+    comments, and check at each use whether a file has changed.
     """
 
-    def __init__(self, removes_comments: bool = False, **options: Any) -> None:
+    def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.is_development = env_text("DEV") == "1"
-        self.removes_comments = removes_comments and not self.is_development
         # the encoded content by path and encoding, with the version of the file
         self._encoded: dict[tuple[str, str], tuple[str, bytes]] = {}
 
@@ -78,12 +70,12 @@ class VersionedFiles(StaticFiles):
         """Return the response in an encoding of HTTP."""
         if int(response.headers["content-length"]) < MIN_COMPRESSED_BYTES:
             encoding = "identity"
-        if encoding == "identity" and not self.removes_comments:
+        if encoding == "identity" and self.is_development:
             return response
         path, version = str(response.path), response.headers["etag"]
         stored_version, body = self._encoded.get((path, encoding), ("", b""))
         if stored_version != version:
-            body = await run_in_threadpool(encode_file, path, encoding, self.removes_comments)
+            body = await run_in_threadpool(encode_file, path, encoding, not self.is_development)
             self._encoded[path, encoding] = (version, body)
         headers = {"etag": version}
         if encoding != "identity":
@@ -97,9 +89,7 @@ def encode_file(path: str, encoding: str, removes_comments: bool) -> bytes:
     if removes_comments and (pattern := COMMENT_PATTERNS.get(Path(path).suffix)):
         content = remove_comments(content.decode(), pattern).encode()
     if encoding == "br":
-        is_large = len(content) > MAX_BYTES_OF_QUALITY
-        quality = QUALITY_OF_LARGE_FILES if is_large else BROTLI_QUALITY
-        return bytes(brotli.compress(content, mode=brotli.MODE_TEXT, quality=quality))
+        return bytes(brotli.compress(content, mode=brotli.MODE_TEXT, quality=BROTLI_QUALITY))
     return gzip.compress(content) if encoding == "gzip" else content
 
 
@@ -110,13 +100,4 @@ def remove_comments(text: str, pattern: re.Pattern[str]) -> str:
 
 def static_route(folder: Path = STATIC_DIR) -> Route:
     """Return the route of the playground's files."""
-    files = VersionedFiles(directory=folder, removes_comments=True)
-    return Route(f"/{STATIC_URL}{{path:path}}", files, methods=["GET"])
-
-
-def gradio_assets_route() -> Route:
-    """Return the route of Gradio's scripts, stylesheets and fonts, whose names contain a hash.
-
-    Gradio compresses them for each request, with less effort, and browsers check them again.
-    """
-    return Route("/assets/{path:path}", VersionedFiles(directory=BUILD_PATH_LIB), methods=["GET"])
+    return Route(f"/{STATIC_URL}{{path:path}}", VersionedFiles(directory=folder), methods=["GET"])

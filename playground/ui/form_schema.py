@@ -4,7 +4,6 @@ Labels, choices and help come from the settings themselves. With these values, t
 preset, an architecture or a task without a request; form_values.py validates what it sends.
 """
 
-import json
 from functools import lru_cache
 from typing import Any
 
@@ -105,10 +104,3 @@ def form_schema() -> dict[str, Any]:
             for name, task in TASKS.items()
         },
     }
-
-
-def schema_script() -> str:
-    """Return the element that gives the form to the page without a request."""
-    text = json.dumps(form_schema(), separators=(",", ":"), allow_nan=False)
-    content = text.replace("<", r"\u003c")  # no text of it can end the element
-    return f'<script type="application/json" id="form-schema">{content}</script>'

@@ -38,9 +38,9 @@ def findings(page, where, **options):
 def findings_of_both_themes(page, where):
     """Return the findings in the light theme, and those of contrast in the dark one."""
     actual = findings(page, where)
-    page.evaluate("document.body.classList.add('dark')")
+    page.evaluate("document.documentElement.classList.add('dark')")
     actual += findings(page, f"{where}, dark", runOnly=["color-contrast"])
-    page.evaluate("document.body.classList.remove('dark')")
+    page.evaluate("document.documentElement.classList.remove('dark')")
     return actual
 
 

@@ -29,12 +29,12 @@ def test_modules_of_a_tab_load_when_it_is_first_opened(app, open_page):
     assert "train/dataset_panel.js" not in paths  # it is hidden until its task is selected
     assert "train/share_dialog.js" not in paths
     go_to(page, "Hub")
-    page.wait_for_selector("#hub .hub")
+    page.wait_for_selector("#panel-hub .hub")
     assert "hub/main.js" in paths
     n_requests = len(paths)
     go_to(page, "Train")
     go_to(page, "Hub")
-    expect(page.locator("#hub .hub")).to_be_visible()
+    expect(page.locator("#panel-hub .hub")).to_be_visible()
     assert len(paths) == n_requests
 
 
@@ -66,9 +66,9 @@ def test_a_tab_without_its_modules_advises_a_reload(app, open_page):
     page.goto(app.url)
     page.wait_for_selector(".live[data-status=checkpoint]")
     go_to(page, "Lab")
-    expect(page.locator("#lab")).to_have_text(
+    expect(page.locator("#panel-lab")).to_have_text(
         "This part of the page could not be loaded. Reload the page."
     )
     page.unroute("**/lab/main.js")
     go_to(page, "Hub")
-    expect(page.locator("#hub .hub")).to_be_visible()
+    expect(page.locator("#panel-hub .hub")).to_be_visible()

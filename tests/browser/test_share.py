@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import expect
 
-from playground.ui.mount import STATIC_DIR
+from playground.ui.page import STATIC_DIR
 from tests.support.browser_page import (
     count_colors,
     plotted_steps,

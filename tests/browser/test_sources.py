@@ -24,13 +24,13 @@ def expect_place(page, place):
     expect(page.get_by_role("tab", name=tab, exact=True)).to_have_attribute("aria-selected", "true")
     if tab == "Inspect":
         opened = page.locator(
-            "#inspect .folded [aria-expanded=true]:visible, #inspect .views [aria-selected=true]"
+            "#panel-inspect .folded [aria-expanded=true]:visible, #panel-inspect .views [aria-selected=true]"
         )
         expect(opened.get_by_text(view, exact=True).last).to_be_visible()
     elif view == "Architectures":
         expect(page.get_by_role("tab", name=view)).to_have_attribute("aria-selected", "true")
     elif tab == "Compare":
-        expect(page.locator("#compare .parts [aria-pressed=true]")).to_have_text(view)
+        expect(page.locator("#panel-compare .parts [aria-pressed=true]")).to_have_text(view)
     elif view and tab != "Train":  # the settings of a link have tests of their own
         expect(page.locator(f"#{tab.lower()}").get_by_text(view).first).to_be_visible()
 

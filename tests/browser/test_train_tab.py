@@ -135,9 +135,9 @@ def test_train_and_task_are_reached_with_few_tab_presses(page):
 
 def test_theme_switch_changes_the_theme(page):
     page.click(".theme-switch")
-    assert page.evaluate("document.body.classList.contains('dark')")
+    assert page.evaluate("document.documentElement.classList.contains('dark')")
     page.click(".theme-switch")
-    assert not page.evaluate("document.body.classList.contains('dark')")
+    assert not page.evaluate("document.documentElement.classList.contains('dark')")
 
 
 def test_a_preset_fills_the_form_and_another_model_can_be_opened(app, open_page):

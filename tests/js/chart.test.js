@@ -274,11 +274,11 @@ test("a change of the theme draws again", async () => {
   chart.setData([OTHER]);
   await settle();
   canvasCalls.length = 0;
-  document.body.classList.add("dark");
+  document.documentElement.classList.add("dark");
   await settle();
   assert.ok(canvasCalls.length > 0);
   assert.match(box.querySelector(".pg-legend line").getAttribute("stroke"), /ffb000/);
-  document.body.classList.remove("dark");
+  document.documentElement.classList.remove("dark");
 });
 
 test("the picture has the title and the names of the lines", async () => {

@@ -152,12 +152,12 @@ test("thumbnails and scales are drawn", () => {
 test("a change of the theme draws again until that ends", async () => {
   const stop = map.observe();
   canvasCalls.length = 0;
-  document.body.classList.add("dark");
+  document.documentElement.classList.add("dark");
   await settle();
   assert.ok(canvasCalls.length > 0);
   stop();
   canvasCalls.length = 0;
-  document.body.classList.remove("dark");
+  document.documentElement.classList.remove("dark");
   await settle();
   assert.equal(canvasCalls.length, 0);
 });

@@ -35,13 +35,8 @@ INSPECT_SECTIONS = {
 
 
 def go_to(page: Page, tab: str) -> None:
-    """Open a tab with its button, or with the overflow menu on a narrow screen."""
-    page.wait_for_selector("#tabs")
-    button = page.get_by_role("tab", name=tab, exact=True)
-    if not button.is_visible():
-        page.locator(".overflow-menu > button").click()
-        button = page.locator(".overflow-dropdown button", has_text=tab)
-    button.click()
+    """Open a tab with its button."""
+    page.get_by_role("tab", name=tab, exact=True).click()
 
 
 def wait_until(

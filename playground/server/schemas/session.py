@@ -1,6 +1,16 @@
 """Requests of a page without local storage."""
 
+from typing import Annotated
+
+from pydantic import Field
+
 from .base import OptionalOwner, OwnerRequest, Request
+
+
+class OpenSession(Request):
+    """The text that the browser stores; any text may be there."""
+
+    stored: Annotated[str, Field(max_length=1000)] = ""
 
 
 class StoreSession(OwnerRequest):

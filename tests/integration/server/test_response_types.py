@@ -21,7 +21,7 @@ from playground.server import dataset_reader
 from playground.server.app import build_handlers
 from playground.server.datasets_api import DatasetHandlers
 from playground.server.routes import ROUTE_PREFIX, build_routes
-from playground.ui.mount import STATIC_DIR
+from playground.ui.page import STATIC_DIR
 from tests.support.app_server import ROOT
 from tests.support.handcrafted_models import recurrent_model
 from tests.support.inspectors import InProcessInspector

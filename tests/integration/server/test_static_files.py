@@ -19,7 +19,7 @@ from playground.server.static_files import (
     remove_comments,
     static_route,
 )
-from playground.ui.mount import STATIC_DIR, STATIC_URL
+from playground.ui.page import STATIC_DIR, STATIC_URL
 from tests.support.app_server import ROOT
 
 FILES = sorted(

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from playground.ui.mount import STATIC_DIR, content_version, module_graph, preload_links
+from playground.ui.page import STATIC_DIR, content_version, module_graph, preload_links
 
 MODULES = sorted(
     path.relative_to(STATIC_DIR).as_posix()

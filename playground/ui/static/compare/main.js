@@ -72,12 +72,11 @@ function Compare() {
 }
 
 const isVisible = () => Boolean(root.offsetParent);
-let isStarted = false;
 
-/** Begin what needs the key of the owner. */
-function start() {
-  if (isStarted || !store.owner.value) return;
-  isStarted = true;
+/** Show the tab in its panel. @param {Element} panel */
+export default async function main(panel) {
+  render(html`<${Compare} />`, root);
+  await attach(panel);
   store.subscribeToModels(isVisible, poller, MODELS_INTERVAL_MS);
   subscribeToCurves(isVisible);
   resumeJobs();
@@ -90,12 +89,3 @@ effect(() => {
   isListed = true;
   listLocalModels();
 });
-
-// Show the tab in the element of its Gradio component.
-export default async function main(component) {
-  render(html`<${Compare} />`, root);
-  await attach(component, (value) => {
-    store.owner.value = value.owner || "";
-    start();
-  });
-}

@@ -181,7 +181,7 @@ const Page = () =>
     </main>`;
 
 const darkMode = matchMedia("(prefers-color-scheme: dark)"),
-  setTheme = () => document.body.classList.toggle("dark", darkMode.matches);
+  setTheme = () => document.documentElement.classList.toggle("dark", darkMode.matches);
 darkMode.addEventListener("change", setTheme);
 setTheme();
 const root = /** @type {Element} */ (document.getElementById("page"));

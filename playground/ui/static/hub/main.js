@@ -92,16 +92,9 @@ async function refresh() {
   setTimeout(refresh, REFRESH_MS);
 }
 
-let isStarted = false;
-function onValueChange(value) {
-  store.owner.value = value.owner || "";
-  if (isStarted || !store.owner.value) return;
-  isStarted = true;
-  start();
-}
-
-// Show the tab in the element of its Gradio component.
-export default async function main(component) {
+/** Show the tab in its panel. @param {Element} panel */
+export default async function main(panel) {
   render(html`<${Hub} />`, root);
-  await attach(component, onValueChange);
+  await attach(panel);
+  start();
 }

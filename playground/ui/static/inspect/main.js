@@ -1,7 +1,7 @@
 // The Inspect tab: one model, step and input in four sub-views.
 import { html, render } from "../vendor/preact.js";
 import { takeHandOff } from "../shared/common.js";
-import { takeQueryParam } from "../shared/links.js";
+import { parseLinkState, takeQueryParam } from "../shared/links.js";
 import { store } from "../shared/store.js";
 import { wholePageUrl } from "../shared/view.js";
 import { ablationSpec } from "./ablation.js";
@@ -74,15 +74,10 @@ function onNavigate() {
   selectView(openSection.value);
 }
 
-function onValueChange(value) {
-  store.owner.value = value.owner || "";
-  if (isStarted) return;
+/** Open the section that the address names, or else the last one. */
+function openFirstSection() {
   openSection.value = findSection(loadSavedSection()) ?? openSection.value;
-  try {
-    openTarget(JSON.parse(value.link || "null") || {});
-  } catch {
-    // the link is malformed
-  }
+  openTarget(parseLinkState(new URLSearchParams(location.search).get("inspect")));
 }
 
 const Inspect = () =>
@@ -97,10 +92,11 @@ const Inspect = () =>
       >Open in Transformer Playground</a
     >`;
 
-// Show the tab in the element of its Gradio component.
-export default async function main(component) {
+/** Show the tab in its panel. @param {Element} panel */
+export default async function main(panel) {
+  openFirstSection();
   render(html`<${Inspect} />`, root);
-  await attach(component, onValueChange);
+  await attach(panel);
   store.models.subscribe(startIfVisible);
   store.model.subscribe(startIfVisible);
   addViewListener(window, "playground-Inspect", onNavigate);

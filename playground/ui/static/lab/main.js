@@ -1,7 +1,6 @@
 // The Lab tab: prepared experiments, the owner's experiments, the open experiment, and replications
 // of published claims. Experiments run on the server. The tab polls them and draws their results.
 import { html, render } from "../vendor/preact.js";
-import { store } from "../shared/store.js";
 import { Experiments } from "./experiments.js";
 import { readLink } from "./new_experiment.js";
 import { startPolling } from "./polling.js";
@@ -22,17 +21,10 @@ function Lab() {
     <${Replications} />`;
 }
 
-let isStarted = false;
-function onValueChange(value) {
-  store.owner.value = value.owner || "";
-  if (isStarted || !store.owner.value) return;
-  isStarted = true;
-  startPolling();
-}
-
-// Show the tab in the element of its Gradio component.
-export default async function main(component) {
+/** Show the tab in its panel. @param {Element} panel */
+export default async function main(panel) {
   readLink();
   render(html`<${Lab} />`, root);
-  await attach(component, onValueChange);
+  await attach(panel);
+  startPolling();
 }

@@ -6,7 +6,6 @@ import { StatusMessage } from "../shared/components/status_message.js";
 import { Tabs } from "../shared/components/tabs.js";
 import { formatMessage } from "../shared/format.js";
 import { takeQueryParam } from "../shared/links.js";
-import { store } from "../shared/store.js";
 import { BugExercise, openBug, resumeBug } from "./bug_exercise.js";
 import { Lessons, openLinkedLesson, resumeLessons } from "./lessons.js";
 import { requestLesson } from "./measurement.js";
@@ -67,16 +66,9 @@ async function start() {
   resumeBug();
 }
 
-let isStarted = false;
-function onValueChange(value) {
-  store.owner.value = value.owner || store.owner.value;
-  if (isStarted || !store.owner.value) return;
-  isStarted = true;
-  start();
-}
-
-// Show the tab in the element of its Gradio component.
-export default async function main(component) {
+/** Show the tab in its panel. @param {Element} panel */
+export default async function main(panel) {
   render(html`<${Learn} />`, root);
-  await attach(component, onValueChange);
+  await attach(panel);
+  start();
 }

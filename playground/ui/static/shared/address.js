@@ -1,7 +1,7 @@
 // The address of the page follows the state, and the state follows the address. Another tab or
 // model is a new entry of the history, so that Back returns to it.
 
-import { openTab, selectedTab, TAB_SELECTOR } from "./common.js";
+import { TABS } from "./links.js";
 import { loadText, saveText } from "./storage.js";
 import { store as pageStore } from "./store.js";
 import { batch, effect } from "../vendor/preact.js";
@@ -18,19 +18,23 @@ const TRAIN_PARAMS = ["settings", "watch", "model"];
 /** @param {Store} store */
 const entryName = ({ tab, model }) => `${tab.value} ${model.value}`;
 
+function lastTab() {
+  const tab = loadText(LAST_TAB_KEY) ?? "";
+  return TABS.includes(tab) ? tab : null;
+}
+
 /** Apply the address of the page, and the tab that the browser remembers. @param {Store} store */
 function readFirstAddress(store) {
   const params = new URLSearchParams(location.search);
   store.readAddress();
-  const opened = selectedTab(); // possibly by a click before this module was loaded
-  if (store.tab.value === null && opened && opened !== DEFAULT_TAB) store.tab.value = opened;
-  else if (!TRAIN_PARAMS.some((name) => params.has(name)))
-    store.tab.value ??= loadText(LAST_TAB_KEY);
+  const clicked = document.documentElement.dataset.tab; // before this module was loaded
+  if (clicked) store.tab.value = clicked;
+  else if (!TRAIN_PARAMS.some((name) => params.has(name))) store.tab.value ??= lastTab();
   store.tab.value ??= DEFAULT_TAB;
 }
 
 /**
- * Connect the state with the address, with the tabs and with the Back button.
+ * Connect the state with the address and with the Back button.
  * @param {Store} [store]
  */
 export function connectAddress(store = pageStore) {
@@ -50,11 +54,7 @@ export function connectAddress(store = pageStore) {
   }
 
   readFirstAddress(store);
-  effect(() => {
-    const tab = store.tab.value ?? DEFAULT_TAB;
-    if (tab !== selectedTab()) setTimeout(() => openTab(tab), 0);
-    saveText(LAST_TAB_KEY, tab);
-  });
+  effect(() => void saveText(LAST_TAB_KEY, store.tab.value));
   effect(() => {
     const next = entryName(store);
     void [store.step.value, store.input.value];
@@ -70,9 +70,5 @@ export function connectAddress(store = pageStore) {
       store.tab.value ??= DEFAULT_TAB;
     });
     entry = entryName(store);
-  });
-  document.addEventListener("click", (event) => {
-    const button = /** @type {Element} */ (event.target).closest(TAB_SELECTOR);
-    if (button) store.tab.value = button.textContent?.trim().toLowerCase() ?? DEFAULT_TAB;
   });
 }

@@ -34,7 +34,7 @@ export function copyCanvas(source, top = 0) {
     ctx = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   canvas.width = source.width;
   canvas.height = source.height + top;
-  ctx.fillStyle = cssVariable("--background-fill-primary") || "white";
+  ctx.fillStyle = cssVariable("--pg-background") || "white";
   ctx.fillRect(0, 0, canvas.width, canvas.height);
   ctx.drawImage(source, 0, top);
   return ctx;

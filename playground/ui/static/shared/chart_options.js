@@ -106,7 +106,7 @@ export function formatTicks(ticks, format) {
 
 /** @returns {uPlot.Axis} */
 function axisStyle() {
-  const font = "12px " + (cssVariable("--font") || "sans-serif");
+  const font = "12px " + (cssVariable("--pg-font") || "sans-serif");
   return {
     stroke: () => cssVariable("--pg-quiet-text"),
     font,
@@ -229,7 +229,7 @@ function drawMarker(plot, { x, label, color = "--pg-quiet" }) {
   ctx.stroke();
   if (label) {
     const isRight = at > bbox.left + 0.8 * bbox.width;
-    ctx.font = 12 * ratio + "px " + (cssVariable("--font") || "sans-serif");
+    ctx.font = 12 * ratio + "px " + (cssVariable("--pg-font") || "sans-serif");
     ctx.fillStyle = cssVariable("--pg-quiet-text");
     ctx.textAlign = isRight ? "right" : "left";
     ctx.textBaseline = "bottom"; // where curves that rise or fall leave space
@@ -256,7 +256,7 @@ export function toPng(chart) {
   const ratio = devicePixelRatio || 1,
     top = 26 * ratio,
     ctx = copyCanvas(plot.ctx.canvas, top);
-  ctx.font = 13 * ratio + "px " + (cssVariable("--font") || "sans-serif");
+  ctx.font = 13 * ratio + "px " + (cssVariable("--pg-font") || "sans-serif");
   ctx.textBaseline = "middle";
   let left = 8 * ratio;
   const write = (/** @type {string} */ text, /** @type {string} */ color) => {
@@ -264,7 +264,7 @@ export function toPng(chart) {
     ctx.fillText(text, left, top / 2);
     left += ctx.measureText(text).width + 12 * ratio;
   };
-  write(chart.options.label, cssVariable("--body-text-color"));
+  write(chart.options.label, cssVariable("--pg-text"));
   for (const { series, isHidden } of chart.readValues())
     if (!isHidden) write(series.label, resolveColor(series.color));
   return new Promise((resolve) => ctx.canvas.toBlob(resolve, "image/png"));

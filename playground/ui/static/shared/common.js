@@ -56,20 +56,7 @@ export function navigate(tab, payload) {
   if (text) store.setInput(text);
   window.playground[tab] = payload;
   window.dispatchEvent(new CustomEvent("playground-" + tab));
-  openTab(tab);
-}
-// A narrow page moves some tabs into a menu.
-export const TAB_SELECTOR = "#tabs > .tab-wrapper :is(button[role=tab], .overflow-dropdown button)";
-const nameOf = (/** @type {Element} */ button) => (button.textContent ?? "").trim().toLowerCase();
-export const selectedTab = () => {
-  const button = document.querySelector("#tabs > .tab-wrapper [role=tab][aria-selected=true]");
-  return button && nameOf(button);
-};
-/** @param {string} tab */
-export function openTab(tab) {
-  /** @type {NodeListOf<HTMLElement>} */
-  const buttons = document.querySelectorAll(TAB_SELECTOR);
-  [...buttons].find((button) => nameOf(button) === tab.toLowerCase())?.click();
+  store.tab.value = tab.toLowerCase();
 }
 /** Return the payload of `navigate`, once. @param {string} tab */
 export function takeHandOff(tab) {

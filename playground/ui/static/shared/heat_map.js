@@ -243,7 +243,7 @@ export class HeatMap {
       [ctx] = setUpCanvas(canvas, Math.round(top + height + 2));
     paintLabels(ctx, data, layout);
     paintCells(ctx, data, { left, top, width, height });
-    ctx.strokeStyle = cssVariable("--border-color-primary");
+    ctx.strokeStyle = cssVariable("--pg-border");
     ctx.lineWidth = 1;
     ctx.strokeRect(left - 0.5, top - 0.5, width + 1, height + 1);
     ctx.lineWidth = 2;
@@ -304,9 +304,9 @@ function paintLabels(ctx, { rows, columns }, { left, top, isTall, cellWidth, cel
   const every = (/** @type {number} */ size, /** @type {number} */ min) =>
     Math.max(1, Math.ceil(min / size));
   const fontSize = Math.min(cellWidth, cellHeight) < 13 ? 9 : 12;
-  ctx.font = fontSize + "px " + cssVariable("--font-mono");
+  ctx.font = fontSize + "px " + cssVariable("--pg-mono");
   ctx.textBaseline = "middle";
-  ctx.fillStyle = cssVariable("--body-text-color");
+  ctx.fillStyle = cssVariable("--pg-text");
   const widthOf = (/** @type {string} */ name) => (isTall ? 7 : fontSize * 0.6 * name.length);
   for (const column of labeledColumns(columns, cellWidth, widthOf)) {
     ctx.save();

@@ -6,7 +6,7 @@ const MODEL_REF = /^(run|watch|checkpoint):[\w .@-]{1,200}$/;
 const MAX_INPUT_LENGTH = 400;
 // The tabs whose links have a parameter of the same name, and Find the bug.
 const TAB_PARAMS = ["inspect", "compare", "lab", "hub", "learn"];
-const TABS = ["train", ...TAB_PARAMS];
+export const TABS = ["train", ...TAB_PARAMS];
 
 /**
  * Limit the depth and size of untrusted state from a link.
@@ -26,8 +26,8 @@ export function sanitizeLinkState(value, depth = 0) {
   );
 }
 
-/** @param {string | null} text @returns {Record<string, any>} */
-function parseState(text) {
+/** Return the JSON of a link; empty if it is malformed. @param {string | null} text */
+export function parseLinkState(text) {
   try {
     return sanitizeLinkState(JSON.parse(text ?? "")) || {};
   } catch {
@@ -69,7 +69,7 @@ function readModel(params, content) {
 export function readViewState(search) {
   const params = new URLSearchParams(search),
     linkedTab = TAB_PARAMS.find((name) => params.has(name)) ?? (params.has("bug") ? "learn" : null),
-    content = parseState(params.get(linkedTab ?? "")),
+    content = parseLinkState(params.get(linkedTab ?? "")),
     tab = params.get("tab")?.toLowerCase() ?? null,
     text = params.has("learn") ? null : params.get("text"); // a lesson has a sequence of its own
   return {
@@ -125,4 +125,4 @@ export function takeQueryParam(name) {
  * Return the JSON of a query parameter once; empty if it is malformed.
  * @param {string} name
  */
-export const readLinkState = (name) => parseState(takeQueryParam(name));
+export const readLinkState = (name) => parseLinkState(takeQueryParam(name));

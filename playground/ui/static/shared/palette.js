@@ -49,10 +49,12 @@ const RAMP_STEPS = 1000;
 /** @typedef {"light" | "dark"} Theme */
 
 /** @returns {Theme} */
-export const currentTheme = () => (document.body.classList.contains("dark") ? "dark" : "light");
+export const currentTheme = () =>
+  document.documentElement.classList.contains("dark") ? "dark" : "light";
 
 /** Return the value of a CSS variable. @param {string} name */
-export const cssVariable = (name) => getComputedStyle(document.body).getPropertyValue(name).trim();
+export const cssVariable = (name) =>
+  getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 /** Return a color for a canvas. @param {number | string} color an index, a variable or a color */
 export function resolveColor(color) {
@@ -118,6 +120,6 @@ export const scaleColor = (thousandths) => `rgb(${colorScale(RAMP_STEPS)(thousan
  */
 export function onThemeChange(redraw) {
   const observer = new MutationObserver(redraw);
-  observer.observe(document.body, { attributes: true, attributeFilter: ["class"] });
+  observer.observe(document.documentElement, { attributes: true, attributeFilter: ["class"] });
   return () => observer.disconnect();
 }

@@ -1,4 +1,4 @@
-// The element of a tab inside its Gradio component.
+// The element of a tab in its panel.
 import { el } from "./dom.js";
 
 const SHARED_STYLES = ["../vendor/uplot.css", "./common.css", "./components.css"].map(
@@ -62,28 +62,12 @@ export function createView(className, styleUrls = []) {
       redraw();
     });
     size.observe(root);
-    theme.observe(document.body, { attributes: true, attributeFilter: ["class"] });
+    theme.observe(document.documentElement, { attributes: true, attributeFilter: ["class"] });
   }
-  /**
-   * Show the view in the element of its component. `onValueChange` receives the component's value
-   * (JSON), now and after each change.
-   * @param {any} component
-   * @param {(value: any) => void} [onValueChange]
-   */
-  async function attach({ element, props, watch }, onValueChange = () => {}) {
+  /** Show the view in an element, once its styles are loaded. @param {Element} element */
+  async function attach(element) {
     await loadStyles();
     element.replaceChildren(root);
-    const update = () => {
-      let value;
-      try {
-        value = JSON.parse(props.value) || {};
-      } catch {
-        return;
-      }
-      onValueChange(value);
-    };
-    watch("value", update);
-    update();
   }
   return { root, $, addViewListener, onResizeOrThemeChange, loadStyles, attach };
 }

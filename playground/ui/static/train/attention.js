@@ -125,9 +125,9 @@ function paintMask(context, { rows, columns, size }) {
  * @param {ReturnType<typeof mapLayout>} layout
  */
 function paintNames(context, { rows, columns, size }) {
-  context.font = (size < 16 ? 9 : 12) + "px " + cssVariable("--font-mono");
+  context.font = (size < 16 ? 9 : 12) + "px " + cssVariable("--pg-mono");
   context.textBaseline = "middle";
-  context.fillStyle = cssVariable("--body-text-color");
+  context.fillStyle = cssVariable("--pg-text");
   context.textAlign = "center";
   columns.forEach((token, i) => context.fillText(token, LEFT + (i + 0.5) * size, TOP / 2));
   context.textAlign = "right";
@@ -174,7 +174,7 @@ export function paintSelectedHead() {
   paintNames(context, layout);
   paintCells(context, weights, layout);
   if (state.selectedKind === "decoder") paintMask(context, layout);
-  context.strokeStyle = cssVariable("--border-color-primary");
+  context.strokeStyle = cssVariable("--pg-border");
   context.strokeRect(LEFT - 0.5, TOP - 0.5, size * columns.length + 1, size * rows.length + 1);
   if (cell) {
     context.strokeStyle = cssVariable("--pg-mark");

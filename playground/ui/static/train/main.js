@@ -1,6 +1,5 @@
 // The Train tab. It polls the server for new data and holds no connection open. The page computes
 // no values: the training and inspection processes do.
-import { connectAddress } from "../shared/address.js";
 import { sleep } from "../shared/api.js";
 import { el } from "../shared/dom.js";
 import { store } from "../shared/store.js";
@@ -13,7 +12,6 @@ import { loadSavedOverlays, setOverlays } from "./overlays.js";
 import { resetView } from "./polling.js";
 import { scheduleRender } from "./rendering.js";
 import { loadRuns, startPollingRuns } from "./runs.js";
-import { keepSession } from "./session.js";
 import { followSettingsLink, initForm } from "./settings.js";
 import { Buttons, SettingsForm } from "./settings_form.js";
 import { embeddedView } from "./share_links.js";
@@ -24,26 +22,16 @@ import { Train } from "./train.js";
 import { attach, loadStyles, onResizeOrThemeChange, root } from "./view.js";
 
 const RETRY_MS = 1000;
-let isStarted = false;
 
-/** The server sets the value when the page loads. @param {any} value */
-function onValueChange(value) {
-  state.owner = store.owner.value = value.owner || "";
-  keepSession();
-  if (!isStarted) start(value.first || "");
-}
-
-/** @param {string} defaultModel */
-async function start(defaultModel) {
-  isStarted = true;
-  if (embeddedView) store.readAddress();
-  else connectAddress();
-  state.defaultModel = defaultModel;
+async function start() {
+  state.owner = store.owner.value;
+  state.defaultModel =
+    /** @type {HTMLElement} */ (document.querySelector("#page")).dataset.firstModel ?? "";
   state.linkedModel = store.model.value?.startsWith("run:") ? "" : (store.model.value ?? "");
   followSelection();
   if (!embeddedView) followSettingsLink();
   if (!(await waitForRuns())) return;
-  if (!store.model.value) store.openRememberedModel(defaultModel);
+  if (!store.model.value) store.openRememberedModel(state.defaultModel);
   if (!store.model.value) openModel("");
   if (!store.model.value?.startsWith("watch:")) setOverlays(loadSavedOverlays());
 }
@@ -76,9 +64,8 @@ function showPage(element) {
   return live;
 }
 
-// Show the tab in the element of its Gradio component.
-/** @param {any} component */
-export default async function main(component) {
+/** Show the tab in its panel. @param {Element} panel */
+export default async function main(panel) {
   render(html`<${Train} />`, root);
   initDiagram();
   initSelectedHead();
@@ -91,6 +78,7 @@ export default async function main(component) {
   });
   onResizeOrThemeChange(scheduleRender);
   await loadStyles(); // so that the form appears with them
-  await attach({ ...component, element: showPage(component.element) }, onValueChange);
+  await attach(showPage(panel));
+  start();
   startPollingRuns();
 }

@@ -98,7 +98,7 @@ function Code({ content: { ref: model, query, settings, mayUse } }) {
   const [kind, setKind] = useState("learning"),
     [isDark, setDark] = useState(false),
     isProgram = kind === PROGRAM,
-    hasMcp = Boolean(/** @type {any} */ (window).gradio_config?.mcp_server);
+    hasMcp = Boolean(document.querySelector("#page")?.getAttribute("data-mcp"));
   return html`<details>
     <summary>Code</summary>
     <p>

@@ -15,7 +15,7 @@ import { scheduleRender } from "./rendering.js";
 import { RunList } from "./run_list.js";
 import { Samples, ScoresByLength } from "./samples.js";
 import { SavedCheckpoints } from "./saved_checkpoints.js";
-import { SessionNote } from "./session.js";
+import { SessionNote } from "../shared/session.js";
 import { embeddedView } from "./share_links.js";
 import { HelpDialog } from "./shortcuts.js";
 import { selectKind, state } from "./state.js";

@@ -79,7 +79,7 @@ function paintLink(c, x0, y0, x1, y1) {
 function paintMemoryArrow(c, width, color) {
   const y = 9,
     label = "memory: keys and values";
-  c.font = "11px " + cssVariable("--font");
+  c.font = "11px " + cssVariable("--pg-font");
   const half = c.measureText(label).width / 2 + 8;
   c.strokeStyle = c.fillStyle = color;
   c.lineWidth = 1.5;
@@ -99,22 +99,22 @@ function paintMemoryArrow(c, width, color) {
 }
 
 function paintTitle(c, text, x, y, align) {
-  c.font = "12px " + cssVariable("--font");
+  c.font = "12px " + cssVariable("--pg-font");
   c.textAlign = align;
   c.fillStyle = cssVariable("--pg-quiet-text");
   c.fillText(text, x, y);
 }
 
 function paintTokens(c, names, x, y, rowHeight) {
-  c.font = (rowHeight < 12 ? 8 : 14) + "px " + cssVariable("--font-mono");
+  c.font = (rowHeight < 12 ? 8 : 14) + "px " + cssVariable("--pg-mono");
   c.textAlign = "center";
-  c.fillStyle = cssVariable("--body-text-color");
+  c.fillStyle = cssVariable("--pg-text");
   names.forEach((name, i) => c.fillText(formatToken(name), x, y(i)));
 }
 
 // Each predicted token with a bar of its probability; wrong tokens are red and underlined.
 function paintOutput(c, { target, predicted, probability }, x, barWidth, y, rowHeight) {
-  c.font = (rowHeight < 12 ? 8 : 14) + "px " + cssVariable("--font-mono");
+  c.font = (rowHeight < 12 ? 8 : 14) + "px " + cssVariable("--pg-mono");
   c.textAlign = "left";
   target.forEach((token, i) => {
     const isRight = token === predicted[i],

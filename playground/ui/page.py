@@ -1,0 +1,137 @@
+"""The page: one HTML document, which is the same for every visitor, and its static files.
+
+Its modules in `static` build the views. The first script and the styles of the first paint are part
+of the document.
+
+One view can be embedded in a frame of another site, such as a course: `?embed=learning`. Other
+sites may frame only the EMBED_VIEWS, because a frame with the whole page allows clickjacking. An
+embedded view has no owner key. It can show and run a model, but not start, change or delete runs.
+"""
+
+import base64
+import hashlib
+import os
+import posixpath
+import re
+from pathlib import Path
+from urllib.parse import quote
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2.utils import htmlsafe_json_dumps
+from markupsafe import Markup
+
+from playground import __version__
+from playground.runs.access import CHECKPOINT_PREFIX
+
+from .form_schema import form_schema
+
+UI_DIR = Path(__file__).parent
+STATIC_DIR = UI_DIR / "static"
+HUB = "https://huggingface.co"
+PAPER_URL = "https://arxiv.org/abs/1706.03762"
+FIRST_CHECKPOINT = CHECKPOINT_PREFIX + "reverse"  # the model that a first visit opens
+TABS = ("train", "inspect", "compare", "lab", "hub", "learn")
+EMBED_VIEWS = ("learning", "attention", "try", "samples", "inspect")
+IMPORT_PATTERN = re.compile(r'^(?:import|\} from|import .* from|export .* from) "(\.[^"]+)";', re.M)
+FIRST_STYLES = ("shared/theme.css", "shell/reset.css", "shell/page.css", "shell/embedding.css")
+# The header and the Train tab are the first that the page shows.
+FIRST_MODULES = ("shell/page.js", "train/main.js")
+PRELOADED_STYLES = (
+    "vendor/uplot.css",
+    "shared/common.css",
+    "shared/components.css",
+    "shell/model_bar.css",
+    "train/form.css",
+    "train/live.css",
+    "train/diagram/diagram.css",
+)
+
+
+def content_version(folder: Path) -> str:
+    """Return the version of the package with a hash of the files in `folder`."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode())
+        digest.update(content)
+    return f"{__version__}-{digest.hexdigest()[:12]}"
+
+
+# Relative to the page. It changes when a file changes, so browsers may cache files permanently.
+STATIC_URL = f"playground/static/{content_version(STATIC_DIR)}/"
+
+
+def read_static(path: str) -> str:
+    return (STATIC_DIR / path).read_text(encoding="utf-8")
+
+
+FIRST_SCRIPT = "\n" + read_static("shell/first.js")
+FIRST_STYLE = "\n" + "".join(map(read_static, FIRST_STYLES))
+
+
+def module_graph(*entries: str) -> list[str]:
+    """Return entry modules and the modules that they load, by their paths in `static`.
+
+    Unless they are preloaded, a browser requests an import only after the module that imports it.
+    """
+    modules = list(entries)
+    for module in modules:
+        for path in IMPORT_PATTERN.findall(read_static(module)):
+            imported = posixpath.normpath(posixpath.join(posixpath.dirname(module), path))
+            if imported not in modules:
+                modules.append(imported)
+    return modules
+
+
+def build_page(project_links: dict[str, str], space: str, has_mcp: bool) -> str:
+    """Return the document.
+
+    Args:
+        project_links: the addresses of the documentation and the source by name.
+        space: the id of the Space that serves the page, or empty.
+        has_mcp: whether the server has MCP tools.
+    """
+    links = {"Paper": PAPER_URL, "API": "gradio_api/info", **project_links}
+    if space:
+        source = f"{HUB}/spaces/{quote(space)}"
+        links |= {"Docs": f"{source}/tree/main/docs", "Source": f"{source}/tree/main"}
+    environment = Environment(
+        loader=FileSystemLoader(UI_DIR),
+        undefined=StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+    )
+    return environment.get_template("page.html.j2").render(
+        first_script=Markup(FIRST_SCRIPT),
+        first_style=Markup(FIRST_STYLE),
+        static_url=STATIC_URL,
+        preloaded_styles=PRELOADED_STYLES,
+        modules=module_graph(*FIRST_MODULES),
+        form_schema=htmlsafe_json_dumps(form_schema(), separators=(",", ":"), allow_nan=False),
+        first_model=FIRST_CHECKPOINT,
+        has_mcp=has_mcp,
+        tabs=TABS,
+        links=links,
+    )
+
+
+def page_policy(is_frameable: bool) -> str:
+    """Return the content security policy of the document; other sites may frame some views."""
+    hub = f" {HUB}" if "SPACE_ID" in os.environ else ""
+    policy = {
+        "default-src": "'self'",
+        "script-src": f"'self' {_digest(FIRST_SCRIPT)}",
+        "style-src": "'self' 'unsafe-inline'",
+        "img-src": f"'self' data: blob:{hub}",
+        "worker-src": "'self' blob:",
+        "object-src": "'none'",
+        "base-uri": "'self'",
+        "form-action": "'self'",
+    }
+    if not is_frameable:
+        policy["frame-ancestors"] = f"'self' {HUB}"
+    return "; ".join(f"{name} {value}" for name, value in policy.items())
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
