@@ -139,7 +139,7 @@ def measure() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as root, context.Manager() as shared:
         registry = Registry(Path(root))
         handlers = build_handlers(registry, ExperimentService(registry), public=False)
-        app = build_app(registry, Endpoints(registry, handlers, is_public=False))
+        app = build_app(Endpoints(registry, handlers, is_public=False))
         app.launch(
             prevent_thread_lock=True,
             quiet=True,

@@ -24,7 +24,7 @@ def expect_place(page, place):
     expect(page.get_by_role("tab", name=tab, exact=True)).to_have_attribute("aria-selected", "true")
     if tab == "Inspect":
         opened = page.locator(
-            "#panel-inspect .folded [aria-expanded=true]:visible, #panel-inspect .views [aria-selected=true]"
+            "#panel-inspect :is(.folded [aria-expanded=true], .views [aria-selected=true]):visible"
         )
         expect(opened.get_by_text(view, exact=True).last).to_be_visible()
     elif view == "Architectures":

@@ -7,13 +7,11 @@ import json
 import re
 from contextlib import suppress
 from functools import partial
-from types import SimpleNamespace
 from urllib.parse import quote
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from starlette.requests import Request
 
 from playground.datasets.pairs import DatasetError
 from playground.datasets.sources import ReadOptions, read_text
@@ -24,8 +22,6 @@ from playground.hub.dataset_files import read_hub
 from playground.hub.errors import HubError
 from playground.hub.repo_ids import is_repo, is_revision
 from playground.pretrained.model_names import validate_name
-from playground.server.api import Endpoints
-from playground.server.app import build_app
 from playground.server.checkpoint_transfer import (
     CHECKPOINT_FILES,
     CHECKPOINT_PATH,
@@ -33,7 +29,6 @@ from playground.server.checkpoint_transfer import (
 from playground.server.routes import ROUTE_PREFIX as API_PREFIX
 from playground.training.config import RunConfig
 from tests.support.attacks import zip_files
-from tests.support.coroutines import run_in_thread
 
 NAMES = [
     "..",
@@ -274,34 +269,3 @@ def test_datasets_with_hostile_symbols_are_rejected_or_stored_by_hash(watched, t
                 {"task": "dataset", "dataset_sha256": name, "dataset_symbols": "a b"}
             )
     assert 15 < n_stored < len(NAMES)
-
-
-def test_a_link_with_markup_is_data(watched):
-    _, registry, _, _ = watched
-
-    # run in an event loop that is closed afterwards: Gradio does not close its own
-    async def open_links():
-        page = build_app(registry, Endpoints(registry, {}, is_public=False))
-        on_load = next(
-            item.fn for item in page.fns.values() if getattr(item.fn, "__name__", "") == "on_load"
-        )
-        expected = [
-            name.encode("utf-8", "replace").decode() for name in NAMES
-        ]  # as decoded from a query
-        queries = [{"inspect": item, "watch": item} for item in expected]
-        without_cookies = Request({"type": "http", "headers": []})
-        return [
-            (
-                query["inspect"],
-                on_load(
-                    query["inspect"], SimpleNamespace(query_params=query, request=without_cookies)
-                ),
-            )
-            for query in queries
-        ]
-
-    result = run_in_thread(open_links())
-    for expected, (*views, inspect, train) in result:
-        assert json.loads(inspect)["link"] == expected
-        assert set(json.loads(train)) == {"owner", "first"}  # the page reads the link
-        assert all(set(json.loads(view)) == {"owner"} for view in views)

@@ -17,17 +17,13 @@ USED = {
         "/",
         "/config",
         "/config/",
-        "/static/{path:path}",
-        "/assets/{path:path}",
         "/favicon.ico",
-        "/theme.css",
         "/robots.txt",
         "/pwa_icon",
         "/manifest.json",
         "/gradio_api/info",
         "/gradio_api/info/",
         "/gradio_api/startup-events",
-        "/gradio_api/theme.css",
         "/gradio_api/queue/data",
         "/gradio_api/call/{api_name}/{event_id}",
         "/gradio_api/call/v2/{api_name}/{event_id}",
@@ -39,7 +35,7 @@ USED = {
         *(f"/gradio_api/{way}/{{api_name}}" for way in ("run", "api", "call", "call/v2")),
         *(f"/gradio_api/{way}/{{api_name}}/" for way in ("run", "api", "call", "call/v2")),
     },
-    "HEAD": {"/", "/assets/{path:path}", "/gradio_api/mcp/schema"},
+    "HEAD": {"/", "/gradio_api/mcp/schema"},
 }
 
 
@@ -57,7 +53,7 @@ from playground.server.app import build_handlers, build_app, launch_options
 
 registry = Registry(Path(tempfile.mkdtemp()), idle_timeout_s=0, release_after_s=0)
 answers = build_handlers(registry, ExperimentService(registry), False)
-page = build_app(registry, Endpoints(registry, answers, False))
+page = build_app(Endpoints(registry, answers, False))
 options = launch_options(registry, answers, None, None)
 page.state_session_capacity = options["state_session_capacity"]
 app = App.create_app(page, app_kwargs=options["app_kwargs"], mcp_server=True)
@@ -100,10 +96,6 @@ by_name = [
     for path, body in json.loads(sys.argv[1])
 ]
 print(json.dumps({
-    "views": [
-        component["props"] for component in config["components"]
-        if component["type"] == "html" and component["props"].get("html_template") == ""
-    ],
     "config_bytes": len(json.dumps(config)),
     "lost": lost, "by_name": by_name, "routes": sorted(set(registered(app.routes))),
     "copies": len(copies),
@@ -153,15 +145,8 @@ def test_only_listed_routes_are_served(launched_app):
         assert (route_filter.find_load(method, path) is not None) is is_used, (method, path)
 
 
-def test_page_contains_no_script_or_style_of_a_tab(launched_app):
-    """Check that modules and stylesheets are separate files, which browsers cache."""
-    names = {view["elem_id"] for view in launched_app["views"]}
-    assert names >= {"train-tab", "inspect", "compare", "lab", "hub", "learn"}
-    for props in launched_app["views"]:
-        assert props["css_template"] == ""
-        assert re.search(r"playground/static/[\w.+-]+/\w+/\w+\.js", props["js_on_load"])
-        assert len(props["js_on_load"]) < 700
-    assert launched_app["config_bytes"] < 150_000
+def test_gradio_holds_nothing_of_the_page(launched_app):
+    assert launched_app["config_bytes"] < 40_000
 
 
 # What gradio_patches.py changes

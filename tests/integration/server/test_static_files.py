@@ -1,13 +1,10 @@
 """Every file of the front end, as a browser requests it."""
 
 import gzip
-import re
 import subprocess
-from pathlib import Path
 
 import brotli
 import pytest
-from gradio.route_utils import BUILD_PATH_LIB
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
@@ -15,7 +12,6 @@ from playground.server.middleware import build_middleware
 from playground.server.rate_limit import LoadLimits
 from playground.server.static_files import (
     COMMENT_PATTERNS,
-    gradio_assets_route,
     remove_comments,
     static_route,
 )
@@ -38,7 +34,7 @@ def served_text(name):
 
 def connect(root_path=""):
     middleware = build_middleware(False, False, LoadLimits(0, 0))
-    app = Starlette(routes=[static_route(), gradio_assets_route()], middleware=middleware)
+    app = Starlette(routes=[static_route()], middleware=middleware)
     return TestClient(app, base_url="http://localhost", root_path=root_path)
 
 
@@ -98,33 +94,13 @@ def test_comments_at_the_start_of_a_line_are_removed(suffix, text, expected):
     assert remove_comments(text, COMMENT_PATTERNS[suffix]) == (expected or text)
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("accepted", ["identity", "gzip", "br"])
-def test_gradio_files_are_compressed_once_and_may_be_cached(client, accepted):
-    folder = Path(BUILD_PATH_LIB)
-    for suffix in (".js", ".css", ".woff2"):
-        path = max(folder.glob(f"index-*{suffix}"), default=next(folder.glob(f"*{suffix}")))
-        response = client.get(f"/assets/{path.name}", headers={"Accept-Encoding": accepted})
-        assert response.content == path.read_bytes()
-        assert response.headers["cache-control"] == "public, max-age=31536000, immutable"
-        is_compressed = accepted != "identity" and suffix != ".woff2"
-        assert ("content-encoding" in response.headers) is is_compressed
-
-
-def test_every_name_of_a_gradio_file_contains_a_hash():
-    """Only then may a browser store it for good."""
-    names = [path.name for path in Path(BUILD_PATH_LIB).iterdir()]
-    assert len(names) > 100
-    assert [name for name in names if not re.search(r"-[\w-]{8}\d?\.\w+$", name)] == []
-
-
 @pytest.mark.parametrize(
     "path",
     [
         STATIC_URL + "hub/missing.js",
         STATIC_URL.rsplit("/", 2)[0] + "/0.0.1-000000000000/hub/main.js",
-        STATIC_URL + "../mount.py",
-        STATIC_URL + "hub/%2e%2e/%2e%2e/mount.py",
+        STATIC_URL + "../page.py",
+        STATIC_URL + "hub/%2e%2e/%2e%2e/page.py",
         STATIC_URL + "%2fetc%2fpasswd",
         STATIC_URL + "hub/main.js%00",
     ],

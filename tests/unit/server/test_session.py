@@ -1,5 +1,8 @@
 """The owner of a browser: what it stores, and which pages may read it."""
 
+import json
+from types import SimpleNamespace
+
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -46,10 +49,16 @@ def test_the_cookie_counts_only_in_requests_of_the_page_itself():
         )
 
 
+def app_of(single_owner):
+    handlers = SessionHandlers(SimpleNamespace(single_owner=single_owner)).handlers()
+    return Starlette(routes=build_routes(handlers))
+
+
 @pytest.fixture
 def client():
     with TestClient(
-        Starlette(routes=build_routes(SessionHandlers("").handlers())), base_url=f"https://{HOST}"
+        app_of(""),
+        base_url=f"https://{HOST}",
     ) as client:
         yield client
 
@@ -104,7 +113,7 @@ def test_another_site_sets_no_cookie_and_gets_no_answer(client):
 def test_a_server_with_one_owner_needs_no_cookie():
     owner = new_owner_key()
     with TestClient(
-        Starlette(routes=build_routes(SessionHandlers(owner).handlers())),
+        app_of(owner),
         base_url="http://localhost",
     ) as client:
         assert (
@@ -114,3 +123,16 @@ def test_a_server_with_one_owner_needs_no_cookie():
         assert post(client, "session/is-stored", {"owner": owner}, "http://localhost").json() == {
             "is_stored": True
         }
+
+
+@pytest.mark.parametrize("stored", ["", "x", "[1]", '{"owner": "short"}', '{"owner": 1}', "\ud800"])
+def test_a_browser_without_a_valid_key_gets_a_new_one(client, stored):
+    keys = {post(client, "session/open", {"stored": stored}).json()["owner"] for _ in range(2)}
+    assert len(keys) == 2
+    owner = new_owner_key()
+    what = {"stored": json.dumps({"owner": owner})}
+    assert post(client, "session/open", what).json() == {"owner": owner}
+    client.cookies.set(COOKIE, owner)
+    assert post(client, "session/open", {"stored": stored}).json() == {"owner": owner}
+    foreign = post(client, "session/open", {"stored": stored}, "https://evil-space.hf.space")
+    assert owner not in foreign.text

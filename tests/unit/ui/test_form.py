@@ -1,4 +1,3 @@
-import json
 import math
 from itertools import product
 
@@ -9,7 +8,7 @@ from playground.datasets.sources import read_text
 from playground.datasets.storage import store
 from playground.training.config import field_named, section_of_field
 from playground.training.presets import PRESETS, architecture_preset, preset_config
-from playground.ui.form_schema import form_defaults, form_schema, schema_script
+from playground.ui.form_schema import form_defaults, form_schema
 from playground.ui.form_values import (
     architecture_values,
     check_form,
@@ -68,13 +67,6 @@ def test_schema_fills_the_form_as_presets_and_architectures_do():
         assert not hidden & set(run_config(filled).to_flat())
     assert schema["tasks"]["brackets"]["max_length"] == 16
     assert "dataset" not in schema["tasks"]
-
-
-def test_script_of_the_schema_ends_with_its_own_tag():
-    script = schema_script()
-    assert script.count("<") == 2
-    content = script.removesuffix("</script>").partition(">")[2]
-    assert json.loads(content) == json.loads(json.dumps(form_schema()))
 
 
 def test_the_initial_form_describes_the_default_run():

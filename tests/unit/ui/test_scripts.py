@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from playground.ui.page import STATIC_DIR, content_version, module_graph, preload_links
+from playground.ui.page import FIRST_STYLES, STATIC_DIR, content_version, module_graph
 
 MODULES = sorted(
     path.relative_to(STATIC_DIR).as_posix()
@@ -12,7 +12,7 @@ MODULES = sorted(
     if "vendor" not in path.parts
 )
 STYLESHEETS = sorted(path.relative_to(STATIC_DIR).as_posix() for path in STATIC_DIR.rglob("*.css"))
-ENTRIES = [module for module in MODULES if module.endswith("/main.js")]
+ENTRIES = ["shell/page.js", *(module for module in MODULES if module.endswith("/main.js"))]
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -53,14 +53,14 @@ def test_every_module_of_a_tab_belongs_to_an_entry():
         for module in MODULES
         for name in re.findall(r'=> import\("\./([^"]+)"\)', (STATIC_DIR / module).read_text())
     }
-    used = set(module_graph(*ENTRIES, "export/page.js", *lazy))
+    used = set(module_graph(*ENTRIES, "export/page.js", *lazy)) | {"shell/first.js"}
     assert not lazy & set(module_graph(*ENTRIES))
     assert len(ENTRIES) >= 6
     assert {each for each in MODULES if not each.startswith("shared/")} <= used
 
 
 def test_every_stylesheet_of_a_tab_is_loaded_by_a_module_beside_it():
-    for name in STYLESHEETS:
+    for name in sorted({*STYLESHEETS} - {*FIRST_STYLES}):
         path = STATIC_DIR / name
         if path.parent.name not in ("shared", "vendor", "export"):
             tab, inside = name.split("/", 1)
@@ -78,14 +78,3 @@ def test_version_changes_with_every_file(tmp_path):
     versions.append(content_version(tmp_path))
     assert len(set(versions)) == len(versions)
     assert content_version(tmp_path) == versions[-1]
-
-
-def test_preloaded_modules_are_those_of_the_tab():
-    links = preload_links(("hub/main.js",), ("hub/hub.css",))
-    modules = re.findall(
-        r'<link rel="modulepreload" href="playground/static/[^/]+/([^"]+)">', links
-    )
-    assert modules[0] == "hub/main.js"
-    assert {"hub/gallery.js", "shared/view.js", "shared/dom.js"} < set(modules)
-    assert not any(module.startswith("train/") for module in modules)
-    assert re.search(r'<link rel="preload" as="style" href="[^"]+/hub/hub\.css">$', links)
