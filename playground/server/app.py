@@ -81,7 +81,8 @@ def build_app(endpoints: Endpoints) -> gr.Blocks:
     """Return Gradio's part of the app. The page is a route beside it."""
     with Api(title="Transformer Playground", analytics_enabled=False) as api:
         endpoints.register()
-    api.queue(default_concurrency_limit=4, max_size=MAX_QUEUE)
+    # By default Gradio sends a message to each waiting event whenever one starts.
+    api.queue(status_update_rate=3600, default_concurrency_limit=4, max_size=MAX_QUEUE)
     return api
 
 

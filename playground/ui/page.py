@@ -1,4 +1,4 @@
-"""The page: one HTML document, which is the same for every visitor, and its static files.
+"""The page: one HTML document, which is the same for every user, and its static files.
 
 Its modules in `static` build the views. The first script and the styles of the first paint are part
 of the document.

@@ -136,8 +136,6 @@ def test_a_forwarded_host_reaches_the_app_only_if_it_is_configured(monkeypatch):
     [
         ("POST", "/gradio_api/process_recording"),
         ("GET", "/gradio_api/deep_link?session_hash=abc"),
-        ("GET", "/?deep_link=abc"),
-        ("GET", "/?deep%5Flink=abc"),
         ("POST", "/gradio_api/upload"),
         ("GET", "/gradio_api/custom_component/x%0aFORGED/client/component/a.js"),
         ("GET", "/static/../../etc/passwd"),

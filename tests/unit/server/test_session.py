@@ -125,7 +125,7 @@ def test_a_server_with_one_owner_needs_no_cookie():
         }
 
 
-@pytest.mark.parametrize("stored", ["", "x", "[1]", '{"owner": "short"}', '{"owner": 1}', "\ud800"])
+@pytest.mark.parametrize("stored", ["", "x", "[1]", '{"owner": "short"}', '{"owner": 1}'])
 def test_a_browser_without_a_valid_key_gets_a_new_one(client, stored):
     keys = {post(client, "session/open", {"stored": stored}).json()["owner"] for _ in range(2)}
     assert len(keys) == 2
