@@ -89,7 +89,7 @@ def parse_settings(text: str) -> RunConfig:
     """Return the run that a link or a JSON text describes.
 
     Raises:
-        ValueError: for any other text.
+        ValueError: for any other text; with the labels of the form in place of setting names.
     """
     try:
         content = (
@@ -101,8 +101,15 @@ def parse_settings(text: str) -> RunConfig:
         raise ValueError("they are no JSON; copy the whole of them") from error
     if not isinstance(content, dict):
         raise ValueError("these are no settings: a JSON object of names and values is expected")
+    if content.get("task") == LOOKUP and not content.get("dataset_sha256"):  # of another owner
+        raise ValueError(
+            "the dataset of these settings is its owner's; select Your own data as the task, and "
+            "add your own"
+        )
     try:
         return RunConfig.from_flat(content)
+    except ConfigError as error:
+        raise ConfigError(error.field, with_labels(error)) from None
     except TypeError:  # a list in place of a name
         raise ValueError(
             "these are no settings: values must be numbers, texts, true or false"

@@ -12,6 +12,7 @@ from playground.ui.form_schema import form_defaults, form_schema
 from playground.ui.form_values import (
     architecture_values,
     check_form,
+    parse_settings,
     preset_values,
     run_config,
     validate_form,
@@ -207,3 +208,18 @@ def test_a_missing_dataset_is_explained(stored, sha256, expected_message):
     wrong = validate_form(values(task="dataset", dataset_sha256=sha256))
     assert list(wrong) == ["dataset_sha256"]
     assert expected_message in wrong["dataset_sha256"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"task": "dataset"}, "the dataset of these settings is its owner's; select Your own data"),
+        ({"task": "dataset", "dataset_sha256": "x"}, "Dataset is 'x'; "),
+        ({"max_length": 0}, "Maximum length is 0; it must be a whole number from 1 to 512."),
+    ],
+    ids=str,
+)
+def test_errors_of_a_link_name_the_labels_of_settings(settings, expected):
+    with pytest.raises(ValueError, match=f"^{expected}") as raised:
+        parse_settings(json.dumps(settings))
+    assert not any(name in str(raised.value) for name in section_of_field() if "_" in name)

@@ -11,9 +11,6 @@ import { createReactive, state } from "./state.js";
 
 const CHECK_DELAY_MS = 200;
 const OWN_DATA = "dataset";
-const DATASET_OF_ANOTHER_OWNER =
-  "This run uses a dataset of its owner. Select Your own data as the task and add your own.";
-
 /** @typedef {Record<string, any>} Values by the name of the field */
 
 /** What ui/form_schema.py describes. @type {any} */
@@ -141,12 +138,7 @@ export async function followSettingsLink() {
 /** Fill the form with the settings of a model. @param {string} ref */
 export async function loadSettings(ref) {
   const { settings, error = "" } = await fetchDetails(ref),
-    isOthers = settings?.task === OWN_DATA && !settings.dataset_sha256,
-    problem = isOthers
-      ? DATASET_OF_ANOTHER_OWNER
-      : settings
-        ? await fillForm(JSON.stringify(settings))
-        : formatMessage(error);
+    problem = settings ? await fillForm(JSON.stringify(settings)) : formatMessage(error);
   if (problem) setMessage("runs", problem, { isError: true });
   else setMessage("runs", "The form now has its settings. Press Train to start a run.");
 }
