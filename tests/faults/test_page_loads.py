@@ -1,7 +1,6 @@
 """Page loads and abandoned streams leave no memory and no asyncio task in the server."""
 
 import json
-import secrets
 import socket
 from contextlib import ExitStack
 
@@ -10,6 +9,7 @@ import pytest
 
 from playground.runs.owner_keys import new_owner_key
 from tests.support.app_server import AppServer, wait_for
+from tests.support.attacks import JSON_HEADERS
 from tests.support.page_client import PageClient
 from tests.support.small_runs import repeat_counts
 
@@ -46,30 +46,16 @@ def app(tmp_path_factory):
 
 
 def test_abandoned_streams_leave_no_task_and_no_traceback(app):
-    running = app.log.parent / "heartbeats.txt"
-    page = PageClient(app)
-    events = json.loads(page.get("/config"))["dependencies"]
-    load = next(
-        stream_number["id"]
-        for stream_number in events
-        if any(target[1] == "load" for target in stream_number["targets"])
-    )
-    for _ in range(2):
-        session = secrets.token_hex(6)
-        body = {"data": [""], "fn_index": load, "session_hash": session}
-        page.post(
-            "/gradio_api/queue/join",
-            json.dumps(body).encode(),
-            {"Content-Type": "application/json"},
-        )
-        with ExitStack() as streams:
-            for _ in range(3):
-                stream = streams.enter_context(
-                    socket.create_connection(("127.0.0.1", app.port), timeout=30)
-                )
-                target = f"/gradio_api/queue/data?session_hash={session}"
-                stream.sendall(f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-            wait_for(lambda: int(running.read_text()), 120, "a heartbeat")
+    running, page = app.log.parent / "heartbeats.txt", PageClient(app)
+    call = json.dumps({"data": ["checkpoint:reverse", 2000, "", -1]}).encode()
+    with ExitStack() as streams:
+        for _ in range(2):
+            event = page.post("/gradio_api/call/evaluate", call, JSON_HEADERS)["event_id"]
+            stream = socket.create_connection(("127.0.0.1", app.port), timeout=30)
+            streams.enter_context(stream)
+            target = f"/gradio_api/call/evaluate/{event}"
+            stream.sendall(f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        wait_for(lambda: running.read_text() == "2", 120, "a heartbeat of each stream")
     wait_for(lambda: running.read_text() == "0", 120, "the end of every heartbeat")
     assert "Traceback" not in app.log.read_text()
 
