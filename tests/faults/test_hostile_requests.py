@@ -21,11 +21,13 @@ from playground.runs.commands import COMMANDS
 from playground.runs.snapshot import SnapshotBuilder
 from playground.server.routes import ROUTE_PREFIX
 from playground.training.config import RunConfig
+from playground.ui.form_schema import form_defaults
 from tests.support.hostile_values import HOSTILE_VALUES
 from tests.support.small_runs import TINY_SETTINGS, repeat_counts
 
 MAX_REQUESTS_PER_SUCCESS = 5  # at least one in five requests must succeed
 STEPS = 6
+FORM_VALUES = st.dictionaries(st.sampled_from(sorted(form_defaults())), HOSTILE_VALUES, max_size=2)
 SEQUENCE = st.one_of(st.text("0123456789", min_size=1, max_size=5), st.text(max_size=30))
 OPTIONS = {
     "kind": st.sampled_from(["encoder", "decoder", "cross"]),
@@ -125,6 +127,9 @@ VALUES_BY_FIELD = {
     "expected_parent": HOSTILE_VALUES,
     "is_main": st.booleans(),
     "private": st.booleans(),
+    "values": FORM_VALUES,
+    "settings": FORM_VALUES.map(json.dumps),
+    "speed": st.floats(0, 100),
 }
 
 
@@ -151,6 +156,9 @@ FIELDS_BY_ROUTE = {  # what a page's script sends along, beside whose page it is
     "experiments/csv": ["experiment"],
     "replications/start": ["name"],
     "replications/outcome": ["name"],
+    "form/check": ["values"],
+    "form/fill": ["settings"],
+    "form/start": ["values", "speed"],
     "hub/submit": ["kind", "repo", "revision", "token", "expected_parent"],
     "lessons/start": ["lesson", "prediction", "options"],
     "lessons/start-bug": ["bug", "seed", "steps"],

@@ -53,7 +53,7 @@ class PoolingProxy:
         length = int(header(head, b"content-length") or 0)
         client = writer.get_extra_info("peername")[0].encode()
         server_reader, server_writer = await self.connect()
-        task = asyncio.create_task(self.answer(server_reader, writer))
+        task, is_complete = asyncio.create_task(self.answer(server_reader, writer)), False
         try:
             server_writer.write(head[:-2] + b"X-Forwarded-For: " + client + b"\r\n\r\n")
             while length and (data := await reader.read(min(length, 1 << 16))):
@@ -66,10 +66,10 @@ class PoolingProxy:
             is_complete = task.done() and await task and left.cancelled() and not length
         finally:
             task.cancel()
-        if is_complete:
-            self.free.append((server_reader, server_writer))
-        else:
-            server_writer.transport.abort()
+            if is_complete:
+                self.free.append((server_reader, server_writer))
+            else:
+                server_writer.transport.abort()
         return is_complete
 
     async def connect(self) -> Connection:
@@ -77,6 +77,7 @@ class PoolingProxy:
             reader, writer = self.free.pop()
             if not reader.at_eof() and not writer.is_closing():
                 return reader, writer
+            writer.transport.abort()
         return await asyncio.open_connection("127.0.0.1", self.server_port)
 
     @staticmethod
