@@ -109,6 +109,9 @@ def test_a_request_of_another_site_is_rejected(app):
     path, own = "/playground/api/runs/list", f"http://127.0.0.1:{app.port}"
     assert send(app, "POST", path, body, Origin="https://evil.example")[0] == 403
     assert send(app, "POST", path, body, Origin=own)[0] == 200
+    call = "/gradio_api/run/models", b'{"data": [""]}'
+    assert send(app, "POST", *call, Origin="https://evil.example")[0] == 403
+    assert send(app, "POST", *call, Origin=own)[0] == 200
 
 
 def test_the_page_runs_its_own_scripts_only(app):

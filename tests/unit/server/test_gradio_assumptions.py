@@ -17,7 +17,6 @@ import gradio.queueing
 import gradio.route_utils
 import gradio.routes
 import gradio.server_messages
-import gradio.state_holder
 import pytest
 import starlette.responses
 import uvicorn
@@ -92,12 +91,6 @@ ASSUMPTIONS: dict[str, Callable[[], bool]] = {
     "gradio.queueing and gradio.routes print errors through the module traceback": lambda: all(
         contains(module, "traceback.print_exc()") and has(module, "traceback")
         for module in (gradio.queueing, gradio.routes)
-    ),
-    "gradio.routes adds CustomCORSMiddleware by its name": lambda: contains(
-        gradio.routes, "CustomCORSMiddleware,"
-    ),
-    "SessionState copies configurations in _update_config and _update_value_in_config": lambda: has(
-        gradio.state_holder.SessionState, "_update_config _update_value_in_config __setitem__"
     ),
     "The compiled page is in the folder BUILD_PATH_LIB": lambda: has(
         gradio.route_utils, "BUILD_PATH_LIB"
