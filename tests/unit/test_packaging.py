@@ -62,8 +62,7 @@ def test_every_imported_package_is_declared():
 
 
 def test_no_dependency_is_declared_in_vain():
-    needed_unimported = {"httptools"}  # uvicorn uses it where it is installed
-    assert set(parsed(PROJECT["dependencies"])) <= imported_distributions() | needed_unimported
+    assert set(parsed(PROJECT["dependencies"])) <= imported_distributions()
 
 
 def test_declared_ranges_hold_the_pinned_versions():
