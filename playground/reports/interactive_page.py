@@ -6,7 +6,6 @@ module, and a policy that allows nothing but them. docs/engine.md describes the 
 
 import base64
 import dataclasses
-import hashlib
 import html
 import json
 import random
@@ -21,6 +20,7 @@ from torch import Tensor
 from playground.architectures import ARCHITECTURES
 from playground.checkpoints.manifest import cached_manifest
 from playground.checkpoints.tensors import serialize_tensors
+from playground.common.content_policy import source_hash
 from playground.common.env import playground_url
 from playground.common.format import format_count
 from playground.errors import UserError
@@ -140,7 +140,7 @@ def _html(data: dict[str, Any], weights: str) -> str:
     style = "\n".join((STATIC / path).read_text(encoding="utf-8") for path in STYLES)
     script = bundle_modules(STATIC / "export" / "page.js")
     policy = (
-        f"default-src 'none'; script-src {_digest(script)}; style-src {_digest(style)}; "
+        f"default-src 'none'; script-src {source_hash(script)}; style-src {source_hash(style)}; "
         "base-uri 'none'; form-action 'none'"
     )
     content = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
@@ -161,11 +161,6 @@ or later.</p></div>
 </body>
 </html>
 """
-
-
-def _digest(text: str) -> str:
-    """Return the source expression of a policy that allows this text (CSP 3, section 2.3.1)."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def bundle_modules(entry: Path) -> str:
