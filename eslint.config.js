@@ -11,7 +11,7 @@ export default [
   { ignores: ["node_modules/", "playground/ui/static/vendor/", "playground/ui/*.js"] },
   js.configs.recommended,
   {
-    files: ["playground/ui/static/**/*.js"],
+    files: ["playground/ui/static/**/*.js", "playground/server/templates/*.js"],
     languageOptions: { globals: globals.browser },
     rules: {
       ...SIZE_LIMITS,

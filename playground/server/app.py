@@ -41,6 +41,7 @@ from playground.runs.storage_folder import locked_storage
 from playground.ui.page import UI_DIR, build_page
 
 from .api import Endpoints, has_mcp
+from .api_page import API_PAGE
 from .architectures_api import ArchitectureHandlers
 from .checkpoint_transfer import CheckpointTransfer
 from .compare_api import CompareHandlers
@@ -155,6 +156,7 @@ def launch_options(
                 *datasets.routes(),
                 static_route(),
                 ProjectFiles().route(),
+                API_PAGE,
             ],
         },
     }

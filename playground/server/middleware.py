@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from playground.jobs.addresses import CLIENT_ADDRESS
 from playground.ui.page import EMBED_VIEWS, page_policy
 
+from .api_page import API_PAGE
 from .asgi import HttpMiddleware, accepted_encoding
 from .checkpoint_transfer import CHECKPOINT_PATH as CHECKPOINT_PATH
 from .checkpoint_transfer import MAX_UPLOAD_BYTES
@@ -40,11 +41,12 @@ BODY_TIMEOUT_S = 20.0  # timeout of a body; transfers have other timeouts
 MIN_COMPRESSED_BYTES = 1000
 BROTLI_QUALITY = 5  # 2 ms for the page; 9 takes 30 ms and saves 2 % more
 MAX_UNREAD_MESSAGES = 200  # of one session in Gradio's queue
-NO_ENDPOINT = "There is no such endpoint; /gradio_api/info lists them."
+NO_ENDPOINT = "There is no such endpoint; the API page lists them."
 BYTES_PER_MS = 4000  # of nested JSON that the event loop parses in a millisecond
 
 DATA_BODY_PATH = "/playground/api/jobs/submit"
 TRANSFER_PATHS = (CHECKPOINT_PATH, DATASETS_PATH)
+LINKED_PAGES = ("/", API_PAGE.path)  # also by other sites
 FILE_PATH = "/playground/static/"
 
 # All served routes: (methods, pattern of the path, load). The load is an estimate of the
@@ -54,6 +56,7 @@ SERVED_ROUTES: tuple[tuple[str, str, float], ...] = (
     (PAGE_METHODS, r"/", 5),
     (PAGE_METHODS, r"/config/?", 40),
     (PAGE_METHODS, r"/favicon\.ico|/manifest\.json|/robots\.txt|/pwa_icon", 1),
+    (PAGE_METHODS, API_PAGE.path, 10),
     (PAGE_METHODS, r"/gradio_api/info/?", 30),
     (PAGE_METHODS, r"/gradio_api/startup-events", 1),
     ("POST", r"/gradio_api/queue/join", 40),
@@ -142,7 +145,7 @@ class OriginGuardMiddleware(HttpMiddleware):
 
     @staticmethod
     def _is_navigation(scope: Scope) -> bool:
-        is_page = scope["path"] == "/" or scope["path"].startswith("/login/")
+        is_page = scope["path"] in LINKED_PAGES or scope["path"].startswith("/login/")
         return (
             is_page and scope["method"] in ("GET", "HEAD") and "origin" not in Headers(scope=scope)
         )
@@ -246,7 +249,7 @@ class GradioRequestMiddleware(HttpMiddleware):
         if len(values) not in (len(function.inputs), len(visible)):
             raise ValueError(
                 f"{function.api_name or 'this event'} takes {len(visible)} values and "
-                f"{len(values)} were given; /gradio_api/info lists them with their defaults"
+                f"{len(values)} were given; the API page lists them with their defaults"
             )
         session = content.get("session_hash")
         if session is not None and (not isinstance(session, str) or len(session) > 60):
@@ -273,7 +276,7 @@ def check_names(content: dict[str, Any], api_name: str, blocks: Any) -> None:
     if content.keys() - names or required - content.keys():
         raise ValueError(
             f"{api_name} takes the arguments {', '.join(names) or 'none'}, and needs "
-            f"{', '.join(sorted(required)) or 'none'} of them; /gradio_api/info describes them"
+            f"{', '.join(sorted(required)) or 'none'} of them; the API page describes them"
         )
 
 
@@ -331,7 +334,7 @@ class CompressionMiddleware(HttpMiddleware):
         )
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_text = scope["path"] == "/" or scope["path"].startswith(ROUTE_PREFIX)
+        is_text = scope["path"] in LINKED_PAGES or scope["path"].startswith(ROUTE_PREFIX)
         headers = MutableHeaders(scope=scope)  # BrotliMiddleware ignores the weights of encodings
         headers["accept-encoding"] = accepted_encoding(",".join(headers.getlist("accept-encoding")))
         await (self.compressed if is_text else self.app)(scope, receive, send)

@@ -96,11 +96,9 @@ class ProjectFiles:
         self._pages: dict[Path, tuple[int, str]] = {}  # HTML and the time of its Markdown
 
     def links(self) -> dict[str, str]:
-        """Return the addresses of the documents and of the source code, relative to the page."""
-        documents = {"Docs": f"{FILES_URL}docs", "API": f"{FILES_URL}docs/api.md"}
-        return (documents if "docs" in self.names else {}) | {
-            "Source": FILES_URL + self.package.name
-        }
+        """Return the addresses of documents, API page and source code, relative to the page."""
+        documents = {"Docs": f"{FILES_URL}docs"} if "docs" in self.names else {}
+        return documents | {"API": "api", "Source": FILES_URL + self.package.name}
 
     def notebook(self) -> str:
         """Return the address of the executed notebook, relative to the page."""
@@ -153,7 +151,8 @@ class ProjectFiles:
             folder,
             title=folder.relative_to(self.root).as_posix(),
             entries=[
-                (name, quote(entry.relative_to(self.root).as_posix())) for name, entry in visible
+                (name, quote(FILES_URL + entry.relative_to(self.root).as_posix()))
+                for name, entry in visible
             ],
         )
 
@@ -185,20 +184,20 @@ class ProjectFiles:
         """Adapt a link of a document to this server; remove its target if that is not public."""
         target = str(link.attrs["href"])
         if target.startswith(LOCAL_PAGE):
-            link.attrSet("href", f"{self.up(path)}../../{target.removeprefix(LOCAL_PAGE)}")
+            link.attrSet("href", self.home(path) + target.removeprefix(LOCAL_PAGE))
         elif (parts := urlsplit(target)).path and not parts.scheme:
             try:
                 self.find(path.parent / unquote(parts.path))
             except HTTPException:
                 link.attrs.clear()
 
-    def up(self, path: Path) -> str:
-        """Return the relative address of the root from the page of a file or folder."""
-        return "../" * (len(path.relative_to(self.root).parts) - 1)
+    def home(self, path: Path) -> str:
+        """Return the address of the page, relative to that of a file or folder."""
+        return "../" * (len(path.relative_to(self.root).parts) - 1 + FILES_URL.count("/"))
 
     def render(self, path: Path, **content: Any) -> str:
         template = TEMPLATES.get_template("document.html.j2")
-        return template.render(up=self.up(path), links=self.links(), **content)
+        return template.render(home=self.home(path), links=self.links(), **content)
 
     def route(self) -> Route:
         return Route(f"/{FILES_URL}{{path:path}}", self.serve, methods=["GET"])

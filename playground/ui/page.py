@@ -8,7 +8,6 @@ sites may frame only the EMBED_VIEWS, because a frame with the whole page allows
 embedded view has no owner key. It can show and run a model, but not start, change or delete runs.
 """
 
-import base64
 import hashlib
 import os
 import posixpath
@@ -21,6 +20,7 @@ from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
 from playground import __version__
+from playground.common.content_policy import source_hash
 from playground.runs.access import CHECKPOINT_PREFIX
 
 from .form_schema import form_schema
@@ -91,7 +91,7 @@ def build_page(project_links: dict[str, str], space: str, has_mcp: bool) -> str:
         space: the id of the Space that serves the page, or empty.
         has_mcp: whether the server has MCP tools.
     """
-    links = {"Paper": PAPER_URL, "API": "gradio_api/info", **project_links}
+    links = {"Paper": PAPER_URL, **project_links}
     if space:
         source = f"{HUB}/spaces/{quote(space)}"
         links |= {"Docs": f"{source}/tree/main/docs", "Source": f"{source}/tree/main"}
@@ -120,7 +120,7 @@ def page_policy(is_frameable: bool) -> str:
     hub = f" {HUB}" if "SPACE_ID" in os.environ else ""
     policy = {
         "default-src": "'self'",
-        "script-src": f"'self' {_digest(FIRST_SCRIPT)}",
+        "script-src": f"'self' {source_hash(FIRST_SCRIPT)}",
         "style-src": "'self' 'unsafe-inline'",
         "img-src": f"'self' data: blob:{hub}",
         "worker-src": "'self' blob:",
@@ -131,7 +131,3 @@ def page_policy(is_frameable: bool) -> str:
     if not is_frameable:
         policy["frame-ancestors"] = f"'self' {HUB}"
     return "; ".join(f"{name} {value}" for name, value in policy.items())
-
-
-def _digest(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -84,6 +84,8 @@ def test_page_uploads_links_and_api_work_below_a_path(address, open_page):
         assert link.startswith(address)
         with urllib.request.urlopen(link, timeout=60) as response:
             assert response.status == 200
+    with urllib.request.urlopen(f"{address}api", timeout=60) as response:
+        assert f"curl -sN {address}gradio_api/call/predict/" in response.read().decode()
     client = Client(address, verbose=False)
     answer = client.predict(model="checkpoint:reverse", sequence="3 1 4", api_name="/predict")
     assert answer["prediction"] == ["4", "1", "3"]

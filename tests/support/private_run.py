@@ -33,6 +33,7 @@ from playground.runs.record import owner_id
 from playground.runs.registry import Registry
 from playground.runs.scheduler import Scheduler
 from playground.server.api import Endpoints
+from playground.server.api_page import API_PAGE
 from playground.server.app import build_handlers, launch_options
 from playground.server.dataset_reader import read_dataset
 from playground.server.routes import ROUTE_PREFIX
@@ -237,6 +238,7 @@ OTHER_ROUTES = {  # that a test below sends, or that serve files of the program
     static_route().path,
     "/playground/files/{path:path}",
     "/assets/{path:path}",
+    API_PAGE.path,
 }
 CALLS = {  # by endpoint: its arguments besides the model and the owner
     "settings": None,

@@ -77,7 +77,7 @@ class JobEndpoints(EndpointBase):
 
         Args:
             model: a run's id, or checkpoint:NAME.
-            repo: user/name on the Hub; created if it does not exist.
+            repo: the repository on the Hub, user/name; created if it does not exist.
             token: a write token, not stored; locally the default is the token of hf auth login.
             private: whether a new repository is private.
             branch: the branch that gets the commit.
@@ -117,7 +117,7 @@ class JobEndpoints(EndpointBase):
             wait: seconds to wait for the end, up to 240.
 
         Returns:
-            as compare or push.
+            the same as compare or push.
         """
         return await self._wait_for_job(job, self.owner_key(owner), wait, request)
 
@@ -132,7 +132,7 @@ class JobEndpoints(EndpointBase):
             owner: the owner that it returned.
 
         Returns:
-            as compare or push.
+            the same as compare or push.
         """
         key, is_push = self.owner_key(owner), job.startswith(PUSH_PREFIX)
         route = "hub/cancel" if is_push else "jobs/cancel"

@@ -48,7 +48,7 @@ def _control_endpoint(action: str, summary: str) -> Method:
             owner: the key that start returned.
 
         Returns:
-            as status.
+            the same as status.
         """
     return endpoint(schemas.Control, needs=Right.OWN)(control)
 

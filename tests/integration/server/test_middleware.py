@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from playground.server.api_page import API_PAGE
 from playground.server.middleware import RouteFilterMiddleware
 from playground.server.rate_limit import LoadLimits
 from tests.support.app_server import ROOT
@@ -129,7 +130,7 @@ def launched_app():
 @pytest.mark.smoke
 def test_only_listed_routes_are_served(launched_app):
     routes = {(method, path) for method, path in launched_app["routes"]}
-    own_routes = {route for route in routes if route[1].startswith("/playground/")}
+    own_routes = {route for route in routes if route[1].startswith(("/playground/", API_PAGE.path))}
     listed = {(method, path) for method, paths in USED.items() for path in paths}
     assert listed < routes, "Gradio registers other routes"
     assert own_routes

@@ -47,12 +47,13 @@ def test_the_header_links_documentation_source_and_api(client, space):
     links = dict(re.findall('href="([^"]+)"[^>]*>([^<]+)<', page_title(space)))
     addresses = {name: address for address, name in links.items()}
     assert {"Docs", "Source", "API", "Paper"} <= set(addresses)
+    assert addresses["API"] == "api"
     if not space:
-        for name in ("Docs", "Source", "API"):
+        for name in ("Docs", "Source"):
             response = client.get("/" + addresses[name])
             assert response.status_code == 200, name
             assert response.headers["content-type"] == "text/html; charset=utf-8", name
-        assert "../../../gradio_api/info" in linked(response.text)
+            assert "../../api" in linked(response.text), name
 
 
 @pytest.mark.smoke
@@ -165,7 +166,7 @@ def test_installed_package_serves_its_source_only(tmp_path):
     (package.parent / "docs").mkdir()  # belongs to another package
     (package.parent / "other.py").write_text("", encoding="utf-8")
     files = ProjectFiles(package)
-    assert files.links() == {"Source": "playground/files/playground"}
+    assert files.links() == {"API": "api", "Source": "playground/files/playground"}
     notebook = package / "bundled" / "docs" / "notebooks" / "sources.ipynb"
     notebook.parent.mkdir(parents=True)
     notebook.write_bytes((ROOT / "docs" / "notebooks" / "sources.ipynb").read_bytes())

@@ -17,9 +17,11 @@ import gradio.queueing
 import gradio.route_utils
 import gradio.routes
 import gradio.server_messages
+import gradio.utils
 import pytest
 import starlette.responses
 import uvicorn
+from gradio.block_function import BlockFunction
 from gradio.utils import LRUCache
 from uvicorn.protocols.http import h11_impl
 from uvicorn.server import ServerState
@@ -44,6 +46,18 @@ def has(thing: Any, names: str) -> bool:
     return all(hasattr(thing, name) for name in names.split())
 
 
+def documented(value: int) -> None:
+    """Do it.
+
+    Args:
+        value: what it takes.
+
+    Returns:
+        what it
+        returns.
+    """
+
+
 ASSUMPTIONS: dict[str, Callable[[], bool]] = {
     "Blocks.launch takes the options of launch_options": lambda: accepts(
         gr.Blocks.launch, LAUNCH_OPTIONS
@@ -62,6 +76,16 @@ ASSUMPTIONS: dict[str, Callable[[], bool]] = {
     "Blocks has its functions as fns, and describes endpoints in get_api_info": lambda: (
         contains(gradio.blocks, "self.fns", "self._queue = ", "self.default_config = ")
         and has(gr.Blocks, "get_api_info")
+    ),
+    "Blocks.fns have functions with the names of the API": lambda: contains(
+        BlockFunction.__init__, "self.fn = fn", "self.api_name = api_name"
+    ),
+    "get_function_description reads arguments and result from a docstring": lambda: (
+        gradio.utils.get_function_description(documented)
+        == ("Do it.", {"value": "what it takes."}, ["what it", "returns."])
+    ),
+    "get_root_url takes a request, the path of its route, and a root path": lambda: accepts(
+        gradio.route_utils.get_root_url, "request route_path root_path"
     ),
     "App stores the description of the endpoints as api_info": lambda: contains(
         gradio.routes, "self.api_info = "

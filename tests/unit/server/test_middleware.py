@@ -85,10 +85,11 @@ def test_cross_origin_preflights_are_rejected(client):
         assert not [name for name in response.headers if name.startswith("access-control")]
 
 
-def test_a_page_of_this_server_and_links_to_the_page_are_served(client):
+def test_a_page_of_this_server_and_links_to_its_pages_are_served(client):
     own = {"Origin": "http://localhost", "Sec-Fetch-Site": "same-origin"}
     assert client.post("/playground/api/runs/list", headers=own).status_code == 200
-    assert client.get("/", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 200
+    for page in ("/", "/api"):
+        assert client.get(page, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 200
 
 
 def test_configured_hosts_are_served_and_others_rejected(monkeypatch):
@@ -262,6 +263,7 @@ def test_embedded_view_is_framed_by_any_site(view):
     ("path", "accepted", "size", "encoding"),
     [
         ("/gradio_api/info", "gzip, br", 1000, None),
+        ("/api", "gzip, br", 1000, "br"),
         ("/playground/api/runs/list", "gzip, br", 1000, "br"),
         ("/playground/api/runs/list", "gzip", 1000, "gzip"),
         ("/playground/api/runs/list", "identity", 1000, None),

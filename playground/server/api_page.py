@@ -1,0 +1,136 @@
+"""Serve the description of the public API: each endpoint with its arguments and two programs.
+
+Names and types are those of /gradio_api/info, texts those of the docstrings in endpoints/.
+"""
+
+import json
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from gradio.route_utils import get_root_url
+from gradio.utils import get_function_description
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+from starlette.routing import Route
+
+from playground.common.content_policy import source_hash
+
+from .api import has_mcp
+from .hub_token import is_space
+from .project_files import TEMPLATES, ProjectFiles
+
+FOLDER = Path(__file__).with_name("templates")
+STYLE = "".join((FOLDER / name).read_text("utf-8") for name in ("document.css", "api_page.css"))
+SCRIPT = (FOLDER / "api_page.js").read_text("utf-8")
+CONTENT_SECURITY_POLICY = (
+    f"default-src 'none'; style-src {source_hash(STYLE)}; script-src {source_hash(SCRIPT)}; "
+    "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+MODEL = {"model": "checkpoint:reverse"}
+RUN, JOB = {"run": "RUN", "owner": "OWNER"}, {"job": "JOB", "owner": "OWNER"}
+# By endpoint: the arguments of its programs; words in capitals stand for values of the user.
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "settings": {},
+    "models": {},
+    "start": {"settings": {"task": "reverse", "max_steps": 300}},
+    "status": MODEL,
+    "pause": RUN,
+    "resume": RUN,
+    "stop": RUN,
+    "predict": MODEL | {"sequence": "3 1 4"},
+    "attention": MODEL | {"sequence": "3 1 4", "layer": 0, "head": 0},
+    "evaluate": MODEL | {"n": 100},
+    "compare": MODEL,
+    "push": MODEL | {"repo": "USER/NAME", "token": "TOKEN"},
+    "job": JOB,
+    "cancel": JOB,
+}
+
+
+def python_program(url: str, name: str, arguments: Mapping[str, Any]) -> str:
+    """Return a program that calls an endpoint with gradio_client and prints the result."""
+    values = "".join(f"    {key}={json.dumps(value)},\n" for key, value in arguments.items())
+    return (
+        f'from gradio_client import Client\n\nclient = Client("{url}")\n'
+        f'result = client.predict(\n{values}    api_name="/{name}",\n)\nprint(result)'
+    )
+
+
+def shell_program(url: str, name: str, arguments: Mapping[str, Any]) -> str:
+    """Return commands that call an endpoint with curl and print the events of the call."""
+    body = shlex.quote(json.dumps(arguments))
+    return (
+        f"EVENT_ID=$(curl -s {url}gradio_api/call/v2/{name} \\\n"
+        f"  -H 'Content-Type: application/json' \\\n  -d {body} | cut -d '\"' -f 4)\n"
+        f"curl -sN {url}gradio_api/call/{name}/$EVENT_ID"
+    )
+
+
+def type_name(schema: Mapping[str, Any]) -> str:
+    """Return the name of a type, as JSON names it."""
+    if "enum" in schema:
+        return ", ".join(map(json.dumps, schema["enum"]))
+    if "oneOf" in schema:
+        return " or ".join(sorted(map(type_name, schema["oneOf"]), key="null".__eq__))
+    return f"list of {type_name(schema['items'])}" if "items" in schema else schema["type"]
+
+
+def describe_endpoint(
+    url: str, name: str, info: Mapping[str, Any], function: Callable[..., Any]
+) -> dict[str, Any]:
+    """Return what the page shows of an endpoint.
+
+    Args:
+        info: the endpoint in /gradio_api/info.
+        function: the endpoint, whose docstring describes arguments and result.
+    """
+    description, meanings, returns = get_function_description(function)
+    arguments = [
+        {
+            "name": each["parameter_name"],
+            "type": type_name(each["type"]),
+            "default": json.dumps(each["parameter_default"]),
+            "is_required": not each["parameter_has_default"],
+            "meaning": meanings[each["parameter_name"]],
+        }
+        for each in info["parameters"]
+    ]
+    return {
+        "name": name,
+        "description": description,
+        "arguments": arguments,
+        "returns": " ".join(map(str.strip, returns)),
+        "python": python_program(url, name, EXAMPLES[name]),
+        "shell": shell_program(url, name, EXAMPLES[name]),
+    }
+
+
+def respond(request: Request) -> HTMLResponse:
+    """Respond with the page; its programs have the address that the client uses."""
+    app = request.app
+    url = get_root_url(request, API_PAGE.path, app.root_path) + "/"
+    info = app.get_blocks().get_api_info()["named_endpoints"]
+    functions = {each.api_name: each.fn for each in app.get_blocks().fns.values()}
+    endpoints = [
+        describe_endpoint(url, path[1:], each, functions[path[1:]]) for path, each in info.items()
+    ]
+    servers = {"mcpServers": {"playground": {"url": f"{url}gradio_api/mcp/"}}}
+    page = TEMPLATES.get_template("api_page.html.j2").render(
+        title="API",
+        home="./",
+        links=ProjectFiles().links(),
+        style=Markup(STYLE),
+        script=Markup(SCRIPT),
+        url=url,
+        endpoints=endpoints,
+        mcp=json.dumps(servers, indent=2) if has_mcp() else "",
+        is_space=is_space(),
+    )
+    headers = {"cache-control": "no-cache", "content-security-policy": CONTENT_SECURITY_POLICY}
+    return HTMLResponse(page, headers=headers)
+
+
+API_PAGE = Route("/api", respond, methods=["GET"])
