@@ -78,30 +78,13 @@ def type_name(schema: Mapping[str, Any]) -> str:
     return f"list of {type_name(schema['items'])}" if "items" in schema else schema["type"]
 
 
-def describe_endpoint(
-    url: str, name: str, info: Mapping[str, Any], function: Callable[..., Any]
-) -> dict[str, Any]:
-    """Return what the page shows of an endpoint.
-
-    Args:
-        info: the endpoint in /gradio_api/info.
-        function: the endpoint, whose docstring describes arguments and result.
-    """
+def describe_endpoint(url: str, name: str, function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the texts and programs of an endpoint, from its docstring and its example."""
     description, meanings, returns = get_function_description(function)
-    arguments = [
-        {
-            "name": each["parameter_name"],
-            "type": type_name(each["type"]),
-            "default": json.dumps(each["parameter_default"]),
-            "is_required": not each["parameter_has_default"],
-            "meaning": meanings[each["parameter_name"]],
-        }
-        for each in info["parameters"]
-    ]
     return {
         "name": name,
         "description": description,
-        "arguments": arguments,
+        "meanings": meanings,
         "returns": " ".join(map(str.strip, returns)),
         "python": python_program(url, name, EXAMPLES[name]),
         "shell": shell_program(url, name, EXAMPLES[name]),
@@ -110,12 +93,12 @@ def describe_endpoint(
 
 def respond(request: Request) -> HTMLResponse:
     """Respond with the page; its programs have the address that the client uses."""
-    app = request.app
-    url = get_root_url(request, API_PAGE.path, app.root_path) + "/"
-    info = app.get_blocks().get_api_info()["named_endpoints"]
-    functions = {each.api_name: each.fn for each in app.get_blocks().fns.values()}
+    blocks = request.app.get_blocks()
+    url = get_root_url(request, API_PAGE.path, request.app.root_path) + "/"
+    functions = {f"/{each.api_name}": each.fn for each in blocks.fns.values()}
     endpoints = [
-        describe_endpoint(url, path[1:], each, functions[path[1:]]) for path, each in info.items()
+        describe_endpoint(url, name[1:], functions[name]) | {"arguments": info["parameters"]}
+        for name, info in blocks.get_api_info()["named_endpoints"].items()
     ]
     servers = {"mcpServers": {"playground": {"url": f"{url}gradio_api/mcp/"}}}
     page = TEMPLATES.get_template("api_page.html.j2").render(
@@ -126,6 +109,7 @@ def respond(request: Request) -> HTMLResponse:
         script=Markup(SCRIPT),
         url=url,
         endpoints=endpoints,
+        type_name=type_name,
         mcp=json.dumps(servers, indent=2) if has_mcp() else "",
         is_space=is_space(),
     )
