@@ -77,7 +77,7 @@ def test_programs_have_the_address_of_the_client(client, monkeypatch, root_path,
     }
 
 
-def test_the_page_says_how_to_sign_in_where_that_is_possible(client, monkeypatch):
+def test_the_page_of_a_space_describes_how_to_sign_in(client, monkeypatch):
     assert "Authorization: Bearer" not in html.unescape(client.get("/api").text)
     monkeypatch.setenv("SPACE_ID", "user/space")
     assert "Authorization: Bearer" in html.unescape(client.get("/api").text)
