@@ -1,6 +1,6 @@
 // Sign-in.
 import { html, signal } from "../vendor/preact.js";
-import { errorMessage, request } from "../shared/api.js";
+import { baseUrl, errorMessage, request } from "../shared/api.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { formatMessage } from "../shared/format.js";
 import { isActive } from "../shared/job.js";
@@ -37,7 +37,7 @@ export function describeSession({ method, signed_in: isSignedIn, name }, holder,
   const texts = {
     oauth: isSignedIn
       ? `Signed in as ${name || "you"}.`
-      : "Sign in above to publish on the Hugging Face Hub; browsing and importing need no account.",
+      : "Sign in to publish on the Hugging Face Hub; browsing and importing need no account.",
     none:
       "This Space has no sign-in, so it cannot publish on the Hugging Face Hub. Download your " +
       "checkpoints in the Train tab, or duplicate the Space.",
@@ -57,6 +57,19 @@ const RESTART_NOTICE =
   " A restart of this Space deletes all runs: publish the models that you want to keep, or " +
   "download them in the Train tab.";
 
+/** The link that signs in or out. A frame cannot show the pages of Hugging Face. */
+function SignIn() {
+  const isSignedIn = session.value.signed_in,
+    url = new URL(isSignedIn ? "../logout" : "../login/huggingface", baseUrl);
+  url.searchParams.set("_target_url", location.pathname + location.search);
+  return html`<a
+    class="pg-button sign-in"
+    href=${url.href}
+    target=${window.top === window ? undefined : "_blank"}
+    >${isSignedIn ? "Sign out" : "Sign in with Hugging Face"}</a
+  >`;
+}
+
 export function Account() {
   const { method, lasting: isLasting } = session.value,
     hasField = method === "machine" || method === "typed",
@@ -71,6 +84,7 @@ export function Account() {
     accountJob.reset();
   };
   return html`<div class="account">
+    ${method === "oauth" && html`<${SignIn} />`}
     <span class="session-text" role="status">${formatCommands(text)}</span>
     ${
       hasField &&
