@@ -43,6 +43,7 @@ from playground.ui.page import UI_DIR, build_page
 from .api import Endpoints, has_mcp
 from .api_page import API_PAGE
 from .architectures_api import ArchitectureHandlers
+from .asgi import accepted_encoding
 from .checkpoint_transfer import CheckpointTransfer
 from .compare_api import CompareHandlers
 from .connections import configure_uvicorn, sweep_connections
@@ -63,7 +64,7 @@ from .replications_api import ReplicationHandlers
 from .report_api import ReportHandlers
 from .routes import Handler, HandlerGroup, build_routes
 from .session import SessionHandlers
-from .static_files import static_route
+from .static_files import encode_text, static_route
 
 # Rate limits bound what one client adds to the queue; a small queue would let one fill it for all.
 MAX_QUEUE = 2000
@@ -166,8 +167,14 @@ def page_route() -> Route:
     """Return the route of the page."""
     html = build_page(ProjectFiles().links(), os.environ.get("SPACE_ID", ""), has_mcp())
 
+    bodies = {name: encode_text(html.encode(), name) for name in ("br", "gzip", "identity")}
+
     async def page(request: Request) -> HTMLResponse:
-        return HTMLResponse(html, headers={"cache-control": "private, no-cache"})
+        encoding = accepted_encoding(",".join(request.headers.getlist("accept-encoding")))
+        headers = {"cache-control": "private, no-cache", "vary": "Accept-Encoding"}
+        if encoding != "identity":
+            headers["content-encoding"] = encoding
+        return HTMLResponse(bodies[encoding], headers=headers)
 
     return Route("/", page, methods=["GET"])
 

@@ -325,7 +325,7 @@ class SecurityHeadersMiddleware(HttpMiddleware):
 
 
 class CompressionMiddleware(HttpMiddleware):
-    """Compresses the page and large responses of its routes; static files compress themselves."""
+    """Compresses large responses of routes; the page and its files are compressed already."""
 
     def __init__(self, app: ASGIApp) -> None:
         super().__init__(app)
@@ -334,7 +334,7 @@ class CompressionMiddleware(HttpMiddleware):
         )
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_text = scope["path"] in LINKED_PAGES or scope["path"].startswith(ROUTE_PREFIX)
+        is_text = scope["path"] == API_PAGE.path or scope["path"].startswith(ROUTE_PREFIX)
         headers = MutableHeaders(scope=scope)  # BrotliMiddleware ignores the weights of encodings
         headers["accept-encoding"] = accepted_encoding(",".join(headers.getlist("accept-encoding")))
         await (self.compressed if is_text else self.app)(scope, receive, send)

@@ -88,6 +88,11 @@ def encode_file(path: str, encoding: str, removes_comments: bool) -> bytes:
     content = Path(path).read_bytes()
     if removes_comments and (pattern := COMMENT_PATTERNS.get(Path(path).suffix)):
         content = remove_comments(content.decode(), pattern).encode()
+    return encode_text(content, encoding)
+
+
+def encode_text(content: bytes, encoding: str) -> bytes:
+    """Return a text in an encoding of HTTP."""
     if encoding == "br":
         return bytes(brotli.compress(content, mode=brotli.MODE_TEXT, quality=BROTLI_QUALITY))
     return gzip.compress(content) if encoding == "gzip" else content

@@ -33,10 +33,13 @@ FIRST_CHECKPOINT = CHECKPOINT_PREFIX + "reverse"  # the model that a first visit
 TABS = ("train", "inspect", "compare", "lab", "hub", "learn")
 EMBED_VIEWS = ("learning", "attention", "try", "samples", "inspect")
 IMPORT_PATTERN = re.compile(r'^(?:import|\} from|import .* from|export .* from) "(\.[^"]+)";', re.M)
-FIRST_STYLES = ("shared/theme.css", "shell/reset.css", "shell/page.css", "shell/embedding.css")
 # The header and the Train tab are the first that the page shows.
 FIRST_MODULES = ("shell/page.js", "train/main.js")
-PRELOADED_STYLES = (
+FIRST_STYLES = (
+    "shared/theme.css",
+    "shell/reset.css",
+    "shell/page.css",
+    "shell/embedding.css",
     "vendor/uplot.css",
     "shared/common.css",
     "shared/components.css",
@@ -105,7 +108,6 @@ def build_page(project_links: dict[str, str], space: str, has_mcp: bool) -> str:
         first_script=Markup(FIRST_SCRIPT),
         first_style=Markup(FIRST_STYLE),
         static_url=STATIC_URL,
-        preloaded_styles=PRELOADED_STYLES,
         modules=module_graph(*FIRST_MODULES),
         form_schema=htmlsafe_json_dumps(form_schema(), separators=(",", ":"), allow_nan=False),
         first_model=FIRST_CHECKPOINT,

@@ -1,11 +1,8 @@
 // The element of a tab in its panel.
 import { el } from "./dom.js";
 
-const SHARED_STYLES = ["../vendor/uplot.css", "./common.css", "./components.css"].map(
-  (path) => new URL(path, import.meta.url),
-);
 const stylesheets = new Map(); // URL -> a promise of its load event
-/** @param {URL} url */
+/** Load a stylesheet that the page has not from the start. @param {URL} url */
 export function loadStylesheet(url) {
   if (!stylesheets.has(url.href))
     stylesheets.set(
@@ -25,7 +22,6 @@ export function loadStylesheet(url) {
  */
 export function createView(className, styleUrls = []) {
   const root = el("div", { className });
-  const loadStyles = () => Promise.all([...SHARED_STYLES, ...styleUrls].map(loadStylesheet));
   const $ = (/** @type {string} */ selector) => root.querySelector(selector);
 
   /**
@@ -66,10 +62,10 @@ export function createView(className, styleUrls = []) {
   }
   /** Show the view in an element, once its styles are loaded. @param {Element} element */
   async function attach(element) {
-    await loadStyles();
+    await Promise.all(styleUrls.map(loadStylesheet));
     element.replaceChildren(root);
   }
-  return { root, $, addViewListener, onResizeOrThemeChange, loadStyles, attach };
+  return { root, $, addViewListener, onResizeOrThemeChange, attach };
 }
 // The address of the whole page with what an embedded view shows.
 export function wholePageUrl() {

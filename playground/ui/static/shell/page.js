@@ -4,7 +4,6 @@ import { sleep } from "../shared/api.js";
 import { openSession } from "../shared/session.js";
 import { store } from "../shared/store.js";
 import { RETRYING } from "../shared/strings.js";
-import { loadStylesheet } from "../shared/view.js";
 import { effect, html, render } from "../vendor/preact.js";
 import { hasModelBar, ModelBar } from "./model_bar.js";
 import { initTabs } from "./tabs.js";
@@ -47,7 +46,6 @@ async function loadView(tab) {
 }
 
 function showModelBar() {
-  loadStylesheet(new URL("./model_bar.css", import.meta.url));
   render(html`<${ModelBar} />`, /** @type {Element} */ (document.querySelector("#page-bar")));
   effect(() => void document.body.classList.toggle("without-model-bar", !hasModelBar()));
 }

@@ -19,7 +19,7 @@ import { initShortcuts } from "./shortcuts.js";
 import { state } from "./state.js";
 import { updatePageStatus } from "./top_bar.js";
 import { Train } from "./train.js";
-import { attach, loadStyles, onResizeOrThemeChange, root } from "./view.js";
+import { attach, onResizeOrThemeChange, root } from "./view.js";
 
 const RETRY_MS = 1000;
 
@@ -77,7 +77,6 @@ export default async function main(panel) {
     untracked(updatePageStatus);
   });
   onResizeOrThemeChange(scheduleRender);
-  await loadStyles(); // so that the form appears with them
   await attach(showPage(panel));
   start();
   startPollingRuns();
