@@ -116,19 +116,20 @@ def push(
 
 def print_plan(result: dict[str, Any], dry_run: bool) -> None:
     """Print each file with what was done, or would be done."""
-    plan = result["plan"]
-    whose = "private" if plan["private"] else "public"
-    state = "exists" if plan["exists"] else "would be created" if dry_run else "was created"
-    click.echo(f"model {plan['repo']} ({whose}, branch {plan['revision']}): {state}")
-    for change in plan["changes"]:
-        click.echo(f"  {change['status']:8}{change['size']:>12,} bytes  {change['path']}")
+    for plan in filter(None, (result["plan"], result["space"])):
+        what = "Space" if plan["kind"] == "space" else "model"
+        whose = "private" if plan["private"] else "public"
+        state = "exists" if plan["exists"] else "would be created" if dry_run else "was created"
+        click.echo(f"{what} {plan['repo']} ({whose}, branch {plan['revision']}): {state}")
+        for change in plan["changes"]:
+            click.echo(f"  {change['status']:8}{change['size']:>12,} bytes  {change['path']}")
     for note in result.get("notes", ()):
         click.echo(f"playground: {note}", err=True)
     if not result.get("compared", True):
         click.echo("no token was found, so this was not compared with the Hub", err=True)
     click.echo("nothing was written" if dry_run else result["url"])
-    if result.get("space"):
-        click.echo(result["space"])
+    if result["space"] and not dry_run:
+        click.echo(result["space"]["url"])
 
 
 @click.command()

@@ -12,6 +12,7 @@ from playground.models.config_fields import format_number, short_repr
 
 PREFIX = "PLAYGROUND_"
 TAG = "transformer-playground"  # of models and Spaces of the playground on the Hub
+PAGE_MARK = f'<meta name="generator" content="{TAG}">'  # of exported pages, and of no others
 
 
 @dataclass(frozen=True)

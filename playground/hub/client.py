@@ -104,14 +104,16 @@ class Hub:
 
     # Reading
 
-    def repo_info(self, repo: str, revision: str = "main") -> RepoInfo:
+    def repo_info(self, repo: str, revision: str = "main", kind: str = "model") -> RepoInfo:
         """Return the metadata of a repository at a revision, with the size of each file.
+
+        `kind` is model or space.
 
         Raises:
             HubError: if the user has no access to such a repository.
         """
         ensure_repo(repo)
-        info = self.raw_repo_info(repo, revision)
+        info = self.raw_repo_info(repo, revision, f"{kind}s")
         with self.translating_errors("read", repo):
             files = [
                 RepoFile(
@@ -133,7 +135,8 @@ class Hub:
     ) -> dict[str, Any]:
         """Return the complete response of the Hub for a repository at a revision.
 
-        `repo` may be the name of an old model without an owner; `kind` is models or datasets.
+        `repo` may be the name of an old model without an owner; `kind` is models, datasets or
+        spaces.
 
         Raises:
             HubError: if the user has no access to such a repository.
@@ -223,6 +226,7 @@ class Hub:
         files: dict[str, int],
         folder: Path,
         report: Callable[..., None] = lambda *_: None,
+        kind: str = "model",
     ) -> None:
         """Download files into a folder; `files` gives their sizes.
 
@@ -233,7 +237,9 @@ class Hub:
             report(f"Downloading {name} ({format_bytes(size)})", size / MIN_BYTES_PER_S)
             with self.translating_errors(f"download {name} of", repo):
                 path = Path(
-                    self.api.hf_hub_download(repo, name, revision=revision, local_dir=folder)
+                    self.api.hf_hub_download(
+                        repo, name, revision=revision, local_dir=folder, repo_type=kind
+                    )
                 )
             if path.stat().st_size != size:
                 raise HubError(
@@ -251,17 +257,20 @@ class Hub:
         *,
         revision: str = "main",
         private: bool = False,
+        kind: str = "model",
     ) -> PushPlan:
         """Compute the effect of a push of the files in a folder, without writing anything.
+
+        `kind` is model or space.
 
         Raises:
             HubError: if the repository has other content, or cannot be read.
         """
         ensure_repo(repo)
         ensure_branch(revision)
-        options = {"endpoint": self.endpoint, "revision": revision}
+        options = {"endpoint": self.endpoint, "revision": revision, "kind": kind}
         try:
-            branches = [self.repo_info(repo)]
+            branches = [self.repo_info(repo, kind=kind)]
         except NotFoundError:
             return new_plan(folder, repo, private=private, **options)
         if revision != "main":

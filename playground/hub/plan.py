@@ -1,5 +1,6 @@
 """The effect of a push on a repository, computed before anything is written."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,7 +46,7 @@ class FileChange:
 
 @dataclass(frozen=True)
 class PushPlan:
-    """The effect of a push, computed before it writes anything.
+    """The effect of a push on a model or a Space, computed before it writes anything.
 
     `parent` is the last commit of the branch, or empty for a new branch. `start` is the commit that
     the files are compared with and that a new branch starts from, or empty for a new repository.
@@ -59,6 +60,7 @@ class PushPlan:
     parent: str
     start: str
     changes: tuple[FileChange, ...]
+    kind: str = "model"
 
     @property
     def has_writes(self) -> bool:
@@ -73,6 +75,7 @@ def plan_push(
     *,
     endpoint: str,
     revision: str = "main",
+    kind: str = "model",
 ) -> PushPlan:
     """Compare the files of a folder with those of an existing repository.
 
@@ -83,12 +86,11 @@ def plan_push(
     """
     info = branches[-1]
     remote = {file.path: file for file in info.files}
-    if MANIFEST not in remote and set(remote) - {"README.md", ".gitattributes", "LICENSE"}:
-        raise HubError(
-            f"the model {repo} has other content ({', '.join(sorted(remote)[:3])}), which stays "
-            "unchanged; choose another name"
-        )
     files = files_in(folder)
+    owned = {"README.md", ".gitattributes", "LICENSE"}
+    others = set(remote) - (owned if kind == "model" else owned | files.keys())
+    if others and (kind == "space" or MANIFEST not in remote):
+        raise other_content(kind, repo, others)
     changes = [
         FileChange(name, path.stat().st_size, _file_status(path, remote.get(name)))
         for name, path in files.items()
@@ -105,13 +107,31 @@ def plan_push(
     return PushPlan(
         repo,
         revision,
-        f"{endpoint}/{repo}",
+        repo_url(endpoint, repo, kind),
         True,
         info.private,
         info.sha if has_branch else "",
         info.sha,
         tuple(changes),
+        kind,
     )
+
+
+def other_content(kind: str, repo: str, files: Iterable[str]) -> HubError:
+    """Return the error for a repository that has files of its owner where a push would write."""
+    what, remedy = (
+        ("model", "choose another name")
+        if kind == "model"
+        else ("Space", "choose another name, or publish without the interactive page")
+    )
+    return HubError(
+        f"the {what} {repo} has other content ({', '.join(sorted(files)[:3])}), which stays "
+        f"unchanged; {remedy}"
+    )
+
+
+def repo_url(endpoint: str, repo: str, kind: str) -> str:
+    return f"{endpoint}/{repo}" if kind == "model" else f"{endpoint}/{kind}s/{repo}"
 
 
 def files_in(folder: Path) -> dict[str, Path]:
@@ -130,11 +150,13 @@ def new_plan(
     endpoint: str,
     revision: str = "main",
     private: bool = False,
+    kind: str = "model",
 ) -> PushPlan:
     changes = tuple(
         FileChange(name, path.stat().st_size, "new") for name, path in files_in(folder).items()
     )
-    return PushPlan(repo, revision, f"{endpoint}/{repo}", False, private, "", "", changes)
+    url = repo_url(endpoint, repo, kind)
+    return PushPlan(repo, revision, url, False, private, "", "", changes, kind)
 
 
 def _file_status(path: Path, remote: RepoFile | None) -> str:

@@ -7,7 +7,7 @@ import re
 from enum import Enum
 
 MANIFEST = "playground.json"
-PAGE = "index.html"  # the interactive page
+PAGE = "index.html"  # the interactive page, or a page of the owner, which stays
 REPO_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 BRANCH_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,95}")
 REVISION_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/+@-]{0,199}")

@@ -40,7 +40,12 @@ def push(
         return _commit(hub, folder, plan, message, report)
     report(f"Creating {plan.repo}", 0.0, Phase.WRITING)
     with hub.translating_errors("create", plan.repo):
-        hub.api.create_repo(plan.repo, private=plan.private)
+        hub.api.create_repo(
+            plan.repo,
+            private=plan.private,
+            repo_type=plan.kind,
+            space_sdk="static" if plan.kind == "space" else None,
+        )
     try:
         return _commit(hub, folder, plan, message, report)
     except HubError as error:
@@ -77,6 +82,7 @@ def _commit(hub: Hub, folder: Path, plan: PushPlan, message: str, report: Report
             commit_message=message,
             revision=plan.revision,
             parent_commit=plan.start or None,
+            repo_type=plan.kind,
         )
     return str(done.oid)
 
@@ -96,5 +102,6 @@ def _upload_large_files(
                 plan.repo,
                 [operation],
                 revision=plan.revision,
+                repo_type=plan.kind,
                 free_memory=False,
             )

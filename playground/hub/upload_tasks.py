@@ -1,11 +1,11 @@
 """Hub jobs that write: publishing a checkpoint."""
 
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from .repo_ids import PAGE, Phase
+from .repo_ids import PAGE
 from .task_runner import LOADING_TIMEOUT_S, TaskRunner
 
 
@@ -78,23 +78,63 @@ class UploadTasks(TaskRunner):
 
         for revision in dict.fromkeys((self.task.revision, "main")):
             with suppress(NotFoundError):
-                info = self.hub.repo_info(self.task.repo, revision)
-                if (size := info.sizes.get("README.md")) is None:
-                    return b""
-                folder = self.scratch / "existing"
-                self.hub.fetch(self.task.repo, info.sha, {"README.md": size}, folder)
-                return (folder / "README.md").read_bytes()
+                return self._fetch_existing("README.md", revision, "model")
         return b""
 
-    def _push_plan(self) -> tuple[Path, Any, Any, list[str]]:
-        """Return the folder to publish, its plan, the manifest, and what stays of the card.
+    def _fetch_existing(self, name: str, revision: str, kind: str) -> bytes:
+        """Return a file of the repository or the Space; empty without one."""
+        info = self.hub.repo_info(self.task.repo, revision, kind)
+        if (size := info.sizes.get(name)) is None:
+            return b""
+        folder = self.scratch / f"existing {kind}"
+        self.hub.fetch(self.task.repo, info.sha, {name: size}, folder, kind=kind)
+        return (folder / name).read_bytes()
+
+    def _compare(self, folder: Path, **options: Any) -> Any:
+        """Return the plan of a push, which leaves an index.html that is not an exported page.
 
         Raises:
-            HubError: if the token has no write access, or the repository has other content.
+            HubError: if the repository has other content where the push would write.
+        """
+        from playground.common.env import PAGE_MARK
+
+        from .plan import other_content
+
+        plan = self.hub.plan(folder, self.task.repo, **options)
+        statuses = {change.path: change.status for change in plan.changes}
+        if statuses.get(PAGE) not in ("changed", "removed"):
+            return plan
+        if PAGE_MARK.encode() in self._fetch_existing(PAGE, plan.start, plan.kind):
+            return plan
+        if statuses[PAGE] == "changed":
+            raise other_content(plan.kind, plan.repo, [PAGE])
+        kept = tuple(change for change in plan.changes if change.path != PAGE)
+        return replace(plan, changes=kept)
+
+    def _write_space(self, package: Path, model: Any) -> Path | None:
+        """Write the files of the Space; return their folder, or None if the push has no Space.
+
+        A Space has one page: that of the branch main.
+        """
+        if not self.task.page or model.revision != "main":
+            return None
+        from .static_space import write_space
+
+        folder = self.scratch / "space"
+        write_space(package, folder, model.repo, model.url)
+        return folder
+
+    def _push_plans(self) -> tuple[list[tuple[Path, Any]], int, list[str]]:
+        """Return each folder to publish with its plan, the step, and what stays as it is.
+
+        The first folder is that of the model, the second one that of its Space.
+
+        Raises:
+            HubError: if the token has no write access, or a repository has other content.
         """
         from playground.checkpoints.manifest import read_manifest
 
-        from .errors import ensure_branch, ensure_repo
+        from .errors import HubError, ensure_branch, ensure_repo
         from .formats import package_format
 
         ensure_repo(self.task.repo)
@@ -105,14 +145,18 @@ class UploadTasks(TaskRunner):
         self.ensure_can_write()
         folder, notes = self.build(checkpoint, self._existing_card())
         self.report("Comparing with the repository")
-        plan = self.hub.plan(
-            folder, self.task.repo, private=self.task.private, revision=self.task.revision
-        )
-        if self.task.page:
-            from .static_space import ensure_own_space
-
-            ensure_own_space(self.hub, self.task.repo, private=plan.private)
-        return folder, plan, read_manifest(checkpoint), notes
+        model = self._compare(folder, private=self.task.private, revision=self.task.revision)
+        pushes = [(folder, model)]
+        if space_folder := self._write_space(folder, model):
+            space = self._compare(space_folder, private=model.private, kind="space")
+            if model.private and not space.private:
+                raise HubError(
+                    f"the Space {space.repo} is public and the model private, so its page would "
+                    "show the model to all; make the Space private, or publish without the "
+                    "interactive page"
+                )
+            pushes.append((space_folder, space))
+        return pushes, read_manifest(checkpoint).step, notes
 
     def ensure_can_write(self) -> None:
         """Raise HubError if the token cannot write to the repository's namespace."""
@@ -143,53 +187,52 @@ class UploadTasks(TaskRunner):
         ensure_branch(self.task.revision)
         checkpoint = self._export()
         folder, _ = self.build(checkpoint)
-        plan = new_plan(
-            folder,
-            self.task.repo,
-            endpoint=self.hub.endpoint,
-            revision=self.task.revision,
-            private=self.task.private,
-        )
-        card = (folder / "README.md").read_text(encoding="utf-8")
+        options = {"endpoint": self.hub.endpoint, "private": self.task.private}
+        plan = new_plan(folder, self.task.repo, revision=self.task.revision, **options)
+        plans = [plan]
+        if space := self._write_space(folder, plan):
+            plans.append(new_plan(space, self.task.repo, kind="space", **options))
         step = read_manifest(checkpoint).step
-        return {
-            "plan": asdict(plan),
-            "card": card,
-            "step": step,
-            "url": plan.url,
-            "compared": False,
-        }
+        result = self._describe(folder, plans, step, [])
+        return result | {"url": plan.url, "compared": False}
+
+    def _describe(
+        self, folder: Path, plans: list[Any], step: int, notes: list[str]
+    ) -> dict[str, Any]:
+        """Return plans and card in JSON; `space` is the plan of the Space, or None."""
+        card = (folder / "README.md").read_text(encoding="utf-8", errors="replace")
+        model, space = (*map(asdict, plans), None)[:2]
+        if self.task.page and not space:
+            notes = [*notes, "the Space stays as it is: only a push to the branch main writes it"]
+        return {"plan": model, "space": space, "card": card, "step": step, "notes": notes}
 
     def plan(self) -> dict[str, Any]:
         """Return the changes of a push without writing anything."""
-        folder, plan, manifest, notes = self._push_plan()
-        card = (folder / "README.md").read_text(encoding="utf-8", errors="replace")
-        return {"plan": asdict(plan), "card": card, "step": manifest.step, "notes": notes}
+        pushes, step, notes = self._push_plans()
+        plans = [plan for _, plan in pushes]
+        return self._describe(pushes[0][0], plans, step, notes)
 
     def push(self) -> dict[str, Any]:
-        """Publish the checkpoint."""
+        """Publish the checkpoint, and then its Space."""
         from .errors import HubError
 
-        folder, plan, manifest, notes = self._push_plan()
+        pushes, step, notes = self._push_plans()
+        (folder, plan), *spaces = pushes
         if self.task.expected_parent is not None and self.task.expected_parent != plan.parent:
             raise HubError(
                 "another commit was pushed after the preview, and nothing was overwritten; "
                 "preview again",
                 retryable=True,
             )
-        commit = self.hub.push(folder, plan, f"Step {manifest.step}", self.report)
-        space = ""
-        if self.task.page:
-            from .static_space import push_space
-
-            self.report("Writing the Space", LOADING_TIMEOUT_S, Phase.COMMITTING)
-            space = push_space(self.hub, folder, plan.repo, private=plan.private)
+        commit = self.hub.push(folder, plan, f"Step {step}", self.report)
+        try:
+            for space_folder, space in spaces:
+                self.hub.push(space_folder, space, f"Step {step}", self.report)
+        except HubError as error:
+            raise HubError(
+                f"the model was published, but its Space was not: {error}",
+                retryable=error.retryable,
+            ) from None
         where = plan.url if plan.revision == "main" else f"{plan.url}/tree/{plan.revision}"
-        return {
-            "plan": asdict(plan),
-            "url": where,
-            "commit": commit,
-            "step": manifest.step,
-            "notes": notes,
-            "space": space,
-        }
+        result = self._describe(folder, [plan for _, plan in pushes], step, notes)
+        return result | {"url": where, "commit": commit}

@@ -21,7 +21,7 @@ from playground.architectures import ARCHITECTURES
 from playground.checkpoints.manifest import cached_manifest
 from playground.checkpoints.tensors import serialize_tensors
 from playground.common.content_policy import source_hash
-from playground.common.env import playground_url
+from playground.common.env import PAGE_MARK, playground_url
 from playground.common.format import format_count
 from playground.errors import UserError
 from playground.inspection.inspected_model import InspectedModel, load_inspected_model
@@ -48,10 +48,11 @@ _COMMENT = re.compile(r"/\*\*.*?\*/", re.DOTALL)  # types in it have the form im
 _LEFT_OVER = re.compile(r"^\s*(?:import|export)\b.*|\bimport\s*[(.].*", re.MULTILINE)
 
 
-def render_page(checkpoint: str, run: str, name: str) -> dict[str, str]:
-    """Return {"html": text}: the call of the app, in a process of its own."""
+def render_page(checkpoint: str, run: str, name: str, file_name: str) -> dict[str, bytes]:
+    """Return {"json": body of the response}: the call of the app, in a process of its own."""
     torch.set_num_threads(1)
-    return {"html": write_page(Path(checkpoint), Path(run) if run else None, name)}
+    text = write_page(Path(checkpoint), Path(run) if run else None, name)
+    return {"json": json.dumps({"html": text, "name": file_name}).encode()}
 
 
 def write_page(checkpoint: Path, run_folder: Path | None = None, name: str = "") -> str:
@@ -148,6 +149,7 @@ def _html(data: dict[str, Any], weights: str) -> str:
     return f"""<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
+{PAGE_MARK}
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>

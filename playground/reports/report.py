@@ -9,6 +9,7 @@ else.
 """
 
 import dataclasses
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -70,10 +71,11 @@ IN_ONE_SEQUENCE = {
 }
 
 
-def render_report(checkpoint: str, run: str, name: str) -> dict[str, str]:
-    """Return {"html": text}: the call of the page, in a process of its own."""
+def render_report(checkpoint: str, run: str, name: str, file_name: str) -> dict[str, bytes]:
+    """Return {"json": body of the response}: the call of the app, in a process of its own."""
     torch.set_num_threads(1)
-    return {"html": write_report(Path(checkpoint), Path(run) if run else None, name)}
+    text = write_report(Path(checkpoint), Path(run) if run else None, name)
+    return {"json": json.dumps({"html": text, "name": file_name}).encode()}
 
 
 def write_report(checkpoint: Path, run: Path | None = None, name: str = "") -> str:

@@ -5,9 +5,9 @@ A separate process writes each file, one at a time.
 
 import asyncio
 import re
-from typing import Any
 
 from starlette.requests import Request
+from starlette.responses import Response
 
 from playground.runs.access import Access, Right
 from playground.runs.registry import Registry
@@ -40,14 +40,14 @@ class ReportHandlers(HandlerGroup):
     @handler("runs/report", ModelRequest, Right.REUSE)
     async def export_report(
         self, request: ModelRequest, model: Access, http_request: Request | None
-    ) -> dict[str, Any]:
+    ) -> Response:
         """Return a report: {"html": file content, "name": file name}."""
         return await self._write("report", model, "-report.html", http_request)
 
     @handler("runs/page", ModelRequest, Right.OWN)
     async def export_page(
         self, request: ModelRequest, model: Access, http_request: Request | None
-    ) -> dict[str, Any]:
+    ) -> Response:
         """Return the page that runs a model: {"html": file content, "name": file name}.
 
         It needs the right of a download: it contains the weights and rows of the dataset.
@@ -56,14 +56,16 @@ class ReportHandlers(HandlerGroup):
 
     async def _write(
         self, kind: str, model: Access, suffix: str, http_request: Request | None
-    ) -> dict[str, Any]:
+    ) -> Response:
+        file_stem = re.sub(r"[^A-Za-z0-9]+", "-", model.name).strip("-") or "model"
         response = await run_job(
             self._queue,
             kind,
             str(await asyncio.to_thread(model.newest_checkpoint)),
             str(model.run.folder) if model.run else "",
             model.name,
+            file_stem + suffix,
             request=http_request,
         )
-        file_stem = re.sub(r"[^A-Za-z0-9]+", "-", model.name).strip("-") or "model"
-        return response | {"name": file_stem + suffix}
+        # A page has up to 27 MB, so its process has written the JSON.
+        return Response(response["json"], media_type="application/json")

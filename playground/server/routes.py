@@ -33,8 +33,8 @@ ROUTE_PREFIX = "/playground/api/"
 MAX_INLINE_PARSE_BYTES = 64_000  # a larger body is parsed in a thread
 MAX_BRACKETS = 5000  # in JSON; a megabyte of nested lists takes almost a second to parse
 OTHER_SITE_MESSAGE = "this request comes from another site; open the playground itself"
-Handler = Callable[[object, Request], Awaitable[dict[str, Any]]]
-HandlerMethod = Callable[..., Coroutine[Any, Any, dict[str, Any]]]
+Handler = Callable[[object, Request], Awaitable[Any]]  # the JSON, or a response with it
+HandlerMethod = Callable[..., Coroutine[Any, Any, Any]]
 RequestType = TypeVar("RequestType", bound=BaseModel)
 
 # The load of a request in milliseconds (rate_limit.LoadLimits): the time of the server process.
@@ -107,6 +107,8 @@ def _make_endpoint(
         if retry_after_s := load.take_owner(owner, load_ms):
             return await load.reject(address, retry_after_s)
         response = await handler(payload, request)
+        if isinstance(response, Response):
+            return response
         start = time.thread_time()
         content = json.dumps(response, separators=(",", ":"), allow_nan=False)
         seconds = time.thread_time() - start + getattr(request.state, "handler_cpu_s", 0.0)
@@ -174,14 +176,12 @@ def handler(
         @wraps(function)
         async def respond(
             context: Any, payload: object, http_request: Request | None = None
-        ) -> dict[str, Any]:
+        ) -> Any:
             try:
                 request = parse(request_type, payload)
                 models = () if needs is None else (await find_model(context, request),)
                 if is_coroutine:
-                    response: dict[str, Any] = await function(
-                        context, request, *models, http_request
-                    )
+                    response = await function(context, request, *models, http_request)
                 else:
                     response, seconds = await asyncio.to_thread(measured, context, request, *models)
                     if http_request is not None:

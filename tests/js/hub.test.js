@@ -101,6 +101,15 @@ test("a plan lists its changes", () => {
     describePlan({ plan: same, step: 40 }, false),
     "ada/reverse already has this checkpoint, step 40.",
   );
+  const space = { ...MODEL_PLAN, exists: false };
+  assert.match(
+    describePlan({ plan: same, space, step: 40 }, false),
+    /step 40\. New public Space ada\/reverse: it runs the interactive page\.$/,
+  );
+  assert.match(
+    describePlan({ plan: same, space: { ...same, exists: true, private: true }, step: 40 }, false),
+    /The Space ada\/reverse \(private\) already has this page\.$/,
+  );
   assert.equal(formatChangeCounts(MODEL_PLAN.changes), "1 new, 1 same");
 });
 
@@ -175,6 +184,21 @@ test("the form selects a model, needs a token and a name, and shows the plan", a
 
   await fill(".license", "mit");
   assert.equal(plan.value, null, "the plan was for other choices");
+});
+
+test("a Space that lacks the page can be published although the model is there", async () => {
+  const same = { ...MODEL_PLAN, changes: [{ path: "a", size: 1, status: "same" }] },
+    publishRequest = { subject: "run:1" };
+  for (const [space, isOffered] of [
+    [null, false],
+    [same, false],
+    [MODEL_PLAN, true],
+  ]) {
+    plan.value = { plan: same, space, step: 40, card: "", publishRequest };
+    await mount(html`<${PublishForm} />`);
+    assert.equal(Boolean(box.querySelector(".publish-button")), isOffered);
+  }
+  plan.value = null;
 });
 
 test("only tasks that need the token send it", async () => {

@@ -53,7 +53,6 @@ ONLY_IN = {
         "hub/client.py",
         "hub/errors.py",
         "hub/plan.py",
-        "hub/static_space.py",
         "hub/transport.py",
         "hub/upload.py",
         "hub/model_card.py",

@@ -104,7 +104,8 @@ class EndpointBase:
         Raises:
             UserError: with the error of the response.
         """
-        return raise_for_error(await self.handlers[name](payload, request))
+        response: dict[str, Any] = await self.handlers[name](payload, request)
+        return raise_for_error(response)
 
     def owner_key(self, owner: str) -> str:
         """Return the given key, or the key of a local instance, or an empty string."""

@@ -93,10 +93,10 @@ def test_a_push_keeps_what_the_owner_wrote_in_the_card(
 def push_with_page(hub, checkpoint, run_task_in_process, tmp_path):
     """Return a function that publishes the checkpoint with its page."""
 
-    def push(repo, **options):
+    def push(repo, kind="push", **options):
         options = {"checkpoint": str(checkpoint), "page": True} | options
         work = tmp_path / str(len(list(tmp_path.iterdir())))
-        return run_task_in_process(HubTask("push", repo, hub.ADA, hub.url, **options), work)
+        return run_task_in_process(HubTask(kind, repo, hub.ADA, hub.url, **options), work)
 
     return push
 
@@ -106,7 +106,7 @@ def test_a_page_is_published_in_the_repository_and_as_a_static_space(
 ):
     outcome, result = push_with_page("ada/paged")
     assert outcome == "result", result
-    assert result["space"] == f"{hub.url}/spaces/ada/paged"
+    assert result["space"]["url"] == f"{hub.url}/spaces/ada/paged"
     page = hub.files("ada/paged").pop("index.html")
     assert b"<title>paged: break this transformer</title>" in page
     assert set(hub.files("ada/paged")) == {*published_files, "index.html"}
@@ -137,6 +137,59 @@ def test_a_page_published_again_replaces_its_own_space(hub, push_with_page):
     outcome, *_ = push_with_page("ada/again", page=False)
     assert outcome == "result"
     assert "index.html" not in hub.files("ada/again")
+
+
+@pytest.mark.parametrize("private", [True, False])
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_plan_names_the_space_and_its_visibility(hub, push_with_page, exists, private):
+    repo = f"ada/named-{exists}-{private}"
+    if exists:
+        hub.put(repo, {"README.md": "a new Space"}, kind="space", private=private)
+    outcome, result = push_with_page(repo, kind="plan", private=private)
+    assert outcome == "result", result
+    space = result["space"]
+    assert space["url"] == f"{hub.url}/spaces/{repo}"
+    assert (space["exists"], space["private"]) == (exists, private)
+    assert {each["path"]: each["status"] for each in space["changes"]} == {
+        "README.md": "changed" if exists else "new",
+        "index.html": "new",
+    }
+    assert ("model", repo) not in hub.repos
+
+
+def test_a_space_that_failed_is_written_by_the_next_push(hub, push_with_page):
+    with hub.fault(r"/api/spaces/ada/late/commit", 400):
+        outcome, message, *_ = push_with_page("ada/late")
+    assert outcome == "failed"
+    assert message.startswith("the model was published, but its Space was not: could not")
+    model = hub.repo("ada/late").head.oid
+    outcome, result = push_with_page("ada/late", expected_parent=model)
+    assert (outcome, result["commit"]) == ("result", model)
+    assert {each["status"] for each in result["plan"]["changes"]} == {"same"}
+    assert hub.files("ada/late", kind="space")["index.html"] == hub.files("ada/late")["index.html"]
+    space = hub.repo("ada/late", "space").head.oid
+    assert push_with_page("ada/late")[0] == "result"
+    assert hub.repo("ada/late", "space").head.oid == space
+
+
+def test_only_a_push_to_the_main_branch_writes_the_space(hub, push_with_page):
+    assert push_with_page("ada/branched")[0] == "result"
+    space = hub.repo("ada/branched", "space").head.oid
+    outcome, result = push_with_page("ada/branched", revision="next", license="isc")
+    assert (outcome, result["space"]) == ("result", None)
+    assert any("only a push to the branch main writes it" in note for note in result["notes"])
+    assert hub.repo("ada/branched", "space").head.oid == space
+
+
+def test_an_own_page_of_the_repository_stays(hub, push_with_page):
+    assert push_with_page("ada/site", page=False)[0] == "result"
+    hub.put("ada/site", {"index.html": "mine"})
+    outcome, result = push_with_page("ada/site", page=False, license="isc")
+    assert outcome == "result", result
+    assert "index.html" not in {each["path"] for each in result["plan"]["changes"]}
+    outcome, message, *_ = push_with_page("ada/site")
+    assert (outcome, "other content (index.html)" in message) == ("failed", True)
+    assert hub.files("ada/site")["index.html"] == b"mine"
 
 
 def test_a_space_with_other_content_stays_and_nothing_is_published(hub, push_with_page):

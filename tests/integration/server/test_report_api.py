@@ -1,5 +1,6 @@
 """The files of the Share dialog, written in their own process."""
 
+import json
 import shutil
 
 import pytest
@@ -18,7 +19,8 @@ def registry(tmp_path_factory):
 
 
 def request_file(registry, route, **fields):
-    return run_in_thread(ReportHandlers(registry).handlers()[route](fields, None))
+    response = run_in_thread(ReportHandlers(registry).handlers()[route](fields, None))
+    return response if isinstance(response, dict) else json.loads(response.body)
 
 
 @pytest.mark.smoke

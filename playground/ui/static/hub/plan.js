@@ -18,16 +18,30 @@ export function formatChangeCounts(changes) {
   return [...counts].map(([status, count]) => `${count} ${status}`).join(", ");
 }
 
-/** Summarize a plan in one or two sentences. `isTraining`: the run of the model still trains. */
-export function describePlan(
-  { plan: { repo, exists, private: isPrivate, changes }, step },
-  isTraining,
-) {
-  const stepText = "step " + formatInteger(step),
+const isWritten = (plan) => plan?.changes.some((change) => change.status !== "same");
+const visibilityOf = (plan) => (plan.private ? "private" : "public");
+
+/** Summarize a plan in some sentences. `isTraining`: the run of the model still trains. */
+export function describePlan({ plan, space, step }, isTraining) {
+  return [describeModel(plan, step, isTraining), space && describeSpace(space)]
+    .filter(Boolean)
+    .join(" ");
+}
+
+function describeSpace(space) {
+  const name = `Space ${space.repo}`,
+    visibility = visibilityOf(space);
+  if (!space.exists) return `New ${visibility} ${name}: it runs the interactive page.`;
+  return `The ${name} (${visibility}) ${isWritten(space) ? "gets" : "already has"} this page.`;
+}
+
+function describeModel(plan, step, isTraining) {
+  const { repo, exists, changes } = plan,
+    visibility = visibilityOf(plan),
+    stepText = "step " + formatInteger(step),
     changedFiles = changes.filter((change) => change.status !== "same");
   if (!changedFiles.length) return `${repo} already has this checkpoint, ${stepText}.`;
-  const visibility = isPrivate ? "private" : "public",
-    repository = exists
+  const repository = exists
       ? `${repo} already exists (${visibility}). One commit changes it`
       : `New ${visibility} repository ${repo}`,
     size = formatCount(changedFiles.length, "file") + ", " + formatChangedSize(changes),
@@ -37,12 +51,14 @@ export function describePlan(
 
 export function Plan({ onPublish }) {
   const {
-      plan: { changes },
+      plan: model,
+      space,
       card,
       notes = [],
       publishRequest,
     } = plan.value,
-    isPublishable = changes.some((change) => change.status !== "same"),
+    { changes } = model,
+    isPublishable = isWritten(model) || isWritten(space), // a Space may lack the page
     run = store.find(publishRequest.subject),
     isTraining = Boolean(run && "status" in run && run.status === "training");
   return html`<div class="plan">

@@ -173,7 +173,7 @@ function PublicationNotice() {
   return html`<p class="published">
     Published, step ${formatInteger(step)}: ${" "}
     <a href=${url} target="_blank" rel="noopener">${url}</a>
-    ${space && html` and <a href=${space} target="_blank" rel="noopener">${space}</a>`}
+    ${space && html` and <a href=${space.url} target="_blank" rel="noopener">${space.url}</a>`}
   </p>`;
 }
 
