@@ -277,6 +277,7 @@ def test_embedded_view_is_framed_by_any_site(view):
         ("/playground/api/runs/list", "br;q=x, gzip;q=nan", 1000, None),
         ("/playground/api/runs/list", "", 1000, None),
         ("/playground/api/runs/poll", "gzip, br", 999, None),
+        ("/playground/api/runs/page", "gzip, br", 1000, None),
     ],
 )
 def test_large_responses_of_the_page_are_compressed(path, accepted, size, encoding):
