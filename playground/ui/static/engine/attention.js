@@ -62,21 +62,13 @@ export class MultiHeadAttention {
     this.out_proj = loadLinear(tensors, `${name}.out_proj`);
   }
 
-  /**
-   * Return the keys and values of positions.
-   * @param {Float32Array} x_MD @param {number} first position @returns {KeysAndValues}
-   */
+  /** @param {Float32Array} x_MD @param {number} first position @returns {KeysAndValues} */
   projectKeysAndValues(x_MD, first) {
-    return {
-      key_MGK: this.position.rotate(this.k_proj(x_MD), this.config.n_kv_heads, first),
-      value_MGV: this.v_proj(x_MD),
-    };
+    const key_MGK = this.position.rotate(this.k_proj(x_MD), this.config.n_kv_heads, first);
+    return { key_MGK, value_MGV: this.v_proj(x_MD) };
   }
 
-  /**
-   * Return the output (QD) of the queries of a pass.
-   * @param {Float32Array} x_QD @param {KeysAndValues} keysAndValues @param {ForwardPass} pass
-   */
+  /** @param {Float32Array} x_QD @param {KeysAndValues} keysAndValues @param {ForwardPass} pass */
   forward(x_QD, keysAndValues, pass) {
     const { config, kind, layer, position } = this,
       { n_heads: H, valueSize: V } = config,

@@ -9,9 +9,7 @@ import { rowsOf } from "./linear.js";
  * heads, "encoder feed-forward" and "decoder feed-forward" for blocks, "source positions" and
  * "target positions". Layers and heads count from 0.
  * @typedef {{ kind: string, layer: number | null, head: number | null }} Component
- */
-
-/**
+ *
  * A component and what takes the place of its output: a row (of d_model or of a head's value size)
  * for each position, or nothing for zeros.
  * @typedef {{ component: Component, output?: Float32Array }} Ablation
@@ -21,38 +19,43 @@ import { rowsOf } from "./linear.js";
 export const keyOf = ({ kind, layer, head }) => `${kind}.${layer ?? ""}.${head ?? ""}`;
 
 export class ForwardPass {
-  /** @param {Config} config @param {number[]} source @param {Ablation[]} [ablations] */
-  constructor(config, source, ablations = []) {
-    this.config = config;
-    this.source = source;
-    this.ablations = new Map(ablations.map((each) => [keyOf(each.component), each]));
-    /** The number of decoded positions, so the position of the next one. */
-    this.first = 0;
-    /** Keys and values of the decoded positions, by layer. @type {KeysAndValues[]} */
-    this.cache = [];
-    /** Attention weights (HQM) of each layer, by kind. @type {Record<string, Float32Array[]>} */
-    this.attention = {};
-    /** @type {Record<string, { query_QHK: Float32Array, key_MGK: Float32Array }[]>} */
-    this.vectors = {};
-    /** The mean of |f(x)| / |x| of each sublayer, by name. @type {Record<string, number>} */
-    this.contributions = {};
-    /** The outputs of all components, by key, if they are recorded. */
-    this.outputs = /** @type {Map<string, Float32Array> | null} */ (null);
-  }
+  /** The number of decoded positions, so the position of the next one. */
+  first = 0;
+  /** Keys and values of the encoder's output, by layer. @type {KeysAndValues[] | null} */
+  memory = null;
+  /** Keys and values of the decoded positions, by layer. @type {KeysAndValues[]} */
+  cache = [];
+  /** Attention weights (HQM) of each layer, by kind. @type {Record<string, Float32Array[]>} */
+  attention = {};
+  /** @type {Record<string, { query_QHK: Float32Array, key_MGK: Float32Array }[]>} */
+  vectors = {};
+  /** The mean of |f(x)| / |x| of each sublayer, by name. @type {Record<string, number>} */
+  contributions = {};
+  /** The outputs of all components, by key, if recorded. @type {Map<string, Float32Array> | null} */
+  outputs = null;
+  /** Logits that an encoder-only model has not returned yet. @type {Float32Array | null} */
+  logits_WV = null;
 
   /**
-   * Append new positions to the cache of a layer; return all so far.
-   * @param {number} layer @param {KeysAndValues} added
+   * @param {Config} config @param {number[]} source @param {number} maxTokens of the output
+   * @param {Ablation[]} [ablations]
    */
+  constructor(config, source, maxTokens, ablations = []) {
+    this.config = config;
+    this.source = source;
+    this.maxTokens = maxTokens;
+    this.ablations = new Map(ablations.map((each) => [keyOf(each.component), each]));
+  }
+
+  /** Append positions to the cache; return all. @param {number} layer @param {KeysAndValues} added */
   extendCache(layer, added) {
     const earlier = this.cache[layer];
-    this.cache[layer] = earlier
-      ? {
-          key_MGK: concatenate(earlier.key_MGK, added.key_MGK),
-          value_MGV: concatenate(earlier.value_MGV, added.value_MGV),
-        }
-      : added;
-    return this.cache[layer];
+    if (earlier)
+      added = {
+        key_MGK: concatenate(earlier.key_MGK, added.key_MGK),
+        value_MGV: concatenate(earlier.value_MGV, added.value_MGV),
+      };
+    return (this.cache[layer] = added);
   }
 
   /**
@@ -73,20 +76,17 @@ export class ForwardPass {
    */
   replace(component, x_NX, width, column = 0, size = width) {
     const key = keyOf(component),
-      ablation = this.ablations.get(key),
-      nRows = x_NX.length / width,
-      recorded = new Float32Array(this.outputs ? nRows * size : 0);
+      ablation = this.ablations.get(key);
     if (!ablation && !this.outputs) return;
-    this.outputs?.set(key, recorded);
-    for (let n = 0; n < nRows; n++) {
-      const row = x_NX.subarray(n * width + column, n * width + column + size),
-        position = this.first + n;
-      if (this.outputs) recorded.set(row, n * size);
-      if (!ablation) continue;
+    const rows = rowsOf(x_NX, width).map((row) => row.subarray(column, column + size));
+    this.outputs?.set(key, Float32Array.from(rows.flatMap((row) => [...row])));
+    if (!ablation) return;
+    rows.forEach((row, n) => {
+      const position = this.first + n;
       row.fill(0);
       if (ablation.output)
         row.set(ablation.output.subarray(position * size, (position + 1) * size));
-    }
+    });
   }
 }
 
@@ -99,8 +99,4 @@ function concatenate(a, b) {
 }
 
 /** @param {Float32Array} x_D */
-function norm(x_D) {
-  let sum = 0;
-  for (let d = 0; d < x_D.length; d++) sum += x_D[d] ** 2;
-  return Math.sqrt(sum);
-}
+const norm = (x_D) => Math.sqrt(x_D.reduce((sum, x) => sum + x * x, 0));

@@ -2,7 +2,6 @@
 import { MultiHeadAttention } from "./attention.js";
 import { loadFeedForward, loadNorm, requireTensor } from "./linear.js";
 import { sinusoidalPositions } from "./position_encoding.js";
-/** @import { KeysAndValues } from "./attention.js" */
 /** @import { ForwardPass } from "./forward_pass.js" */
 /** @import { Config } from "./model.js" */
 /** @import { Tensors } from "./safetensors.js" */
@@ -33,10 +32,11 @@ export class Layer {
 
   /**
    * Return the output (ND) of the positions that the pass computes now.
-   * @param {Float32Array} x_ND @param {ForwardPass} pass @param {KeysAndValues[] | null} memory
+   * @param {Float32Array} x_ND @param {ForwardPass} pass
    */
-  forward(x_ND, pass, memory) {
-    const { kind, index, self_attn, cross_attn } = this;
+  forward(x_ND, pass) {
+    const { kind, index, self_attn, cross_attn } = this,
+      { memory } = pass;
     let y_ND = this.addSublayer("self_attn", x_ND, pass, (input_ND) => {
       const added = self_attn.projectKeysAndValues(input_ND, pass.first),
         all = kind === "decoder" ? pass.extendCache(index, added) : added;
@@ -79,6 +79,7 @@ export class InputEmbedding {
       config.position_type === "sinusoidal"
         ? sinusoidalPositions(config)
         : tensors[`${name}.position_embedding`]?.data;
+    this.component = { kind: `${this.side} positions`, layer: null, head: null };
   }
 
   /**
@@ -87,25 +88,20 @@ export class InputEmbedding {
    */
   forward(tokens, pass) {
     const { d_model: D, scale_embeddings, nPositions } = this.config,
-      scale = scale_embeddings ? Math.sqrt(D) : 1;
+      { positions_PD } = this,
+      scale = scale_embeddings ? Math.sqrt(D) : 1,
+      x_ND = new Float32Array(tokens.length * D);
     if (pass.first + tokens.length > nPositions)
       throw new RangeError(`the model has positions for ${nPositions} tokens`);
-    const x_ND = this.positionVectors(tokens.length, pass);
+    if (positions_PD) {
+      for (let n = 0; n < tokens.length; n++) {
+        const start = this.rowOf(pass.first + n, tokens.length) * D;
+        x_ND.set(positions_PD.subarray(start, start + D), n * D);
+      }
+      pass.replace(this.component, x_ND, D);
+    }
     for (let i = 0; i < x_ND.length; i++)
       x_ND[i] += this.tokens.data[tokens[Math.floor(i / D)] * D + (i % D)] * scale;
-    return x_ND;
-  }
-
-  /** Return the vectors (ND) of positions, zeros if none are added. */
-  positionVectors(/** @type {number} */ length, /** @type {ForwardPass} */ pass) {
-    const { d_model: D } = this.config,
-      x_ND = new Float32Array(length * D);
-    if (!this.positions_PD) return x_ND;
-    for (let n = 0; n < length; n++) {
-      const start = this.rowOf(pass.first + n, length) * D;
-      x_ND.set(this.positions_PD.subarray(start, start + D), n * D);
-    }
-    pass.replace({ kind: `${this.side} positions`, layer: null, head: null }, x_ND, D);
     return x_ND;
   }
 

@@ -56,13 +56,10 @@ class Stack {
     this.norm = loadNorm(config, tensors, `${prefix}norm`);
   }
 
-  /**
-   * Return the vectors (ND) of tokens, the next ones of a pass.
-   * @param {number[]} tokens @param {ForwardPass} pass @param {KeysAndValues[] | null} memory
-   */
-  forward(tokens, pass, memory = null) {
+  /** Return the vectors (ND) of the next tokens. @param {number[]} tokens @param {ForwardPass} pass */
+  forward(tokens, pass) {
     let x_ND = /** @type {Float32Array} */ (this.embedding.forward(tokens, pass));
-    for (const layer of this.layers) x_ND = layer.forward(x_ND, pass, memory);
+    for (const layer of this.layers) x_ND = layer.forward(x_ND, pass);
     return this.norm(x_ND);
   }
 }
@@ -72,57 +69,57 @@ export class Model {
   static nSequences = 1; // of max_positions tokens in a stack
 
   /**
-   * @param {Config} config @param {Tensors} tensors @param {Stack} stack that writes the output
-   * @param {string[]} kinds of heads
+   * @param {Config} config @param {Tensors} tensors @param {string[]} kinds of heads
+   * @param {Stack} stack that writes the output @param {Stack} [encoder]
    */
-  constructor(config, tensors, stack, kinds) {
+  constructor(config, tensors, kinds, stack, encoder) {
     this.config = config;
-    this.stack = stack;
     this.kinds = kinds;
+    this.stack = stack;
+    this.encoder = encoder;
     this.output_proj = linear(
       tensors["output_proj.weight"] ?? stack.embedding.tokens,
       tensors["output_proj.bias"],
     );
   }
 
-  /** List every head and feed-forward block. @returns {Component[]} */
+  /** List heads, feed-forward blocks, and position vectors that are added. @returns {Component[]} */
   components() {
-    const { n_layers, n_heads } = this.config;
-    return this.kinds.flatMap((kind) =>
-      count(n_layers).flatMap((layer) => [
-        ...count(n_heads).map((head) => ({ kind, layer, head })),
-        ...(kind === "cross" ? [] : [{ kind: `${kind} feed-forward`, layer, head: null }]),
-      ]),
+    const { n_layers, n_heads } = this.config,
+      embeddings = [this.encoder, this.stack].flatMap((stack) => stack?.embedding ?? []);
+    return [
+      ...this.kinds.flatMap((kind) =>
+        count(n_layers).flatMap((layer) => [
+          ...count(n_heads).map((head) => ({ kind, layer, head })),
+          ...(kind === "cross" ? [] : [{ kind: `${kind} feed-forward`, layer, head: null }]),
+        ]),
+      ),
+      ...embeddings.filter((each) => each.positions_PD).map((each) => each.component),
+    ];
+  }
+
+  /** Return the memory for each layer; without an encoder, there is none. @param {ForwardPass} pass */
+  encode(pass) {
+    const memory_SD = this.encoder?.forward(pass.source, pass);
+    return this.stack.layers.flatMap(
+      ({ cross_attn }) => (memory_SD && cross_attn?.projectKeysAndValues(memory_SD, 0)) ?? [],
     );
   }
 
-  /**
-   * Return the keys and values of the memory for each layer; a single stack has none.
-   * @param {ForwardPass} _pass @returns {KeysAndValues[] | null}
-   */
-  encode(_pass) {
-    return null;
-  }
-
-  /**
-   * Return a function that takes the next tokens of the decoder's input, and returns the logits
-   * (TV) after each of them.
-   * @param {ForwardPass} pass @param {number} _nTokens at most
-   * @param {KeysAndValues[] | null} [memory]
-   * @returns {(tokens: number[]) => Float32Array}
-   */
-  startDecoding(pass, _nTokens, memory = this.encode(pass)) {
-    return (tokens) => this.logits(tokens, pass, memory);
-  }
-
-  /**
-   * Return the logits (NV) after each of the next tokens of the stack.
-   * @param {number[]} tokens @param {ForwardPass} pass @param {KeysAndValues[] | null} [memory]
-   */
-  logits(tokens, pass, memory) {
-    const x_ND = this.stack.forward(tokens, pass, memory);
+  /** Return the logits (NV) after the next tokens. @param {number[]} tokens @param {ForwardPass} pass */
+  logits(tokens, pass) {
+    const x_ND = this.stack.forward(tokens, pass);
     pass.first += tokens.length;
     return this.output_proj(x_ND);
+  }
+
+  /**
+   * Return the logits (TV) after each of the next tokens of the decoder's input.
+   * @param {number[]} tokens @param {ForwardPass} pass
+   */
+  decode(tokens, pass) {
+    pass.memory ??= this.encode(pass);
+    return this.logits(tokens, pass);
   }
 
   /**
@@ -130,9 +127,8 @@ export class Model {
    * @param {number[]} source @param {number[]} decoderInput @param {Ablation[]} [ablations]
    */
   forward(source, decoderInput, ablations) {
-    const pass = new ForwardPass(this.config, source, ablations),
-      logits_TV = this.startDecoding(pass, decoderInput.length)(decoderInput);
-    return { logits_TV, pass };
+    const pass = new ForwardPass(this.config, source, decoderInput.length, ablations);
+    return { logits_TV: this.decode(decoderInput, pass), pass };
   }
 
   /**
@@ -140,12 +136,11 @@ export class Model {
    * @param {number[]} source @param {number} maxTokens @param {Ablation[]} [ablations]
    */
   generate(source, maxTokens, ablations) {
-    const pass = new ForwardPass(this.config, source, ablations),
-      next = this.startDecoding(pass, maxTokens),
+    const pass = new ForwardPass(this.config, source, maxTokens, ablations),
       tokens = /** @type {number[]} */ ([]),
       probabilities = /** @type {Float32Array[]} */ ([]);
     while (tokens.length < maxTokens && tokens.at(-1) !== EOS) {
-      const probability_V = softmax(next([tokens.at(-1) ?? SOS]));
+      const probability_V = softmax(this.decode([tokens.at(-1) ?? SOS], pass));
       tokens.push(argmax(probability_V));
       probabilities.push(probability_V);
     }
@@ -157,17 +152,9 @@ export class Model {
 class Transformer extends Model {
   /** @param {Config} config @param {Tensors} tensors */
   constructor(config, tensors) {
-    const decoder = new Stack(config, tensors, "decoder", "target_embedding", "decoder_");
-    super(config, tensors, decoder, ["encoder", "decoder", "cross"]);
-    this.encoder = new Stack(config, tensors, "encoder", "source_embedding", "encoder_");
-  }
-
-  /** @override @param {ForwardPass} pass */
-  encode(pass) {
-    const memory_SD = this.encoder.forward(pass.source, pass);
-    return this.stack.layers.flatMap(
-      ({ cross_attn }) => cross_attn?.projectKeysAndValues(memory_SD, 0) ?? [],
-    );
+    const encoder = new Stack(config, tensors, "encoder", "source_embedding", "encoder_"),
+      decoder = new Stack(config, tensors, "decoder", "target_embedding", "decoder_");
+    super(config, tensors, ["encoder", "decoder", "cross"], decoder, encoder);
   }
 }
 
@@ -177,15 +164,13 @@ class DecoderOnly extends Model {
 
   /** @param {Config} config @param {Tensors} tensors */
   constructor(config, tensors) {
-    super(config, tensors, new Stack(config, tensors, "decoder", "embedding"), ["decoder"]);
+    super(config, tensors, ["decoder"], new Stack(config, tensors, "decoder", "embedding"));
   }
 
-  /** @override @type {Model["startDecoding"]} */
-  startDecoding(pass) {
-    return (tokens) => {
-      const all = pass.first ? tokens : [...pass.source, ...tokens.slice(1)];
-      return this.logits(all, pass).slice(-tokens.length * this.config.target_vocab_size);
-    };
+  /** @override @type {Model["decode"]} */
+  decode(tokens, pass) {
+    const all = pass.first ? tokens : [...pass.source, ...tokens.slice(1)];
+    return this.logits(all, pass).slice(-tokens.length * this.config.target_vocab_size);
   }
 }
 
@@ -193,34 +178,27 @@ class DecoderOnly extends Model {
 class EncoderOnly extends Model {
   /** @param {Config} config @param {Tensors} tensors */
   constructor(config, tensors) {
-    super(config, tensors, new Stack(config, tensors, "encoder", "embedding"), ["encoder"]);
+    super(config, tensors, ["encoder"], new Stack(config, tensors, "encoder", "embedding"));
   }
 
-  /** @override @type {Model["startDecoding"]} */
-  startDecoding(pass, nTokens) {
-    const { source } = pass,
-      nBlanks = Math.max(0, nTokens - source.length),
-      V = this.config.target_vocab_size,
-      logits_WV = this.logits([...source, ...Array(nBlanks).fill(SOS)], pass);
-    let n = 0;
-    return (tokens) => {
-      n += tokens.length;
-      return logits_WV.slice((n - tokens.length) * V, n * V);
-    };
+  /** @override @type {Model["decode"]} */
+  decode(tokens, pass) {
+    const blanks = Array(Math.max(0, pass.maxTokens - pass.source.length)).fill(SOS),
+      logits_WV = (pass.logits_WV ??= this.logits([...pass.source, ...blanks], pass)),
+      size = tokens.length * this.config.target_vocab_size;
+    pass.logits_WV = logits_WV.subarray(size);
+    return logits_WV.subarray(0, size);
   }
 }
 
-const MODELS = /** @type {Record<string, any>} */ ({
+/** @type {Record<string, { new (config: Config, tensors: Tensors): Model, nSequences: number }>} */
+const MODELS = {
   transformer: Transformer,
   "decoder-only": DecoderOnly,
   "encoder-only": EncoderOnly,
-});
+};
 
 const count = (/** @type {number} */ n) => [...Array(n).keys()];
 
 /** Return the index of the largest value, the first of equal ones. @param {Float32Array} values */
-export function argmax(values) {
-  let best = 0;
-  for (let i = 1; i < values.length; i++) if (values[i] > values[best]) best = i;
-  return best;
-}
+export const argmax = (values) => values.indexOf(Math.max(...values));

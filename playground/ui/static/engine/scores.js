@@ -12,51 +12,40 @@ import { SOS } from "./tasks.js";
 const keepsMemory = ({ component: { kind } }) =>
   !kind.startsWith("encoder") && kind !== "source positions";
 
-/** Scores held-out examples, each with the right tokens before it (teacher forcing). */
-export class Scorer {
-  /** @param {Model} model @param {Example[]} examples */
-  constructor(model, examples) {
-    this.model = model;
-    this.examples = examples;
-    // Most components follow the encoder, whose output is the same for all of them.
-    this.memories = examples.map(({ source }) =>
-      model.encode(new ForwardPass(model.config, source)),
-    );
-  }
-
-  /**
-   * Return how many tokens of an example are right.
-   * @param {number} index @param {Ablation[]} ablations
-   */
-  countRight(index, ablations) {
-    const { config } = this.model,
-      { source, labels } = this.examples[index],
-      memory = ablations.every(keepsMemory) ? this.memories[index] : undefined,
-      pass = new ForwardPass(config, source, ablations),
-      logits_TV = this.model.startDecoding(pass, labels.length, memory)(inputOf(labels)),
-      rows = rowsOf(logits_TV, config.target_vocab_size);
-    return rows.filter((row, t) => argmax(row) === labels[t]).length;
-  }
-}
-
 /** Return the decoder's input for labels. @param {number[]} labels */
 const inputOf = (labels) => [SOS, ...labels.slice(0, -1)];
+
+/**
+ * Return a function that counts the right tokens of an example, each with the right ones before it
+ * (teacher forcing).
+ * @param {Model} model @param {Example[]} examples
+ */
+export function createScorer(model, examples) {
+  const { config } = model,
+    // Most components follow the encoder, whose output is the same for all of them.
+    memories = examples.map(({ source }) => model.encode(new ForwardPass(config, source, 0)));
+  return (/** @type {number} */ index, /** @type {Ablation[]} */ ablations) => {
+    const { source, labels } = examples[index],
+      pass = new ForwardPass(config, source, labels.length, ablations);
+    if (ablations.every(keepsMemory)) pass.memory = memories[index];
+    const rows = rowsOf(model.decode(inputOf(labels), pass), config.target_vocab_size);
+    return rows.filter((row, t) => argmax(row) === labels[t]).length;
+  };
+}
 
 /**
  * Return a function that gives the mean output of a component at each position, over examples. A
  * position that no example has gets the mean of all positions, and so do all position vectors, of
  * which each position has its own.
  * @param {Model} model @param {Example[]} examples
- * @returns {(component: Component) => Float32Array}
  */
 export function measureMeanOutputs(model, examples) {
   const { d_model, valueSize, max_positions } = model.config,
     outputs = examples.map((example) => recordOutputs(model, example));
-  return (component) => {
-    const key = keyOf(component),
-      isPositions = component.kind.endsWith("positions"),
+  return (/** @type {Component} */ component) => {
+    const isPositions = component.kind.endsWith("positions"),
       width = component.head === null ? d_model : valueSize,
-      all = outputs.map((each) => rowsOf(/** @type {Float32Array} */ (each.get(key)), width)),
+      all = outputs.map((each) => rowsOf(each.get(keyOf(component)) ?? new Float32Array(), width)),
       longest = all.reduce((a, b) => (b.length > a.length ? b : a)),
       everywhere = meanOf(isPositions ? longest : all.flat(), width),
       means = new Float32Array(2 * max_positions * width);
@@ -73,9 +62,9 @@ export function measureMeanOutputs(model, examples) {
  * @param {Model} model @param {Example} example
  */
 export function recordOutputs(model, { source, labels }) {
-  const pass = new ForwardPass(model.config, source);
+  const pass = new ForwardPass(model.config, source, labels.length);
   pass.outputs = new Map();
-  model.startDecoding(pass, labels.length)(inputOf(labels));
+  model.decode(inputOf(labels), pass);
   return pass.outputs;
 }
 
