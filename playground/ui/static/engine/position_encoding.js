@@ -24,13 +24,11 @@ export function sinusoidalPositions({ nPositions, d_model: D, sinusoidal_scale }
   });
 }
 
-/**
- * What acts inside attention: a rotation of queries or keys of the positions `first`, `first` + 1,
- * …, and a bias of a head for a distance, the key's position minus the query's.
- * @typedef {object} PositionEncoding
- * @property {(x_PHK: Float32Array, nHeads: number, first: number) => Float32Array} rotate
- * @property {(head: number, distance: number) => number} bias
- */
+// What acts inside attention: a rotation of queries or keys of the positions `first`, `first` + 1,
+// …, and a bias of a head for a distance, the key's position minus the query's.
+/** @typedef {(x_PHK: Float32Array, nHeads: number, first: number) => Float32Array} Rotate */
+/** @typedef {(head: number, distance: number) => number} Bias */
+/** @typedef {{ rotate: Rotate, bias: Bias }} PositionEncoding */
 
 /** @type {PositionEncoding} */
 const NONE = { rotate: (x_PHK) => x_PHK, bias: () => 0 };
@@ -39,7 +37,9 @@ const NONE = { rotate: (x_PHK) => x_PHK, bias: () => 0 };
 function rotaryEmbedding(/** @type {Config} */ { keySize: K }) {
   const rates = angleRates(K),
     half = K / 2;
-  /** @type {PositionEncoding["rotate"]} */
+  return { ...NONE, rotate };
+
+  /** @type {Rotate} */
   function rotate(x_PHK, nHeads, first) {
     const y_PHK = new Float32Array(x_PHK.length);
     for (let i = 0; i < x_PHK.length; i += K) {
@@ -54,18 +54,14 @@ function rotaryEmbedding(/** @type {Config} */ { keySize: K }) {
     }
     return y_PHK;
   }
-  return { ...NONE, rotate };
 }
 
 /** ALiBi: the more distant the key, the lower its score, with a slope for each head. */
 function alibi(/** @type {Config} */ { n_heads }) {
-  const n = 2 ** floor(Math.log2(n_heads)),
-    slope_H = Array.from(
-      { length: n_heads },
-      (_, h) => 2 ** -(h < n ? ((h + 1) * 8) / n : ((2 * (h - n) + 1) * 4) / n),
-    );
-  /** @type {PositionEncoding["bias"]} */
-  const bias = (head, distance) => -slope_H[head] * abs(distance);
+  const n = 2 ** floor(Math.log2(n_heads));
+  /** @type {Bias} */
+  const bias = (h, distance) =>
+    -(2 ** -(h < n ? ((h + 1) * 8) / n : ((2 * (h - n) + 1) * 4) / n)) * abs(distance);
   return { ...NONE, bias };
 }
 
@@ -79,33 +75,20 @@ function t5({ n_heads }, tensors, name, kind) {
     isCausal = kind === "decoder",
     n = isCausal ? T5_NUM_BUCKETS : T5_NUM_BUCKETS / 2,
     nExact = n / 2;
-  /** @param {number} distance */
-  function bucketOf(distance) {
+  /** @type {Bias} */
+  function bias(head, distance) {
     const d = isCausal ? max(-distance, 0) : abs(distance),
       ratio = fround(log(max(d, 1) / nExact)) / fround(log(T5_MAX_DISTANCE / nExact)),
-      bucket = d < nExact ? d : min(nExact + Math.trunc(fround(ratio) * (n - nExact)), n - 1);
-    return !isCausal && distance > 0 ? bucket + n : bucket;
+      bucket = d < nExact ? d : min(nExact + Math.trunc(fround(ratio) * (n - nExact)), n - 1),
+      row = !isCausal && distance > 0 ? bucket + n : bucket;
+    return table_BH[row * n_heads + head];
   }
-  /** @type {PositionEncoding["bias"]} */
-  const bias = (head, distance) => table_BH[bucketOf(distance) * n_heads + head];
   return { ...NONE, bias };
 }
 
-const none = () => NONE;
-
 /** @type {Record<string, (...args: Parameters<typeof t5>) => PositionEncoding>} */
-const POSITION_ENCODINGS = {
-  none,
-  // The vectors of these are added to the embeddings.
-  learned: none,
-  "learned-from-end": none,
-  randomized: none,
-  sinusoidal: none,
-
-  rope: rotaryEmbedding,
-  alibi,
-  t5,
-};
+const IN_ATTENTION = { rope: rotaryEmbedding, alibi, t5 };
+const BEFORE_IT = ["none", "learned", "learned-from-end", "randomized", "sinusoidal"];
 
 /**
  * Return what acts inside attention. It throws a RangeError for an encoding without code here.
@@ -113,7 +96,8 @@ const POSITION_ENCODINGS = {
  * @param {string} kind "encoder", "decoder" or "cross", which has no positions
  */
 export function loadPositionEncoding(config, tensors, name, kind) {
-  const load = POSITION_ENCODINGS[config.position_type];
-  if (!load) throw new RangeError(`the browser has no position encoding ${config.position_type}`);
+  const type = config.position_type,
+    load = BEFORE_IT.includes(type) ? () => NONE : IN_ATTENTION[type];
+  if (!load) throw new RangeError(`the browser has no position encoding ${type}`);
   return kind === "cross" ? NONE : load(config, tensors, name, kind);
 }

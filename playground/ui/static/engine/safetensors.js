@@ -34,7 +34,8 @@ export function readSafetensors(buffer) {
       type = TYPES[dtype];
     if (!type) throw new RangeError(`the weights ${name} have the type ${dtype}`);
     const [from, to] = data_offsets ?? [],
-      count = isShape(shape) ? shape.reduce((/** @type {number} */ a, b) => a * b, 1) : NaN;
+      isShape = Array.isArray(shape) && shape.every((n) => Number.isInteger(n) && n >= 0),
+      count = isShape ? shape.reduce((product, n) => product * n, 1) : NaN;
     if (!(from >= 0 && to - from === count * type.size && start + to <= buffer.byteLength))
       throw new RangeError(`the weights ${name} do not fit the file`);
     const data = type.convert(buffer.slice(start + from, start + to));
@@ -54,7 +55,3 @@ function readHeader(buffer) {
     throw new RangeError("this is not a complete safetensors file");
   }
 }
-
-/** @param {unknown} shape @returns {shape is number[]} */
-const isShape = (shape) =>
-  Array.isArray(shape) && shape.every((size) => Number.isInteger(size) && size >= 0);
