@@ -2,77 +2,63 @@
 // links of the selected head between its tokens.
 import { html } from "../vendor/preact.js";
 import { keyOf } from "../engine/forward_pass.js";
+import { formatWholePercent } from "../shared/format.js";
 import { cssVariable } from "../shared/palette.js";
 import { paintLinks } from "../train/diagram/links.js";
 import { moveFocus } from "../train/diagram/move_focus.js";
-import { buildStacks, firstPredictedRow } from "../train/diagram/structure.js";
+import { buildStacks } from "../train/diagram/structure.js";
 import { EXPLANATIONS, OpenBlock } from "./block.js";
 import { HeadMap, shorten, toThousandths, useCanvas, weightsOf } from "./head.js";
-import {
-  data,
-  importance,
-  isOff,
-  isSingle,
-  model,
-  nameOf,
-  openBlock,
-  parts,
-  percent,
-  row,
-  select,
-  selected,
-  displayed,
-  toggle,
-} from "./state.js";
+import { data, displayed, importance, isOff, isSingle, model, nameOf } from "./state.js";
+import { openBlock, parts, row, select, selected, toggle } from "./state.js";
+/** @import { Component } from "../engine/forward_pass.js" */
 
-/** @typedef {import("../engine/forward_pass.js").Component} Component */
-/** @typedef {import("../train/diagram/structure.js").Stack} StackInfo */
-
-const { n_layers, n_heads } = model.config;
+const { n_layers, n_heads } = model.config,
+  heads = Array(n_heads).fill([]);
 export const STACKS = buildStacks(
   { architecture: data.architecture, n_layers },
-  Object.fromEntries(
-    model.kinds.map((kind) => [kind, Array(n_layers).fill(Array(n_heads).fill([]))]),
-  ),
+  Object.fromEntries(model.kinds.map((kind) => [kind, Array(n_layers).fill(heads)])),
 );
 
 /** @param {{ components: Component[], name: string }} props */
-const Switch = ({ components, name }) =>
-  html`<button
+function Switch({ components, name }) {
+  const isOn = !components.every(isOff);
+  return html`<button
     type="button"
     role="switch"
     class="switch"
-    aria-checked=${String(!components.every(isOff))}
+    aria-checked=${String(isOn)}
     aria-label=${name}
-    title="Switch ${components.every(isOff) ? "on" : "off"}: ${name}"
+    title="Switch ${isOn ? "off" : "on"}: ${name}"
     onClick=${() => toggle(components)}
   />`;
+}
 
-/** A switch, and how much its part matters. @param {{ part: Component }} props */
+/** How much a part matters, and its switch. @param {{ part: Component }} props */
 function PartSwitch({ part }) {
-  const share = importance.value.get(keyOf(part)) ?? 0;
-  return html`<div class="below">
-    <${Switch} components=${[part]} name=${nameOf(part)} />
-    <span
+  const share = importance.value.get(keyOf(part)) ?? 0,
+    name = nameOf(part);
+  return html`<span
       class="importance"
-      title=${`Without ${nameOf(part)}, ${percent(share)} of the right tokens become wrong`}
+      title="Without ${name}, ${formatWholePercent(share)} of the right tokens become wrong"
     >
       <i style=${{ width: `${100 * share}%` }} />
     </span>
-  </div>`;
+    <${Switch} components=${[part]} name=${name} />`;
 }
 
 /** @param {{ head: Component }} props */
 function Head({ head }) {
-  const isSelected = keyOf(selected.value) === keyOf(head);
+  const isSelected = keyOf(selected.value) === keyOf(head),
+    name = nameOf(head);
   return html`<div class=${"head-cell" + (isOff(head) ? " off" : "")}>
     <button
       type="button"
       class="head"
       tabindex=${isSelected ? 0 : -1}
       aria-pressed=${String(isSelected)}
-      aria-label=${`${nameOf(head)}: show its links`}
-      title=${nameOf(head)}
+      aria-label=${`${name}: show its links`}
+      title=${name}
       onClick=${() => select(head)}
     >
       <${HeadMap} head=${head} />
@@ -87,7 +73,8 @@ function Block({ block: { kind, layer, heads, title, component }, side }) {
       ? Array.from({ length: heads }, (_, head) => ({ kind, layer, head }))
       : [{ kind: `${side} feed-forward`, layer, head: null }],
     isOpen = openBlock.value === component,
-    isHere = keyOf({ ...selected.value, head: null }) === keyOf({ kind, layer, head: null }),
+    isHere = selected.value.kind === kind && selected.value.layer === layer,
+    allName = `all ${heads} heads of ${title.toLowerCase()} ${layer + 1}`,
     open = () => {
       openBlock.value = isOpen ? "" : component;
       if (!isOpen && heads && !isHere) select(components[0]);
@@ -98,14 +85,8 @@ function Block({ block: { kind, layer, heads, title, component }, side }) {
   >
     <div class="block-title">
       <button type="button" aria-expanded=${String(isOpen)} onClick=${open}>${title}</button>
-      ${
-        heads > 1
-          ? html`<${Switch}
-              components=${components}
-              name=${`all ${heads} heads of ${title.toLowerCase()} ${layer + 1}`}
-            />`
-          : !heads && html`<${PartSwitch} part=${components[0]} />`
-      }
+      ${heads > 1 && html`<${Switch} components=${components} name=${allName} />`}
+      ${!heads && html`<${PartSwitch} part=${components[0]} />`}
     </div>
     ${
       heads > 0 &&
@@ -124,33 +105,31 @@ function Block({ block: { kind, layer, heads, title, component }, side }) {
   </section>`;
 }
 
-/** @param {{ stack: StackInfo, title: string }} props */
+/** @param {{ stack: import("../train/diagram/structure.js").Stack, title: string }} props */
 export function Stack({ stack: { side, layers }, title }) {
   const kind = side === "encoder" && !isSingle ? "source positions" : "target positions",
-    positions = parts.find((part) => part.kind === kind);
-  return html`<div
-    class="stack"
-    data-side=${side}
-    onKeyDown=${(/** @type {KeyboardEvent} */ event) =>
+    positions = parts.find((part) => part.kind === kind),
+    onKeyDown = (event) => {
+      const buttons = [...document.querySelectorAll(".head")];
       moveFocus(
         event,
-        [...document.querySelectorAll(".head")].map((button) => ({ button })),
-      )}
-  >
+        buttons.map((button) => ({ button })),
+      );
+    },
+    boxes = layers.map(
+      (blocks, layer) =>
+        html`<div class="layer" key=${layer}>
+          <h3>Layer ${layer + 1}</h3>
+          ${blocks
+            .map((block) => html`<${Block} key=${block.component} block=${block} side=${side} />`)
+            .reverse()}
+        </div>`,
+    );
+  return html`<div class="stack" data-side=${side} onKeyDown=${onKeyDown}>
     <h2>${title}</h2>
-    ${layers
-      .map(
-        (blocks, layer) =>
-          html`<div class="layer" key=${layer}>
-            <h3>Layer ${layer + 1}</h3>
-            ${blocks
-              .map((block) => html`<${Block} key=${block.component} block=${block} side=${side} />`)
-              .reverse()}
-          </div>`,
-      )
-      .reverse()}
+    ${boxes.reverse()}
     <div class="embedding">
-      <span>token${positions ? ` + ${nameOf(positions)}` : ""}</span>
+      <span>token${positions && ` + ${nameOf(positions)}`}</span>
       ${positions && html`<${PartSwitch} part=${positions} />`}
     </div>
   </div>`;
@@ -159,40 +138,38 @@ export function Stack({ stack: { side, layers }, title }) {
 /** The attention of the selected head as links between tokens. */
 export function Links() {
   const head = selected.value,
-    { axes, output } = displayed.value,
-    { weights, queries, keys } = weightsOf(head),
-    outputRow = firstPredictedRow(head.kind, queries.length, { axes, probe: output }),
+    { output } = displayed.value,
+    { weights, queries, keys, outputRow } = weightsOf(head),
     name = nameOf(head),
-    short = (/** @type {string[]} */ tokens) => tokens.map((token) => shorten(token, 4)),
-    ref = useCanvas(
-      (canvas) =>
-        paintLinks(canvas, {
-          keys: short(keys),
-          queries: short(queries),
-          weights: toThousandths(weights),
-          output: outputRow !== null && {
-            ...output,
-            predicted: short(output.predicted),
-            target: short(output.target),
-          },
-          outputRow: outputRow ?? 0,
-          titles: [
-            head.kind === "cross" ? "input" : "tokens",
-            head.kind === "encoder" ? "reading" : "output so far",
-            "output",
-          ],
-          color: cssVariable(isOff(head) ? "--pg-hatch" : `--pg-${head.kind}`),
-          memoryColor: cssVariable("--pg-cross"),
-          highlight: row.value,
-          hasMemory: !isSingle,
-          minHeight: 60 + 22 * Math.min(14, data.max_tokens), // the page stays where it is
-        }),
-      [displayed.value, head, row.value, isOff(head)],
-    ),
-    point = (/** @type {any} */ { offsetY, target: { layout } }) => {
-      const at = queries.findIndex(
-        (_, i) => Math.abs(offsetY - layout.y(i)) < layout.rowHeight / 2,
-      );
+    short = (tokens) => tokens.map((token) => shorten(token, 4)),
+    view = {
+      keys: short(keys),
+      queries: short(queries),
+      weights: toThousandths(weights),
+      output: outputRow !== null && {
+        predicted: short(output.predicted),
+        target: short(output.target),
+        probability: output.probability,
+      },
+      outputRow: outputRow ?? 0,
+      titles: [
+        head.kind === "cross" ? "input" : "tokens",
+        head.kind === "encoder" ? "reading" : "output so far",
+        "output",
+      ],
+      memoryColor: cssVariable("--pg-cross"),
+      highlight: row.value,
+      hasMemory: head.kind === "cross",
+      minHeight: 60 + 22 * Math.min(14, data.max_tokens), // the page stays where it is
+    },
+    paint = (canvas) => {
+      const color = cssVariable(isOff(head) ? "--pg-hatch" : `--pg-${head.kind}`);
+      paintLinks(canvas, { ...view, color });
+    },
+    ref = useCanvas(paint, [displayed.value, head, row.value, isOff(head)]),
+    point = ({ offsetY, target: { layout } }) => {
+      const isAt = (_, i) => Math.abs(offsetY - layout.y(i)) < layout.rowHeight / 2,
+        at = queries.findIndex(isAt);
       row.value = at < 0 ? null : at;
     };
   return html`<div class="links">

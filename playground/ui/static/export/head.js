@@ -2,9 +2,9 @@
 import { html, useLayoutEffect, useRef } from "../vendor/preact.js";
 import { onThemeChange } from "../shared/palette.js";
 import { paintHeadMap } from "../train/diagram/head_map.js";
+import { firstPredictedRow } from "../train/diagram/structure.js";
 import { displayed } from "./state.js";
-
-/** @typedef {import("../engine/forward_pass.js").Component} Component */
+/** @import { Component } from "../engine/forward_pass.js" */
 
 /** @param {Float32Array} weights @param {number} [largest] that becomes 1000 */
 export const toThousandths = (weights, largest = 1) =>
@@ -17,11 +17,12 @@ export function shorten(token, most) {
 }
 
 /**
- * Return the weights (QM) of a head, with the tokens of its rows and columns.
+ * Return the weights (QM) of a head, the tokens of its rows and columns, and the row that predicts
+ * the first token of the output; null if none does.
  * @param {Component} head
  */
 export function weightsOf({ kind, layer, head }) {
-  const { pass, axes } = displayed.value,
+  const { pass, axes, output } = displayed.value,
     [queries, keys] = axes[kind],
     size = queries.length * keys.length,
     from = Number(head) * size;
@@ -29,6 +30,7 @@ export function weightsOf({ kind, layer, head }) {
     weights: pass.attention[kind][Number(layer)].subarray(from, from + size),
     queries,
     keys,
+    outputRow: firstPredictedRow(kind, queries.length, { axes, probe: output }),
   };
 }
 
@@ -37,7 +39,7 @@ export function weightsOf({ kind, layer, head }) {
  * @param {(canvas: any) => void} draw @param {unknown[]} inputs
  */
 export function useCanvas(draw, inputs) {
-  const ref = useRef(/** @type {HTMLCanvasElement | null} */ (null));
+  const ref = useRef(null);
   useLayoutEffect(() => {
     const redraw = () => draw(ref.current),
       stop = onThemeChange(redraw);
@@ -51,8 +53,8 @@ export function useCanvas(draw, inputs) {
   return ref;
 }
 
-/** The map of a head. @param {{ head: Component, [attribute: string]: any }} props */
-export function HeadMap({ head, ...attributes }) {
+/** The map of a head, without names. @param {{ head: Component }} props */
+export function HeadMap({ head }) {
   const { weights, queries, keys } = weightsOf(head),
     squares = toThousandths(weights, Math.max(...weights)),
     ref = useCanvas(
@@ -60,5 +62,5 @@ export function HeadMap({ head, ...attributes }) {
         paintHeadMap(canvas, squares, queries.length, keys.length, head.kind === "decoder"),
       [squares.join()],
     );
-  return html`<canvas ref=${ref} ...${attributes} />`;
+  return html`<canvas ref=${ref} />`;
 }

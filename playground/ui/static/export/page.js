@@ -1,23 +1,10 @@
 // The page of an exported model: type an input, switch parts off, see the output change.
 import { effect, html, render } from "../vendor/preact.js";
+import { formatInteger, formatWholePercent } from "../shared/format.js";
 import { Links, STACKS, Stack } from "./diagram.js";
-import {
-  data,
-  measureImportance,
-  measureScore,
-  method,
-  nameOf,
-  outputTokens,
-  parts,
-  percent,
-  problem,
-  reference,
-  score,
-  shareInterval,
-  showAnotherExample,
-  switchedOff,
-  text,
-} from "./state.js";
+import { data, isRight, method, nameOf, outputTokens, parts, problem } from "./state.js";
+import { measureImportance, measureScore, reference, score, shareInterval } from "./state.js";
+import { showAnotherExample, switchedOff, text } from "./state.js";
 
 const Input = () =>
   html`<div class="input">
@@ -30,7 +17,7 @@ const Input = () =>
         aria-describedby="problem"
         autocomplete="off"
         spellcheck=${false}
-        onInput=${(/** @type {any} */ event) => (text.value = event.target.value)}
+        onInput=${(event) => (text.value = event.target.value)}
       />
       <button type="button" onClick=${showAnotherExample}>Another</button>
     </div>
@@ -40,9 +27,7 @@ const Input = () =>
 const describeOutput = () =>
   (problem.value ? "Output of the last input" : "Output and probability") +
   (reference.value.isTarget ? "" : ", compared with that of the whole model") +
-  (outputTokens.value.every(({ isRight }) => isRight)
-    ? ""
-    : ": below each wrong token, the right one");
+  (isRight.value ? "" : ": below each wrong token, the right one");
 
 const Output = () =>
   html`<div class=${"output" + (problem.value ? " stale" : "")}>
@@ -53,7 +38,7 @@ const Output = () =>
           html`<span
             key=${i}
             class=${"token" + (isRight ? "" : " wrong") + (isEnd ? " end" : "")}
-            title="Probability ${percent(probability)}"
+            title="Probability ${formatWholePercent(probability)}"
           >
             <b><bdi>${name}</bdi></b>
             <i><i style=${{ width: `${100 * probability}%` }} /></i>
@@ -65,38 +50,32 @@ const Output = () =>
 
 function Score() {
   const { right, measured } = score.value,
-    [low, high] = shareInterval(right, Math.max(1, measured));
+    [low, high] = shareInterval(right, Math.max(1, measured)).map(formatWholePercent);
   return html`<p class="score">
-    <meter min="0" max=${measured} value=${right} aria-label="Exact match"></meter>
-    <span>
-      <b>${right} of ${measured}</b> unseen inputs right
-      <small>95 % interval: ${percent(low)} to ${percent(high)}</small>
-    </span>
+    <b>${right} of ${measured}</b> unseen inputs right
+    <small>95 % interval: ${low} to ${high}</small>
   </p>`;
 }
 
-const METHODS = /** @type {const} */ ({
+const METHODS = {
   zero: "Zeros replace its output. The other parts may never have seen that.",
   mean: "Its average over other inputs replaces its output.",
-});
+};
 
 function describeState() {
-  const off = switchedOff.value;
-  if (!off.length) return "All parts are on. Switch one off.";
-  const isRight = outputTokens.value.every((token) => token.isRight);
-  return (
-    (off.length > 1 ? `${off.length} of ${parts.length} parts are` : `${nameOf(off[0])} is`) +
-    ` off: this output is ${isRight ? "still right" : "wrong"}.`
-  );
+  const off = switchedOff.value,
+    what = off.length > 1 ? `${off.length} of ${parts.length} parts are` : `${nameOf(off[0])} is`;
+  return `${what} off: this output is ${isRight.value ? "still right" : "wrong"}.`;
 }
 
-const Controls = () =>
-  html`<div class="controls">
+function Controls() {
+  const isIntact = !switchedOff.value.length;
+  return html`<div class="controls">
     <p class="status">
-      <span role="status">${describeState()}</span>
+      <span role="status">${isIntact ? "All parts are on. Switch one off." : describeState()}</span>
       <button
         type="button"
-        disabled=${!switchedOff.value.length}
+        aria-disabled=${String(isIntact)}
         onClick=${() => (switchedOff.value = [])}
       >
         Switch all on
@@ -123,18 +102,19 @@ const Controls = () =>
       share of right tokens that become wrong without this part alone
     </p>
   </div>`;
+}
 
 /** The exact match of the run by step, as a small line. */
 function Curve() {
   if (data.curve.length < 2) return null;
-  const last = data.curve.at(-1)?.[0] || 1,
+  const last = data.curve.at(-1)[0] || 1,
     points = data.curve.map(([step, share]) => `${(200 * step) / last},${50 - 48 * share}`);
   return html`<figure>
     <svg viewBox="0 0 200 52" role="img" aria-label="Right outputs during training">
       <polyline points=${points.join(" ")} />
     </svg>
     <figcaption>
-      Training, up to step ${last.toLocaleString("en")}: unseen inputs right, 0 to 100 %
+      Training, up to step ${formatInteger(last)}: unseen inputs right, 0 to 100 %
     </figcaption>
   </figure>`;
 }
@@ -146,6 +126,9 @@ const TITLES =
         encoder: "Encoder: reads the input, writes all tokens of the output at once",
         decoder: "Decoder: reads the input, then writes the output",
       };
+const [first, second] = STACKS.map(
+  (stack) => html`<${Stack} stack=${stack} title=${TITLES[stack.side]} />`,
+);
 
 const Page = () =>
   html`<header>
@@ -159,11 +142,7 @@ const Page = () =>
       <section class="card try" aria-label="Input and output"><${Input} /><${Output} /></section>
       <section class="card" aria-label="Model">
         <${Controls} />
-        <div class="diagram" data-stacks=${STACKS.length}>
-          <${Stack} stack=${STACKS[0]} title=${TITLES[STACKS[0].side]} />
-          <${Links} />
-          ${STACKS.length > 1 && html`<${Stack} stack=${STACKS[1]} title=${TITLES.decoder} />`}
-        </div>
+        <div class="diagram" data-stacks=${STACKS.length}>${first}<${Links} />${second}</div>
       </section>
       <section class="card about" aria-label="About this model">
         <${Curve} />

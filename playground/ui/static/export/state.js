@@ -3,45 +3,28 @@ import { computed, effect, signal } from "../vendor/preact.js";
 import { keyOf } from "../engine/forward_pass.js";
 import { buildModel } from "../engine/model.js";
 import { readSafetensors } from "../engine/safetensors.js";
-import { Scorer, measureMeanOutputs } from "../engine/scores.js";
+import { createScorer, measureMeanOutputs } from "../engine/scores.js";
 import { EOS, SOS, Vocabulary, targetOf } from "../engine/tasks.js";
+/** @import { Component } from "../engine/forward_pass.js" */
 
-/** @typedef {import("../engine/forward_pass.js").Component} Component */
-/** @typedef {import("../engine/scores.js").Example} Example */
+const SMALL_SAMPLE = 32; // examples for mean outputs and for the importance of parts
+const PIECE_MS = 8; // of work between two events
 
-/**
- * @typedef {object} PageData
- * @property {string} architecture
- * @property {any} model settings
- * @property {string} name
- * @property {string} url of the playground
- * @property {string} task
- * @property {string} description
- * @property {string[]} symbols
- * @property {number} n_symbols that the task counts with
- * @property {string} accepts
- * @property {number} max_tokens of an output
- * @property {string} input at the start
- * @property {[number, number][]} curve exact match by step
- * @property {Example[]} examples held out
- */
-
-/** @param {string} id */
 const textOf = (id) => document.getElementById(id)?.textContent?.trim() ?? "";
-
-export const data = /** @type {PageData} */ (JSON.parse(textOf("data")));
+/** What playground/reports/interactive_page.py writes. @type {any} */
+export const data = JSON.parse(textOf("data"));
 const weights = Uint8Array.from(atob(textOf("weights")), (character) => character.charCodeAt(0));
 export const model = buildModel(data.architecture, data.model, readSafetensors(weights.buffer));
-const vocabulary = new Vocabulary(data.symbols),
-  SMALL_SAMPLE = 32; // examples for mean outputs and for the importance of heads
+/** What can be switched off. */
+export const parts = model.components();
+export const isSingle = model.kinds.length === 1;
+const vocabulary = new Vocabulary(data.symbols);
 
 export const text = signal(data.input);
 export const switchedOff = signal(/** @type {Component[]} */ ([]));
 export const method = signal(/** @type {"zero" | "mean"} */ ("zero"));
 export const openBlock = signal(""); // the name of a sublayer
 export const row = signal(/** @type {number | null} */ (null)); // the query that is pointed at
-
-export const isSingle = model.kinds.length === 1;
 /** The head whose links are shown: the last layer's first one, of cross-attention if there is. */
 export const selected = signal(
   /** @type {Component} */ ({
@@ -51,19 +34,19 @@ export const selected = signal(
   }),
 );
 
-/** @param {Component} component */
-export function select(component) {
-  selected.value = component;
+/** @param {Component} head */
+export function select(head) {
+  selected.value = head;
   row.value = null;
 }
 
-const NAMES = /** @type {Record<string, string>} */ ({
+const NAMES = {
   encoder: isSingle ? "self-attention" : "encoder self-attention",
   decoder: "masked self-attention",
   cross: "cross-attention",
   "source positions": "input positions",
   "target positions": isSingle ? "positions" : "output positions",
-});
+};
 
 /** Return the name of a part, with layer and head if there are several. @param {Component} part */
 export function nameOf({ kind, layer, head }) {
@@ -75,17 +58,17 @@ export function nameOf({ kind, layer, head }) {
 
 /** The tokens of the input, or the problem of the text. */
 const typed = computed(() => {
+  const most = model.config.max_positions - 1;
   try {
-    const tokens = vocabulary.encode(text.value),
-      most = model.config.max_positions - 1;
+    const tokens = vocabulary.encode(text.value);
     if (!tokens.length) return { problem: `Type a sequence of ${data.accepts}.` };
     if (tokens.length > most) return { problem: `This model reads at most ${most} tokens.` };
-    return { tokens };
+    return { tokens, problem: "" };
   } catch (error) {
     return { problem: `${/** @type {Error} */ (error).message}; use ${data.accepts}.` };
   }
 });
-export const problem = computed(() => typed.value.problem ?? "");
+export const problem = computed(() => typed.value.problem);
 
 let lastSource = /** @type {number[]} */ ([]);
 /** The last input without a problem, ending with EOS. */
@@ -95,18 +78,12 @@ const source = computed(() => {
   return lastSource;
 });
 
-/** Call back after the frame that shows what has just changed. @param {() => void} callback */
-const afterFrame = (callback) => requestAnimationFrame(() => setTimeout(callback));
-
 let meanOf = /** @type {ReturnType<typeof measureMeanOutputs> | null} */ (null);
 /** @param {Component[]} components */
 function ablate(components) {
-  const isMean = method.value === "mean";
-  if (isMean) meanOf ??= measureMeanOutputs(model, data.examples.slice(0, SMALL_SAMPLE));
-  return components.map((component) => ({
-    component,
-    output: isMean ? meanOf?.(component) : undefined,
-  }));
+  if (method.value === "zero") return components.map((component) => ({ component }));
+  const mean = (meanOf ??= measureMeanOutputs(model, data.examples.slice(0, SMALL_SAMPLE)));
+  return components.map((component) => ({ component, output: mean(component) }));
 }
 const ablations = computed(() => ablate(switchedOff.value));
 
@@ -117,12 +94,13 @@ const intact = computed(() => model.generate(source.value, data.max_tokens)),
       : intact.value,
   );
 
+const FIRST_SYMBOL = EOS + 1;
 /** The right output, and whether it is that of the task or of the intact model. */
 export const reference = computed(() => {
-  const symbols = source.value.slice(0, -1).map((token) => token - SOS - 2),
+  const symbols = source.value.slice(0, -1).map((token) => token - FIRST_SYMBOL),
     target = targetOf(data.task, symbols, data.n_symbols);
   return target
-    ? { tokens: [...target.map((symbol) => symbol + SOS + 2), EOS], isTarget: true }
+    ? { tokens: [...target.map((symbol) => symbol + FIRST_SYMBOL), EOS], isTarget: true }
     : { tokens: intact.value.tokens, isTarget: false };
 });
 
@@ -131,39 +109,41 @@ export const outputTokens = computed(() => {
   const { tokens, probabilities } = output.value,
     right = reference.value.tokens;
   return Array.from({ length: Math.max(tokens.length, right.length) }, (_, i) => ({
-    name: i < tokens.length ? vocabulary.names[tokens[i]] : "\u00a0",
-    expected: i < right.length ? vocabulary.names[right[i]] : "",
-    probability: i < tokens.length ? probabilities[i][tokens[i]] : 0,
+    name: vocabulary.names[tokens[i]] ?? "\u00a0",
+    expected: vocabulary.names[right[i]] ?? "",
+    probability: probabilities[i]?.[tokens[i]] ?? 0,
     isRight: tokens[i] === right[i],
     isEnd: tokens[i] === EOS,
   }));
 });
+export const isRight = computed(() => outputTokens.value.every((token) => token.isRight));
 
 /** What the diagram shows: a pass over the input and the model's own output. */
 export const picture = computed(() => {
   const { tokens, probabilities } = output.value,
     input = [SOS, ...tokens.slice(0, -1)],
     { pass } = model.forward(source.value, input, ablations.value),
-    names = (/** @type {number[]} */ ids) => vocabulary.decode(ids),
-    { length } = source.value,
-    blanks = [...source.value, ...Array(Math.max(0, tokens.length - length)).fill(SOS)],
-    single = model.kinds[0] === "encoder" ? blanks : [...source.value, ...input.slice(1)];
+    [kind] = model.kinds,
+    blanks = Array(Math.max(0, tokens.length - source.value.length)).fill(SOS),
+    read = vocabulary.decode(source.value),
+    written = vocabulary.decode(input),
+    both = [...read, ...vocabulary.decode(kind === "encoder" ? blanks : input.slice(1))];
   return {
     pass,
-    axes: model.kinds.includes("cross")
-      ? {
-          encoder: [names(source.value), names(source.value)],
-          decoder: [names(input), names(input)],
-          cross: [names(input), names(source.value)],
-        }
-      : { [model.kinds[0]]: [names(single), names(single)] },
+    /** The names of the rows and columns of the maps, by kind. @type {Record<string, string[][]>} */
+    axes: isSingle
+      ? { [kind]: [both, both] }
+      : { encoder: [read, read], decoder: [written, written], cross: [written, read] },
     output: {
-      predicted: names(tokens),
-      target: tokens.map((_, i) => names(reference.value.tokens)[i] ?? ""),
+      predicted: vocabulary.decode(tokens),
+      target: tokens.map((_, i) => vocabulary.names[reference.value.tokens[i]] ?? ""),
       probability: tokens.map((token, i) => Math.round(1000 * probabilities[i][token])),
     },
   };
 });
+
+/** Call back after the frame that shows what has just changed. @param {() => void} callback */
+const afterFrame = (callback) => requestAnimationFrame(() => setTimeout(callback));
 
 /** The picture on screen: it follows the output one frame later, because it takes longer. */
 export const displayed = signal(picture.value);
@@ -173,7 +153,6 @@ effect(() => {
 });
 
 const keys = computed(() => new Set(switchedOff.value.map(keyOf)));
-
 /** @param {Component} component */
 export const isOff = (component) => keys.value.has(keyOf(component));
 
@@ -189,9 +168,6 @@ export function showAnotherExample() {
   text.value = vocabulary.decode(tokens.slice(0, -1)).join(" ");
 }
 
-/** @param {number} share */
-export const percent = (share) => `${Math.round(100 * share)} %`;
-
 /** Return the 95 % interval of a share (Wilson 1927). @param {number} right @param {number} n */
 export function shareInterval(right, n) {
   const z = 1.96,
@@ -201,69 +177,55 @@ export function shareInterval(right, n) {
   return [Math.max(0, center - half), Math.min(1, center + half)];
 }
 
-// The score of held-out sequences and the importance of parts: in small pieces between events.
-
-const PIECE_MS = 8;
+/** How many held-out examples are right with what is switched off, of those measured so far. */
 export const score = signal({ right: 0, measured: 0 });
 /** The share of right tokens that are wrong without a part alone, by the part's key. */
 export const importance = signal(/** @type {Map<string, number>} */ (new Map()));
+const countRight = createScorer(model, data.examples);
 
-const POSITION_VECTORS = ["learned", "learned-from-end", "randomized", "sinusoidal"];
-
-/** What can be switched off: heads, blocks, and position vectors that are added to tokens. */
-export const parts = [
-  ...model.components(),
-  ...(POSITION_VECTORS.includes(model.config.position_type)
-    ? (isSingle ? ["target positions"] : ["source positions", "target positions"]).map((kind) => ({
-        kind,
-        layer: null,
-        head: null,
-      }))
-    : []),
-];
-
-let pieceEnd = 0;
-/** Let the page handle events and draw, after each piece of work. */
-async function giveWay() {
-  if (performance.now() < pieceEnd) return;
-  await new Promise((resolve) => setTimeout(resolve));
-  pieceEnd = performance.now() + PIECE_MS;
+/**
+ * Return a function that does work in pieces, between events and after the next frame. A later call
+ * ends an earlier one.
+ * @param {() => Generator<void>} work yields between two pieces
+ */
+function inPieces(work) {
+  let latest = 0;
+  return async () => {
+    const number = ++latest;
+    await new Promise((resolve) => afterFrame(() => resolve(null)));
+    const steps = work();
+    let end = performance.now() + PIECE_MS;
+    while (number === latest && !steps.next().done) {
+      if (performance.now() >= end) {
+        await new Promise((resolve) => setTimeout(resolve));
+        end = performance.now() + PIECE_MS;
+      }
+    }
+  };
 }
 
-const scorer = new Scorer(model, data.examples);
-let scoreNumber = 0;
-
-/** Score the held-out examples with what is switched off; a later call ends an earlier one. */
-export async function measureScore() {
-  const number = ++scoreNumber,
-    off = ablations.value,
-    count = data.examples.length;
-  await new Promise((resolve) => afterFrame(() => resolve(null))); // the new output comes first
-  for (let i = 0, right = 0; i < count; i++) {
-    await giveWay();
-    if (number !== scoreNumber) return;
-    right += Number(scorer.countRight(i, off) === data.examples[i].labels.length);
-    if (i % 16 === 15 || i === count - 1) score.value = { right, measured: i + 1 };
+export const measureScore = inPieces(function* () {
+  const off = ablations.value,
+    { length } = data.examples;
+  for (let i = 0, right = 0; i < length; i++) {
+    yield;
+    right += Number(countRight(i, off) === data.examples[i].labels.length);
+    if (i % 16 === 15 || i === length - 1) score.value = { right, measured: i + 1 };
   }
-}
+});
 
-let importanceNumber = 0;
-
-/** Measure which share of right tokens depends on each part; a later call ends an earlier one. */
-export async function measureImportance() {
-  const number = ++importanceNumber,
-    shares = new Map();
+export const measureImportance = inPieces(function* () {
+  const shares = new Map();
   let whole = 0;
   for (const off of [[], ...parts.map((part) => [part])]) {
     const ablated = ablate(off);
     let right = 0;
     for (let i = 0; i < Math.min(SMALL_SAMPLE, data.examples.length); i++) {
-      await giveWay();
-      if (number !== importanceNumber) return;
-      right += scorer.countRight(i, ablated);
+      yield;
+      right += countRight(i, ablated);
     }
     if (!off.length) whole = right;
     else shares.set(keyOf(off[0]), whole ? Math.max(0, 1 - right / whole) : 0);
     importance.value = new Map(shares);
   }
-}
+});

@@ -79,7 +79,7 @@ function paintLink(c, x0, y0, x1, y1) {
 function paintMemoryArrow(c, width, color) {
   const y = 9,
     label = "memory: keys and values";
-  c.font = "11px " + cssVariable("--pg-font");
+  c.font = "13px " + cssVariable("--pg-font");
   const half = c.measureText(label).width / 2 + 8;
   c.strokeStyle = c.fillStyle = color;
   c.lineWidth = 1.5;
@@ -99,7 +99,7 @@ function paintMemoryArrow(c, width, color) {
 }
 
 function paintTitle(c, text, x, y, align) {
-  c.font = "12px " + cssVariable("--pg-font");
+  c.font = "14px " + cssVariable("--pg-font");
   c.textAlign = align;
   c.fillStyle = cssVariable("--pg-quiet-text");
   c.fillText(text, x, y);
