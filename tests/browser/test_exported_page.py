@@ -63,8 +63,11 @@ def test_a_switch_changes_the_output_and_the_score(open_exported):
     under_zero = page.locator("output").inner_text()
     page.get_by_label("mean").check()
     expect(page.locator("output")).not_to_have_text(under_zero)
-    page.get_by_role("button", name="Switch all on").click()
+    all_on = page.get_by_role("button", name="Switch all on")
+    all_on.click()
     expect_output(page, OUTPUT)
+    expect(all_on).to_be_focused()
+    expect(all_on).to_have_attribute("aria-disabled", "true")
 
 
 def test_typed_text_is_checked_as_on_the_server(open_exported):
@@ -84,12 +87,16 @@ def test_a_block_opens_in_place_and_shows_what_a_row_reads(open_exported):
     title = page.locator(".block[data-kind=cross] .block-title button")
     title.click()
     expect(title).to_have_attribute("aria-expanded", "true")
-    page.get_by_role("combobox").select_option("2: 5 → 1")
+    large_map = page.get_by_role("img", name="Map of cross-attention")
+    large_map.focus()
+    for key in ("ArrowDown", "ArrowDown", "Enter"):
+        page.keyboard.press(key)
+    expect(page.locator("caption")).to_have_text("Row 2, 5 → 1:")
     expect(page.locator("tbody tr").first).to_contain_text("4: 1")
     weights = [float(text) for text in page.locator("tbody td:nth-child(2)").all_inner_texts()]
     assert sum(weights) == pytest.approx(1, abs=0.01)
-    page.locator(".large-map canvas").hover(position={"x": 5, "y": 2})
-    expect(page.get_by_role("combobox")).to_have_value("0")
+    large_map.click(position={"x": 100, "y": 30})
+    expect(page.locator("caption")).to_have_text("Row 1, SOS → 5:")
     title.click()
     expect(page.locator("table")).to_have_count(0)
 
@@ -107,6 +114,12 @@ def test_the_keyboard_reaches_heads_and_switches(open_exported):
     switch = page.get_by_role("switch", name="masked self-attention")
     expect(switch).to_be_focused()
     expect(switch).to_have_attribute("aria-checked", "false")
+
+
+def test_bars_of_all_parts_have_one_width(open_exported):
+    page = open_exported()
+    boxes = [bar.bounding_box() for bar in page.locator(".importance").all()]
+    assert len({box["width"] for box in boxes}) == 1
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

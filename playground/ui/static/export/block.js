@@ -21,30 +21,37 @@ export function OpenBlock({ kind, component, head }) {
   const contribution = displayed.value.pass.contributions[component].toFixed(2);
   return html`<div class="opened">
     <p>
-      ${EXPLANATIONS[kind]}${" "}
-      ${`What it adds to the vector of a token is ${contribution} times as long as that vector.`}
+      ${!head && `${EXPLANATIONS[kind]} `}What it adds to the vector of a token is${" "}
+      ${contribution} times as long as that vector.
     </p>
     ${head && html`<${HeadDetails} head=${head} />`}
   </div>`;
 }
 
-/** @param {{ head: Component }} props */
+/** The map of a head with its tokens, and what one row reads. @param {{ head: Component }} props */
 function HeadDetails({ head }) {
   const { weights, queries, keys, outputRow } = weightsOf(head),
-    isMasked = head.kind === "decoder",
-    at = Math.min(row.value ?? 0, queries.length - 1),
+    { position_type, keySize } = model.config,
+    isCausal = head.kind === "decoder",
+    isBiased = ["alibi", "t5"].includes(position_type) && head.kind !== "cross",
+    { predicted } = displayed.value.output,
     names = queries.map((token, i) => {
-      const next = outputRow === null ? undefined : displayed.value.output.predicted[i - outputRow];
+      const next = outputRow === null ? undefined : predicted[i - outputRow];
       return shorten(token, 9) + (next === undefined ? "" : ` → ${shorten(next, 9)}`);
     }),
-    values = rowsOf(weights, keys.length),
     map = {
       rows: names,
       columns: keys.map((token) => shorten(token, 9)),
-      values,
-      mask: isMasked ? queries.map((_, i) => keys.map((_, k) => k <= i)) : null,
+      values: rowsOf(weights, keys.length),
+      mask: isCausal ? queries.map((_, i) => keys.map((_, k) => k <= i)) : null,
       max: Math.max(...weights),
-    };
+    },
+    at = Math.min(row.value ?? 0, queries.length - 1),
+    scores = scoresOf(head, at),
+    ranked = keys
+      .slice(0, isCausal ? at + 1 : keys.length)
+      .map((token, i) => ({ token, i, weight: map.values[at][i] }))
+      .sort((a, b) => b.weight - a.weight);
   return html`<div class="details">
     <${HeatMapView}
       label=${`Map of ${nameOf(head)}: a row for each token that reads`}
@@ -52,30 +59,13 @@ function HeadDetails({ head }) {
       caption="Click a row, or choose it with the arrow keys and Enter."
       onSelect=${(index) => (row.value = index)}
     />
-    <${RowWeights} head=${head} name=${names[at]} at=${at} weights=${values[at]} />
-  </div>`;
-}
-
-/** What one row reads: weights and scores, the largest first. */
-function RowWeights({ head, name, at, weights }) {
-  const { keys } = weightsOf(head),
-    { position_type, keySize } = model.config,
-    scores = scoresOf(head, at),
-    isBiased = ["alibi", "t5"].includes(position_type) && head.kind !== "cross",
-    visible = head.kind === "decoder" ? keys.slice(0, at + 1) : keys,
-    ranked = visible
-      .map((token, i) => ({ token, i, weight: weights[i] }))
-      .sort((a, b) => b.weight - a.weight);
-  return html`<div>
     <table>
       <caption>
-        Row ${at + 1}:
-        <b>${name}</b>
-        reads
+        ${`Row ${at + 1}, ${names[at]}:`}
       </caption>
       <thead>
         <tr>
-          <th scope="col">token</th>
+          <th scope="col">reads</th>
           <th scope="col">weight</th>
           <th scope="col">q·k ÷ √${keySize}</th>
         </tr>
@@ -92,7 +82,7 @@ function RowWeights({ head, name, at, weights }) {
       </tbody>
     </table>
     <p>
-      The score is how well the question of this token (q) fits the label of the other one (k).
+      The score q·k is how well the question of this token (q) fits the label of the other one (k).
       ${isBiased ? " The distance between both is added. " : " "}
       ${"Softmax turns scores into weights, whose sum is 1."}
       ${ranked.length > MAX_LISTED_KEYS && ` The ${MAX_LISTED_KEYS} largest are listed.`}

@@ -1,4 +1,4 @@
-import { html, useEffect, useRef } from "../../vendor/preact.js";
+import { html, useLayoutEffect, useRef } from "../../vendor/preact.js";
 import { setUpCanvas } from "../canvas.js";
 import { formatNumber } from "../format.js";
 import { colorScale, onThemeChange } from "../palette.js";
@@ -9,7 +9,7 @@ import { colorScale, onThemeChange } from "../palette.js";
  */
 export function ColorScale({ max, isSigned }) {
   const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
-  useEffect(() => {
+  useLayoutEffect(() => {
     const paint = () =>
       paintScale(/** @type {HTMLCanvasElement} */ (canvas.current), max, isSigned);
     paint();
