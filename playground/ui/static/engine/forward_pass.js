@@ -78,11 +78,13 @@ export class ForwardPass {
     const key = keyOf(component),
       ablation = this.ablations.get(key);
     if (!ablation && !this.outputs) return;
-    const rows = rowsOf(x_NX, width).map((row) => row.subarray(column, column + size));
-    this.outputs?.set(key, Float32Array.from(rows.flatMap((row) => [...row])));
-    if (!ablation) return;
+    const rows = rowsOf(x_NX, width).map((row) => row.subarray(column, column + size)),
+      recorded = new Float32Array(rows.length * size);
+    this.outputs?.set(key, recorded);
     rows.forEach((row, n) => {
       const position = this.first + n;
+      recorded.set(row, n * size);
+      if (!ablation) return;
       row.fill(0);
       if (ablation.output)
         row.set(ablation.output.subarray(position * size, (position + 1) * size));
@@ -99,4 +101,8 @@ function concatenate(a, b) {
 }
 
 /** @param {Float32Array} x_D */
-const norm = (x_D) => Math.sqrt(x_D.reduce((sum, x) => sum + x * x, 0));
+function norm(x_D) {
+  let sum = 0;
+  for (let d = 0; d < x_D.length; d++) sum += x_D[d] ** 2;
+  return Math.sqrt(sum);
+}
