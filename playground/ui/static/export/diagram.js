@@ -2,13 +2,14 @@
 // links of the selected head between its tokens.
 import { html } from "../vendor/preact.js";
 import { keyOf } from "../engine/forward_pass.js";
+import { useCanvas } from "../shared/components/use_canvas.js";
 import { formatWholePercent } from "../shared/format.js";
 import { cssVariable } from "../shared/palette.js";
 import { paintLinks } from "../train/diagram/links.js";
 import { moveFocus } from "../train/diagram/move_focus.js";
 import { buildStacks } from "../train/diagram/structure.js";
 import { EXPLANATIONS, OpenBlock } from "./block.js";
-import { HeadMap, shorten, toThousandths, useCanvas, weightsOf } from "./head.js";
+import { HeadMap, shorten, toThousandths, weightsOf } from "./head.js";
 import { data, displayed, importance, isOff, isSingle, model, nameOf } from "./state.js";
 import { openBlock, parts, row, select, selected, toggle } from "./state.js";
 /** @import { Component } from "../engine/forward_pass.js" */

@@ -1,6 +1,6 @@
 // The attention of one head: its weights, and the names of its rows and columns.
-import { html, useLayoutEffect, useRef } from "../vendor/preact.js";
-import { onThemeChange } from "../shared/palette.js";
+import { html } from "../vendor/preact.js";
+import { useCanvas } from "../shared/components/use_canvas.js";
 import { paintHeadMap } from "../train/diagram/head_map.js";
 import { firstPredictedRow } from "../train/diagram/structure.js";
 import { displayed } from "./state.js";
@@ -32,25 +32,6 @@ export function weightsOf({ kind, layer, head }) {
     keys,
     outputRow: firstPredictedRow(kind, queries.length, { axes, probe: output }),
   };
-}
-
-/**
- * Draw when one of the inputs changes, and after each resize and change of theme.
- * @param {(canvas: any) => void} draw @param {unknown[]} inputs
- */
-export function useCanvas(draw, inputs) {
-  const ref = useRef(null);
-  useLayoutEffect(() => {
-    const redraw = () => draw(ref.current),
-      stop = onThemeChange(redraw);
-    redraw();
-    addEventListener("resize", redraw);
-    return () => {
-      removeEventListener("resize", redraw);
-      stop();
-    };
-  }, inputs);
-  return ref;
 }
 
 /** The map of a head, without names. @param {{ head: Component }} props */

@@ -1,29 +1,18 @@
-import { html, useLayoutEffect, useRef } from "../../vendor/preact.js";
+import { html } from "../../vendor/preact.js";
 import { setUpCanvas } from "../canvas.js";
 import { formatNumber } from "../format.js";
-import { colorScale, onThemeChange } from "../palette.js";
+import { colorScale } from "../palette.js";
+import { useCanvas } from "./use_canvas.js";
 
 /**
  * The colors from 0 to the largest value, or from the largest negative to the largest positive.
  * @param {{ max: number, isSigned?: boolean }} props
  */
 export function ColorScale({ max, isSigned }) {
-  const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
-  useLayoutEffect(() => {
-    const paint = () =>
-      paintScale(/** @type {HTMLCanvasElement} */ (canvas.current), max, isSigned);
-    paint();
-    const size = new ResizeObserver(paint); // the page may show the canvas later
-    size.observe(/** @type {HTMLCanvasElement} */ (canvas.current));
-    const stop = onThemeChange(paint);
-    return () => {
-      size.disconnect();
-      stop();
-    };
-  }, [max, isSigned]);
+  const ref = useCanvas((canvas) => paintScale(canvas, max, isSigned), [max, isSigned]);
   return html`<div class="pg-scale">
     <span>${isSigned ? "−" + formatNumber(max) : "0"}</span>
-    <canvas ref=${canvas} aria-hidden="true"></canvas>
+    <canvas ref=${ref} aria-hidden="true"></canvas>
     <span>${formatNumber(max)}</span>
   </div>`;
 }
