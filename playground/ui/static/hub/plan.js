@@ -50,13 +50,7 @@ function describeModel(plan, step, isTraining) {
 }
 
 export function Plan({ onPublish }) {
-  const {
-      plan: model,
-      space,
-      card,
-      notes = [],
-      publishRequest,
-    } = plan.value,
+  const { plan: model, space, card, notes = [], publishRequest } = plan.value,
     { changes } = model,
     isPublishable = isWritten(model) || isWritten(space), // a Space may lack the page
     run = store.find(publishRequest.subject),
