@@ -108,8 +108,8 @@ class UploadTasks(TaskRunner):
             return plan
         if statuses[PAGE] == "changed":
             raise other_content(plan.kind, plan.repo, [PAGE])
-        kept = tuple(change for change in plan.changes if change.path != PAGE)
-        return replace(plan, changes=kept)
+        others = tuple(change for change in plan.changes if change.path != PAGE)
+        return replace(plan, changes=others)
 
     def _write_space(self, package: Path, model: Any) -> Path | None:
         """Write the files of the Space; return their folder, or None if the push has no Space.

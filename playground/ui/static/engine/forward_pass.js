@@ -31,7 +31,10 @@ export class ForwardPass {
   vectors = {};
   /** The mean of |f(x)| / |x| of each sublayer, by name. @type {Record<string, number>} */
   contributions = {};
-  /** The outputs of all components, by key, if recorded. @type {Map<string, Float32Array> | null} */
+  /**
+   * The outputs of all components, by key, if recorded.
+   * @type {Map<string, Float32Array> | null}
+   */
   outputs = null;
   /** Logits that an encoder-only model has not returned yet. @type {Float32Array | null} */
   logits_WV = null;
@@ -47,7 +50,10 @@ export class ForwardPass {
     this.ablations = new Map(ablations.map((each) => [keyOf(each.component), each]));
   }
 
-  /** Append positions to the cache; return all. @param {number} layer @param {KeysAndValues} added */
+  /**
+   * Append positions to the cache; return all.
+   * @param {number} layer @param {KeysAndValues} added
+   */
   extendCache(layer, added) {
     const earlier = this.cache[layer];
     if (earlier)

@@ -56,7 +56,10 @@ class Stack {
     this.norm = loadNorm(config, tensors, `${prefix}norm`);
   }
 
-  /** Return the vectors (ND) of the next tokens. @param {number[]} tokens @param {ForwardPass} pass */
+  /**
+   * Return the vectors (ND) of the next tokens.
+   * @param {number[]} tokens @param {ForwardPass} pass
+   */
   forward(tokens, pass) {
     let x_ND = /** @type {Float32Array} */ (this.embedding.forward(tokens, pass));
     for (const layer of this.layers) x_ND = layer.forward(x_ND, pass);
@@ -83,7 +86,10 @@ export class Model {
     );
   }
 
-  /** List heads, feed-forward blocks, and position vectors that are added. @returns {Component[]} */
+  /**
+   * List heads, feed-forward blocks, and position vectors that are added.
+   * @returns {Component[]}
+   */
   components() {
     const { n_layers, n_heads } = this.config,
       embeddings = [this.encoder, this.stack].flatMap((stack) => stack?.embedding ?? []);
@@ -98,7 +104,10 @@ export class Model {
     ];
   }
 
-  /** Return the memory for each layer; without an encoder, there is none. @param {ForwardPass} pass */
+  /**
+   * Return the memory for each layer; without an encoder, there is none.
+   * @param {ForwardPass} pass
+   */
   encode(pass) {
     const memory_SD = this.encoder?.forward(pass.source, pass);
     return this.stack.layers.flatMap(
@@ -106,7 +115,10 @@ export class Model {
     );
   }
 
-  /** Return the logits (NV) after the next tokens. @param {number[]} tokens @param {ForwardPass} pass */
+  /**
+   * Return the logits (NV) after the next tokens.
+   * @param {number[]} tokens @param {ForwardPass} pass
+   */
   logits(tokens, pass) {
     const x_ND = this.stack.forward(tokens, pass);
     pass.first += tokens.length;

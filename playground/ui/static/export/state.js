@@ -130,7 +130,10 @@ export const picture = computed(() => {
     both = [...read, ...vocabulary.decode(kind === "encoder" ? blanks : input.slice(1))];
   return {
     pass,
-    /** The names of the rows and columns of the maps, by kind. @type {Record<string, string[][]>} */
+    /**
+     * The names of the rows and columns of the maps, by kind.
+     * @type {Record<string, string[][]>}
+     */
     axes: isSingle
       ? { [kind]: [both, both] }
       : { encoder: [read, read], decoder: [written, written], cross: [written, read] },
