@@ -40,7 +40,7 @@ def test_an_opened_result_and_the_skip_link_move_the_focus(app, open_page):
     to_lab(page)
     page.focus(".skip-link")
     page.keyboard.press("Enter")
-    expect(page.locator("#tabs > [role=tabpanel]:visible")).to_be_focused()
+    expect(page.locator("#panels > [role=tabpanel]:visible")).to_be_focused()
     page.keyboard.press("Tab")
     expect(page.locator(".presets summary").first).to_be_focused()
     page.locator(".own-experiments .example").scroll_into_view_if_needed()

@@ -32,7 +32,7 @@ def expect_place(page, place):
     elif tab == "Compare":
         expect(page.locator("#panel-compare .parts [aria-pressed=true]")).to_have_text(view)
     elif view and tab != "Train":  # the settings of a link have tests of their own
-        expect(page.locator(f"#{tab.lower()}").get_by_text(view).first).to_be_visible()
+        expect(page.locator(f"#panel-{tab.lower()}").get_by_text(view).first).to_be_visible()
 
 
 def test_links_open_the_views_that_they_name(app, open_page):

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from typing import Any
 from urllib.parse import quote
 
-from playwright.sync_api import Frame, Page
+from playwright.sync_api import Error, Frame, Page
 
 from playground.runs.owner_keys import new_owner_key
 from tests.support.app_server import AppServer, wait_for
 from tests.support.page_client import PageClient
 
+DEFAULT_TIMEOUT_MS = 60_000  # of wait_until
 SESSION_KEY = "transformer-playground"  # of the storage of a browser profile
 SMALL_SETTINGS = {
     "d_model": 16,
@@ -44,9 +46,19 @@ def wait_until(
 ) -> None:
     """Wait until a script of the page returns a true value.
 
-    Playwright's default, each frame, keeps a core busy.
+    Playwright's `wait_for_function` evaluates the script inside the page, whose policy forbids it.
     """
-    page.wait_for_function(script, arg=arg, timeout=timeout, polling=50)
+    seconds = (timeout or DEFAULT_TIMEOUT_MS) / 1000
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            if page.evaluate(script, arg):
+                return
+        except Error as error:
+            if "context was destroyed" not in str(error):  # by a navigation
+                raise
+        page.wait_for_timeout(50)
+    raise AssertionError(f"not true within {seconds:g} s: {script}")
 
 
 def wait_for_frames(page: Page) -> None:
