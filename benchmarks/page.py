@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any
 from urllib.parse import quote
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from playground.runs.record import RunRecord, owner_id
 from playground.runs.state import Run
@@ -190,7 +190,7 @@ def fill_form(page: Page, url: str, settings: dict[str, Any]) -> None:
     """Open the page by a link, and wait until the form has its settings."""
     page.goto(f"{url}/?settings={quote(json.dumps(settings))}")
     page.wait_for_selector(".live:not([data-status=opening])")
-    page.wait_for_function("document.querySelector('#size')?.textContent.includes('parameters')")
+    expect(page.locator("#size")).to_contain_text("parameters")
     time.sleep(1)
 
 
@@ -270,9 +270,7 @@ def scrubbing(page: Page, url: str, run: Run) -> dict[str, Any]:
     decimated = time.perf_counter() - started
     started = time.perf_counter()
     page.goto(f"{url}/?watch={run.share_id}")
-    page.wait_for_function(
-        "document.querySelector('.viewing')?.textContent.includes('to replay')", timeout=60_000
-    )
+    expect(page.locator(".viewing")).to_contain_text("to replay", timeout=60_000)
     opened = time.perf_counter() - started
     box = page.locator(".scrub").bounding_box()
     assert box

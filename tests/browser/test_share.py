@@ -153,7 +153,7 @@ def test_a_frame_shows_one_view_in_a_page_of_another_site(app, open_page, visiti
     frame = host.frame_locator("iframe")
     frame.locator(".diagram .head canvas").first.wait_for()
     for absent in (
-        "#title",
+        "#header",
         "#train",
         "#tabs [role=tab]",
         ".live .runs",

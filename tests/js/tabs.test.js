@@ -53,7 +53,9 @@ test("arrow keys open the next tab, around the ends", () => {
   assert.equal(document.activeElement, tab("inspect"));
 });
 
-test("the address opens a tab, also after a click on Back", () => {
+test("the address opens a tab; one that does not exist is the first", () => {
   store.tab.value = "lab";
   assert.deepEqual(visible(), ["lab"]);
+  store.tab.value = "admin";
+  assert.deepEqual([store.tab.value, visible()], ["train", ["train"]]);
 });

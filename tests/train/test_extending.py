@@ -104,9 +104,10 @@ def test_an_added_tab_is_served_and_responds(extended):
     ) as server:
         try:
             wait_for(lambda: answers(f"http://127.0.0.1:{port}/"), description="the page")
-            page = urllib.request.urlopen(f"http://127.0.0.1:{port}/config").read().decode()
-            [module] = re.findall(r"playground/static/[\w.+-]+/clock/main\.js", page)
-            script = urllib.request.urlopen(f"http://127.0.0.1:{port}/{module}").read().decode()
+            page = urllib.request.urlopen(f"http://127.0.0.1:{port}/").read().decode()
+            [static] = set(re.findall(r"playground/static/[\w.+-]+/", page))
+            module = f"http://127.0.0.1:{port}/{static}clock/main.js"
+            script = urllib.request.urlopen(module).read().decode()
             requested = urllib.request.Request(
                 f"http://127.0.0.1:{port}/playground/api/clock/time",
                 b"{}",
@@ -115,6 +116,7 @@ def test_an_added_tab_is_served_and_responds(extended):
             result = json.load(urllib.request.urlopen(requested))
         finally:
             server.terminate()
+    assert 'id="panel-clock"' in page
     assert "Show the time" in script
     assert re.fullmatch(r"\d\d:\d\d:\d\d", result["time"])
 

@@ -1,7 +1,6 @@
 // The address of the page follows the state, and the state follows the address. Another tab or
 // model is a new entry of the history, so that Back returns to it.
 
-import { TABS } from "./links.js";
 import { loadText, saveText } from "./storage.js";
 import { store as pageStore } from "./store.js";
 import { batch, effect } from "../vendor/preact.js";
@@ -18,18 +17,14 @@ const TRAIN_PARAMS = ["settings", "watch", "model"];
 /** @param {Store} store */
 const entryName = ({ tab, model }) => `${tab.value} ${model.value}`;
 
-function lastTab() {
-  const tab = loadText(LAST_TAB_KEY) ?? "";
-  return TABS.includes(tab) ? tab : null;
-}
-
 /** Apply the address of the page, and the tab that the browser remembers. @param {Store} store */
 function readFirstAddress(store) {
   const params = new URLSearchParams(location.search);
   store.readAddress();
   const clicked = document.documentElement.dataset.tab; // before this module was loaded
   if (clicked) store.tab.value = clicked;
-  else if (!TRAIN_PARAMS.some((name) => params.has(name))) store.tab.value ??= lastTab();
+  else if (!TRAIN_PARAMS.some((name) => params.has(name)))
+    store.tab.value ??= loadText(LAST_TAB_KEY);
   store.tab.value ??= DEFAULT_TAB;
 }
 

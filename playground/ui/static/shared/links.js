@@ -6,7 +6,7 @@ const MODEL_REF = /^(run|watch|checkpoint):[\w .@-]{1,200}$/;
 const MAX_INPUT_LENGTH = 400;
 // The tabs whose links have a parameter of the same name, and Find the bug.
 const TAB_PARAMS = ["inspect", "compare", "lab", "hub", "learn"];
-export const TABS = ["train", ...TAB_PARAMS];
+const TAB_NAME = /^[a-z]{1,20}$/;
 
 /**
  * Limit the depth and size of untrusted state from a link.
@@ -73,7 +73,7 @@ export function readViewState(search) {
     tab = params.get("tab")?.toLowerCase() ?? null,
     text = params.has("learn") ? null : params.get("text"); // a lesson has a sequence of its own
   return {
-    tab: tab !== null && TABS.includes(tab) ? tab : linkedTab,
+    tab: tab !== null && TAB_NAME.test(tab) ? tab : linkedTab,
     model: readModel(params, content),
     step: asStep(params.get("step")) ?? asStep(content.step),
     input: asInput(params.get("input") ?? text) ?? asInput(content.text),

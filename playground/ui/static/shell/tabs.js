@@ -21,6 +21,8 @@ export function initTabs(onOpen) {
     });
   }
   effect(() => {
+    // the address or the storage may name a tab that does not exist
+    if (!tabs.some((tab) => nameOf(tab) === store.tab.value)) store.tab.value = nameOf(tabs[0]);
     for (const tab of tabs) {
       const isOpen = nameOf(tab) === store.tab.value,
         panel = document.getElementById(tab.getAttribute("aria-controls") ?? "");
