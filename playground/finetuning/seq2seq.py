@@ -261,9 +261,13 @@ class PretrainedSeq2Seq(Seq2SeqModel):
         weight_BT = counts_BT * batch.loss_weight_B[:, None]
         return (loss_BT * weight_BT).sum() / weight_BT.sum().clamp(min=1)
 
-    def _to_task_ids(self, ids_BW: Tensor, mask_BW: Tensor) -> Tensor:
-        """Map the model's tokens to the task's ids; tokens of the prompt become SOS."""
-        return self.to_task_ids_V[ids_BW].masked_fill(~mask_BW, PAD)
+    # The Trainer reads no attention.
+
+    def attention_weights(self, batch: Batch) -> AttentionWeights:
+        return AttentionWeights()
+
+    def attention_tokens(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
+        return {}
 
 
 class CausalSeq2Seq(PretrainedSeq2Seq):
@@ -302,18 +306,6 @@ class CausalSeq2Seq(PretrainedSeq2Seq):
                     break
                 ids_BW, mask_BP = best_B[:, None], F.pad(mask_BP, (0, 1), value=True)
         return generated_BT
-
-    @torch.no_grad()
-    def attention_weights(self, batch: Batch) -> AttentionWeights:
-        with eval_mode(self):
-            result = self.model(
-                **self._decoder_inputs(*self._row(batch)), use_cache=False, output_attentions=True
-            )
-        return AttentionWeights(decoder=list(result.attentions))
-
-    def attention_tokens(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
-        row_BW = self._to_task_ids(*self._row(batch))
-        return {"decoder": (row_BW, row_BW)}
 
     def _row(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the prompt and the target without its last token, which is only predicted."""
@@ -381,19 +373,6 @@ class MaskedSeq2Seq(PretrainedSeq2Seq):
             target_BT = self.to_task_ids_V[self._logits(source_BS, slots_BT).argmax(-1)]
         eos_BT = torch.where(position_T == lengths_B[:, None], EOS, PAD)
         return torch.where(slots_BT, target_BT, eos_BT)
-
-    @torch.no_grad()
-    def attention_weights(self, batch: Batch) -> AttentionWeights:
-        ids_BW, mask_BW = self._row(batch.source_BS, batch.labels_BT > EOS)
-        with eval_mode(self):
-            result = self.model(
-                input_ids=ids_BW, attention_mask=mask_BW.long(), output_attentions=True
-            )
-        return AttentionWeights(encoder=list(result.attentions))
-
-    def attention_tokens(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
-        row_BW = self._to_task_ids(*self._row(batch.source_BS, batch.labels_BT > EOS))
-        return {"encoder": (row_BW, row_BW)}
 
     def _row(self, source_BS: Tensor, slots_BT: Tensor) -> tuple[Tensor, Tensor]:
         """Return the prompt with a mask at each position of the target."""
