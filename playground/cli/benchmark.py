@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from playground.common import messages
-from playground.comparison.process import QUIET_ENV
 
 from .common import (
     MultiValueOption,
@@ -79,11 +78,11 @@ def compare(
     read_checkpoint(checkpoint)
     if csv_file:
         check_output_file("--csv", csv_file)
+    from playground.comparison.export import latest_rows, to_csv, to_json
+    from playground.comparison.job_queue import QUIET_ENV
+
     # before the import of huggingface_hub, which reads them; no token is sent
     os.environ.update(QUIET_ENV | {"HF_TOKEN": ""})
-
-    from playground.comparison.export import latest_rows, to_csv, to_json
-
     events: list[dict[str, Any]] = []
     request = {
         "checkpoint": str(checkpoint),
@@ -204,7 +203,7 @@ def run_job(
     Returns its result, or None if a signal ended it before there was one, and the number of
     that signal.
     """
-    from playground.comparison.process import run as do
+    from playground.comparison.job_queue import run as do
     from playground.jobs.progress import JobCancelled, ProgressReporter
 
     interrupted: list[int] = []

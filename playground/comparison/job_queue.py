@@ -1,12 +1,17 @@
-"""The queue of the jobs with pretrained models: one heavy job at a time, and parallel light jobs.
+"""The jobs with pretrained models: one heavy job at a time, and parallel light jobs.
 
-The process (process.py) starts with the first job. If a cancelled job does not end in time, or the
-process dies, a new process runs the waiting jobs. Imports neither torch nor transformers.
+They run in a process of their own, which starts with the first job, so that neither the page nor
+a run waits for them. If a cancelled job does not end in time, or the process dies, a new process
+runs the waiting jobs. A kind of job is a function `(request, progress) -> result`. `request` is
+untrusted input from a browser; rows and results are plain JSON. Imports neither torch nor
+transformers before the first job.
 """
 
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +22,34 @@ from playground.errors import UserError
 from playground.jobs.entry import ResidentOptions
 from playground.jobs.executors import ResidentProcess
 from playground.jobs.policy import Policy
+from playground.jobs.progress import JobCancelled, ProgressReporter, to_json_safe, to_user_error
 from playground.jobs.queue import JobQueue
 
-from .process import CONCURRENT_KINDS, ENTRY_POINTS, QUIET_ENV
-
+ENTRY_POINTS = {
+    "model-info": "playground.pretrained.resolver:describe_models",
+    "cached-models": "playground.pretrained.resolver:list_cached",
+    "benchmark": "playground.comparison.benchmark:run_benchmark",
+    "finetune": "playground.finetuning.job:finetune",
+    "finetune-plan": "playground.finetuning.job:plan",
+    "inference": "playground.pretrained.inference:run_inference",
+    "attention": "playground.probing.attention:attention",
+    "translate": "playground.probing.translation:translate",
+}
+CONCURRENT_KINDS = {
+    "model-info",
+    "cached-models",
+    "finetune-plan",
+}  # queries that may run during a heavy job
+# The environment of a process that uses pretrained models; set before huggingface_hub and
+# transformers are imported.
+QUIET_ENV = {
+    "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_DISABLE_XET": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "TRANSFORMERS_VERBOSITY": "error",
+}
 MAX_JOBS_PER_OWNER = 2
 MAX_LIGHT_JOBS_PER_OWNER = 4
 MAX_CONCURRENT_JOBS = 16  # heavy ones that wait or run, and as many light ones
@@ -50,6 +79,7 @@ LIGHT = replace(
     max_running=MAX_CONCURRENT_JOBS,
     max_active_per_owner=MAX_LIGHT_JOBS_PER_OWNER,
 )
+_import_lock = threading.Lock()
 
 
 class ComparisonQueue:
@@ -63,7 +93,7 @@ class ComparisonQueue:
     def __init__(self, hosted: bool = False) -> None:
         self.hosted = hosted
         self.executor = ResidentProcess(
-            "playground.comparison.process:create_handler",
+            "playground.comparison.job_queue:create_handler",
             name="comparison",
             options=self._process_options,
             idle_timeout_s=IDLE_TIMEOUT_S,
@@ -147,3 +177,39 @@ def label_of(kind: str, request: dict[str, Any]) -> str:
         if isinstance(each, str) and each
     ]
     return ", ".join(name[:80] for name in names[:4]) or kind
+
+
+def run(kind: str, request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
+    """Run one job in this process.
+
+    Raises:
+        UserError: with a message, for every failure.
+        JobCancelled: if the job was cancelled.
+    """
+    if kind not in ENTRY_POINTS:
+        raise UserError(messages.unknown_job(kind, ENTRY_POINTS))
+    module, function = ENTRY_POINTS[kind].split(":")
+    try:
+        if kind not in CONCURRENT_KINDS - {"finetune-plan"}:
+            _import_transformers()
+        result: dict[str, Any] = to_json_safe(
+            getattr(import_module(module), function)(request, progress)
+        )
+        return result
+    except (JobCancelled, UserError):
+        raise
+    except Exception as error:
+        raise to_user_error(error) from error
+
+
+def _import_transformers() -> None:
+    """Import transformers under a lock, because two threads must not import it at once."""
+    with _import_lock:
+        from transformers import AutoConfig, AutoTokenizer, pipeline
+
+        del AutoConfig, AutoTokenizer, pipeline
+
+
+def create_handler() -> Callable[[str, dict[str, Any], ProgressReporter], dict[str, Any]]:
+    """Return the function that runs the jobs of the process."""
+    return run

@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 
 from playground.checkpoints.checkpoint import save_checkpoint
 from playground.comparison.benchmark import run_benchmark
-from playground.comparison.process import ENTRY_POINTS
+from playground.comparison.job_queue import ENTRY_POINTS
 from playground.datasets.sources import read_text
 from playground.datasets.storage import load_pairs, owned_datasets_dir, store
 from playground.errors import UserError

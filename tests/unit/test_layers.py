@@ -48,7 +48,7 @@ ONLY_IN = {
         "hub/export.py",
         "architectures/huggingface.py",
     }
-    | WITH_TRANSFORMERS - {"comparison/job_queue.py"},
+    | WITH_TRANSFORMERS,
     "huggingface_hub": {
         "hub/client.py",
         "hub/errors.py",

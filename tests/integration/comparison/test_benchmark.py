@@ -7,7 +7,7 @@ import pytest
 
 from playground.comparison.benchmark import BenchmarkRequest
 from playground.comparison.export import ModelRow, format_row, latest_rows
-from playground.comparison.process import run
+from playground.comparison.job_queue import run
 from playground.errors import UserError
 from playground.jobs.progress import JobCancelled, ProgressReporter
 from playground.pretrained.model_names import METADATA_FILE

@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 
 from playground.__main__ import run
 from playground.checkpoints.checkpoint import save_checkpoint
-from playground.comparison import process
+from playground.comparison import job_queue
 from playground.errors import UserError
 from playground.finetuning import job, seq2seq, storage
 from playground.jobs.progress import JobCancelled, ProgressReporter
@@ -127,7 +127,7 @@ def test_fine_tuning_learns_the_task(fixture, tuned):
 def test_a_fine_tuned_model_joins_the_benchmark(tuned, finetune_request):
     original, model = finetune_request()["model"], tuned("tiny-gpt2")[1]["model"]
     request = finetune_request(models=[original, model], n=12, shots=4, rank=0)
-    table = process.run("benchmark", request, ProgressReporter())
+    table = job_queue.run("benchmark", request, ProgressReporter())
     few_shot, after = (
         next(row for row in table["rows"] if row["model"] == name) for name in (original, model)
     )
@@ -335,7 +335,7 @@ def test_full_disk_is_rejected_before_training(finetune_request, monkeypatch):
 )
 def test_an_unusable_model_is_rejected_with_a_message(finetune_request, fields, message):
     with pytest.raises(UserError, match=message):
-        process.run("finetune", finetune_request(**fields), ProgressReporter())
+        job_queue.run("finetune", finetune_request(**fields), ProgressReporter())
 
 
 def test_too_large_a_learning_rate_is_reported_and_nothing_is_saved(

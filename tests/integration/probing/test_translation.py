@@ -17,7 +17,7 @@ from transformers import (
     MarianMTModel,
 )
 
-from playground.comparison.process import run
+from playground.comparison.job_queue import run
 from playground.errors import UserError
 from playground.inspection.cross_attention_alignment import diagonal, score_alignment
 from playground.jobs.progress import JobCancelled, ProgressReporter
