@@ -21,10 +21,7 @@ its own folder.
     9  lessons/       lessons with measurements, and models with a bug to find
    10  reports/       the HTML report of a model
    11  hub/           publishing and importing models
-   12  pretrained/    pretrained models: download, files, pipelines, inference
-   13  finetuning/    fine-tuning on a task
-   13  probing/       attention of pretrained models
-   14  comparison/    the benchmark of a checkpoint and pretrained models; the job process
+   12  pretrained/    pretrained models: loading, inference, benchmark, attention, fine-tuning
    15  ui/            the page: its views, the form of a run, the Train tab
    16  server/        the app, its middleware, the JSON routes, the public API
    17  cli/           the commands of the command line

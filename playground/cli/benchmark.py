@@ -28,7 +28,7 @@ from .common import (
 )
 
 if TYPE_CHECKING:
-    from playground.comparison.export import ModelRow
+    from playground.pretrained.benchmark.export import ModelRow
 
 MAX_LINE_WIDTH = 100  # columns of a caption
 
@@ -78,8 +78,8 @@ def compare(
     read_checkpoint(checkpoint)
     if csv_file:
         check_output_file("--csv", csv_file)
-    from playground.comparison.export import latest_rows, to_csv, to_json
-    from playground.comparison.job_queue import QUIET_ENV
+    from playground.pretrained.benchmark.export import latest_rows, to_csv, to_json
+    from playground.pretrained.jobs import QUIET_ENV
 
     # before the import of huggingface_hub, which reads them; no token is sent
     os.environ.update(QUIET_ENV | {"HF_TOKEN": ""})
@@ -106,7 +106,7 @@ def compare(
 
 
 def _print_table(events: list[dict[str, Any]], rows: list["ModelRow"]) -> None:
-    from playground.comparison.export import format_row
+    from playground.pretrained.benchmark.export import format_row
 
     click.echo(
         f"{'':34} {'exact match':^19} {'token accuracy':^19} {'rank accuracy':^19} "
@@ -203,8 +203,8 @@ def run_job(
     Returns its result, or None if a signal ended it before there was one, and the number of
     that signal.
     """
-    from playground.comparison.job_queue import run as do
     from playground.jobs.progress import JobCancelled, ProgressReporter
+    from playground.pretrained.jobs import run as do
 
     interrupted: list[int] = []
     cancelled = threading.Event()

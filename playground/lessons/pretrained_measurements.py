@@ -23,7 +23,7 @@ CLEAR_SCORE = 0.5  # a head with at least this share of attention near the align
 def pretrained_alignment(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
     """Measure where the cross-attention heads of a pretrained model attend.
 
-    `options["translation"]` is the result of a translation job (probing/translation.py).
+    `options["translation"]` is the result of a job of pretrained/attention/translation.py.
     """
     translation = options["translation"]
     name = translation["model"].rsplit("/", 1)[-1]

@@ -1,4 +1,12 @@
-"""Pretrained models from the Hub: files, cache, download, pipelines and inference.
+"""Pretrained models of transformers, which are loaded from the Hub or a folder, and never trusted.
 
-Importing this package alone loads nothing.
+    loading/      names, download, cache, checks of the files, pipelines in memory
+    inference     fill-mask and text generation
+    benchmark/    a checkpoint, pretrained models and baselines on the same examples
+    attention/    attention of a pretrained model on a prompt, and of an encoder-decoder
+    finetuning/   training a pretrained model on the task of a checkpoint
+    jobs          the queue and the process of all of these
+
+The package knows checkpoints and tasks, but no run and no page. Importing it, or `jobs`, loads
+neither torch nor transformers; each kind of job imports its module when the first one runs.
 """

@@ -12,9 +12,9 @@ from playground.common import messages
 from playground.errors import UserError
 from playground.jobs.progress import ProgressReporter
 
-from .pipelines import open_pipeline
+from .loading.pipelines import open_pipeline
+from .loading.resolver import resolve
 from .requests import JobRequest, ModelName, Seed, Text
-from .resolver import resolve
 from .tokens import eos_token_ids, find_masks, max_input_tokens, token_info, tokenize, tokens
 
 MASK_PLACEHOLDER = "[MASK]"  # the mask in user input; the model's own mask token may differ

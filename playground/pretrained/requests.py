@@ -17,7 +17,7 @@ from pydantic import (
 from playground.common.validation import parse
 from playground.models.config_fields import format_number
 
-from .model_names import local_paths_allowed
+from .loading.model_names import local_paths_allowed
 
 MAX_TEXT_LENGTH = 4000  # characters
 MAX_SEED = 2**31 - 1

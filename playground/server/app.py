@@ -25,7 +25,6 @@ from playground.common.env import (
 )
 from playground.common.logs import configure_logging
 from playground.common.storage import resolve_storage
-from playground.comparison.job_queue import ComparisonQueue
 from playground.experiments.service import ExperimentService
 from playground.hub.jobs import HubJobs
 from playground.jobs.executors import ProcessPerJob
@@ -34,6 +33,7 @@ from playground.jobs.policy import Policy
 from playground.jobs.process import warm_up
 from playground.jobs.queue import JobQueue
 from playground.lessons.service import LessonService
+from playground.pretrained.jobs import PretrainedJobs
 from playground.runs.limits import Limits
 from playground.runs.owner_keys import machine_owner_key
 from playground.runs.registry import Registry
@@ -96,7 +96,7 @@ def build_handlers(
     `public` means that other machines can reach the page.
     """
     handlers = live_handlers(registry) | form_handlers(registry)
-    comparison = ComparisonQueue(hosted=public)
+    comparison = PretrainedJobs(hosted=public)
     groups: tuple[HandlerGroup, ...] = (
         SessionHandlers(registry),
         InspectHandlers(registry),

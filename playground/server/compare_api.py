@@ -1,7 +1,7 @@
 """Serve the jobs of the Compare tab, on the user's model and pretrained models.
 
 The front end is in ui/static/compare. Everything that needs
-transformers is a job (comparison/job_queue.py) in a process that starts with the first job; the
+transformers is a job (pretrained/jobs.py) in a process that starts with the first job; the
 page polls it. This module loads neither torch nor transformers.
 """
 
@@ -11,8 +11,8 @@ from typing import Any
 
 from starlette.requests import Request
 
-from playground.comparison.job_queue import ComparisonQueue
 from playground.errors import UserError
+from playground.pretrained.jobs import PretrainedJobs
 from playground.runs.access import Access, Right, find_access
 from playground.runs.record import owner_id
 from playground.runs.registry import Registry
@@ -38,7 +38,7 @@ SHARED_MAX_EXAMPLES = 40  # benchmark examples per request on a shared instance
 
 
 class CompareHandlers(HandlerGroup):
-    def __init__(self, registry: Registry, job_queue: ComparisonQueue) -> None:
+    def __init__(self, registry: Registry, job_queue: PretrainedJobs) -> None:
         self.registry, self.job_queue = registry, job_queue
 
     @handler("jobs/submit", SubmitJob, lambda request: RIGHTS_BY_KIND.get(request.kind))

@@ -21,7 +21,7 @@ from playground.hub.client import Hub
 from playground.hub.dataset_files import read_hub
 from playground.hub.errors import HubError
 from playground.hub.repo_ids import is_repo, is_revision
-from playground.pretrained.model_names import validate_name
+from playground.pretrained.loading.model_names import validate_name
 from playground.server.checkpoint_transfer import (
     CHECKPOINT_FILES,
     CHECKPOINT_PATH,

@@ -316,10 +316,10 @@ def test_deeply_nested_request_causes_no_server_error(server, depth):
 @pytest.fixture(scope="module")
 def job_requests():
     """Return the request types of jobs with pretrained models."""
-    from playground.comparison.benchmark import BenchmarkRequest
-    from playground.finetuning.job import FinetuneRequest
+    from playground.pretrained.attention.prompt import AttentionRequest
+    from playground.pretrained.benchmark.job import BenchmarkRequest
+    from playground.pretrained.finetuning.job import FinetuneRequest
     from playground.pretrained.inference import InferenceRequest
-    from playground.probing.attention import AttentionRequest
 
     return (
         BenchmarkRequest,

@@ -25,7 +25,7 @@ from playground.checkpoints.checkpoint import (
 )
 from playground.checkpoints.manifest import CheckpointError
 from playground.errors import UserError
-from playground.pretrained.model_files import _parameter_count
+from playground.pretrained.loading.model_files import _parameter_count
 from playground.runs.inspector_process import Inspector
 from playground.training.trainer import Trainer
 from tests.faults.test_corrupt import is_rejected

@@ -96,7 +96,7 @@ FOR_FILES, FOR_FOLDERS = ("a file", "a device"), ("below a missing folder", "a f
 WORK = (
     "playground.training.trainer.Trainer.train_step",
     "playground.runs.registry.Registry.__init__",
-    "playground.comparison.job_queue.run",
+    "playground.pretrained.jobs.run",
     "playground.hub.jobs.submit_task",
     "playground.inspection.views.export.build_report",
     "playground.reports.report.write_report",

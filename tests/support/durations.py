@@ -24,8 +24,7 @@ CHANGES = {
     "runs, jobs": "unit/runs unit/jobs integration/runs",
     "experiments, lessons": "unit/experiments unit/lessons integration/experiments "
     "integration/lessons",
-    "comparison, pretrained models": "unit/comparison unit/finetuning unit/pretrained "
-    "integration/comparison integration/finetuning integration/pretrained integration/probing",
+    "pretrained models": "unit/pretrained integration/pretrained",
     "datasets, server": "unit/datasets unit/server integration/server",
     "hub": "unit/hub integration/hub integration/test_hub_commands.py",
     "commands": "integration/test_command_line.py integration/test_app.py",

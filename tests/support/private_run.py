@@ -16,8 +16,6 @@ from starlette.requests import Request
 from starlette.testclient import TestClient
 
 from playground.checkpoints.checkpoint import save_checkpoint
-from playground.comparison.benchmark import run_benchmark
-from playground.comparison.job_queue import ENTRY_POINTS
 from playground.datasets.sources import read_text
 from playground.datasets.storage import load_pairs, owned_datasets_dir, store
 from playground.errors import UserError
@@ -25,6 +23,8 @@ from playground.experiments.service import ExperimentService
 from playground.inspection.views import VIEWS
 from playground.jobs.executors import ProcessPerJob, ResidentProcess
 from playground.jobs.progress import ProgressReporter
+from playground.pretrained.benchmark.job import run_benchmark
+from playground.pretrained.jobs import ENTRY_POINTS
 from playground.reports.interactive_page import render_page
 from playground.reports.report import render_report
 from playground.runs.inspector_process import validate_checkpoint

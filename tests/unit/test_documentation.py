@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from playground.common.env import ENV_NUMBERS, TAG
-from playground.pretrained.model_names import CANONICAL_NAMES
+from playground.pretrained.loading.model_names import CANONICAL_NAMES
 from playground.server.project_files import notebook_to_markdown
 from tests.support.app_server import BUNDLED_CHECKPOINTS, ROOT
 

@@ -27,9 +27,7 @@ LAYERS = {
 FILES = sorted(PACKAGE.rglob("*.py"))
 WEB = {"gradio", "starlette", "fastapi", "uvicorn"}
 WITH_TRANSFORMERS = {
-    f"{folder}/{path.name}"
-    for folder in ("pretrained", "finetuning", "probing", "comparison")
-    for path in (PACKAGE / folder).glob("*.py")
+    path.relative_to(PACKAGE).as_posix() for path in (PACKAGE / "pretrained").rglob("*.py")
 }
 # The files that may import each heavy package.
 AUTOMODELS = (
@@ -60,8 +58,8 @@ ONLY_IN = {
         "hub/dataset_repository.py",
         "server/hub_token.py",
         "cli/common.py",
-        "pretrained/cache.py",
-        "pretrained/download.py",
+        "pretrained/loading/cache.py",
+        "pretrained/loading/download.py",
     },
     "datasets": {"hub/dataset_repository.py"},
 }
@@ -124,7 +122,7 @@ def test_files_in_models_import_each_other_from_their_own_folder_only():
 def test_modules_of_the_first_page_import_no_heavy_package():
     modules = (
         "tasks models architectures training.config training.presets checkpoints.manifest "
-        "inspection runs.registry comparison.job_queue experiments.service experiments.presets "
+        "inspection runs.registry pretrained.jobs experiments.service experiments.presets "
         "experiments.replications lessons.service"
     )
     code = (

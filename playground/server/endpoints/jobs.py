@@ -9,8 +9,8 @@ from typing import Any
 import gradio as gr
 from starlette.requests import Request
 
-from playground.comparison.export import latest_rows
 from playground.errors import UserError
+from playground.pretrained.benchmark.export import latest_rows
 from playground.runs.access import Right
 from playground.runs.owner_keys import new_owner_key
 

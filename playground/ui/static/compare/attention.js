@@ -1,5 +1,5 @@
 // Attention of two pretrained models on the same prompt, each with its own tokens, or of one of
-// them and the selected model (probing/attention.py, inspect/view).
+// them and the selected model (pretrained/attention/prompt.py, inspect/view).
 import { computed, effect, html, signal, useEffect } from "../vendor/preact.js";
 import { requestOrError } from "../shared/api.js";
 import { Form } from "../shared/components/form.js";

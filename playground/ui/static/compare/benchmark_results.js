@@ -1,4 +1,5 @@
-// The results of the benchmark. comparison/benchmark.py sends the rows; the newest of each counts.
+// The results of the benchmark. pretrained/benchmark/job.py sends the rows; the newest of each
+// counts.
 import { loadText, saveText } from "../shared/storage.js";
 import { signal } from "../vendor/preact.js";
 

@@ -1,5 +1,5 @@
-// Fine-tuning of a pretrained model on the task of the selected model (finetuning/job.py). The
-// benchmark accepts the resulting model.
+// Fine-tuning of a pretrained model on the task of the selected model
+// (pretrained/finetuning/job.py). The benchmark accepts the resulting model.
 import { html, signal, useEffect, useMemo } from "../vendor/preact.js";
 import { errorMessage } from "../shared/api.js";
 import {

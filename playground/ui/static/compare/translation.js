@@ -1,5 +1,5 @@
 // Translation by a pretrained encoder-decoder: its output, and the attention of every head
-// (probing/translation.py).
+// (pretrained/attention/translation.py).
 import { html, signal } from "../vendor/preact.js";
 import { BarList } from "../shared/components/bar_list.js";
 import { HeatMapView } from "../shared/components/heat_map_view.js";

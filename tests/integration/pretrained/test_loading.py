@@ -18,12 +18,12 @@ from safetensors.torch import load_file, save_file
 
 from playground.errors import UserError
 from playground.jobs.progress import JobCancelled, ProgressReporter
-from playground.pretrained import cache as model_cache
-from playground.pretrained import download, model_files, pipelines
-from playground.pretrained.cache import list_cached_names
-from playground.pretrained.model_files import kind_of
-from playground.pretrained.pipelines import open_pipeline, unload
-from playground.pretrained.resolver import describe_models, list_cached, resolve
+from playground.pretrained.loading import cache as model_cache
+from playground.pretrained.loading import download, model_files, pipelines
+from playground.pretrained.loading.cache import list_cached_names
+from playground.pretrained.loading.model_files import kind_of
+from playground.pretrained.loading.pipelines import open_pipeline, unload
+from playground.pretrained.loading.resolver import describe_models, list_cached, resolve
 from tests.support.app_server import wait_for
 from tests.support.files import read_files
 

@@ -14,27 +14,27 @@ from transformers import (
 )
 
 from playground.checkpoints.checkpoint import load_model
-from playground.comparison.baselines import (
+from playground.errors import UserError
+from playground.evaluation import evaluate
+from playground.jobs.progress import JobCancelled, ProgressReporter
+from playground.pretrained.benchmark.baselines import (
     CopyBaseline,
     MajorityTargetBaseline,
     MajorityTokenBaseline,
     RandomBaseline,
     elimination_baseline,
 )
-from playground.comparison.benchmark import Benchmark, BenchmarkRequest
-from playground.comparison.causal_lm import PretrainedCausalLM
-from playground.comparison.examples import choices_for, sample_examples
-from playground.comparison.masked_lm import PretrainedMaskedLM
-from playground.comparison.metrics import MetricAccumulator
-from playground.comparison.models import CheckpointModel
-from playground.errors import UserError
-from playground.evaluation import evaluate
-from playground.finetuning.seq2seq import PromptTemplate
-from playground.jobs.progress import JobCancelled, ProgressReporter
-from playground.pretrained.model_files import CAUSAL
-from playground.pretrained.pipelines import open_pipeline
+from playground.pretrained.benchmark.causal_lm import PretrainedCausalLM
+from playground.pretrained.benchmark.examples import choices_for, sample_examples
+from playground.pretrained.benchmark.job import Benchmark, BenchmarkRequest
+from playground.pretrained.benchmark.masked_lm import PretrainedMaskedLM
+from playground.pretrained.benchmark.metrics import MetricAccumulator
+from playground.pretrained.benchmark.models import CheckpointModel
+from playground.pretrained.finetuning.seq2seq import PromptTemplate
+from playground.pretrained.loading.model_files import CAUSAL
+from playground.pretrained.loading.pipelines import open_pipeline
+from playground.pretrained.loading.resolver import resolve
 from playground.pretrained.prompts import Example, few_shot_prompt, masked_prompt
-from playground.pretrained.resolver import resolve
 from playground.tasks import EOS, SOS, load_task
 from playground.tasks.held_out import build_held_out_set
 from playground.training.task_config import TaskConfig
@@ -165,7 +165,7 @@ def test_examples_are_limited_by_positions_with_a_note(tokenizer):
 
 @torch.no_grad()
 def test_ranking_equals_a_sum_over_tokens(tiny_gpt2, tokenizer, causal, monkeypatch):
-    monkeypatch.setattr("playground.comparison.models.BATCH_SIZE", 3)
+    monkeypatch.setattr("playground.pretrained.benchmark.models.BATCH_SIZE", 3)
     model = AutoModelForCausalLM.from_pretrained(tiny_gpt2).eval()
     stub = causal_lm(causal)
     for item in EXAMPLES[:3]:

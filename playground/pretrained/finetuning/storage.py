@@ -16,15 +16,16 @@ from playground.common.format import format_bytes
 from playground.common.strict_json import read_json
 from playground.errors import UserError
 from playground.jobs.addresses import max_per_address
-from playground.pretrained.model_files import ResolvedModel
-from playground.pretrained.model_names import (
+from playground.training.task_config import TaskConfig
+
+from ..loading.model_files import ResolvedModel
+from ..loading.model_names import (
     FINETUNED_PREFIX,
     METADATA_FILE,
     finetuned_dir,
     local_paths_allowed,
 )
-from playground.pretrained.pipelines import unload
-from playground.training.task_config import TaskConfig
+from ..loading.pipelines import unload
 
 SHARED_MAX_MODELS = 6  # fine-tuned models stored on a shared instance
 MODEL_TTL_S = 3600.0  # seconds for which another user's model cannot be evicted

@@ -3,8 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from playground.pretrained.prompts import Example
-
+from ..prompts import Example
 from .examples import choices_for
 from .models import BenchmarkModel, Output
 

@@ -24,19 +24,19 @@ from playground.checkpoints.checkpoint import load_model
 from playground.common.format import format_duration, format_percent
 from playground.errors import UserError
 from playground.jobs.progress import JobCancelled, ProgressReporter, to_user_error
-from playground.pretrained.model_files import ResolvedModel, is_finetuned, training_data_note
-from playground.pretrained.model_names import local_paths_allowed
-from playground.pretrained.pipelines import (
+from playground.training.task_config import TaskConfig
+
+from ..loading.model_files import ResolvedModel, is_finetuned, training_data_note
+from ..loading.model_names import local_paths_allowed
+from ..loading.pipelines import (
     PIPELINE_BY_KIND,
     load_and_detect_kind,
     memory_delta,
     memory_used,
 )
-from playground.pretrained.prompts import Example
-from playground.pretrained.requests import JobRequest, ModelName
-from playground.pretrained.resolver import resolve
-from playground.training.task_config import TaskConfig
-
+from ..loading.resolver import resolve
+from ..prompts import Example
+from ..requests import JobRequest, ModelName
 from .baselines import (
     CopyBaseline,
     MajorityTargetBaseline,

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from playground.common import messages
 from playground.errors import UserError
-from playground.pretrained.prompts import Example, masked_prompt
-from playground.pretrained.tokens import find_masks
 
+from ..prompts import Example, masked_prompt
+from ..tokens import find_masks
 from .examples import choices_for
 from .models import BATCH_SIZE, Output, PretrainedModel
 

@@ -2,24 +2,24 @@
 
 import pytest
 
-from playground.comparison.job_queue import ComparisonQueue
 from playground.errors import UserError
+from playground.pretrained.jobs import PretrainedJobs
 
 
 @pytest.fixture
-def comparison(started):
-    comparison = ComparisonQueue()
-    yield comparison
-    comparison.close()
+def queue(started):
+    queue = PretrainedJobs()
+    yield queue
+    queue.close()
 
 
-def test_cancelled_fine_tuning_saves_first(comparison, started):
-    job_id = comparison.submit("finetune", {"model": "gpt2"}, "ada")
-    comparison.cancel(job_id, "ada")
-    state = comparison.poll(job_id, "ada")
+def test_cancelled_fine_tuning_saves_first(queue, started):
+    job_id = queue.submit("finetune", {"model": "gpt2"}, "ada")
+    queue.cancel(job_id, "ada")
+    state = queue.poll(job_id, "ada")
     assert (state["status"], "saving" in state["message"]) == ("working", True)
     started[0].on_message(job_id, "result", {"cancelled": True, "steps": 3})
-    state = comparison.poll(job_id, "ada")
+    state = queue.poll(job_id, "ada")
     assert (state["status"], state["message"]) == (
         "cancelled",
         "cancelled; the results so far are available",
@@ -27,27 +27,27 @@ def test_cancelled_fine_tuning_saves_first(comparison, started):
     assert state["result"]["steps"] == 3
 
 
-def test_queries_do_not_wait_for_a_benchmark(comparison, started):
+def test_queries_do_not_wait_for_a_benchmark(queue, started):
     jobs = [
-        (comparison.submit(kind, {}, owner), owner)
+        (queue.submit(kind, {}, owner), owner)
         for kind, owner in (("benchmark", "ada"), ("inference", "ben"), ("model-info", "cy"))
     ]
-    states = [comparison.poll(*job)["status"] for job in jobs]
+    states = [queue.poll(*job)["status"] for job in jobs]
     assert states == ["working", "waiting", "working"]
     assert [message[2] for message in started[0].sent] == ["benchmark", "model-info"]
 
 
-def test_an_unknown_job_is_rejected(comparison):
+def test_an_unknown_job_is_rejected(queue):
     for kind, request in (("no such kind", {}), ("benchmark", [])):
         with pytest.raises(UserError, match="is not a kind of job"):
-            comparison.submit(kind, request, "ada")
+            queue.submit(kind, request, "ada")
 
 
 def environment_of(started, hosted):
     """Return the environment of the process of a new queue."""
-    comparison = ComparisonQueue(hosted=hosted)
-    comparison.submit("cached-models", {}, "ada")
-    comparison.close()
+    queue = PretrainedJobs(hosted=hosted)
+    queue.submit("cached-models", {}, "ada")
+    queue.close()
     return started[-1].arguments[1].environment
 
 
@@ -76,9 +76,9 @@ def test_a_hosted_process_has_its_own_cache_and_smaller_limits(started, tmp_path
     )
 
 
-def test_end_of_the_process_names_the_models(comparison, started):
-    job_id = comparison.submit("benchmark", {"models": ["ben/dies", 7, "gpt2"]}, "ada")
+def test_end_of_the_process_names_the_models(queue, started):
+    job_id = queue.submit("benchmark", {"models": ["ben/dies", 7, "gpt2"]}, "ada")
     started[0].on_exit(-9)
-    state = comparison.poll(job_id, "ada")
+    state = queue.poll(job_id, "ada")
     assert state["message"].startswith("ben/dies, gpt2: the process was ended from outside")
     assert state["retryable"]

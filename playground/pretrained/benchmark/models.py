@@ -17,10 +17,11 @@ from playground.architectures.masked_lm import MaskedLM
 from playground.errors import UserError
 from playground.jobs.progress import ProgressReporter
 from playground.models.transformer import Transformer
-from playground.pretrained.prompts import Example, max_fitting_examples
-from playground.pretrained.tokens import check_symbols
 from playground.tasks import PAD
 from playground.tasks.task import Batch, Task, batch_of_targets
+
+from ..prompts import Example, max_fitting_examples
+from ..tokens import check_symbols
 
 # Tokens beyond the longest answer, which show whether the model would have stopped.
 EXTRA_NEW_TOKENS = 4

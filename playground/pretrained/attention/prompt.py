@@ -20,10 +20,11 @@ from playground.common import messages
 from playground.errors import UserError
 from playground.inspection.views.attention import pack_uint16
 from playground.jobs.progress import ProgressReporter
-from playground.pretrained.model_files import CAUSAL, MASKED, ResolvedModel, kind_of, read_config
-from playground.pretrained.pipelines import open_pipeline
-from playground.pretrained.requests import MAX_TEXT_LENGTH, JobRequest, ModelName, Text
-from playground.pretrained.resolver import resolve
+
+from ..loading.model_files import CAUSAL, MASKED, ResolvedModel, kind_of, read_config
+from ..loading.pipelines import open_pipeline
+from ..loading.resolver import resolve
+from ..requests import MAX_TEXT_LENGTH, JobRequest, ModelName, Text
 
 # tokens of a prompt; 12 x 12 heads of 64 x 64 weights take 1.2 MB of JSON
 MAX_TOKENS = 64

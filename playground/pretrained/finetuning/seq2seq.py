@@ -28,11 +28,12 @@ from playground.errors import UserError
 from playground.models.base_config import AttentionConfig
 from playground.models.config_fields import config_field
 from playground.models.transformer import AttentionWeights
-from playground.pretrained.model_files import CAUSAL
-from playground.pretrained.prompts import Example, few_shot_prompt, masked_prompt
-from playground.pretrained.tokens import check_symbols
 from playground.tasks import EOS, PAD, SOS
 from playground.tasks.task import Batch, Task
+
+from ..loading.model_files import CAUSAL
+from ..prompts import Example, few_shot_prompt, masked_prompt
+from ..tokens import check_symbols
 
 MAX_LOGITS_PER_BATCH = 16_000_000  # maximum number of logits in one evaluation batch: 64 MB
 MAX_POSITIONS = 1_000_000

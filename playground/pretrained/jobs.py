@@ -26,14 +26,14 @@ from playground.jobs.progress import JobCancelled, ProgressReporter, to_json_saf
 from playground.jobs.queue import JobQueue
 
 ENTRY_POINTS = {
-    "model-info": "playground.pretrained.resolver:describe_models",
-    "cached-models": "playground.pretrained.resolver:list_cached",
-    "benchmark": "playground.comparison.benchmark:run_benchmark",
-    "finetune": "playground.finetuning.job:finetune",
-    "finetune-plan": "playground.finetuning.job:plan",
+    "model-info": "playground.pretrained.loading.resolver:describe_models",
+    "cached-models": "playground.pretrained.loading.resolver:list_cached",
+    "benchmark": "playground.pretrained.benchmark.job:run_benchmark",
+    "finetune": "playground.pretrained.finetuning.job:finetune",
+    "finetune-plan": "playground.pretrained.finetuning.job:plan",
     "inference": "playground.pretrained.inference:run_inference",
-    "attention": "playground.probing.attention:attention",
-    "translate": "playground.probing.translation:translate",
+    "attention": "playground.pretrained.attention.prompt:attention",
+    "translate": "playground.pretrained.attention.translation:translate",
 }
 CONCURRENT_KINDS = {
     "model-info",
@@ -82,7 +82,7 @@ LIGHT = replace(
 _import_lock = threading.Lock()
 
 
-class ComparisonQueue:
+class PretrainedJobs:
     """The queue of a server.
 
     Args:
@@ -93,8 +93,8 @@ class ComparisonQueue:
     def __init__(self, hosted: bool = False) -> None:
         self.hosted = hosted
         self.executor = ResidentProcess(
-            "playground.comparison.job_queue:create_handler",
-            name="comparison",
+            "playground.pretrained.jobs:create_handler",
+            name="pretrained",
             options=self._process_options,
             idle_timeout_s=IDLE_TIMEOUT_S,
         )

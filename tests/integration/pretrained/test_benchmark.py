@@ -5,13 +5,13 @@ import threading
 
 import pytest
 
-from playground.comparison.benchmark import BenchmarkRequest
-from playground.comparison.export import ModelRow, format_row, latest_rows
-from playground.comparison.job_queue import run
 from playground.errors import UserError
 from playground.jobs.progress import JobCancelled, ProgressReporter
-from playground.pretrained.model_names import METADATA_FILE
-from playground.pretrained.pipelines import unload
+from playground.pretrained.benchmark.export import ModelRow, format_row, latest_rows
+from playground.pretrained.benchmark.job import BenchmarkRequest
+from playground.pretrained.jobs import run
+from playground.pretrained.loading.model_names import METADATA_FILE
+from playground.pretrained.loading.pipelines import unload
 
 
 def run_benchmark(fields, cancel_when=None):

@@ -17,12 +17,12 @@ from transformers import (
     MarianMTModel,
 )
 
-from playground.comparison.job_queue import run
 from playground.errors import UserError
 from playground.inspection.cross_attention_alignment import diagonal, score_alignment
 from playground.jobs.progress import JobCancelled, ProgressReporter
 from playground.lessons.measures import MEASURES
-from playground.probing.translation import MAX_SOURCE_TOKENS
+from playground.pretrained.attention.translation import MAX_SOURCE_TOKENS
+from playground.pretrained.jobs import run
 from tests.support.handcrafted_models import reversing_model
 
 SENTENCE = "the dog saw the cat"

@@ -12,15 +12,15 @@ from safetensors import SafetensorError
 
 from playground.__main__ import run
 from playground.checkpoints.checkpoint import save_checkpoint
-from playground.comparison import job_queue
 from playground.errors import UserError
-from playground.finetuning import job, seq2seq, storage
 from playground.jobs.progress import JobCancelled, ProgressReporter
-from playground.pretrained import resolver
-from playground.pretrained.model_names import FINETUNED_PREFIX
-from playground.pretrained.pipelines import open_pipeline
+from playground.pretrained import jobs
+from playground.pretrained.finetuning import job, seq2seq, storage
+from playground.pretrained.loading import resolver
+from playground.pretrained.loading.model_names import FINETUNED_PREFIX
+from playground.pretrained.loading.pipelines import open_pipeline
+from playground.pretrained.loading.resolver import resolve
 from playground.pretrained.prompts import Example, few_shot_prompt, masked_prompt
-from playground.pretrained.resolver import resolve
 from playground.tasks import EOS, PAD, SOS, load_task
 from playground.tasks.held_out import build_held_out_set
 from playground.training.trainer import Trainer
@@ -127,7 +127,7 @@ def test_fine_tuning_learns_the_task(fixture, tuned):
 def test_a_fine_tuned_model_joins_the_benchmark(tuned, finetune_request):
     original, model = finetune_request()["model"], tuned("tiny-gpt2")[1]["model"]
     request = finetune_request(models=[original, model], n=12, shots=4, rank=0)
-    table = job_queue.run("benchmark", request, ProgressReporter())
+    table = jobs.run("benchmark", request, ProgressReporter())
     few_shot, after = (
         next(row for row in table["rows"] if row["model"] == name) for name in (original, model)
     )
@@ -239,10 +239,10 @@ def test_cancelling_before_the_first_step_leaves_nothing(finetune_request, root)
 SERVER = """
 if __name__ == "__main__":
     import json, sys, time
-    from playground.comparison.job_queue import ComparisonQueue
-    comparison = ComparisonQueue()
-    job = comparison.submit("finetune", json.loads(sys.argv[1]), "ada")
-    while len(comparison.poll(job, "ada")["rows"]) < 5:
+    from playground.pretrained.jobs import PretrainedJobs
+    jobs = PretrainedJobs()
+    job = jobs.submit("finetune", json.loads(sys.argv[1]), "ada")
+    while len(jobs.poll(job, "ada")["rows"]) < 5:
         time.sleep(0.05)
     print("learning", flush=True)
     sys.stdin.read()
@@ -335,7 +335,7 @@ def test_full_disk_is_rejected_before_training(finetune_request, monkeypatch):
 )
 def test_an_unusable_model_is_rejected_with_a_message(finetune_request, fields, message):
     with pytest.raises(UserError, match=message):
-        job_queue.run("finetune", finetune_request(**fields), ProgressReporter())
+        jobs.run("finetune", finetune_request(**fields), ProgressReporter())
 
 
 def test_too_large_a_learning_rate_is_reported_and_nothing_is_saved(

@@ -6,13 +6,13 @@ import math
 import pytest
 
 from playground.common.stats import wilson_interval
-from playground.comparison.export import (
+from playground.pretrained.benchmark.export import (
     RESULT_COLUMNS,
     latest_rows,
     to_csv,
     to_json,
 )
-from playground.comparison.metrics import (
+from playground.pretrained.benchmark.metrics import (
     MetricAccumulator,
     correct_positions,
     exact_match,

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from playground.pretrained.prompts import Example, few_shot_prompt, first_line
-
+from ..prompts import Example, few_shot_prompt, first_line
 from .examples import choices_for
 from .metrics import parse_answer
 from .models import BATCH_SIZE, EXTRA_NEW_TOKENS, Output, PretrainedModel, sequence_log_probs

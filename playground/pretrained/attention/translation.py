@@ -19,11 +19,12 @@ from playground.errors import UserError
 from playground.inspection.cross_attention_alignment import diagonal, score_alignment
 from playground.inspection.views.attention import pack_uint16
 from playground.jobs.progress import ProgressReporter
-from playground.pretrained.model_files import read_config
-from playground.pretrained.pipelines import Seq2SeqPipeline, open_pipeline
-from playground.pretrained.requests import JobRequest, ModelName, Text
-from playground.pretrained.resolver import resolve
-from playground.pretrained.tokens import token_info, tokenize
+
+from ..loading.model_files import read_config
+from ..loading.pipelines import Seq2SeqPipeline, open_pipeline
+from ..loading.resolver import resolve
+from ..requests import JobRequest, ModelName, Text
+from ..tokens import token_info, tokenize
 
 MAX_SOURCE_TOKENS = 64
 MAX_NEW_TOKENS = 64

@@ -1,7 +1,11 @@
 import pytest
 import torch
 
-from playground.comparison.examples import MAX_FEW_SHOT_EXAMPLES, choices_for, sample_examples
+from playground.pretrained.benchmark.examples import (
+    MAX_FEW_SHOT_EXAMPLES,
+    choices_for,
+    sample_examples,
+)
 from playground.pretrained.prompts import Example, few_shot_prompt, masked_prompt
 from playground.tasks import load_task
 from playground.tasks.held_out import is_held_out

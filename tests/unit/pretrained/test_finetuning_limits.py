@@ -7,8 +7,8 @@ import time
 import pytest
 
 from playground.errors import UserError
-from playground.finetuning import storage
-from playground.finetuning.seq2seq import PretrainedSeq2SeqConfig
+from playground.pretrained.finetuning import storage
+from playground.pretrained.finetuning.seq2seq import PretrainedSeq2SeqConfig
 
 
 def save_fine_tuned(folder, minutes, **user):

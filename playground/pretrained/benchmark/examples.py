@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import torch
 
-from playground.pretrained.prompts import Example
 from playground.tasks.held_out import (
     EVALUATION_SEED,
     HELD_OUT_FRACTION,
@@ -19,6 +18,8 @@ from playground.tasks.held_out import (
 )
 from playground.tasks.task import Batch, Task
 from playground.tasks.vocabulary import PAD, SOS
+
+from ..prompts import Example
 
 MAX_FEW_SHOT_EXAMPLES = 32
 SHUFFLED_CHOICES = 3

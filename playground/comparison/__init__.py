@@ -1,4 +1,0 @@
-"""A benchmark: a checkpoint, pretrained models and baselines on the same examples.
-
-Importing this package alone loads nothing.
-"""

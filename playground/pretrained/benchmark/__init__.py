@@ -1,0 +1,1 @@
+"""A benchmark: a checkpoint, pretrained models and baselines on the same examples."""
