@@ -23,24 +23,14 @@ MAX_CANDIDATES = 50
 MAX_TEMPERATURE = 5.0  # maximum temperature
 
 
-@dataclass(frozen=True)
-class SamplingParams:
-    """Sampling parameters: greedy decoding, or sampling.
-
-    temperature  divides the logits: below 1 the distribution gets sharper
-    top_p        sample from the smallest set of tokens with this total probability (Holtzman et al.
-                 2020, section 3.1)
-    """
-
-    greedy: bool
-    temperature: float
-    top_p: float
-    seed: int
-    max_new_tokens: int
-
-
 class InferenceRequest(JobRequest):
-    """A request to run a model on a text; the last four fields are for text generation."""
+    """A request to run a model on a text; the fields from `decoding` on are for text generation.
+
+    Attributes:
+        temperature: divides the logits: below 1 the distribution gets sharper.
+        top_p: sample from the smallest set of tokens with this total probability (Holtzman et al.
+            2020, section 3.1).
+    """
 
     model: ModelName = ""
     text: Text
@@ -51,15 +41,6 @@ class InferenceRequest(JobRequest):
     temperature: float = Field(1.0, ge=0.01, le=MAX_TEMPERATURE)
     top_p: float = Field(1.0, ge=0.01, le=1.0)
     seed: Seed = 0
-
-    def sampling_params(self) -> SamplingParams:
-        return SamplingParams(
-            greedy=self.decoding == "greedy",
-            temperature=self.temperature,
-            top_p=self.top_p,
-            seed=self.seed,
-            max_new_tokens=self.new_tokens,
-        )
 
 
 def run_inference(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
@@ -76,7 +57,7 @@ def run_inference(request: dict[str, Any], progress: ProgressReporter) -> dict[s
     top_k = min(parsed.top_k, pipe.model.get_input_embeddings().num_embeddings)
     progress.raise_if_cancelled()
     if task == "text-generation":
-        return result | generate_text(pipe, text, parsed.sampling_params(), top_k, progress)
+        return result | generate_text(pipe, parsed, top_k, progress)
     return result | fill_mask(pipe, text, top_k)
 
 
@@ -140,19 +121,21 @@ class GeneratedToken:
 
 
 def generate_text(
-    pipe: Any, text: str, sampling: SamplingParams, top_k: int, progress: ProgressReporter
+    pipe: Any, request: InferenceRequest, top_k: int, progress: ProgressReporter
 ) -> dict[str, Any]:
-    """Generate a continuation of a text.
+    """Generate a continuation of the text of a request.
 
     Each token reports a row: `n`, `token`, `id`, `text` (the added text, as soon as its
     characters are complete), `probability` and `candidates` (token, word, id, probability),
     both before temperature and top-p.
     """
-    ids = tokenize(pipe, text)
+    ids = tokenize(pipe, request.text)
+    max_tokens = max_input_tokens(pipe.model, pipe.tokenizer)
+    n_new, eos_ids = min(request.new_tokens, max_tokens - len(ids)), eos_token_ids(pipe)
     rows: list[dict[str, Any]] = []
     steps, ended = "", ""
-    progress.message(messages.generation_progress(sampling.max_new_tokens))
-    for written in generate_tokens(pipe.model, ids, sampling, top_k, eos_token_ids(pipe)):
+    progress.message(messages.generation_progress(request.new_tokens))
+    for written in generate_tokens(pipe.model, ids, n_new, request, top_k, eos_ids):
         generated_ids = pipe.tokenizer.decode(
             [*(row["id"] for row in rows), written.id], skip_special_tokens=True
         )
@@ -169,13 +152,13 @@ def generate_text(
         steps += row["text"]
         rows.append(row)
         progress.row(row)
-        progress.progress(len(rows), sampling.max_new_tokens, "tokens")
-    if rows and rows[-1]["id"] in eos_token_ids(pipe):
+        progress.progress(len(rows), request.new_tokens, "tokens")
+    if rows and rows[-1]["id"] in eos_ids:
         ended = "the model ended the text"
-    elif len(rows) < sampling.max_new_tokens:
-        ended = f"the text has reached this model's maximum of {max_input_tokens(pipe):,} tokens"
+    elif len(rows) < request.new_tokens:
+        ended = f"the text has reached this model's maximum of {max_tokens:,} tokens"
     else:
-        ended = f"stopped at the limit of {sampling.max_new_tokens} new tokens"
+        ended = f"stopped at the limit of {request.new_tokens} new tokens"
     return {
         "tokens": tokens(pipe, ids),
         "generated": rows,
@@ -187,21 +170,25 @@ def generate_text(
 
 @torch.no_grad()
 def generate_tokens(
-    model: Any, ids: list[int], sampling: SamplingParams, top_k: int, eos_ids: set[int]
+    model: Any,
+    ids: list[int],
+    n_new: int,
+    request: InferenceRequest,
+    top_k: int,
+    eos_ids: set[int],
 ) -> Iterator[GeneratedToken]:
-    """Generate token by token with a KV cache, until an end token or the maximum length."""
-    max_tokens = (
-        getattr(model.config, "max_position_embeddings", None) or len(ids) + sampling.max_new_tokens
-    )
-    generator = torch.Generator().manual_seed(sampling.seed)
+    """Generate up to `n_new` tokens with a KV cache, until an end token."""
+    generator = torch.Generator().manual_seed(request.seed)
     input_BQ, past = torch.tensor([ids], device=model.device), None
-    for _ in range(min(sampling.max_new_tokens, max_tokens - len(ids))):
+    for _ in range(n_new):
         output = model(input_ids=input_BQ, past_key_values=past, use_cache=True)
         past = output.past_key_values
         logits_V = output.logits[0, -1].float().cpu()
         probabilities_V = logits_V.softmax(-1)
         chosen = (
-            int(logits_V.argmax()) if sampling.greedy else sample(logits_V, sampling, generator)
+            int(logits_V.argmax())
+            if request.decoding == "greedy"
+            else sample(logits_V, request.temperature, request.top_p, generator)
         )
         best = probabilities_V.topk(top_k)
         yield GeneratedToken(
@@ -214,8 +201,8 @@ def generate_tokens(
         input_BQ = torch.tensor([[chosen]], device=model.device)
 
 
-def sample(logits_V: Tensor, sampling: SamplingParams, generator: torch.Generator) -> int:
+def sample(logits_V: Tensor, temperature: float, top_p: float, generator: torch.Generator) -> int:
     """Sample one token. The most probable one always stays eligible."""
-    ordered_V, indices_V = (logits_V / sampling.temperature).softmax(-1).sort(descending=True)
-    allowed_V = ordered_V * (ordered_V.cumsum(-1) - ordered_V < sampling.top_p)
+    ordered_V, indices_V = (logits_V / temperature).softmax(-1).sort(descending=True)
+    allowed_V = ordered_V * (ordered_V.cumsum(-1) - ordered_V < top_p)
     return int(indices_V[torch.multinomial(allowed_V, 1, generator=generator)])

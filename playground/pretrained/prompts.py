@@ -11,7 +11,7 @@ token.
     Output:
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -53,26 +53,3 @@ def masked_prompt(
 def first_line(text: str) -> str:
     """Return the generated text up to the end of the line."""
     return text.split("\n", 1)[0]
-
-
-def max_fitting_examples(
-    n_requested: int, positions: int, tokens_with: Callable[[int], int]
-) -> int | None:
-    """Return the maximum number of few-shot examples, up to `n_requested`, that fit.
-
-    The longest prompt and its answer must not have more tokens than `positions`.
-
-    Args:
-        tokens_with: returns how many tokens the longest input and its answer take with so many
-            examples.
-
-    Returns:
-        None if they do not fit even without examples.
-    """
-    if tokens_with(0) > positions:
-        return None
-    low, high = 0, n_requested
-    while low < high:  # more examples never take fewer tokens
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if tokens_with(middle) <= positions else (low, middle - 1)
-    return low

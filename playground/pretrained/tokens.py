@@ -6,6 +6,8 @@ from typing import Any
 from playground.common import messages
 from playground.errors import UserError
 
+MAX_POSITIONS = 1_000_000
+
 
 def tokenize(pipe: Any, text: str) -> list[int]:
     """Tokenize a text.
@@ -16,7 +18,7 @@ def tokenize(pipe: Any, text: str) -> list[int]:
     ids: list[int] = pipe.tokenizer(text, verbose=False)["input_ids"]
     if not ids:
         raise UserError(messages.NO_TOKENS)
-    if len(ids) > (maximum := max_input_tokens(pipe)):
+    if len(ids) > (maximum := max_input_tokens(pipe.model, pipe.tokenizer)):
         raise UserError(
             f"the text has {len(ids):,} tokens and this model accepts at most {maximum:,}; "
             "shorten it"
@@ -38,10 +40,13 @@ def check_symbols(tokenizer: Any, symbols: Iterable[str], name: str) -> None:
             )
 
 
-def max_input_tokens(pipe: Any) -> int:
-    """Return the maximum number of tokens of a model's input."""
-    positions = getattr(pipe.model.config, "max_position_embeddings", None)
-    return min(int(positions or 10**9), int(pipe.tokenizer.model_max_length))
+def max_input_tokens(model: Any, tokenizer: Any) -> int:
+    """Return the maximum number of tokens of a model's input; a million if it states none."""
+    limits = (
+        getattr(model.config, "max_position_embeddings", None),
+        getattr(tokenizer, "model_max_length", None),
+    )
+    return min([MAX_POSITIONS, *(each for each in limits if isinstance(each, int) and each > 0)])
 
 
 def eos_token_ids(pipe: Any) -> set[int]:

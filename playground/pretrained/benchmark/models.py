@@ -5,6 +5,7 @@ log-probability (natural logarithm). Shapes: B batch, C candidates, P tokens of 
 tokens of an answer, V vocabulary.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,8 +21,8 @@ from playground.models.transformer import Transformer
 from playground.tasks import PAD
 from playground.tasks.task import Batch, Task, batch_of_targets
 
-from ..prompts import Example, max_fitting_examples
-from ..tokens import check_symbols
+from ..prompts import Example
+from ..tokens import check_symbols, max_input_tokens
 
 # Tokens beyond the longest answer, which show whether the model would have stopped.
 EXTRA_NEW_TOKENS = 4
@@ -163,15 +164,6 @@ class PretrainedModel(BenchmarkModel):
         self.parameters = sum(each.numel() for each in self.model.parameters())
         self.weights = sum(each.numel() * each.element_size() for each in self.model.parameters())
 
-    @property
-    def context_length(self) -> int:
-        """Return how many tokens the model can attend to at once."""
-        limits = [
-            getattr(self.model.config, "max_position_embeddings", None),
-            getattr(self.tokenizer, "model_max_length", None),
-        ]
-        return min([each for each in limits if isinstance(each, int) and each > 0], default=512)
-
     def fit_few_shot(self, count_tokens: Callable[[Sequence[Example]], int]) -> None:
         """Take as many examples as there are positions for, and note if they are fewer.
 
@@ -179,20 +171,20 @@ class PretrainedModel(BenchmarkModel):
         """
         candidates = self._few_shot_examples
         n_requested = min(self._n_requested, len(candidates))
-        max_examples = max_fitting_examples(
-            n_requested, self.context_length, lambda k: count_tokens(candidates[:k])
-        )
-        if max_examples is None:
+        positions = max_input_tokens(self.model, self.tokenizer)
+        numbers = range(n_requested + 1)  # more examples never take fewer tokens
+        n_fitting = bisect_right(numbers, positions, key=lambda n: count_tokens(candidates[:n]))
+        if not n_fitting:
             raise UserError(
-                f"{self.name} has {self.context_length:,} positions and the longest input takes "
+                f"{self.name} has {positions:,} positions and the longest input takes "
                 f"{count_tokens([]):,} tokens; choose a checkpoint of shorter sequences, or a "
                 "model with more positions"
             )
-        self.examples = tuple(candidates[:max_examples])
-        if max_examples < n_requested:
+        self.examples = tuple(candidates[: n_fitting - 1])
+        if len(self.examples) < n_requested:
             self.caveat = (
-                f"{max_examples} few-shot examples instead of {n_requested}: more do not fit into "
-                f"its {self.context_length:,} positions"
+                f"{len(self.examples)} few-shot examples instead of {n_requested}: more do not fit "
+                f"into its {positions:,} positions"
             )
 
     def token_ids(self, text: str) -> list[int]:

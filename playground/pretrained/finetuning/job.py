@@ -35,8 +35,8 @@ from ..loading.model_names import local_paths_allowed
 from ..loading.pipelines import load_and_detect_kind, unload
 from ..loading.resolver import describe_models, resolve
 from ..requests import JobRequest, Seed
+from ..tokens import MAX_POSITIONS
 from .seq2seq import (
-    MAX_POSITIONS,
     CausalSeq2Seq,
     MaskedSeq2Seq,
     PretrainedSeq2Seq,

@@ -33,10 +33,9 @@ from playground.tasks.task import Batch, Task
 
 from ..loading.model_files import CAUSAL
 from ..prompts import Example, few_shot_prompt, masked_prompt
-from ..tokens import check_symbols
+from ..tokens import check_symbols, max_input_tokens
 
 MAX_LOGITS_PER_BATCH = 16_000_000  # maximum number of logits in one evaluation batch: 64 MB
-MAX_POSITIONS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -186,17 +185,10 @@ class PretrainedSeq2Seq(Seq2SeqModel):
     def __init__(self, model: Any, tokenizer: Any, task: Task, name: str) -> None:
         super().__init__()
         template = PromptTemplate.of(tokenizer, task.vocabulary.symbols, name, self.kind)
-        limits = [
-            getattr(model.config, "max_position_embeddings", None),
-            getattr(tokenizer, "model_max_length", None),
-        ]
-        positions = min(
-            [each for each in limits if isinstance(each, int) and each > 0], default=MAX_POSITIONS
-        )
         parameters = sum(each.numel() for each in model.parameters())
         self.config = PretrainedSeq2SeqConfig.of(
             model.config,
-            min(positions, MAX_POSITIONS),
+            max_input_tokens(model, tokenizer),
             len(template),
             parameters,
             self.kind != CAUSAL,

@@ -20,7 +20,7 @@ from playground.pretrained.benchmark.metrics import (
     parse_answer,
     rank_of,
 )
-from playground.pretrained.prompts import first_line, max_fitting_examples
+from playground.pretrained.prompts import first_line
 
 
 @pytest.mark.parametrize(
@@ -90,14 +90,6 @@ def test_a_tally_counts_examples_tokens_and_ranks():
     assert (result["token_accuracy_low"], result["token_accuracy_high"]) == wilson_interval(4, 10)
     assert (result["rank_accuracy"], result["rank_chance"]) == (0.5, (1 / 4 + 1 / 8) / 2)
     assert (result["seconds_per_example"], result["rank_seconds_per_example"]) == (3.0, 1.0)
-
-
-def test_as_many_examples_as_fit_are_used():
-    for positions in range(20, 120, 7):
-        most = max_fitting_examples(8, positions, lambda k: 20 + 12 * k)
-        assert most == min(8, (positions - 20) // 12)
-    assert max_fitting_examples(8, 19, lambda k: 20 + 12 * k) is None
-    assert max_fitting_examples(0, 20, lambda k: 20) == 0
 
 
 RESULT = [

@@ -10,10 +10,7 @@ def test_top_p_samples_from_the_smallest_set_of_tokens():
     generator = torch.Generator().manual_seed(0)
 
     def sampled_tokens(top_p):
-        settings = inference.SamplingParams(
-            greedy=False, temperature=1.0, top_p=top_p, seed=0, max_new_tokens=1
-        )
-        return {inference.sample(logits, settings, generator) for _ in range(300)}
+        return {inference.sample(logits, 1.0, top_p, generator) for _ in range(300)}
 
     assert sampled_tokens(0.4) == {1}
     assert sampled_tokens(0.6) == {1, 2}
