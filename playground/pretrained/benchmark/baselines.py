@@ -49,7 +49,7 @@ class MajorityTargetBaseline(BenchmarkModel):
         return [0.0 if each == self.target else float("-inf") for each in choices]
 
 
-class RandomBaseline:
+class RandomBaseline(BenchmarkModel):
     """The expected scores of random guessing, calculated.
 
     Every symbol that occurs in targets is equally likely, and so is every candidate.

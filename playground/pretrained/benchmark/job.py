@@ -199,7 +199,7 @@ class Benchmark:
 
     # Rows
 
-    def new_row(self, model: Any, **more: Any) -> dict[str, Any]:
+    def new_row(self, model: BenchmarkModel) -> dict[str, Any]:
         """Return the row of a model before its first example."""
         return {
             "kind": "model",
@@ -207,16 +207,15 @@ class Benchmark:
             "model": model.name,
             "description": model.kind,
             "decoding": model.decoding,
-            "caveat": getattr(model, "caveat", ""),
+            "caveat": model.caveat,
             "error": "",
             "error_code": "",
-            "parameters": getattr(model, "parameters", None),
-            "n_few_shot": len(getattr(model, "examples", ())) or None,
-            "weights_bytes": getattr(model, "weights", None),
+            "parameters": model.parameters,
+            "n_few_shot": len(model.examples) or None,
+            "weights_bytes": model.weights,
             "added_bytes": None,
             "finished": False,
             **MetricAccumulator().compute(),
-            **more,
         }
 
     def emit(self, row: dict[str, Any]) -> None:
@@ -233,7 +232,7 @@ class Benchmark:
             "rank_chance": scores["rank_accuracy"],
             "finished": True,
         }
-        self.emit(self.new_row(RandomBaseline) | scores | more)
+        self.emit(self.new_row(RandomBaseline()) | scores | more)
 
     def evaluate(
         self,
@@ -376,7 +375,7 @@ class Benchmark:
                 "decoding": "",
             }
             self.emit(
-                self.new_row(RandomBaseline)
+                self.new_row(RandomBaseline())
                 | row
                 | _error_fields(to_user_error(error, name))
                 | {"finished": True}
