@@ -10,6 +10,13 @@ from .repo_ids import Phase
 
 MAX_PULL_BYTES = 200_000_000  # bytes
 LOADING_TIMEOUT_S = 600.0  # seconds for imports on a busy machine at low priority
+# The environment of a process that uses the Hub; set before huggingface_hub is imported.
+HUB_ENV = {
+    "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_DISABLE_XET": "1",
+}
 
 
 @dataclass(frozen=True)

@@ -24,15 +24,9 @@ from playground.errors import UserError
 from playground.jobs.progress import JobCancelled, ProgressReporter
 
 from .download_tasks import DownloadTasks
-from .task_runner import HubTask
+from .task_runner import HUB_ENV, HubTask
 from .upload_tasks import UploadTasks
 
-QUIET_ENV = {
-    "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1",
-    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-    "HF_HUB_DISABLE_TELEMETRY": "1",
-    "HF_HUB_DISABLE_XET": "1",
-}
 log = logging.getLogger(__name__)
 TASK_KINDS = (
     "account",
@@ -52,7 +46,7 @@ def run_task(task: HubTask, reporter: ProgressReporter) -> dict[str, Any]:
     Raises:
         UserError: with the reason of the failure, without the token or a path of this machine.
     """
-    os.environ.update(QUIET_ENV | ({"HF_ENDPOINT": task.endpoint} if task.endpoint else {}))
+    os.environ.update(HUB_ENV | ({"HF_ENDPOINT": task.endpoint} if task.endpoint else {}))
     from .client import Hub
     from .errors import HubError
     from .transport import configure_process

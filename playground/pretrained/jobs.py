@@ -19,6 +19,7 @@ from playground.common import messages
 from playground.common.env import is_env_set
 from playground.common.storage import checkpoints_root
 from playground.errors import UserError
+from playground.hub.task_runner import HUB_ENV
 from playground.jobs.entry import ResidentOptions
 from playground.jobs.executors import ResidentProcess
 from playground.jobs.policy import Policy
@@ -42,14 +43,7 @@ CONCURRENT_KINDS = {
 }  # queries that may run during a heavy job
 # The environment of a process that uses pretrained models; set before huggingface_hub and
 # transformers are imported.
-QUIET_ENV = {
-    "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1",
-    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-    "HF_HUB_DISABLE_TELEMETRY": "1",
-    "HF_HUB_DISABLE_XET": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-    "TRANSFORMERS_VERBOSITY": "error",
-}
+QUIET_ENV = HUB_ENV | {"TOKENIZERS_PARALLELISM": "false", "TRANSFORMERS_VERBOSITY": "error"}
 MAX_JOBS_PER_OWNER = 2
 MAX_LIGHT_JOBS_PER_OWNER = 4
 MAX_CONCURRENT_JOBS = 16  # heavy ones that wait or run, and as many light ones

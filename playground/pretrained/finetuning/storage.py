@@ -4,7 +4,6 @@ import json
 import math
 import re
 import secrets
-import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from playground.errors import UserError
 from playground.jobs.addresses import max_per_address
 from playground.training.task_config import TaskConfig
 
+from ..loading.cache import free_disk_bytes
 from ..loading.model_files import ResolvedModel
 from ..loading.model_names import (
     FINETUNED_PREFIX,
@@ -33,10 +33,7 @@ MODEL_TTL_S = 3600.0  # seconds for which another user's model cannot be evicted
 
 def ensure_disk_space(folder: Path, resolved: ResolvedModel) -> None:
     """Check the free disk space before hours of training."""
-    models_folder = folder.parent
-    while not models_folder.exists() and models_folder != models_folder.parent:
-        models_folder = models_folder.parent
-    free, needed = shutil.disk_usage(models_folder).free, 4 * resolved.parameters + 20_000_000
+    free, needed = free_disk_bytes(folder.parent), 4 * resolved.parameters + 20_000_000
     if needed > free:
         raise UserError(
             f"saving the fine-tuned {resolved.name} takes {format_bytes(needed)} and "

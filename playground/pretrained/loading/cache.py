@@ -104,7 +104,7 @@ def ensure_disk_space(name: str, size: int) -> None:
     limit = cache_limit_bytes()
     if limit is not None:
         _evict(name, size, limit)
-    free = _free_disk()
+    free = free_disk_bytes(cache_dir())
     if size + (MIN_FREE_DISK_BYTES if limit is None else SHARED_MIN_FREE_DISK_BYTES) > free:
         raise UserError(
             f"{name} takes {format_bytes(size)} and {format_bytes(free)} are free on this disk; "
@@ -113,11 +113,11 @@ def ensure_disk_space(name: str, size: int) -> None:
         )
 
 
-def _free_disk() -> int:
-    home = cache_dir()
-    while not home.exists() and home != home.parent:
-        home = home.parent
-    return shutil.disk_usage(home).free
+def free_disk_bytes(folder: Path) -> int:
+    """Return the free bytes of the disk of a folder that may not exist yet."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
 
 
 def _size(home: Path) -> int:
@@ -140,10 +140,10 @@ def _evict(name: str, size: int, limit: int) -> None:
     in_memory = {folder.parent.parent for folder in loaded_folders()}
     used = {path: path.stat().st_mtime for path in home.glob("models--*")}
     bytes_of = {path: _size(path) for path in used}
-    own = home / ("models--" + name.replace("/", "--"))  # rest of an interrupted download
+    own = home / _cache_folder_name(name)  # rest of an interrupted download
     held = sum(bytes_of.values()) - bytes_of.pop(own, 0)
     for oldest in sorted(bytes_of, key=lambda path: used[path]):
-        if held + size <= limit and size + SHARED_MIN_FREE_DISK_BYTES <= _free_disk():
+        if held + size <= limit and size + SHARED_MIN_FREE_DISK_BYTES <= free_disk_bytes(home):
             return
         if oldest not in in_memory and time.time() - used[oldest] > IN_USE_TTL_S:
             remove_dir(oldest)

@@ -316,7 +316,7 @@ def test_a_full_disk_is_reported_and_leaves_no_partial_file(
 
 
 def test_full_disk_is_rejected_before_training(finetune_request, monkeypatch):
-    monkeypatch.setattr(storage.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 1000}))
     messages = RecordedMessages()
     with pytest.raises(UserError, match="are free on this disk"):
         job.finetune(finetune_request(), messages.reporter)
