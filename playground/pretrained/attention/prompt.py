@@ -81,7 +81,7 @@ def attention(request: dict[str, Any], progress: ProgressReporter) -> dict[str, 
     """Return all attention weights on a prompt, one head's scores, and the tokens of a word.
 
     `request`: see AttentionRequest. `weights` holds LHQM thousandths, packed as
-    in Inspect; `scores` and `head_weights` are the QM numbers of the one head.
+    in Inspect; `scores` are the QM numbers of the one head.
     """
     parsed = AttentionRequest.parse(request)
     text, layer, head = parsed.text, parsed.layer, parsed.head
@@ -113,8 +113,10 @@ def attention(request: dict[str, Any], progress: ProgressReporter) -> dict[str, 
         "mask": outputs.mask_QM.int().tolist(),
         "layer": layer,
         "head": head,
-        "scores": _rounded(outputs.scores_LHQM[layer - 1, head - 1]),
-        "head_weights": _rounded(outputs.weights_LHQM[layer - 1, head - 1]),
+        "scores": [
+            [round(score, 6) for score in row]
+            for row in outputs.scores_LHQM[layer - 1, head - 1].tolist()
+        ],
         "word": parsed.word,
         "word_tokens": word_token_indices(parsed.word, text, spans)[:1],
         "note": f"the text has {total} tokens; the first {MAX_TOKENS} of them are shown"
@@ -272,7 +274,3 @@ def word_token_indices(word: str, text: str, spans: list[tuple[int, int]]) -> li
         for match in matches
     ]
     return [indices for indices in occurrences if indices]
-
-
-def _rounded(values_QM: Tensor) -> list[list[float]]:
-    return [[round(value, 6) for value in row] for row in values_QM.tolist()]

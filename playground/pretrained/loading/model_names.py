@@ -8,7 +8,6 @@ from playground.common.env import env_text
 from playground.common.storage import checkpoints_root
 from playground.errors import UserError
 
-DEFAULT_MODELS = ("gpt2", "bert-base-uncased")
 # the oldest models have no owner
 NAME_PATTERN = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._-]{0,95}/)?[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 FINETUNED_PREFIX = "tuned:"  # prefix of the models that were fine-tuned here

@@ -1,6 +1,6 @@
 """Resolve the name of a model to files on this machine, and describe the available models."""
 
-from dataclasses import asdict
+from contextlib import suppress
 from typing import Any
 
 from playground.errors import UserError
@@ -8,8 +8,8 @@ from playground.jobs.progress import ProgressReporter
 
 from .cache import cached_snapshot, describe_cache, list_cached_names, mark_as_used
 from .download import connect_to_hub, download, fetch_model_info, files_to_download
-from .model_files import ResolvedModel, inspect_folder, kind_of, max_model_bytes, read_config
-from .model_names import DEFAULT_MODELS, local_folder, local_paths_allowed, validate_name
+from .model_files import ResolvedModel, inspect_folder, kind_of, read_config
+from .model_names import local_folder, local_paths_allowed, validate_name
 
 
 def resolve(name: str, progress: ProgressReporter, local_only: bool = False) -> ResolvedModel:
@@ -37,82 +37,55 @@ def describe_models(request: dict[str, Any], progress: ProgressReporter) -> dict
     """Describe models without a download. `request`: {"models": [names]}.
 
     For each: name, location ("directory", "cache", "hub" or empty), bytes, parameters, kind
-    (causal, masked or empty), a sentence with the `code` of the error if it cannot be used, and
-    whether that is because the Hub was `hub_unreachable`.
+    (causal, masked or empty), and a sentence with the `code` of the error if it cannot be used.
     """
-    names = request.get("models", [request.get("name")])
-    info: list[dict[str, Any]] = []
+    names = request.get("models")
+    rows: list[dict[str, Any]] = []
     hub: Any = None
     for name in (names if isinstance(names, list) else [])[:8]:
         progress.raise_if_cancelled()
-        row: dict[str, Any] = {
-            "name": str(name)[:200],
-            "location": "",
-            "bytes": None,
-            "parameters": None,
-            "kind": "",
-            "message": "",
-            "code": "",
-        }
-        row["hub_unreachable"] = False
+        row: dict[str, Any] = {"name": str(name)[:200], "location": "", "kind": ""}
+        row |= {"bytes": None, "parameters": None, "message": "", "code": ""}
         try:
-            try:
-                resolved = resolve(name, progress, local_only=True)
-                row |= {
-                    key: value
-                    for key, value in asdict(resolved).items()
-                    if key in ("name", "location", "bytes", "parameters", "commit")
-                }
-                row["kind"] = kind_of(read_config(resolved.folder, resolved.name))
-            except UserError:
-                row["name"] = checked = validate_name(name)
-                if cached_snapshot(checked) or local_folder(checked):
-                    raise
-                row["hub_unreachable"] = hub is None
+            row["name"] = checked = validate_name(name)
+            if local_folder(checked) or cached_snapshot(checked):
+                row |= _describe_local(checked, progress)
+            else:
                 hub = hub or connect_to_hub()
-                row["hub_unreachable"] = False
-                response = fetch_model_info(hub, checked)
-                files = files_to_download(response, checked)
-                numbers = response.get("safetensors")
-                row |= {
-                    "location": "hub",
-                    "bytes": sum(files.values()),
-                    "commit": str(response.get("sha") or ""),
-                }
-                row["parameters"] = (
-                    numbers.get("total")
-                    if isinstance(numbers, dict) and type(numbers.get("total")) is int
-                    else None
-                )
-                config = response.get("config")
-                row["kind"] = kind_of(config) if isinstance(config, dict) else ""
+                row |= _describe_remote(hub, checked)
         except UserError as error:
             row |= {"message": str(error), "code": error.code}
-        info.append(row)
+        rows.append(row)
         progress.row(row)
-    return {"models": info, "max_bytes": max_model_bytes(), "folders": local_paths_allowed()}
+    return {"models": rows, "folders": local_paths_allowed()}
+
+
+def _describe_local(name: str, progress: ProgressReporter) -> dict[str, Any]:
+    resolved = resolve(name, progress, local_only=True)
+    return {
+        "location": resolved.location,
+        "bytes": resolved.bytes,
+        "parameters": resolved.parameters,
+        "kind": kind_of(read_config(resolved.folder, name)),
+    }
+
+
+def _describe_remote(hub: Any, name: str) -> dict[str, Any]:
+    info = fetch_model_info(hub, name)
+    numbers, config = info.get("safetensors"), info.get("config")
+    total = numbers.get("total") if isinstance(numbers, dict) else None
+    return {
+        "location": "hub",
+        "bytes": sum(files_to_download(info, name).values()),
+        "parameters": total if type(total) is int else None,
+        "kind": kind_of(config) if isinstance(config, dict) else "",
+    }
 
 
 def list_cached(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
-    """Return the models that can be used without a network, and those in memory."""
+    """Return the models that can be used without a network."""
     rows = []
     for name in list_cached_names():
-        try:
-            resolved = resolve(name, progress, local_only=True)
-        except UserError:
-            continue
-        rows.append(
-            {
-                "name": name,
-                "bytes": resolved.bytes,
-                "parameters": resolved.parameters,
-                "commit": resolved.commit,
-                "kind": kind_of(read_config(resolved.folder, name)),
-            }
-        )
-    return {
-        "models": rows,
-        "suggested": list(DEFAULT_MODELS),
-        "max_bytes": max_model_bytes(),
-        "folders": local_paths_allowed(),
-    }
+        with suppress(UserError):
+            rows.append({"name": resolve(name, progress, local_only=True).name})
+    return {"models": rows, "folders": local_paths_allowed()}
