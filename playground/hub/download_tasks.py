@@ -1,4 +1,7 @@
-"""Hub jobs that read: the gallery, the content of a repository, downloads, evaluations."""
+"""Hub jobs that read: the gallery, the content of a repository, downloads, evaluations.
+
+A method reports before it imports PyTorch, which may take minutes.
+"""
 
 import os
 import shutil
@@ -8,8 +11,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from playground.checkpoints.manifest import Manifest, read_manifest
+from playground.common import messages
 from playground.common.format import format_bytes
+from playground.runs.export import CHECKPOINT_FILES
+from playground.runs.memory import ensure_memory_available
+from playground.runs.summary import task_label
+from playground.tasks import LOOKUP
 
+from .card_scores import read_scores
+from .client import parse_timestamp
+from .errors import HubError, NotFoundError
+from .plan import RepoInfo
+from .repo_ids import MANIFEST
 from .task_runner import LOADING_TIMEOUT_S, TaskRunner
 
 MAX_TEXT_BYTES = 1_000_000  # bytes of a card or a manifest
@@ -33,8 +47,6 @@ class DownloadTasks(TaskRunner):
     # Inspecting and downloading
 
     def repo_info(self) -> dict[str, Any]:
-        from .errors import HubError
-
         self.connect()
         repo, manifest, card = self._inspect_repo()
         info = self._describe_repo(repo, manifest, card)
@@ -43,17 +55,12 @@ class DownloadTasks(TaskRunner):
             info["branches"] = self.hub.branches(self.task.repo)
         return info
 
-    def _inspect_repo(self) -> tuple[Any, Any, str]:
+    def _inspect_repo(self) -> tuple[RepoInfo, Manifest, str]:
         """Return a repository's metadata, manifest and card, without loading the model.
 
         Raises:
             HubError: if it has no playground model, or a file is too large.
         """
-        from playground.checkpoints.manifest import read_manifest
-
-        from .errors import HubError
-        from .repo_ids import MANIFEST
-
         repo = self.task.repo
         self.report(f"Inspecting {repo}")
         repo_info = self._repo_info()
@@ -92,14 +99,12 @@ class DownloadTasks(TaskRunner):
         )
         return repo_info, manifest, card
 
-    def _repo_info(self) -> Any:
+    def _repo_info(self) -> RepoInfo:
         """Return the metadata of the revision of the task.
 
         Raises:
             HubError: if the repository does not have it.
         """
-        from .errors import HubError, NotFoundError
-
         repo, revision = self.task.repo, self.task.revision
         try:
             return self.hub.repo_info(repo, revision)
@@ -116,12 +121,8 @@ class DownloadTasks(TaskRunner):
                 f"{repo} has no revision {revision}; use {names}, or the hash of a commit"
             ) from None
 
-    def _describe_repo(self, repo: Any, manifest: Any, card: str) -> dict[str, Any]:
+    def _describe_repo(self, repo: RepoInfo, manifest: Manifest, card: str) -> dict[str, Any]:
         self.report_loading()
-        from playground.runs.summary import task_label
-
-        from .card_scores import read_scores
-
         model = manifest.config.model
         files = [
             {"path": file.path, "size": format_bytes(file.size)} for file in repo.files[:MAX_FILES]
@@ -146,15 +147,9 @@ class DownloadTasks(TaskRunner):
     def _download(self, destination: Path) -> dict[str, Any]:
         """Download a checkpoint into a folder, and validate it."""
         self.report_loading()
-        from playground.common import messages
-        from playground.runs.export import CHECKPOINT_FILES
         from playground.runs.inspector_process import Inspector
-        from playground.runs.memory import ensure_memory_available
-        from playground.tasks import LOOKUP
 
-        from .errors import HubError
         from .export import checkpoint_from_package
-        from .repo_ids import MANIFEST
 
         about, manifest, card = self._inspect_repo()
         info, task = self._describe_repo(about, manifest, card), manifest.config.task
@@ -222,9 +217,6 @@ class DownloadTasks(TaskRunner):
 
 def _gallery_row(model: dict[str, Any]) -> dict[str, Any]:
     """Return a model of the gallery, from its metadata and the scores of its card."""
-    from .card_scores import read_scores
-    from .client import parse_timestamp
-
     card = model.get("cardData")
     card = card if isinstance(card, dict) else {}
     own, scores, numbers = card.get("playground"), read_scores(card) or {}, model.get("safetensors")

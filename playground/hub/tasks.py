@@ -7,10 +7,10 @@ The kinds of job and their results:
 
     account        the account of the token
     gallery        the models with the playground's tag
-    look           the content of a repository, without loading it
+    repo_info      the content of a repository, without loading it
     preview        the files that a push would send, without an account or the network
     plan, push     the changes of a push; plan only computes them
-    pull           a checkpoint in `into`
+    pull           a checkpoint in `destination`
     reproduce      the score of a published model measured here, with the score of its card
 """
 
@@ -23,21 +23,11 @@ from typing import Any
 from playground.errors import UserError
 from playground.jobs.progress import JobCancelled, ProgressReporter
 
-from .download_tasks import DownloadTasks
 from .task_runner import HUB_ENV, HubTask
-from .upload_tasks import UploadTasks
 
 log = logging.getLogger(__name__)
-TASK_KINDS = (
-    "account",
-    "gallery",
-    "repo_info",
-    "preview",
-    "plan",
-    "push",
-    "pull",
-    "reproduce",
-)
+WRITING_KINDS = ("preview", "plan", "push")
+TASK_KINDS = ("account", "gallery", "repo_info", *WRITING_KINDS, "pull", "reproduce")
 
 
 def run_task(task: HubTask, reporter: ProgressReporter) -> dict[str, Any]:
@@ -48,15 +38,18 @@ def run_task(task: HubTask, reporter: ProgressReporter) -> dict[str, Any]:
     """
     os.environ.update(HUB_ENV | ({"HF_ENDPOINT": task.endpoint} if task.endpoint else {}))
     from .client import Hub
+    from .download_tasks import DownloadTasks
     from .errors import HubError
     from .transport import configure_process
+    from .upload_tasks import UploadTasks
 
     scratch = reporter.scratch
     try:
         configure_process()
         if task.kind not in TASK_KINDS:
             raise HubError(f"{task.kind!r} is not a Hub job; use one of {', '.join(TASK_KINDS)}")
-        runner = HubTaskRunner(Hub(task.token, task.endpoint), task, reporter)
+        tasks = UploadTasks if task.kind in WRITING_KINDS else DownloadTasks
+        runner = tasks(Hub(task.token, task.endpoint), task, reporter)
         result: dict[str, Any] = getattr(runner, task.kind)()
         return result
     except (OSError, MemoryError, JobCancelled):
@@ -76,7 +69,3 @@ def run_task(task: HubTask, reporter: ProgressReporter) -> dict[str, Any]:
         raise UserError(
             f"unexpected error ({type(error).__name__}); try again", retryable=True
         ) from None
-
-
-class HubTaskRunner(DownloadTasks, UploadTasks):
-    """The runner of one job, with a method for each kind of job."""
