@@ -14,6 +14,7 @@ of the model, Y vocabulary of the task.
 from __future__ import annotations
 
 import inspect
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +32,7 @@ from playground.models.transformer import AttentionWeights
 from playground.tasks import EOS, PAD, SOS
 from playground.tasks.task import Batch, Task
 
-from ..loading.model_files import CAUSAL
+from ..loading.model_files import CAUSAL, MASKED
 from ..prompts import Example, few_shot_prompt, masked_prompt
 from ..tokens import check_symbols, max_input_tokens
 
@@ -181,6 +182,7 @@ class PretrainedSeq2Seq(Seq2SeqModel):
     separator_P: Tensor
     suffix_P: Tensor
     kind = CAUSAL
+    first_label = EOS  # the smallest id of a task that the model predicts
 
     def __init__(self, model: Any, tokenizer: Any, task: Task, name: str) -> None:
         super().__init__()
@@ -236,23 +238,26 @@ class PretrainedSeq2Seq(Seq2SeqModel):
             expand_tokens(self.separator_P, source_BS),
         ]
 
-    def _loss(
-        self,
-        logits_BTV: Tensor,
-        labels_BT: Tensor,
-        counts_BT: Tensor,
-        batch: Batch,
-        label_smoothing: float,
-    ) -> Tensor:
-        """Return the mean cross-entropy over the target tokens that have a loss weight."""
+    @abstractmethod
+    def _logits(self, batch: Batch) -> Tensor:
+        """Return the logits (BTV) of the labels; those of padding are arbitrary."""
+
+    def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
         loss_BT = F.cross_entropy(
-            logits_BTV.float().transpose(1, 2),
-            self.ids_Y[labels_BT],
+            self._logits(batch).float().transpose(1, 2),
+            self.ids_Y[batch.labels_BT],
             reduction="none",
             label_smoothing=label_smoothing,
         )
-        weight_BT = counts_BT * batch.loss_weight_B[:, None]
+        weight_BT = (batch.labels_BT >= self.first_label) * batch.loss_weight_B[:, None]
         return (loss_BT * weight_BT).sum() / weight_BT.sum().clamp(min=1)
+
+    @torch.no_grad()
+    def is_exact_match(self, batch: Batch) -> Tensor:
+        labels_BT = batch.labels_BT
+        with eval_mode(self):
+            choice_BT = self._logits(batch).argmax(-1)
+        return ((choice_BT == self.ids_Y[labels_BT]) | (labels_BT < self.first_label)).all(1)
 
     # The Trainer reads no attention.
 
@@ -268,17 +273,6 @@ class CausalSeq2Seq(PretrainedSeq2Seq):
 
     Prompts are left-padded, so that all targets begin in the same column.
     """
-
-    def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
-        labels_BT = batch.labels_BT
-        return self._loss(self._logits(batch), labels_BT, labels_BT != PAD, batch, label_smoothing)
-
-    @torch.no_grad()
-    def is_exact_match(self, batch: Batch) -> Tensor:
-        labels_BT = batch.labels_BT
-        with eval_mode(self):
-            choice_BT = self._logits(batch).argmax(-1)
-        return ((choice_BT == self.ids_Y[labels_BT]) | (labels_BT == PAD)).all(1)
 
     @torch.no_grad()
     def generate(self, source_BS: Tensor, max_tokens: int) -> Tensor:
@@ -309,7 +303,6 @@ class CausalSeq2Seq(PretrainedSeq2Seq):
         )
 
     def _logits(self, batch: Batch) -> Tensor:
-        """Return the logits (BTV) of the target tokens with teacher forcing."""
         n_tokens = batch.labels_BT.shape[1]
         result = self.model(
             **self._decoder_inputs(*self._row(batch)), use_cache=False, logits_to_keep=n_tokens
@@ -332,7 +325,8 @@ class MaskedSeq2Seq(PretrainedSeq2Seq):
     no loss.
     """
 
-    kind = "masked"
+    kind = MASKED
+    first_label = EOS + 1
 
     def __init__(self, model: Any, tokenizer: Any, task: Task, name: str) -> None:
         if tokenizer.mask_token is None:
@@ -340,30 +334,13 @@ class MaskedSeq2Seq(PretrainedSeq2Seq):
         self._mask = int(tokenizer.mask_token_id)
         super().__init__(model, tokenizer, task, name)
 
-    def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
-        labels_BT = batch.labels_BT
-        return self._loss(
-            self._logits(batch.source_BS, labels_BT > EOS),
-            labels_BT,
-            labels_BT > EOS,
-            batch,
-            label_smoothing,
-        )
-
-    @torch.no_grad()
-    def is_exact_match(self, batch: Batch) -> Tensor:
-        slots_BT = batch.labels_BT > EOS
-        with eval_mode(self):
-            choice_BT = self._logits(batch.source_BS, slots_BT).argmax(-1)
-        return ((choice_BT == self.ids_Y[batch.labels_BT]) | ~slots_BT).all(1)
-
     @torch.no_grad()
     def generate(self, source_BS: Tensor, max_tokens: int) -> Tensor:
         _, lengths_B = self.task.target(source_BS[:, :-1], (source_BS > EOS).sum(1))
         position_T = torch.arange(max_tokens, device=source_BS.device)
         slots_BT = position_T < lengths_B[:, None]
         with eval_mode(self):
-            target_BT = self.to_task_ids_V[self._logits(source_BS, slots_BT).argmax(-1)]
+            target_BT = self.to_task_ids_V[self._slot_logits(source_BS, slots_BT).argmax(-1)]
         eos_BT = torch.where(position_T == lengths_B[:, None], EOS, PAD)
         return torch.where(slots_BT, target_BT, eos_BT)
 
@@ -379,7 +356,10 @@ class MaskedSeq2Seq(PretrainedSeq2Seq):
             left=False,
         )
 
-    def _logits(self, source_BS: Tensor, slots_BT: Tensor) -> Tensor:
+    def _logits(self, batch: Batch) -> Tensor:
+        return self._slot_logits(batch.source_BS, batch.labels_BT >= self.first_label)
+
+    def _slot_logits(self, source_BS: Tensor, slots_BT: Tensor) -> Tensor:
         """Return the logits (BTV) of the target positions; padding gets arbitrary ones."""
         ids_BW, mask_BW = self._row(source_BS, slots_BT)
         logits_BWV: Tensor = self.model(input_ids=ids_BW, attention_mask=mask_BW.long()).logits

@@ -343,7 +343,7 @@ def test_too_large_a_learning_rate_is_reported_and_nothing_is_saved(
 ):
     monkeypatch.setattr(
         seq2seq.CausalSeq2Seq,
-        "_loss",
+        "loss",
         lambda *_: torch.tensor(float("nan"), requires_grad=True),
     )
     with pytest.raises(UserError, match="try again with a learning rate below"):
