@@ -1,7 +1,6 @@
 """Inference with pretrained models: fill-mask and text generation."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -15,7 +14,14 @@ from playground.jobs.progress import ProgressReporter
 from .loading.pipelines import open_pipeline
 from .loading.resolver import resolve
 from .requests import JobRequest, ModelName, Seed, Text
-from .tokens import eos_token_ids, find_masks, max_input_tokens, token_info, tokenize, tokens
+from .tokens import (
+    eos_token_ids,
+    find_masks,
+    generated_token_info,
+    max_input_tokens,
+    tokenize,
+    tokens,
+)
 
 MASK_PLACEHOLDER = "[MASK]"  # the mask in user input; the model's own mask token may differ
 MAX_NEW_TOKENS = 200
@@ -54,11 +60,10 @@ def run_inference(request: dict[str, Any], progress: ProgressReporter) -> dict[s
     resolved = resolve(parsed.model, progress)
     pipe = open_pipeline(task, resolved, progress)
     result = {"task": task, "model": resolved.name, "parameters": resolved.parameters, "text": text}
-    top_k = min(parsed.top_k, pipe.model.get_input_embeddings().num_embeddings)
     progress.raise_if_cancelled()
     if task == "text-generation":
-        return result | generate_text(pipe, parsed, top_k, progress)
-    return result | fill_mask(pipe, text, top_k)
+        return result | generate_text(pipe, parsed, progress)
+    return result | fill_mask(pipe, text, parsed.top_k)
 
 
 def fill_mask(pipe: Any, text: str, top_k: int) -> dict[str, Any]:
@@ -81,7 +86,7 @@ def fill_mask(pipe: Any, text: str, top_k: int) -> dict[str, Any]:
         raise UserError(
             f"the text has no mask; write {MASK_PLACEHOLDER} in place of the word to predict"
         )
-    fills = pipe(input_text, top_k=top_k)
+    fills = pipe(input_text, top_k=min(top_k, pipe.model.get_input_embeddings().num_embeddings))
     answers = [fills] if len(mask_positions) == 1 else fills
     notes = [
         (
@@ -111,17 +116,8 @@ def fill_mask(pipe: Any, text: str, top_k: int) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class GeneratedToken:
-    """A generated token, its probability before temperature and top-p, and the alternatives."""
-
-    id: int
-    probability: float
-    candidates: list[tuple[int, float]]
-
-
 def generate_text(
-    pipe: Any, request: InferenceRequest, top_k: int, progress: ProgressReporter
+    pipe: Any, request: InferenceRequest, progress: ProgressReporter
 ) -> dict[str, Any]:
     """Generate a continuation of the text of a request.
 
@@ -131,29 +127,24 @@ def generate_text(
     """
     ids = tokenize(pipe, request.text)
     max_tokens = max_input_tokens(pipe.model, pipe.tokenizer)
-    n_new, eos_ids = min(request.new_tokens, max_tokens - len(ids)), eos_token_ids(pipe)
+    n_new = min(request.new_tokens, max_tokens - len(ids))
     rows: list[dict[str, Any]] = []
     steps, ended = "", ""
     progress.message(messages.generation_progress(request.new_tokens))
-    for written in generate_tokens(pipe.model, ids, n_new, request, top_k, eos_ids):
-        generated_ids = pipe.tokenizer.decode(
-            [*(row["id"] for row in rows), written.id], skip_special_tokens=True
+    for token, probabilities_V in generate_tokens(pipe, ids, n_new, request):
+        decoded = pipe.tokenizer.decode(
+            [*(row["id"] for row in rows), token], skip_special_tokens=True
         )
-        full_text = generated_ids.rstrip("\ufffd")  # incomplete bytes of a character
-        row = token_info(pipe, written.id) | {
+        full_text = decoded.rstrip("\ufffd")  # incomplete bytes of a character
+        row = generated_token_info(pipe, token, probabilities_V, request.top_k) | {
             "n": len(rows) + 1,
             "text": full_text[len(steps) :] if full_text.startswith(steps) else "",
-            "probability": written.probability,
-            "candidates": [
-                token_info(pipe, token) | {"probability": probability}
-                for token, probability in written.candidates
-            ],
         }
         steps += row["text"]
         rows.append(row)
         progress.row(row)
         progress.progress(len(rows), request.new_tokens, "tokens")
-    if rows and rows[-1]["id"] in eos_ids:
+    if rows and rows[-1]["id"] in eos_token_ids(pipe):
         ended = "the model ended the text"
     elif len(rows) < request.new_tokens:
         ended = f"the text has reached this model's maximum of {max_tokens:,} tokens"
@@ -170,35 +161,27 @@ def generate_text(
 
 @torch.no_grad()
 def generate_tokens(
-    model: Any,
-    ids: list[int],
-    n_new: int,
-    request: InferenceRequest,
-    top_k: int,
-    eos_ids: set[int],
-) -> Iterator[GeneratedToken]:
-    """Generate up to `n_new` tokens with a KV cache, until an end token."""
+    pipe: Any, ids: list[int], n_new: int, request: InferenceRequest
+) -> Iterator[tuple[int, Tensor]]:
+    """Generate up to `n_new` tokens with a KV cache, until an end token.
+
+    Yields each token with the probabilities there, before temperature and top-p.
+    """
     generator = torch.Generator().manual_seed(request.seed)
-    input_BQ, past = torch.tensor([ids], device=model.device), None
+    input_BQ, past = torch.tensor([ids], device=pipe.model.device), None
     for _ in range(n_new):
-        output = model(input_ids=input_BQ, past_key_values=past, use_cache=True)
+        output = pipe.model(input_ids=input_BQ, past_key_values=past, use_cache=True)
         past = output.past_key_values
         logits_V = output.logits[0, -1].float().cpu()
-        probabilities_V = logits_V.softmax(-1)
         chosen = (
             int(logits_V.argmax())
             if request.decoding == "greedy"
             else sample(logits_V, request.temperature, request.top_p, generator)
         )
-        best = probabilities_V.topk(top_k)
-        yield GeneratedToken(
-            chosen,
-            float(probabilities_V[chosen]),
-            list(zip(best.indices.tolist(), best.values.tolist(), strict=True)),
-        )
-        if chosen in eos_ids:
+        yield chosen, logits_V.softmax(-1)
+        if chosen in eos_token_ids(pipe):
             return
-        input_BQ = torch.tensor([[chosen]], device=model.device)
+        input_BQ = torch.tensor([[chosen]], device=pipe.model.device)
 
 
 def sample(logits_V: Tensor, temperature: float, top_p: float, generator: torch.Generator) -> int:

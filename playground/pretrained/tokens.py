@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+from torch import Tensor
+
 from playground.common import messages
 from playground.errors import UserError
 
@@ -73,6 +75,22 @@ def token_info(pipe: Any, token: int) -> dict[str, Any]:
         "token": name if name is not None else f"(id {token})",
         "word": pipe.tokenizer.decode([token]),
         "id": token,
+    }
+
+
+def generated_token_info(
+    pipe: Any, token: int, probabilities_V: Tensor, n_candidates: int
+) -> dict[str, Any]:
+    """Return a generated token with its probability, and the most probable tokens there."""
+    best = probabilities_V.topk(min(n_candidates, len(probabilities_V)))
+    return token_info(pipe, token) | {
+        "probability": float(probabilities_V[token]),
+        "candidates": [
+            token_info(pipe, candidate) | {"probability": probability}
+            for candidate, probability in zip(
+                best.indices.tolist(), best.values.tolist(), strict=True
+            )
+        ],
     }
 
 

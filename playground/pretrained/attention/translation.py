@@ -24,7 +24,7 @@ from ..loading.model_files import read_config
 from ..loading.pipelines import Seq2SeqPipeline, open_pipeline
 from ..loading.resolver import resolve
 from ..requests import JobRequest, ModelName, Text
-from ..tokens import token_info, tokenize
+from ..tokens import generated_token_info, token_info, tokenize
 
 MAX_SOURCE_TOKENS = 64
 MAX_NEW_TOKENS = 64
@@ -152,17 +152,7 @@ def generate(
     rows = []
     for token, logits_BV in zip(target[1:], output.logits, strict=True):
         probabilities_V = logits_BV[0].float().softmax(-1)
-        best = probabilities_V.topk(min(N_CANDIDATES, len(probabilities_V)))
-        candidates = [
-            token_info(loaded, candidate) | {"probability": probability}
-            for candidate, probability in zip(
-                best.indices.tolist(), best.values.tolist(), strict=True
-            )
-        ]
-        rows.append(
-            token_info(loaded, token)
-            | {"probability": float(probabilities_V[token]), "candidates": candidates}
-        )
+        rows.append(generated_token_info(loaded, token, probabilities_V, N_CANDIDATES))
     return target, rows
 
 

@@ -136,7 +136,8 @@ def test_sampling_depends_on_the_seed_and_becomes_greedy(tiny_gpt2):
 def test_multibyte_characters_are_complete(tiny_gpt2):
     pipe = load_pipeline("text-generation", tiny_gpt2)
     ids = pipe.tokenizer("né")["input_ids"]
-    generated = [inference.GeneratedToken(token, 1.0, [(token, 1.0)]) for token in ids]
+    probabilities_V = torch.full([len(pipe.tokenizer)], 1 / len(pipe.tokenizer))
+    generated = [(token, probabilities_V) for token in ids]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inference, "generate_tokens", lambda *_: iter(generated))
         actual = run(
