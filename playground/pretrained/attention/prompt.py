@@ -21,8 +21,8 @@ from playground.errors import UserError
 from playground.inspection.views.attention import pack_uint16
 from playground.jobs.progress import ProgressReporter
 
-from ..loading.model_files import CAUSAL, MASKED, ResolvedModel, kind_of, read_config
-from ..loading.pipelines import open_pipeline
+from ..loading.model_files import ResolvedModel, kind_of, read_config
+from ..loading.pipelines import PIPELINE_BY_KIND, open_pipeline
 from ..loading.resolver import resolve
 from ..requests import MAX_TEXT_LENGTH, JobRequest, ModelName, Text
 
@@ -139,9 +139,7 @@ def load_for_inspection(name: Any, progress: ProgressReporter) -> InspectedModel
         str(each).endswith(("LMHeadModel", "ForCausalLM", "ForMaskedLM")) for each in built
     )
     kind = kind_of(config)
-    task = {CAUSAL: "text-generation", MASKED: "fill-mask"}.get(
-        kind if with_head else "", "feature-extraction"
-    )
+    task = PIPELINE_BY_KIND.get(kind if with_head else "", "feature-extraction")
     pipe = open_pipeline(task, resolved, progress)
     if pipe.model.config.is_encoder_decoder:
         raise UserError(

@@ -111,7 +111,7 @@ def run_benchmark(request: dict[str, Any], progress: ProgressReporter) -> dict[s
     """
     parsed = BenchmarkRequest.parse(request)
     progress.message(f"Loading {parsed.name}")
-    # more threads are slower at this size; pretrained models use more (pretrained/pipelines.py)
+    # more threads are slower at this size; pretrained models use more (loading/pipelines.py)
     torch.set_num_threads(1)
     manifest, model = load_model(Path(parsed.checkpoint))
     task_config = manifest.config.task
