@@ -45,7 +45,6 @@ from .formats import (
     MASKED,
     PACKAGE_FORMATS,
     SEQ2SEQ,
-    NotPublishableError,
     PackageFormat,
     package_format,
 )
@@ -62,8 +61,6 @@ WEIGHT_PREFIX = (
     "model."  # of the weight names of an architecture that wraps a model of transformers
 )
 LICENSE = ASSETS_DIR / "LICENSE"
-
-__all__ = ["NotPublishableError", "build_package", "checkpoint_from_package", "tokenizer"]
 
 
 def build_package(checkpoint: Path, folder: Path) -> list[Path]:
