@@ -16,6 +16,7 @@ import filelock
 
 from playground.checkpoints.manifest import Manifest
 from playground.common.atomic_write import clean_up_stale, remedy
+from playground.common.storage import BUNDLED_CHECKPOINTS
 from playground.errors import UserError
 from playground.training.config import RunConfig
 
@@ -56,6 +57,13 @@ def locked_storage(root: Path) -> Iterator[None]:
 
 
 class StorageFolder:
+    """The folder of checkpoints and runs.
+
+    `bundled` is the folder of the bundled checkpoints, which this one need not have.
+    """
+
+    bundled: Path | None = None
+
     def __init__(self, root: Path) -> None:
         self.root, self.runs = root, root / "runs"
         for folder in (self.runs, *(root / "rows").glob(".owners/*")):
@@ -99,11 +107,12 @@ class StorageFolder:
     def list_checkpoints(self) -> dict[str, Path]:
         """Return the checkpoints that all users may inspect, by name.
 
-        They are the folders directly under the root.
+        They are the folders directly under the root, and the bundled ones of other names.
         """
+        bundled = [self.bundled / name for name in BUNDLED_CHECKPOINTS] if self.bundled else []
         return {
             folder.name: folder
-            for folder in _subfolders(self.root)
+            for folder in [*bundled, *_subfolders(self.root)]
             if os.path.lexists(folder / "config.json")
         }
 

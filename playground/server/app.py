@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
+from playground import ASSETS_DIR
 from playground.common.env import (
     exempt_local_hosts_from_proxy,
     set_env_default,
@@ -276,6 +277,7 @@ def serve(
     registry = Registry(
         storage.root, limits=Limits.shared_instance() if public else Limits.unlimited()
     )
+    registry.storage.bundled = ASSETS_DIR / "checkpoints"
     storage_error = registry.storage.error()
     registry.storage_note = " ".join(filter(None, (storage_error, storage.note)))
     if storage_error:

@@ -16,6 +16,7 @@ import pytest
 
 from playground.checkpoints.checkpoint import save_checkpoint
 from playground.checkpoints.manifest import read_manifest
+from playground.common.storage import BUNDLED_CHECKPOINTS
 from playground.jobs.process import warm_up
 from playground.runs.registry import Registry
 from playground.runs.state import Run
@@ -339,6 +340,11 @@ def test_shared_checkpoint_can_be_inspected_and_broken_one_fails(registry, finis
     (tmp_path / ".hidden").mkdir()
     (tmp_path / ".hidden" / "config.json").write_text("{}")
     assert registry.storage.list_checkpoints() == {"shared": shared}
+    registry.storage.bundled = ROOT / "checkpoints"
+    listed = registry.storage.list_checkpoints()
+    assert listed == {"shared": shared} | {
+        name: ROOT / "checkpoints" / name for name in BUNDLED_CHECKPOINTS
+    }
     request = registry.snapshots.inspector.request
     assert result_of(request("snapshot", shared))["snapshot"]["step"] == 60
     assert result_of(request("check", shared)) == {"step": 60, "resumable": True}
