@@ -1,30 +1,37 @@
 """Measure what travels between browser and server, in Chromium.
 
-Measured: the uncompressed size of the page's configuration; requests and bytes of a first and of a
-second visit; and those of opening each tab.
+Measured: requests and bytes of a first and of a second visit, and of opening each tab; and the
+seconds until the page shows a model, in turns with the page of Gradio's components (BEFORE).
 """
 
 from __future__ import annotations
 
+import subprocess
 import tempfile
 from collections import Counter
 from pathlib import Path
+from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-from tests.support.app_server import AppServer
+from tests.support.app_server import ROOT, AppServer
 from tests.support.browser_page import go_to
 from tests.support.chromium import FLAGS, find_browser
 
 TABS = ("Inspect", "Compare", "Lab", "Hub", "Learn")
 SETTLE_MS = 1500  # after the last visible change
+BEFORE = "637f24af"  # the last commit whose page had Gradio's components in all tabs
+N_LOADS = 5
+LINES = {  # names of lines, with their bytes per second and their latency in ms
+    "localhost": (-1, 0),
+    "1.6 Mbit/s, 150 ms": (200_000, 150),
+}
 KINDS = {  # by the start of a path
     "/playground/static/": "modules and stylesheets of the playground",
     "/playground/": "responses of the playground's routes",
-    "/": "the page and the files of Gradio",
+    "/": "the page",
 }
 
 
@@ -80,21 +87,58 @@ def open_tabs(browser: Browser, url: str) -> list[dict[str, Any]]:
     for tab in TABS:
         traffic = Traffic(page)
         go_to(page, tab)
-        page.wait_for_selector(f"#{tab.lower()} .pg", timeout=60_000)
+        page.wait_for_selector(f"#panel-{tab.lower()} .pg", timeout=60_000)
         page.wait_for_timeout(SETTLE_MS)
         rows.append({"tab": tab} | traffic.summary())
     page.context.close()
     return rows
 
 
+def load(browser: Browser, url: str, line: str) -> float:
+    """Return the seconds until a new profile shows the diagram of a model, over a line."""
+    bytes_per_s, latency_ms = LINES[line]
+    with browser.new_context(viewport={"width": 1440, "height": 950}) as context:
+        page = context.new_page()
+        context.new_cdp_session(page).send(
+            "Network.emulateNetworkConditions",
+            {
+                "offline": False,
+                "latency": latency_ms,
+                "downloadThroughput": bytes_per_s,
+                "uploadThroughput": bytes_per_s,
+            },
+        )
+        page.goto(url, timeout=120_000)
+        page.wait_for_selector(".live[data-status=checkpoint] .diagram canvas", timeout=120_000)
+        return round(float(page.evaluate("performance.now()")) / 1000, 2)
+
+
+def load_in_turns(browser: Browser, urls: dict[str, str]) -> list[dict[str, Any]]:
+    """Return the seconds of N_LOADS loads of each page over each line."""
+    rows = []
+    for line in LINES:
+        seconds: dict[str, list[float]] = {name: [] for name in urls}
+        for _ in range(N_LOADS):
+            for name, url in urls.items():
+                seconds[name].append(load(browser, url, line))
+        rows.append({"line": line} | seconds)
+    return rows
+
+
 def measure() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
-        app = AppServer(Path(scratch))
+        checkout = Path(scratch) / "before"
+        command = ["git", "clone", "--quiet", "--no-checkout", str(ROOT), str(checkout)]
+        subprocess.run(command, check=True)
+        subprocess.run(["git", "checkout", "--quiet", BEFORE], cwd=checkout, check=True)
+        app = AppServer(Path(scratch) / "now")
+        before = AppServer(Path(scratch) / "then", checkout=checkout)
         browser = playwright.chromium.launch(executable_path=find_browser(), args=FLAGS)
-        config = len(httpx.get(f"{app.url}/config").content)
+        loads = load_in_turns(browser, {"before": before.url, "now": app.url})
+        before.stop()
         context = browser.new_context(viewport={"width": 1440, "height": 950})
         visits = [visit(context, app.url) for _ in range(2)]
-        result = {"config_bytes": config, "visits": visits, "tabs": open_tabs(browser, app.url)}
+        result = {"loads": loads, "visits": visits, "tabs": open_tabs(browser, app.url)}
         browser.close()
         app.stop()
     return result
@@ -106,7 +150,15 @@ def table(rows: dict[str, Any]) -> str:
     names = ("first visit", "second visit", *(f"opening {row['tab']}" for row in rows["tabs"]))
     return "\n".join(
         [
-            f"Gradio's configuration of the page has {rows['config_bytes'] / 1000:.0f} KB.",
+            "Seconds until a new profile shows a model: median (range) of "
+            f"{N_LOADS} loads, in turns with commit {BEFORE}.",
+            "",
+            f"| line | {BEFORE} | now |",
+            "|---|---|---|",
+            *(
+                f"| {row['line']} | {_seconds(row['before'])} | {_seconds(row['now'])} |"
+                for row in rows["loads"]
+            ),
             "",
             f"| what | requests | KB transferred | of which {modules} |",
             "|---|---|---|---|",
@@ -117,3 +169,7 @@ def table(rows: dict[str, Any]) -> str:
             ),
         ]
     )
+
+
+def _seconds(values: list[float]) -> str:
+    return f"{median(values):.2f} ({min(values):.2f}–{max(values):.2f})"
