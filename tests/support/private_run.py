@@ -175,6 +175,7 @@ SOURCE = next(iter(ROWS))
 VIEW = {"text": SOURCE, "options": {"examples": True, "mode": "teacher-forced", "n": 400}}
 # By route: the fields of each request besides subject and owner.
 REQUESTS = {
+    "session/open": [{"stored": ""}],
     "session/store": [{}],
     "session/is-stored": [{}],
     "form/check": [{"values": {}}],
@@ -237,7 +238,7 @@ OTHER_ROUTES = {  # that a test below sends, or that serve files of the program
     "/playground/datasets",
     static_route().path,
     "/playground/files/{path:path}",
-    "/assets/{path:path}",
+    "/",
     API_PAGE.path,
 }
 CALLS = {  # by endpoint: its arguments besides the model and the owner
