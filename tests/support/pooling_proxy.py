@@ -43,7 +43,10 @@ class PoolingProxy:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve the requests of one client."""
-        with closing(writer), suppress(OSError, asyncio.IncompleteReadError):
+        with (
+            closing(writer),
+            suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError),
+        ):
             while await self.pass_on(reader, writer):
                 pass
 
