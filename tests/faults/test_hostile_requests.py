@@ -156,6 +156,7 @@ FIELDS_BY_ROUTE = {  # what a page's script sends along, beside whose page it is
     "experiments/csv": ["experiment"],
     "replications/start": ["name"],
     "replications/outcome": ["name"],
+    "session/open": ["stored"],
     "form/check": ["values"],
     "form/fill": ["settings"],
     "form/start": ["values", "speed"],

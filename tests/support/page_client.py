@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import io
 import json
-import secrets
 import socket
 import threading
 import time
@@ -62,27 +61,9 @@ class PageClient:
         )
 
     def load(self) -> bool:
-        """Send the event of a page that loads, and wait for its end."""
-        config = json.loads(self.get("/config"))
-        load = next(
-            dependency
-            for dependency in config["dependencies"]
-            if any(target[1] == "load" for target in dependency["targets"])
-        )
-        session = secrets.token_hex(6)
-        event = {
-            "data": [json.dumps({"owner": self.owner})],
-            "fn_index": load["id"],
-            "session_hash": session,
-        }
-        self.post(
-            "/gradio_api/queue/join",
-            json.dumps(event).encode(),
-            {"Content-Type": "application/json"},
-        )
-        return '"success":true' in self.get(
-            f"/gradio_api/queue/data?session_hash={session}"
-        ).replace('": ', '":')
+        """Send the requests of a page that loads; return whether the server knows its owner."""
+        opened = self.call("session/open", stored=json.dumps({"owner": self.owner}))
+        return 'id="page"' in self.get("/") and opened["owner"] == self.owner
 
     def poll(
         self, model_ref: str, n_points: int = 0, series_id: int = -1, snapshot_version: int = 0
