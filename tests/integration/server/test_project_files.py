@@ -9,9 +9,9 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.testclient import TestClient
 
-from playground.server.app import page_title
 from playground.server.middleware import SecurityHeadersMiddleware
 from playground.server.project_files import PACKAGE, ProjectFiles
+from playground.ui.page import build_page
 from tests.support.app_server import ROOT
 
 FILES = "/playground/files/"
@@ -42,9 +42,14 @@ def linked(page):
     return re.findall('(?:href|src)="([^"]*)"', page)
 
 
+def header(space):
+    page = build_page(ProjectFiles().links(), space, has_mcp=False)
+    return page.partition("<nav")[2].partition("</nav")[0]
+
+
 @pytest.mark.parametrize("space", ["", "owner/space"])
 def test_the_header_links_documentation_source_and_api(client, space):
-    links = dict(re.findall('href="([^"]+)"[^>]*>([^<]+)<', page_title(space)))
+    links = dict(re.findall('href="([^"]+)"[^>]*>([^<]+)<', header(space)))
     addresses = {name: address for address, name in links.items()}
     assert {"Docs", "Source", "API", "Paper"} <= set(addresses)
     assert addresses["API"] == "api"
