@@ -197,7 +197,7 @@ function inPieces(work) {
     const number = ++latest;
     await new Promise((resolve) => afterFrame(() => resolve(null)));
     const steps = work();
-    let end = performance.now() + PIECE_MS;
+    let end = 0; // the first piece, too, waits for events
     while (number === latest && !steps.next().done) {
       if (performance.now() >= end) {
         await new Promise((resolve) => setTimeout(resolve));
