@@ -29,6 +29,7 @@ SWEEP_INTERVAL_S = 2.0
 SILENCE_TIMEOUT_S = 20.0  # without a complete request, or with an unread response
 CROWDED_TIMEOUT_S = 1.0  # where connections take half of the file descriptors
 MAX_HEADER_BYTES = 64_000
+MAX_ACCEPTED = 512  # connections in one turn of the event loop: nothing else runs meanwhile
 
 
 def raise_descriptor_limit() -> int:
@@ -50,6 +51,7 @@ def configure_uvicorn() -> None:
     """
     uvicorn.Config = partial(  # type: ignore[misc, assignment]  # Gradio creates the configuration
         uvicorn.Config,
+        backlog=MAX_ACCEPTED,
         http="h11",
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
         ws="none",
