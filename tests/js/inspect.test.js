@@ -24,6 +24,7 @@ import {
   prediction,
   problem,
   results,
+  VIEWS,
 } from "../../playground/ui/static/inspect/state.js";
 import { describeWeights, TokenLinks } from "../../playground/ui/static/inspect/token_links.js";
 import { Toolbar } from "../../playground/ui/static/inspect/toolbar.js";
@@ -33,7 +34,6 @@ import {
   findSubView,
   selectView,
   SUB_VIEWS,
-  VIEWS,
 } from "../../playground/ui/static/inspect/views.js";
 import { store } from "../../playground/ui/static/shared/store.js";
 import { html } from "../../playground/ui/static/vendor/preact.js";

@@ -6,18 +6,9 @@ import { copyText } from "../shared/common.js";
 import { buildLink } from "../shared/links.js";
 import { recordsToCsv } from "../shared/csv.js";
 import { downloadBlob, downloadFile, downloadJson } from "../shared/download.js";
-import { loadJson, saveJson } from "../shared/storage.js";
 import { store } from "../shared/store.js";
-import { openSection, results } from "./state.js";
-import { modelLabel } from "./toolbar.js";
-import { VIEWS } from "./views.js";
-
-const STORAGE_KEY = "transformer-playground-inspect";
-
-/** Store the open section for the next visit. */
-export const saveState = () => saveJson(STORAGE_KEY, { view: openSection.value });
-
-export const loadSavedSection = () => loadJson(STORAGE_KEY)?.view;
+import { modelOptions } from "../shell/model_bar.js";
+import { openSection, results, VIEWS } from "./state.js";
 
 async function buildViewLink() {
   let subject = store.model.value ?? "";
@@ -80,7 +71,7 @@ function exportView(format, menu) {
     return copyCanvas(heatMap).canvas.toBlob((blob) => blob && downloadBlob(name + ".png", blob));
   if (format === "csv") return downloadFile(name + ".csv", recordsToCsv(spec.rows?.(data) ?? []));
   downloadJson(name + ".json", {
-    model: modelLabel(),
+    model: modelOptions().find((each) => each.value === store.model.value)?.label ?? "",
     text: store.sequence.value,
     view: section,
     options: spec.options?.() ?? {},

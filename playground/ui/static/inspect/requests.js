@@ -3,9 +3,16 @@ import { batch, effect, untracked } from "../vendor/preact.js";
 import { NO_RESPONSE, request, requestWithRetry } from "../shared/api.js";
 import { formatMessage } from "../shared/format.js";
 import { store } from "../shared/store.js";
-import { isWaiting, notApplicable, openSection, prediction, problem, results } from "./state.js";
+import {
+  isWaiting,
+  notApplicable,
+  openSection,
+  prediction,
+  problem,
+  results,
+  VIEWS,
+} from "./state.js";
 import { isVisible, root } from "./view.js";
-import { VIEWS } from "./views.js";
 
 // Views that the server computes on hundreds of sequences.
 const SLOW_VIEWS = ["heads", "heads-over-training", "ablation"];

@@ -1,6 +1,12 @@
 // The state of the tab. Model, step and input are in shared/store.js, because all tabs share them.
 import { signal } from "../vendor/preact.js";
 
+/**
+ * The sections by name; main.js fills it. No prototype: a link may contain any name.
+ * @type {Record<string, any>}
+ */
+export const VIEWS = { __proto__: null };
+
 /** The open section. */
 export const openSection = signal("attention");
 /** The latest response of each section. */

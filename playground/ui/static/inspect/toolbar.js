@@ -2,12 +2,9 @@
 import { html } from "../vendor/preact.js";
 import { TokenStrip } from "../shared/components/token_strip.js";
 import { store } from "../shared/store.js";
-import { modelOptions, SequenceInput } from "../shell/model_bar.js";
+import { SequenceInput } from "../shell/model_bar.js";
 import { copyViewLink, ExportMenu } from "./export.js";
 import { prediction, problem } from "./state.js";
-
-export const modelLabel = () =>
-  modelOptions().find((each) => each.value === store.model.value)?.label ?? "";
 
 /** The prediction for the last valid input, compared with the target if that is known. */
 function Prediction() {

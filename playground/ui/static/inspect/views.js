@@ -1,13 +1,10 @@
 // The four sub-views, their sections, and which section is open.
-import { saveState } from "./export.js";
+import { loadJson, saveJson } from "../shared/storage.js";
 import { scheduleRefresh, showError } from "./requests.js";
-import { isWaiting, notApplicable, openSection, prediction } from "./state.js";
+import { isWaiting, notApplicable, openSection, prediction, VIEWS } from "./state.js";
 
-/**
- * The sections by name. No prototype: a link may contain any name.
- * @type {Record<string, any>}
- */
-export const VIEWS = { __proto__: null };
+const STORAGE_KEY = "transformer-playground-inspect";
+
 export const SUB_VIEWS = [
   { name: "attention", title: "Attention", sections: ["attention"] },
   { name: "generation", title: "Generation", sections: ["steps"] },
@@ -39,6 +36,9 @@ export function findSection(name) {
   return SUB_VIEWS.find((each) => each.name === name)?.sections[0] ?? null;
 }
 
+/** The section that was open at the last visit. */
+export const loadSavedSection = () => loadJson(STORAGE_KEY)?.view;
+
 /** Open a section, or the last one of a sub-view. @param {string} name */
 export function selectView(name) {
   const section = findSection(name) ?? "attention";
@@ -47,7 +47,7 @@ export function selectView(name) {
   showError("");
   notApplicable.value = "";
   isWaiting.value = false;
-  saveState();
+  saveJson(STORAGE_KEY, { view: section });
   scheduleRefresh(section, 0);
 }
 

@@ -4,7 +4,6 @@ import { navigate } from "../shared/common.js";
 import { DataTable } from "../shared/components/data_table.js";
 import { formatCount, formatInteger, formatNumber, formatPercent } from "../shared/format.js";
 import { dashOf, resolveColor } from "../shared/palette.js";
-import { overlayInTrain } from "./results.js";
 import {
   formatQueuePosition,
   hiddenVariants,
@@ -35,6 +34,11 @@ export function formatStepsTo(to, steps) {
   if (!to) return "–";
   if (to.median === null) return `${to.reached ? "over" : "not within"} ${formatInteger(steps)}`;
   return formatRange(to, (value) => (value === null ? "…" : formatInteger(Math.round(value))));
+}
+
+/** Open the curves of runs in the Train tab. @param {string[]} runs */
+export function overlayInTrain(runs) {
+  if (runs.length) navigate("Train", { subject: runs[0], over: runs.slice(1) });
 }
 
 const formatSpread = (spread, format) => (spread ? formatRange(spread, format) : "–");

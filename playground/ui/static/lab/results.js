@@ -1,12 +1,11 @@
 // The open experiment.
 import { html, useEffect, useRef } from "../vendor/preact.js";
-import { navigate } from "../shared/common.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { downloadFile, downloadJson } from "../shared/download.js";
 import { formatInteger, formatMessage } from "../shared/format.js";
 import { Actions, Progress, describeStatus } from "./experiments.js";
 import { ResultCharts } from "./result_charts.js";
-import { ResultTable, RunsTable } from "./result_tables.js";
+import { overlayInTrain, ResultTable, RunsTable } from "./result_tables.js";
 import {
   details,
   errors,
@@ -25,11 +24,6 @@ const OVERLAY_TITLE = "Overlay one run of each line in the Train tab: the first 
 const fileName = (kind) =>
   `${details.value.name.replace(/[^A-Za-z0-9]+/g, "-").replace(/^-+|-+$/g, "") || "experiment"}.` +
   kind;
-
-/** Open the curves of runs in the Train tab. @param {string[]} runs */
-export function overlayInTrain(runs) {
-  if (runs.length) navigate("Train", { subject: runs[0], over: runs.slice(1) });
-}
 
 /** Return one run of each visible line: the first finished seed. */
 export const listRepresentatives = (variants, hidden) =>
