@@ -4,7 +4,7 @@ import { beforeEach, test } from "node:test";
 import { settle } from "./support/dom.js";
 import { box, click, fill, key, mount, responses, sent, serve, text } from "./support/page.js";
 import { store } from "../../playground/ui/static/shared/store.js";
-import { announce } from "../../playground/ui/static/train/polling.js";
+import { announce } from "../../playground/ui/static/train/data/model_poll.js";
 import {
   changedSettings,
   followSettingsLink,

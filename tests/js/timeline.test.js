@@ -9,8 +9,8 @@ import {
   clearSnapshotCache,
   startPlayback,
   stopPlayback,
-  Timeline,
-} from "../../playground/ui/static/train/timeline.js";
+} from "../../playground/ui/static/train/data/snapshots.js";
+import { Timeline } from "../../playground/ui/static/train/timeline.js";
 import { html } from "../../playground/ui/static/vendor/preact.js";
 
 const LATEST = { step: 20, samples: [] };

@@ -15,7 +15,11 @@ import {
   waitFor,
 } from "./support/page.js";
 import { store } from "../../playground/ui/static/shared/store.js";
-import { overlays, setOverlays, swapOverlay } from "../../playground/ui/static/train/overlays.js";
+import {
+  overlays,
+  setOverlays,
+  swapOverlay,
+} from "../../playground/ui/static/train/data/overlays.js";
 import { compareSettings } from "../../playground/ui/static/train/run_differences.js";
 import {
   RunList,
@@ -25,8 +29,9 @@ import {
   matchesFilter,
 } from "../../playground/ui/static/train/run_list.js";
 import { axisMaxStep, withHeldOutLoss } from "../../playground/ui/static/train/curves.js";
-import { lacksWeights } from "../../playground/ui/static/train/polling.js";
-import { predict, Prediction } from "../../playground/ui/static/train/prediction.js";
+import { lacksWeights } from "../../playground/ui/static/train/data/model_poll.js";
+import { predict } from "../../playground/ui/static/train/data/prediction.js";
+import { Prediction } from "../../playground/ui/static/train/prediction.js";
 import { Samples, ScoresByLength } from "../../playground/ui/static/train/samples.js";
 import { SavedCheckpoints } from "../../playground/ui/static/train/saved_checkpoints.js";
 import {
@@ -357,7 +362,7 @@ test("the axis of a stopped run keeps its length", () => {
     ["done", 15],
   ]) {
     state.status = status;
-    assert.equal(axisMaxStep(), last);
+    assert.equal(axisMaxStep.value, last);
   }
 });
 

@@ -110,13 +110,6 @@ function Block({ block: { kind, layer, heads, title, component }, side }) {
 export function Stack({ stack: { side, layers }, title }) {
   const kind = side === "encoder" && !isSingle ? "source positions" : "target positions",
     positions = parts.find((part) => part.kind === kind),
-    onKeyDown = (event) => {
-      const buttons = [...document.querySelectorAll(".head")];
-      moveFocus(
-        event,
-        buttons.map((button) => ({ button })),
-      );
-    },
     boxes = layers.map(
       (blocks, layer) =>
         html`<div class="layer" key=${layer}>
@@ -126,7 +119,11 @@ export function Stack({ stack: { side, layers }, title }) {
             .reverse()}
         </div>`,
     );
-  return html`<div class="stack" data-side=${side} onKeyDown=${onKeyDown}>
+  return html`<div
+    class="stack"
+    data-side=${side}
+    onKeyDown=${(event) => moveFocus(event, document)}
+  >
     <h2>${title}</h2>
     ${boxes.reverse()}
     <div class="embedding">

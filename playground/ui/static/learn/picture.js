@@ -6,7 +6,7 @@ import { SegmentedControl } from "../shared/components/segments.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { formatMessage } from "../shared/format.js";
 import { store } from "../shared/store.js";
-import { Diagram } from "./diagram.js";
+import { PictureDiagram } from "./diagram.js";
 import { describePart, PARTS, partOfBlock } from "./picture_text.js";
 
 const MODEL = "checkpoint:reverse";
@@ -174,7 +174,7 @@ export function Picture() {
     ${
       pass.value &&
       html`<div class="picture">
-        <${Diagram}
+        <${PictureDiagram}
           info=${model.value.probe_info}
           pass=${pass.value}
           selection=${selection.value}

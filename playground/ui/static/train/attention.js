@@ -1,13 +1,13 @@
 // The attention weights of the selected head as a large map, with a cursor.
 import { setUpCanvas } from "../shared/canvas.js";
-import { setText } from "../shared/dom.js";
+import { ColorScale } from "../shared/components/color_scale.js";
 import { formatToken } from "../shared/format.js";
 import { cssVariable, scaleColor } from "../shared/palette.js";
 import { CROSS_CAPTION, DECODER_INPUT, ENCODER_CAPTION } from "../shared/strings.js";
-import { displayedPass } from "./diagram/diagram.js";
-import { scheduleRender } from "./rendering.js";
+import { useCanvas } from "../shared/components/use_canvas.js";
+import { html } from "../vendor/preact.js";
+import { figure } from "./data/snapshots.js";
 import { state } from "./state.js";
-import { $ } from "./view.js";
 
 const LEFT = 40, // of the cells, beside the names of the rows
   TOP = 22,
@@ -55,17 +55,21 @@ const SINGLE_STACK_ENCODER = {
   reading: "Rows: source tokens, then SOS padding (queries). Columns: the same tokens (keys).",
 };
 
-function attentionKind() {
-  const { selectedKind: kind, probeInfo } = state;
-  if (probeInfo.axes.cross || !probeInfo.axes[kind]) return ATTENTION_KINDS[kind];
+/** @param {any} axes */
+function attentionKind(axes) {
+  const kind = state.selectedKind;
+  if (axes.cross || !axes[kind]) return ATTENTION_KINDS[kind];
   return kind === "decoder" ? SINGLE_STACK_DECODER : SINGLE_STACK_ENCODER;
 }
 
-/** The tokens of the rows and columns of the map, and the size of a cell. */
-function mapLayout() {
-  const [rows, columns] = displayedPass().axes[state.selectedKind],
-    maxHeight = matchMedia(LOW_PAGE).matches ? MAX_HEIGHT_OF_LOW_PAGE : MAX_HEIGHT,
-    width = $(".focus-map").clientWidth;
+/**
+ * The tokens of the rows and columns of the map, and the size of a cell.
+ * @param {any} pass
+ * @param {number} width of the canvas
+ */
+function mapLayout({ axes }, width) {
+  const [rows, columns] = axes[state.selectedKind],
+    maxHeight = matchMedia(LOW_PAGE).matches ? MAX_HEIGHT_OF_LOW_PAGE : MAX_HEIGHT;
   return {
     rows: /** @type {string[]} */ (rows).map(formatToken),
     columns: /** @type {string[]} */ (columns).map(formatToken),
@@ -144,11 +148,12 @@ function cellAtCursor({ rows, columns }) {
 }
 
 /**
+ * @param {any} axes
  * @param {number[]} weights
  * @param {ReturnType<typeof mapLayout>} layout
  */
-function describeMap(weights, layout) {
-  const { from, to, reading } = attentionKind(),
+function describeMap(axes, weights, layout) {
+  const { from, to, reading } = attentionKind(axes),
     { rows, columns } = layout,
     [layer, head] = state.selectedHead,
     title = `Layer ${layer + 1}, head ${head + 1}. `,
@@ -163,13 +168,15 @@ function describeMap(weights, layout) {
     : `${title}${query} attends to ${key} with weight ${weight}`;
 }
 
-/** Paint the weights of the selected head, and write the caption. */
-export function paintSelectedHead() {
-  const layout = mapLayout(),
+/**
+ * @param {HTMLCanvasElement} canvas
+ * @param {any} pass
+ * @param {number[]} weights
+ */
+function paintMap(canvas, pass, weights) {
+  const layout = mapLayout(pass, canvas.clientWidth),
     { rows, columns, size } = layout,
-    [layer, head] = state.selectedHead,
-    weights = displayedPass().attention[state.selectedKind][layer][head],
-    [context] = setUpCanvas($(".focus-map"), Math.round(TOP + size * rows.length + 2)),
+    [context] = setUpCanvas(canvas, Math.round(TOP + size * rows.length + 2)),
     cell = cellAtCursor(layout);
   paintNames(context, layout);
   paintCells(context, weights, layout);
@@ -181,32 +188,28 @@ export function paintSelectedHead() {
     context.lineWidth = 2;
     context.strokeRect(LEFT + cell[1] * size, TOP + cell[0] * size, size, size);
   }
-  setText($(".focus figcaption"), describeMap(weights, layout));
 }
 
 /** @param {number[] | null} cell */
-function setCursor(cell) {
+const setCursor = (cell) => {
   state.hoverCell = cell;
-  scheduleRender();
-}
-const hasMap = () => Boolean(state.probeInfo?.axes[state.selectedKind]);
+};
 
-/** @param {PointerEvent} event */
-function onPointerMove(event) {
-  if (!hasMap()) return;
-  const { rows, columns, size } = mapLayout(),
-    row = Math.floor((event.offsetY - TOP) / size),
-    column = Math.floor((event.offsetX - LEFT) / size);
+/** @param {any} event @param {any} pass */
+function onPointerMove({ offsetX, offsetY, currentTarget }, pass) {
+  const { rows, columns, size } = mapLayout(pass, currentTarget.clientWidth),
+    row = Math.floor((offsetY - TOP) / size),
+    column = Math.floor((offsetX - LEFT) / size);
   const isInside = row >= 0 && column >= 0 && row < rows.length && column < columns.length;
   setCursor(isInside ? [row, column] : null);
 }
 
-/** @param {KeyboardEvent} event */
-function onKeyDown(event) {
+/** @param {any} event @param {any} pass */
+function onKeyDown(event, pass) {
   const move = KEY_MOVES[event.key];
-  if (!move || !hasMap()) return;
+  if (!move) return;
   event.preventDefault();
-  const { rows, columns } = mapLayout(),
+  const [rows, columns] = pass.axes[state.selectedKind],
     [row, column] = state.hoverCell ?? [-move[0], -move[1]];
   setCursor([
     Math.max(0, Math.min(rows.length - 1, row + move[0])),
@@ -214,10 +217,29 @@ function onKeyDown(event) {
   ]);
 }
 
-/** Connect the cursor of the map. */
-export function initSelectedHead() {
-  const canvas = $(".focus-map");
-  canvas.addEventListener("pointermove", onPointerMove);
-  canvas.addEventListener("keydown", onKeyDown);
-  for (const kind of ["pointerleave", "blur"]) canvas.addEventListener(kind, () => setCursor(null));
+/** The weights of the selected head as a large map. */
+export function SelectedHead() {
+  const { pass } = figure.value ?? {},
+    { selectedKind: kind, selectedHead, hoverCell } = state,
+    [layer, head] = selectedHead,
+    weights = pass?.attention[kind]?.[layer]?.[head],
+    canvas = useCanvas(
+      (element) => weights && paintMap(element, pass, weights),
+      [weights, hoverCell],
+    );
+  return html`<figure class="focus">
+    <canvas
+      ref=${canvas}
+      class="focus-map"
+      role="img"
+      aria-label="Attention of the selected head"
+      tabindex="0"
+      onPointerMove=${(/** @type {any} */ event) => weights && onPointerMove(event, pass)}
+      onPointerLeave=${() => setCursor(null)}
+      onBlur=${() => setCursor(null)}
+      onKeyDown=${(/** @type {any} */ event) => weights && onKeyDown(event, pass)}
+    ></canvas>
+    <${ColorScale} max=${1} />
+    <figcaption>${weights && describeMap(pass.axes, weights, mapLayout(pass, 0))}</figcaption>
+  </figure>`;
 }

@@ -10,11 +10,10 @@ import {
   formatWholePercent,
 } from "../shared/format.js";
 import { store } from "../shared/store.js";
-import { html, signal, useEffect, useRef } from "../vendor/preact.js";
-import { overlays } from "./overlays.js";
-import { scheduleRender } from "./rendering.js";
-import { METRICS, state } from "./state.js";
-import { showStep } from "./timeline.js";
+import { computed, effect, html, untracked, useEffect, useRef } from "../vendor/preact.js";
+import { overlays } from "./data/overlays.js";
+import { showStep } from "./data/snapshots.js";
+import { isShown, METRICS, state } from "./state.js";
 
 /** @import { Marker, Series } from "../shared/types.js" */
 /**
@@ -32,12 +31,6 @@ const OPEN_RUN = "open"; // the key of its series
 const NARROW_PAGE = "(max-width: 700px)";
 const LOW_PAGE = "(max-height: 820px)";
 const EMBED_REST = 280; // pixels of an embedded view besides the two charts
-/** The charts by name, once they are in the page. @type {Record<string, { current: Chart }>} */
-const charts = {};
-/** @type {number[]} */
-let evaluationSteps = [];
-// What the charts display, so that unchanged charts are not painted again.
-let drawn = { lines: "", markers: "" };
 
 /** The last step of the open run on the axis: it grows in a few jumps, not with every point. */
 function ownMaxStep() {
@@ -51,11 +44,12 @@ function ownMaxStep() {
 }
 
 /** The last step of the axis of all curves. */
-export const axisMaxStep = () =>
+export const axisMaxStep = computed(() =>
   Math.max(
     ownMaxStep(),
     ...[...overlays.value.values()].map(({ curve }) => curve?.steps.at(-1) ?? 0),
-  );
+  ),
+);
 
 /** An embedded view fits its frame. */
 function chartHeight() {
@@ -78,7 +72,6 @@ const lossOptions = () => ({
   // The cursor of this chart follows that of the other one.
   onCursor: (/** @type {number | null} */ step) => {
     state.hoverStep = step;
-    scheduleRender();
   },
 });
 const scoreOptions = (/** @type {HTMLElement} */ legendBox) => ({
@@ -91,7 +84,13 @@ const scoreOptions = (/** @type {HTMLElement} */ legendBox) => ({
   yRange: [0, 1],
 });
 
-const runName = () => (store.find(state.modelRef) || state.lastResponse).name || "this run";
+const runName = computed(
+  () => (store.find(state.modelRef) || state.lastResponse).name || "this run",
+);
+/** The changes of settings during the run; a response without changes has the same ones. */
+const changes = computed(
+  () => /** @type {[number, string, any][] | undefined} */ (state.lastResponse.changes),
+);
 
 /**
  * Return a series of each overlay and of the open run.
@@ -112,7 +111,13 @@ function buildSeries(openRunPoints, pointsOf) {
     }));
   return [
     ...others,
-    { key: OPEN_RUN, label: runName(), color: "--pg-accent", hasPoints: true, ...openRunPoints },
+    {
+      key: OPEN_RUN,
+      label: runName.value,
+      color: "--pg-accent",
+      hasPoints: true,
+      ...openRunPoints,
+    },
   ];
 }
 
@@ -165,10 +170,8 @@ const tokenSeries = () => ({
  * `hasTarget` the first score that reaches the target.
  */
 function buildMarkers(hasTarget = false) {
-  /** @type {[number, string, any][]} */
-  const changes = state.lastResponse.changes || [];
   /** @type {Marker[]} */
-  const markers = changes
+  const markers = (changes.value ?? [])
     .filter(([step, setting]) => setting === "learning_rate" && step)
     .map(([step]) => ({ x: step, label: "learning rate" }));
   if (state.viewedStep !== null) markers.push({ x: state.viewedStep, color: "--pg-accent" });
@@ -177,68 +180,61 @@ function buildMarkers(hasTarget = false) {
   return markers;
 }
 
-export function paintCharts() {
-  const { loss, score } = charts,
-    { selectedMetric: metric, smoothing, viewedStep } = state,
+/** The lines of the upper chart, whose options depend on the metric. @param {Chart} chart */
+function buildCurves(chart) {
+  const { selectedMetric: metric, smoothing, metricCurve } = state,
     isLog = state.isLog && metric !== "learning_rate",
-    maxStep = axisMaxStep();
-  const lines = JSON.stringify([
-    [state.modelRef, state.modelGeneration, state.pointCount, state.evaluations.length, maxStep],
-    [metric, isLog, smoothing, runName()],
-    [...overlays.value].map(([ref, { curve, name }]) => [ref, name, curve?.steps.length]),
-  ]);
-  const markers = JSON.stringify([viewedStep, state.lastResponse.changes]);
-  if (lines !== drawn.lines) {
-    const common = { xRange: [0, maxStep], restingX: viewedStep };
-    Object.assign(loss.current.options, common, {
-      label: METRICS[metric][0],
-      isLog,
-      smoothing,
-      yRange: isLog ? undefined : [0, null],
-    });
-    Object.assign(score.current.options, common);
-    paintLines(metric);
-  } else if (markers !== drawn.markers) {
-    for (const { current: chart } of [loss, score]) {
-      chart.options.restingX = viewedStep;
-      chart.setMarkers(buildMarkers(chart === score.current));
-    }
-  }
-  drawn = { lines, markers };
+    pointsOf = (/** @type {any} */ curve) => ({ x: curve.steps, y: curve[metric] }),
+    curves = buildSeries(pointsOf(metricCurve), pointsOf),
+    yRange = isLog ? undefined : [0, null];
+  Object.assign(chart.options, { label: METRICS[metric][0], isLog, smoothing, yRange });
+  /** @type {any} */ (chart.plotBox).steps = metricCurve.steps; // for tests
+  return metric === "loss" ? withHeldOutLoss(curves, overlays.value.size > 0) : curves;
 }
 
-/** @param {string} metric */
-function paintLines(metric) {
-  const curveOf = (/** @type {any} */ curve) => ({ x: curve.steps, y: curve[metric] }),
-    scores = buildSeries(scorePoints(state.evaluations, 1), (curve) =>
-      scorePoints(curve.evaluations, 1),
-    ),
-    hasOverlays = overlays.value.size > 0;
-  const curves = buildSeries(curveOf(state.metricCurve), curveOf);
-  charts.loss.current.setData(
-    metric === "loss" ? withHeldOutLoss(curves, hasOverlays) : curves,
-    buildMarkers(),
+/** The scores of all runs; of the open one alone, its token accuracy, too. */
+function buildScores() {
+  const scores = buildSeries(scorePoints(state.evaluations, 1), (curve) =>
+    scorePoints(curve.evaluations, 1),
   );
-  charts.score.current.setData(
-    hasOverlays ? scores : [tokenSeries(), ...scores],
-    buildMarkers(true),
-  );
-  /** @type {any} */ (charts.loss.current.plotBox).steps = state.metricCurve.steps; // for tests
+  return overlays.value.size ? scores : [tokenSeries(), ...scores];
 }
+
+/**
+ * Draw a chart whenever its lines change, and else only its markers.
+ * @param {Chart} chart
+ * @param {(chart: Chart) => Series[]} buildLines
+ * @param {boolean} hasTarget
+ */
+function keepDrawn(chart, buildLines, hasTarget) {
+  const endLines = effect(() => {
+    if (!isShown.value) return;
+    const lines = buildLines(chart);
+    chart.options.xRange = [0, axisMaxStep.value];
+    untracked(() => chart.setData(lines, buildMarkers(hasTarget)));
+  });
+  const endMarkers = effect(() => {
+    chart.options.restingX = state.viewedStep;
+    chart.setMarkers(buildMarkers(hasTarget));
+  });
+  return () => {
+    endLines();
+    endMarkers();
+  };
+}
+
+const evaluationSteps = computed(() => state.evaluations.map((each) => each[0]));
 
 /** @param {number | null} step @returns {Evaluation | undefined} */
 function evaluationAt(step) {
   const all = state.evaluations;
   if (step === null) return all[all.length - 1];
   if (!all.length || step < all[0][0]) return undefined;
-  if (all.length !== evaluationSteps.length || all.at(-1)[0] !== evaluationSteps.at(-1))
-    evaluationSteps = all.map((each) => each[0]);
-  return all[nearestIndex(evaluationSteps, step)];
+  return all[nearestIndex(evaluationSteps.value, step)];
 }
 
 /** Return the step whose values the headings show, and its text; null selects the latest ones. */
 function displayedStep() {
-  void state.lastResponse; // new points change no signal
   const step = state.hoverStep ?? state.viewedStep;
   return {
     step,
@@ -272,21 +268,26 @@ function ScoreValue() {
   </output>`;
 }
 
-/** A chart that is created once. @param {{ name: string, createOptions: () => any }} props */
-function ChartBox({ name, createOptions }) {
+/**
+ * A chart that is created once.
+ * @param {{
+ *   name: string,
+ *   chart: { current: Chart | null },
+ *   createOptions: () => any,
+ *   buildLines: (chart: Chart) => Series[],
+ *   hasTarget?: boolean,
+ * }} props
+ */
+function ChartBox({ name, chart, createOptions, buildLines, hasTarget = false }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => {
-    const chart = new Chart(/** @type {HTMLElement} */ (box.current), createOptions());
-    chart.plotBox.classList.add(name + "-chart");
-    charts[name] = { current: chart };
-    areChartsReady.value = Object.keys(charts).length === 2;
-    scheduleRender();
+    const created = new Chart(/** @type {HTMLElement} */ (box.current), createOptions());
+    created.plotBox.classList.add(name + "-chart");
+    chart.current = created;
+    return keepDrawn(created, buildLines, hasTarget);
   }, []);
   return html`<div ref=${box} class=${name + "-box"} data-part="curves"></div>`;
 }
-
-/** Whether both charts are in the page. */
-export const areChartsReady = signal(false);
 
 function MetricSelect() {
   return html`<select
@@ -294,10 +295,7 @@ function MetricSelect() {
     aria-label="Upper curve"
     title=${METRICS[state.selectedMetric][1]}
     value=${state.selectedMetric}
-    onChange=${(/** @type {any} */ event) => {
-      state.selectedMetric = event.currentTarget.value;
-      scheduleRender();
-    }}
+    onChange=${(/** @type {any} */ event) => (state.selectedMetric = event.currentTarget.value)}
   >
     ${Object.entries(METRICS).map(
       ([value, [label]]) => html`<option value=${value}>${label}</option>`,
@@ -316,10 +314,8 @@ function AxisOptions() {
         max="0.99"
         step="0.01"
         value=${state.smoothing}
-        onInput=${(/** @type {any} */ event) => {
-          state.smoothing = Number(event.currentTarget.value);
-          scheduleRender();
-        }}
+        onInput=${(/** @type {any} */ event) =>
+          (state.smoothing = Number(event.currentTarget.value))}
       />
     </label>
     <label class="switch" title="Logarithmic axis" style=${isFixed && { visibility: "hidden" }}>
@@ -327,10 +323,7 @@ function AxisOptions() {
         type="checkbox"
         class="log"
         checked=${state.isLog}
-        onChange=${() => {
-          state.isLog = !state.isLog;
-          scheduleRender();
-        }}
+        onChange=${() => (state.isLog = !state.isLog)}
       />
       log
     </label>`;
@@ -338,13 +331,12 @@ function AxisOptions() {
 
 export function Curves() {
   const legend = useRef(/** @type {HTMLElement | null} */ (null)),
-    isReady = areChartsReady.value;
-  const tools = (/** @type {string} */ title, /** @type {string} */ name) =>
-    isReady && html`<${ChartTools} title=${title} chart=${charts[name]} />`;
+    loss = useRef(/** @type {Chart | null} */ (null)),
+    score = useRef(/** @type {Chart | null} */ (null));
   return html`<div class="bar metric-bar" data-part="curves">
       <${MetricSelect} /><${LossValue} /><${AxisOptions} />
     </div>
-    <${ChartBox} name="loss" createOptions=${lossOptions} />
+    <${ChartBox} name="loss" chart=${loss} createOptions=${lossOptions} buildLines=${buildCurves} />
     <div class="bar" data-part="curves">
       <h3 title="Fraction of held-out sequences that free-running decoding predicts without error">
         Exact match
@@ -353,9 +345,13 @@ export function Curves() {
     </div>
     <${ChartBox}
       name="score"
+      chart=${score}
       createOptions=${() => scoreOptions(/** @type {HTMLElement} */ (legend.current))}
+      buildLines=${buildScores}
+      hasTarget
     />
     <div class="chart-tools" data-part="curves">
-      ${tools(METRICS[state.selectedMetric][0], "loss")} ${tools("Exact match", "score")}
+      <${ChartTools} title=${METRICS[state.selectedMetric][0]} chart=${loss} />
+      <${ChartTools} title="Exact match" chart=${score} />
     </div>`;
 }

@@ -1,14 +1,16 @@
 // On the first visit, the page plays the recorded training of the bundled checkpoint once.
-import { setText } from "../shared/dom.js";
 import { loadText, saveText } from "../shared/storage.js";
-import { state } from "./state.js";
-import { startPlayback } from "./timeline.js";
-import { $ } from "./view.js";
+import { html, signal, useEffect } from "../vendor/preact.js";
+import { startPlayback } from "./data/snapshots.js";
+import { embeddedView, state } from "./state.js";
 
 const VISITED_KEY = "transformer-playground-visited",
   RECORDED_MODEL = "checkpoint:reverse",
   FIRST_FRAME_MS = 1500, // time to read the first caption
   FRAME_MS = 170;
+/** The caption of the recording; null before it. */
+const note = signal(/** @type {string | null} */ (null)),
+  hasEnded = signal(false);
 const frameMs = (index) => (index ? FRAME_MS : FIRST_FRAME_MS);
 
 /** The text beside the recording at a step; `isSolved` when the displayed samples are right. */
@@ -28,26 +30,36 @@ const canPlay = () =>
   state.modelRef === RECORDED_MODEL &&
   state.status === "checkpoint" &&
   state.weightSteps.length > 1 &&
-  state.displayedSnapshot &&
-  !document.documentElement.dataset.embed &&
+  state.displayedSnapshot !== null &&
+  !embeddedView &&
   !matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-/** Play the recording, if this is the first visit and the page shows the recorded model. */
-export async function playFirstVisit() {
-  if (!canPlay() || !isFirstVisit()) return;
-  const box = $(".recording-note");
-  box.hidden = false;
+async function play() {
   const isFinished = await startPlayback(frameMs, () => {
     const { samples, step } = state.displayedSnapshot;
     const isSolved = samples.every((each) => each.prediction.join() === each.target.join());
-    setText(box, captionOf(step, isSolved));
+    note.value = captionOf(step, isSolved);
   });
-  setText(box, isFinished ? "The recording has ended. Press Train to train a new model." : "");
-  box.hidden = !isFinished;
-  box.dataset.ended = "yes"; // the prediction of the last step is visible again
-  const train = document.querySelector("#train");
-  if (isFinished && train) {
-    train.classList.add("invites");
-    train.addEventListener("click", () => train.classList.remove("invites"), { once: true });
-  }
+  note.value = isFinished ? "The recording has ended. Press Train to train a new model." : null;
+  hasEnded.value = true;
+  state.isTrainInviting = isFinished;
+}
+
+/** The caption of the recording, which plays if the page shows the recorded model. */
+export function RecordingNote() {
+  const isReady = canPlay(),
+    isOpen = state.status === "checkpoint";
+  useEffect(() => {
+    if (isReady && isFirstVisit()) play();
+    else if (!isOpen) note.value = null;
+  }, [isReady, isOpen]);
+  // After the recording, the prediction of the last step is visible again.
+  return html`<p
+    class="recording-note"
+    role="status"
+    hidden=${note.value === null}
+    data-ended=${hasEnded.value ? "yes" : undefined}
+  >
+    ${note.value}
+  </p>`;
 }

@@ -1,25 +1,20 @@
 // The Train tab. It polls the server for new data and holds no connection open. The page computes
 // no values: the training and inspection processes do.
 import { sleep } from "../shared/api.js";
+import { takeHandOff } from "../shared/common.js";
 import { el } from "../shared/dom.js";
 import { store } from "../shared/store.js";
 import { RETRYING } from "../shared/strings.js";
-import { effect, html, render, untracked } from "../vendor/preact.js";
-import { initSelectedHead } from "./attention.js";
-import { initDiagram } from "./diagram/diagram.js";
-import { followSelection, initModelSelection, openModel } from "./model_selection.js";
-import { loadSavedOverlays, setOverlays } from "./overlays.js";
-import { resetView } from "./polling.js";
-import { scheduleRender } from "./rendering.js";
-import { loadRuns, startPollingRuns } from "./runs.js";
+import { effect, html, render } from "../vendor/preact.js";
+import { loadRuns, startPollingRuns } from "./data/actions.js";
+import { followSelection, openModel, resetView } from "./data/model_poll.js";
+import { followRuns, loadSavedOverlays, setOverlays } from "./data/overlays.js";
+import { followModel } from "./data/selection.js";
 import { followSettingsLink, initForm } from "./settings.js";
 import { Buttons, SettingsForm } from "./settings_form.js";
-import { embeddedView } from "./share_links.js";
-import { initShortcuts } from "./shortcuts.js";
-import { state } from "./state.js";
-import { updatePageStatus } from "./top_bar.js";
+import { embeddedView, state } from "./state.js";
 import { Train } from "./train.js";
-import { attach, onResizeOrThemeChange, root } from "./view.js";
+import { attach, root } from "./view.js";
 
 const RETRY_MS = 1000;
 
@@ -30,20 +25,33 @@ async function start() {
   state.linkedModel = store.model.value?.startsWith("run:") ? "" : (store.model.value ?? "");
   followSelection();
   if (!embeddedView) followSettingsLink();
-  if (!(await waitForRuns())) return;
+  await waitForRuns();
   if (!store.model.value) store.openRememberedModel(state.defaultModel);
   if (!store.model.value) openModel("");
   if (!store.model.value?.startsWith("watch:")) setOverlays(loadSavedOverlays());
 }
 
-/** Load the lists, unless the view leaves the page. */
+/** Load the lists, as soon as the server responds. */
 async function waitForRuns() {
   while (!(await loadRuns())) {
     state.statusNote = RETRYING;
     await sleep(RETRY_MS);
-    if (!root.isConnected) return false;
   }
-  return true;
+}
+
+/** Overlay the runs that another tab hands over; the store has its model. */
+async function onNavigate() {
+  const { over } = takeHandOff("Train");
+  await loadRuns();
+  if (over) setOverlays(over);
+}
+
+/** Show the status in the attributes that style sheets use. */
+function updatePageStatus() {
+  root.dataset.status = state.status;
+  root.dataset.own = state.lastResponse.is_owner ? "yes" : "no";
+  root.classList.toggle("old", state.isOld);
+  root.classList.toggle("without-figures", state.hasNoFigures);
 }
 
 /**
@@ -67,17 +75,12 @@ function showPage(element) {
 /** Show the tab in its panel. @param {Element} panel */
 export default async function main(panel) {
   render(html`<${Train} />`, root);
-  initDiagram();
-  initSelectedHead();
-  initModelSelection();
-  initShortcuts();
   resetView();
-  effect(() => {
-    void [state.status, state.lastResponse, state.isOld, state.hasNoFigures];
-    untracked(updatePageStatus);
-  });
-  onResizeOrThemeChange(scheduleRender);
+  followModel();
+  effect(updatePageStatus);
+  window.addEventListener("playground-Train", onNavigate);
   await attach(showPage(panel));
   start();
   startPollingRuns();
+  followRuns();
 }

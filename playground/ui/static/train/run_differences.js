@@ -3,8 +3,8 @@ import { Dialog as ModalDialog } from "../shared/components/dialog.js";
 import { formatMessage } from "../shared/format.js";
 import { html, signal, useState } from "../vendor/preact.js";
 import { setMessage } from "./messages.js";
-import { overlayColor, overlays } from "./overlays.js";
-import { fetchDetails } from "./runs.js";
+import { overlayColor, overlays } from "./data/overlays.js";
+import { fetchDetails } from "./data/actions.js";
 import { state } from "./state.js";
 
 const LIVE_SETTINGS = ["speed", "num_threads"]; // they change nothing in the result

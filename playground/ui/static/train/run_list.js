@@ -5,11 +5,17 @@ import { ACTIVE_STATUSES, store } from "../shared/store.js";
 import { OVERLAY_TITLE } from "../shared/strings.js";
 import { html, signal } from "../vendor/preact.js";
 import { DamagedRecords } from "./damaged_records.js";
+import { loadRuns, runAction, runAndOpen } from "./data/actions.js";
+import { openModel } from "./data/model_poll.js";
+import {
+  MAX_OVERLAYS,
+  overlayColor,
+  overlays,
+  removeOverlays,
+  toggleOverlay,
+} from "./data/overlays.js";
 import { openRunDifferences } from "./dialogs.js";
 import { Message } from "./messages.js";
-import { openModel } from "./model_selection.js";
-import { MAX_OVERLAYS, overlayColor, overlays, removeOverlays, toggleOverlay } from "./overlays.js";
-import { loadRuns, runAction, runAndOpen } from "./runs.js";
 import { UploadButton } from "./saved_checkpoints.js";
 import { loadSettings } from "./settings.js";
 import { state } from "./state.js";

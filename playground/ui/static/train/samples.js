@@ -3,8 +3,7 @@ import { TokenStrip } from "../shared/components/token_strip.js";
 import { formatInteger, formatPercent } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { html, useRef } from "../vendor/preact.js";
-import { embeddedView } from "./share_links.js";
-import { state } from "./state.js";
+import { embeddedView, state } from "./state.js";
 
 const TITLE = "Held-out samples";
 const MAX_ROW_LENGTH = 12; // tokens; longer samples have two rows

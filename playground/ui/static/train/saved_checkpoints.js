@@ -6,8 +6,8 @@ import { formatAge, formatBytes, formatInteger, formatPercent } from "../shared/
 import { html, signal, useEffect, useState } from "../vendor/preact.js";
 import { DamagedRow } from "./damaged_records.js";
 import { Message, setMessage } from "./messages.js";
-import { openModel } from "./model_selection.js";
-import { fetchDetails, loadRuns, runAction, runAndOpen } from "./runs.js";
+import { openModel } from "./data/model_poll.js";
+import { fetchDetails, loadRuns, runAction, runAndOpen } from "./data/actions.js";
 import { state } from "./state.js";
 
 /** @import { DamagedRecord } from "../shared/responses.js" */

@@ -3,10 +3,9 @@
 import { requestOrError } from "../shared/api.js";
 import { formatMessage } from "../shared/format.js";
 import { batch } from "../vendor/preact.js";
+import { fetchDetails, loadRuns } from "./data/actions.js";
+import { announce, openModel } from "./data/model_poll.js";
 import { setMessage } from "./messages.js";
-import { openModel } from "./model_selection.js";
-import { announce } from "./polling.js";
-import { fetchDetails, loadRuns } from "./runs.js";
 import { createReactive, state } from "./state.js";
 
 const CHECK_DELAY_MS = 200;
@@ -147,6 +146,7 @@ export async function loadSettings(ref) {
 export async function startRun() {
   if (form.isStarting) return;
   form.isStarting = true;
+  state.isTrainInviting = false;
   announce("starting", "Starting");
   const speed = Number(state.speed),
     payload = { owner: state.owner, values: form.values, speed },

@@ -3,6 +3,7 @@ import { Field } from "../shared/components/form.js";
 import { store } from "../shared/store.js";
 import { loadStylesheet } from "../shared/view.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
+import { sendCommand } from "./data/actions.js";
 import {
   changedSettings,
   form,
@@ -12,7 +13,8 @@ import {
   setValue,
   startRun,
 } from "./settings.js";
-import { buttonStatus, sendCommand } from "./top_bar.js";
+import { state } from "./state.js";
+import { buttonStatus } from "./top_bar.js";
 
 const BUSY_STATUSES = ["training", "starting", "stopping", "paused"];
 
@@ -41,7 +43,7 @@ function RunButtons() {
     <button
       type="button"
       id="train"
-      class="pg-button primary"
+      class=${"pg-button primary" + (state.isTrainInviting ? " invites" : "")}
       hidden=${BUSY_STATUSES.includes(status)}
       onClick=${startRun}
     >

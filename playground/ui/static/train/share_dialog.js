@@ -7,7 +7,7 @@ import { formatMessage } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { html, signal, useState } from "../vendor/preact.js";
 import { Message, setMessage } from "./messages.js";
-import { fetchDetails, runAction } from "./runs.js";
+import { fetchDetails, runAction } from "./data/actions.js";
 import { loadSettings } from "./settings.js";
 import { buildLinkQuery, pageUrl } from "./share_links.js";
 import { state } from "./state.js";

@@ -1,9 +1,8 @@
 // The keyboard shortcuts, and the dialog with them and with what the page shows.
 import { Dialog } from "../shared/components/dialog.js";
-import { html, signal } from "../vendor/preact.js";
-import { state } from "./state.js";
-import { sendCommand } from "./top_bar.js";
-import { addViewListener, root } from "./view.js";
+import { html, signal, useEffect } from "../vendor/preact.js";
+import { sendCommand } from "./data/actions.js";
+import { isShown, state } from "./state.js";
 
 const SHORTCUTS = [
   [["space"], "pause, resume"],
@@ -34,6 +33,10 @@ export const openHelp = () => {
 };
 
 export function HelpDialog() {
+  useEffect(() => {
+    document.addEventListener("keydown", onKeyDown);
+    return () => document.removeEventListener("keydown", onKeyDown);
+  }, []);
   return html`<${Dialog}
     title="Help"
     class="keys"
@@ -66,7 +69,7 @@ export function HelpDialog() {
 /** @param {any} event */
 function onKeyDown(event) {
   // Another tab handled the event, or the view is hidden.
-  if (event.defaultPrevented || !root.offsetParent) return;
+  if (event.defaultPrevented || !isShown.value) return;
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest(OWN_KEYS)) return;
   const isOnButton = event.target.closest("button, canvas, a"),
     { status } = state;
@@ -82,5 +85,3 @@ function onKeyDown(event) {
     sendCommand("step");
   } else if (event.key === "?") openHelp();
 }
-
-export const initShortcuts = () => addViewListener(document, "keydown", onKeyDown);

@@ -1,7 +1,11 @@
 // What the modules of this tab share. Components that read a property are drawn again when it
 // changes; its content changes only by assignment.
+import { store } from "../shared/store.js";
 import { LEARNING_RATE, LOSS_TITLE } from "../shared/strings.js";
-import { signal } from "../vendor/preact.js";
+import { computed, signal } from "../vendor/preact.js";
+
+export const embeddedView = document.documentElement.dataset.embed || "";
+export const TERMINAL_STATUSES = ["done", "stopped", "failed", "not-found", "checkpoint", "empty"];
 
 /**
  * Return an object with the same properties, each of which is a signal.
@@ -57,6 +61,7 @@ export const state = createReactive({
   isLog: true,
   smoothing: 0,
   speed: "0", // the largest number of steps per second; new runs start at this speed
+  isTrainInviting: false, // whether the button Train draws attention
   statusNote: "", // replaces the text of the status until the next response
   isOld: true, // whether the page shows the previous model
   hasNoFigures: false, // whether the open model has no weights yet, so that nothing is drawn
@@ -72,9 +77,5 @@ export const METRICS = {
   grad_norm: ["Gradient norm", "Gradient norm of each step, before clipping"],
 };
 
-/** @param {string} kind */
-export function selectKind(kind) {
-  if (kind !== state.selectedKind) state.selectedBlock = "";
-  state.selectedKind = kind;
-  state.hoverCell = null;
-}
+/** Whether this tab is the open one. */
+export const isShown = computed(() => (store.tab.value ?? "train") === "train");

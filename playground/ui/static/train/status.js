@@ -4,7 +4,6 @@ import { formatPercent } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { state } from "./state.js";
 
-export const TERMINAL_STATUSES = ["done", "stopped", "failed", "not-found", "checkpoint", "empty"];
 const NOT_FOUND =
   "This run is not on this server, or not yours. Train a new one, or choose another model above.";
 const ORDINALS = ["", "next", "second", "third"];

@@ -3,14 +3,12 @@ import { Menu } from "../shared/components/menu.js";
 import { ACTIVE_STATUSES } from "../shared/store.js";
 import { PEAK_LEARNING_RATE, SPEED_TITLE } from "../shared/strings.js";
 import { html, useEffect, useRef } from "../vendor/preact.js";
+import { runAction } from "./data/actions.js";
 import { openShareDialog } from "./dialogs.js";
 import { Message, setMessage } from "./messages.js";
-import { announce } from "./polling.js";
-import { runAction } from "./runs.js";
 import { openHelp } from "./shortcuts.js";
 import { state } from "./state.js";
 import { formatStatus } from "./status.js";
-import { root } from "./view.js";
 
 const SPEEDS = [
   ["0", "full"],
@@ -19,22 +17,7 @@ const SPEEDS = [
   ["2", "2 steps/s"],
   ["1", "1 step/s"],
 ];
-/** By command: the status that it brings, and the text until then. */
-const COMMAND_EFFECTS = /** @type {Record<string, [string, string]>} */ ({
-  pause: ["paused", "Pausing"],
-  resume: ["training", "Resuming"],
-  step: ["paused", "Training one step"],
-  stop: ["stopping", "Stopping and saving"],
-});
 const isOwnRun = () => state.lastResponse.is_owner && state.modelRef.startsWith("run:");
-
-/** @param {string} command */
-export async function sendCommand(command) {
-  if (!state.lastResponse.is_owner || state.announcedStatus === "starting") return;
-  if (ACTIVE_STATUSES.includes(state.status)) announce(...COMMAND_EFFECTS[command]);
-  const { error } = await runAction({ action: command });
-  if (error) announce("");
-}
 
 function Status() {
   const { step = 0, max_steps: maxSteps } = state.lastResponse,
@@ -145,15 +128,23 @@ function ResumeButton() {
   </button>`;
 }
 
+/** The speed of the open run. The field keeps what the user selects. */
 function SpeedSelect() {
+  const box = useRef(/** @type {HTMLSelectElement | null} */ (null)),
+    { speed, is_owner: isOwner } = state.lastResponse,
+    isActive = ACTIVE_STATUSES.includes(state.status);
+  useEffect(() => {
+    if (isActive && isOwner && document.activeElement !== box.current)
+      state.speed = String(speed || 0);
+  }, [state.lastResponse]);
   const onChange = (/** @type {any} */ event) => {
     state.speed = event.currentTarget.value;
-    if (isOwnRun() && ACTIVE_STATUSES.includes(state.status))
+    if (isActive && isOwnRun())
       runAction({ action: "change", setting: "speed", value: Number(state.speed) });
   };
   return html`<label class="speed-field" title=${SPEED_TITLE}>
     Speed
-    <select class="speed" value=${state.speed} onChange=${onChange}>
+    <select ref=${box} class="speed" value=${state.speed} onChange=${onChange}>
       ${SPEEDS.map(([value, text]) => html`<option value=${value}>${text}</option>`)}
     </select>
   </label>`;
@@ -183,14 +174,6 @@ export function TopBar() {
       <${Message} name="run" class="hand-note" />
     </div>
     <${Announcement} />`;
-}
-
-/** Show the status in the attributes that style sheets use. */
-export function updatePageStatus() {
-  root.dataset.status = state.status;
-  root.dataset.own = state.lastResponse.is_owner ? "yes" : "no";
-  root.classList.toggle("old", state.isOld);
-  root.classList.toggle("without-figures", state.hasNoFigures);
 }
 
 /** The status that the buttons show: that of a run of one's own, at once after a click. */

@@ -2,20 +2,24 @@ import { useLayoutEffect, useRef } from "../../vendor/preact.js";
 import { onThemeChange } from "../palette.js";
 
 /**
- * Return the reference of a canvas. It is painted when an input, its size or the theme changes.
+ * Return the reference of a canvas. It is painted when an input, its size or the theme changes, and
+ * not while it is hidden.
  * @param {(canvas: HTMLCanvasElement) => void} paint
  * @param {unknown[]} inputs
+ * @param {{ current: Element | null }} [box] whose size matters instead of that of the canvas
  */
-export function useCanvas(paint, inputs) {
+export function useCanvas(paint, inputs, box) {
   const ref = useRef(/** @type {HTMLCanvasElement | null} */ (null)),
     latest = useRef(paint);
   latest.current = paint;
-  const repaint = () => latest.current(/** @type {HTMLCanvasElement} */ (ref.current));
+  const repaint = () => {
+    if (ref.current?.clientWidth) latest.current(ref.current);
+  };
   useLayoutEffect(repaint, inputs);
   useLayoutEffect(() => {
     const resize = new ResizeObserver(repaint),
       stop = onThemeChange(repaint);
-    resize.observe(/** @type {HTMLCanvasElement} */ (ref.current));
+    resize.observe(/** @type {Element} */ ((box ?? ref).current));
     return () => {
       resize.disconnect();
       stop();

@@ -1,276 +1,213 @@
-// The diagram of the model: its stacks with their heads, and between them the tokens with a link
-// for each attention weight of the selected head. Every number is measured, on the probe
-// sequence or on the typed one. Elements are built once for an architecture.
-import { navigate } from "../../shared/common.js";
-import { el, setText } from "../../shared/dom.js";
-import { formatCount } from "../../shared/format.js";
+// The diagram of a model: a box for each layer with a block for each sublayer, in a block a button
+// for each head, and between the stacks the links of the selected head. While the model trains, its
+// elements stay and only their pictures and numbers change.
 import { cssVariable } from "../../shared/palette.js";
-import { store } from "../../shared/store.js";
-
-import { scheduleRender } from "../rendering.js";
-import { linkedHead } from "../share_links.js";
-import { selectKind, state } from "../state.js";
-import { $ } from "../view.js";
+import { useCanvas } from "../../shared/components/use_canvas.js";
+import { html, useRef } from "../../vendor/preact.js";
+import { paintHeadMap } from "./head_map.js";
 import { paintLinks } from "./links.js";
-import { refreshScores } from "./scores.js";
 import { moveFocus } from "./move_focus.js";
-import { createLegend, createStacks, updateStacks } from "./stacks.js";
-import {
-  buildStacks,
-  describeHead,
-  describeWeights,
-  firstPredictedRow,
-  formatThousandths,
-  KIND_TITLES,
-  summarizeHead,
-} from "./structure.js";
+import { describeHead } from "./structure.js";
 
-const BLOCK_TEXTS = {
-  encoder:
-    "Each source token collects information from all source tokens. In each head, the attention " +
-    "weights say how much of every token's value it takes.",
-  decoder:
-    "Each target token collects information from itself and the tokens before it. Later tokens " +
-    "are masked.",
-  cross:
-    "Each target token reads from the source: the queries come from the decoder, the keys and " +
-    "values from the memory, which is the encoder's output.",
-  "feed-forward":
-    "Two linear layers with an activation between them transform each position alone.",
-  recurrent: "The cell updates its state from one token to the next.",
-};
-/** @type {ReturnType<typeof createStacks>} */
-let elements = { boxes: [], heads: [], blocks: [] };
-let signature = "";
+/** @import { Block as BlockInfo, Stack as StackInfo } from "./structure.js" */
+/**
+ * @typedef {{
+ *   stacks: StackInfo[],
+ *   pass: any,
+ *   selected: { kind: string, layer: number, head: number, block?: string },
+ *   onSelect: (kind: string, layer: number, head: number) => void,
+ *   onBlock: (block: BlockInfo) => void,
+ * }} Props of the diagram, and of its parts
+ */
 
-/** The forward pass that the page shows: of the typed sequence, or of the probe. */
-export function displayedPass() {
-  if (state.typedPass) return { step: state.displayedSnapshot.step, ...state.typedPass };
-  return { axes: state.probeInfo.axes, source: state.probeInfo.source, ...state.displayedSnapshot };
-}
+const ROW_KEYS = /** @type {Record<string, number>} */ ({
+  ArrowUp: -1,
+  ArrowDown: 1,
+  Home: -Infinity,
+  End: Infinity,
+});
 
-const colorOf = (kind) => cssVariable("--pg-" + kind);
-
-/** Build the stacks if the architecture differs from the displayed one. */
-function buildElements() {
-  const { attention } = state.displayedSnapshot,
-    shape = Object.entries(attention).map(([kind, layers]) => [kind, layers.map((l) => l.length)]),
-    next = JSON.stringify([state.modelRef, state.probeInfo.architecture, shape]);
-  if (next === signature) return;
-  signature = next;
-  const stacks = buildStacks(state.probeInfo, attention);
-  elements = createStacks(stacks);
-  const grid = $(".diagram-grid"),
-    links = $(".diagram-links");
-  const first = el("div", {}, elements.boxes[0], createLegend());
-  grid.replaceChildren(first, links, ...elements.boxes.slice(1));
-  grid.dataset.stacks = String(stacks.length);
-  const layers = attention[state.selectedKind];
-  state.selectedBlock = "";
-  if (layers) state.selectedHead = linkedHead(layers) || [layers.length - 1, 0];
-}
-
-export function renderDiagram() {
-  buildElements();
-  const pass = displayedPass(),
-    kind = state.selectedKind,
-    [layer, head] = state.selectedHead;
-  updateStacks(elements, pass, { kind, layer, head, block: state.selectedBlock });
-  const [queries, keys] = pass.axes[kind] || [pass.probe?.target ?? [], pass.source],
-    outputRow = firstPredictedRow(kind, queries.length, pass);
-  paintLinks($(".diagram-canvas"), {
-    keys,
-    queries,
-    weights: pass.attention[kind]?.[layer]?.[head] || null,
-    output: outputRow === null ? null : pass.probe,
-    outputRow: outputRow ?? 0,
-    titles: columnTitles(pass, kind),
-    color: colorOf(kind),
-    memoryColor: colorOf("cross"),
-    highlight: state.hoverRow ?? state.hoverCell?.[0] ?? null,
-    hasMemory: Boolean(pass.axes.cross),
-    minHeight: isStacked() ? 0 : Math.max(...elements.boxes.map((box) => box.clientHeight)),
-  });
-  $(".diagram-canvas").setAttribute("aria-label", describePass(pass));
-  const open = elements.blocks.find((block) => block.component === state.selectedBlock);
-  refreshScores(pass, Boolean(open?.heads));
-  renderNote(pass);
-}
-
-function columnTitles({ axes }, kind) {
-  if (!axes.cross && axes[kind]) return ["keys", "queries"];
-  if (kind === "encoder") return ["source", "source"];
-  return kind === "decoder" ? ["input", "input"] : ["source", "target"];
-}
-
-// The values of a row are spoken, but not the numbers that change during training.
-function renderNote(pass) {
-  const note = $(".diagram-note"),
-    isRow = state.hoverRow !== null && Boolean(pass.axes[state.selectedKind]);
-  note.ariaLive = isRow ? "polite" : "off";
-  if (isRow) setText(note, describeRow(pass, state.hoverRow));
-  else setText(note, state.selectedBlock ? describeBlock(pass) : describeSelection(pass));
-}
-
-/** Return the weights of one query, and the prediction at its position. */
-function describeRow(pass, row) {
-  const kind = state.selectedKind,
-    [layer, head] = state.selectedHead,
-    [queries, keys] = pass.axes[kind],
-    { predicted, probability } = pass.probe ?? {},
-    outputRow = firstPredictedRow(kind, queries.length, pass),
-    i = outputRow === null ? -1 : row - outputRow;
-  if (row >= queries.length) return describeSelection(pass);
-  return (
-    `${kind === "cross" ? "Target" : "Token"} ${row + 1} (${queries[row]}) attends to ` +
-    describeWeights(keys, pass.attention[kind][layer][head], row) +
-    "." +
-    (predicted?.[i] !== undefined
-      ? ` Prediction: ${predicted[i]} with probability ${formatThousandths(probability[i])}.`
-      : "")
-  );
-}
-
-// On a narrow page, the links stand above the stacks.
-const isStacked = () => $(".diagram-links").offsetWidth > 0.9 * $(".diagram-grid").offsetWidth;
-
-function describeSelection(pass) {
-  const kind = state.selectedKind,
-    [layer, head] = state.selectedHead,
-    weights = pass.attention[kind]?.[layer]?.[head];
-  if (!weights) return "This model has no attention; it passes the input on as one vector.";
-  const [queries, keys] = pass.axes[kind],
-    { entropy, maxWeight } = summarizeHead(weights, queries.length, keys.length);
-  return (
-    describeHead(kind, layer, head, elements.boxes.length === 1) +
-    ". Thicker lines: larger attention weights. Mean of the largest weight per query: " +
-    maxWeight.toFixed(2) +
-    "; entropy " +
-    entropy.toFixed(1) +
-    " bits."
-  );
-}
-
-function describeBlock(pass) {
-  const block = elements.blocks.find((each) => each.component === state.selectedBlock),
-    parameters = state.probeInfo.component_parameters?.[block.component],
-    contribution = pass.contributions?.[block.component];
-  return [
-    block.title + ", layer " + (block.layer + 1) + ".",
-    BLOCK_TEXTS[block.kind],
-    parameters ? formatCount(parameters, "parameter") + "." : "",
-    contribution === undefined
-      ? ""
-      : "Its output has " +
-        contribution.toFixed(2) +
-        " times the norm of the vectors it is added to.",
-  ].join(" ");
-}
-
-function describePass(pass) {
-  const counts = Object.entries(pass.attention).map(
-      ([kind, layers]) =>
-        formatCount(layers.length * layers[0].length, "head") +
-        " of " +
-        KIND_TITLES[kind].toLowerCase(),
-    ),
-    right = pass.probe
-      ? pass.probe.target.filter((token, i) => token === pass.probe.predicted[i]).length
-      : 0;
-  return (
-    "Diagram of the model: " +
-    (counts.join(", ") || "no attention") +
-    (pass.probe
-      ? ". " + right + " of " + pass.probe.target.length + " predicted tokens are right"
-      : "")
-  );
-}
-
-// The block of the head stays open, if it is.
-function select(kind, layer, head) {
-  const open = elements.blocks.find((block) => block.component === state.selectedBlock);
-  selectKind(kind);
-  state.selectedHead = [layer, head];
-  if (open?.kind !== kind || open.layer !== layer) state.selectedBlock = "";
-  scheduleRender();
-}
-
-/** Open a block, or close it. The links are those of a head of the open block. */
-function toggleBlock({ component, kind, layer, heads }) {
-  const isOpen = state.selectedBlock === component,
-    [, head] = state.selectedHead;
-  if (!isOpen && heads) select(kind, layer, head < heads ? head : 0);
-  state.selectedBlock = isOpen ? "" : component;
-  scheduleRender();
-}
-
-const isSelected = ({ dataset: { kind, layer, head } }) =>
-  kind === state.selectedKind &&
-  +layer === state.selectedHead[0] &&
-  +head === state.selectedHead[1];
-
-function openInInspect() {
-  navigate("Inspect", {
-    subject: state.modelRef,
-    step: state.viewedStep,
-    view: "attention",
-    options: {
-      kind: state.selectedKind,
-      layer: state.selectedHead[0],
-      head: state.selectedHead[1],
-      mode: "teacher-forced", // as in the diagram
+/** @param {Props & { block: BlockInfo, head: number }} props */
+function Head({ stacks, pass, selected, onSelect, block: { kind, layer }, head }) {
+  const weights = pass.attention[kind]?.[layer]?.[head],
+    isSelected = kind === selected.kind && layer === selected.layer && head === selected.head;
+  const canvas = useCanvas(
+    (element) => {
+      const [rows, columns] = pass.axes[kind];
+      if (weights) paintHeadMap(element, weights, rows.length, columns.length, kind === "decoder");
     },
-    text: state.typedPass ? store.sequence.value : undefined,
-  });
+    [weights],
+  );
+  return html`<button
+    type="button"
+    class="head"
+    tabindex=${isSelected ? 0 : -1}
+    data-kind=${kind}
+    data-layer=${layer}
+    data-head=${head}
+    aria-label=${describeHead(kind, layer, head, stacks.length === 1)}
+    aria-pressed=${String(isSelected)}
+    onClick=${() => onSelect(kind, layer, head)}
+  >
+    <canvas ref=${canvas}></canvas>
+  </button>`;
 }
 
-export function initDiagram() {
-  const diagram = $(".diagram");
-  diagram.addEventListener("click", (event) => {
-    const head = event.target.closest(".head"),
-      title = event.target.closest(".diagram-block-title");
-    if (head) select(head.dataset.kind, +head.dataset.layer, +head.dataset.head);
-    if (title) toggleBlock(elements.blocks.find((block) => block.button === title));
-  });
-  diagram.addEventListener("dblclick", (event) => {
-    if (event.target.closest(".head")) openInInspect();
-  });
-  diagram.addEventListener("keydown", (event) => {
-    const head = event.target.closest(".head");
-    if (event.key === "Enter" && head && isSelected(head)) openInInspect();
-    else moveFocus(event, elements.heads);
-  });
-  initRows($(".diagram-canvas"));
+/** @param {Props & { block: BlockInfo }} props */
+function Block(props) {
+  const { pass, selected, block, onBlock } = props,
+    contribution = pass.contributions?.[block.component],
+    hasContribution = contribution !== undefined,
+    // of the sum x + f(x) that the block adds, by norm
+    share = hasContribution ? (100 * contribution) / (1 + contribution) : 0;
+  return html`<div
+    class=${"diagram-block" + (hasContribution ? " has-contribution" : "")}
+    data-kind=${block.kind}
+  >
+    <button
+      type="button"
+      class="diagram-block-title"
+      aria-pressed=${String(block.component === selected.block)}
+      onClick=${() => onBlock(block)}
+    >
+      <span>${block.title}</span>
+      <span class="diagram-value">${hasContribution ? contribution.toFixed(2) : ""}</span>
+    </button>
+    <span class="diagram-contribution"><i style=${{ width: share + "%" }}></i></span>
+    ${
+      block.heads > 0 &&
+      html`<div class="diagram-heads" style=${{ "--heads": Math.min(block.heads, 8) }}>
+        ${Array.from(
+          { length: block.heads },
+          (_, head) => html`<${Head} key=${head} ...${props} head=${head} />`,
+        )}
+      </div>`
+    }
+  </div>`;
 }
 
-const ROW_KEYS = { ArrowUp: -1, ArrowDown: 1, Home: -Infinity, End: Infinity };
+/** @param {StackInfo} stack */
+const isRecurrent = (stack) => stack.layers[0][0].kind === "recurrent";
 
-// A row is a query: the pointer or the arrow keys select it, and the note shows its weights.
-function initRows(canvas) {
-  const selectRow = (row) => {
-      state.hoverRow = row;
-      scheduleRender();
-    },
-    layout = () => canvas.layout || { y: () => 0, rowHeight: 1, count: 0 };
-  const onPointer = (event) => {
-    const { y, rowHeight, count } = layout(),
-      row = Array.from({ length: count }, (_, i) => i).find(
-        (i) => Math.abs(event.offsetY - y(i)) < rowHeight / 2,
-      );
-    selectRow(row ?? null);
+/** A recurrent stack has no positions, and its attention is no layer of its own. */
+const nameLayer = (/** @type {StackInfo} */ stack, /** @type {number} */ layer) =>
+  isRecurrent(stack) && stack.layers[layer][0].kind === "cross" ? "" : "layer " + (layer + 1);
+
+/** @param {Props & { stack: StackInfo }} props */
+function Stack({ stack, ...props }) {
+  const layers = stack.layers.map(
+    (blocks, layer) =>
+      html`<div class="diagram-layer" key=${layer}>
+        ${blocks
+          .map((block) => html`<${Block} key=${block.component} ...${props} block=${block} />`)
+          .reverse()}
+        <span class="diagram-layer-name">${nameLayer(stack, layer)}</span>
+      </div>`,
+  );
+  return html`<div class="diagram-stack" data-side=${stack.side}>
+    <h4>${stack.title}</h4>
+    <div class="diagram-layers">${layers.reverse()}</div>
+    <p class="diagram-embedding">
+      ${isRecurrent(stack) ? "token embedding" : "token + position embedding"}
+    </p>
+  </div>`;
+}
+
+/**
+ * The height of the stacks beside the links; 0 on a narrow page, where they are below them.
+ * @param {HTMLElement} grid
+ */
+function heightBeside(grid) {
+  const links = /** @type {HTMLElement} */ (grid.querySelector(".diagram-links")),
+    stacks = [...grid.querySelectorAll(".diagram-stack")];
+  if (links.offsetWidth > 0.9 * grid.offsetWidth) return 0;
+  return Math.max(...stacks.map((stack) => stack.clientHeight));
+}
+
+/** The tokens with the links of the selected head. A row is a query. */
+function Links({ grid, view, kind, label, row, onRow }) {
+  const canvas = useCanvas(
+    (element) =>
+      view &&
+      paintLinks(element, {
+        ...view,
+        color: cssVariable("--pg-" + kind),
+        memoryColor: cssVariable("--pg-cross"),
+        minHeight: heightBeside(grid.current),
+      }),
+    [view],
+    grid,
+  );
+  const onPointer = ({ offsetY, currentTarget: { layout } }) => {
+    const { y, rowHeight, count } = layout ?? { count: 0 },
+      rows = Array.from({ length: count }, (_, i) => i);
+    onRow(rows.find((i) => Math.abs(offsetY - y(i)) < rowHeight / 2) ?? null);
   };
-  canvas.addEventListener("pointermove", onPointer);
-  canvas.addEventListener("pointerdown", onPointer);
-  canvas.addEventListener("pointerleave", (event) => {
-    if (event.pointerType === "mouse") selectRow(null); // a finger leaves after each tap
-  });
-  canvas.addEventListener("keydown", (event) => {
+  const onKeyDown = (event) => {
     const offset = ROW_KEYS[event.key],
-      { count } = layout();
+      count = event.currentTarget.layout?.count;
     if (offset === undefined || !count) return;
     event.preventDefault();
-    const row = state.hoverRow === null ? (offset > 0 ? -1 : count) : state.hoverRow;
-    selectRow(Math.max(0, Math.min(count - 1, row + offset)));
-  });
-  canvas.addEventListener("blur", () => selectRow(null));
+    const from = row ?? (offset > 0 ? -1 : count);
+    onRow(Math.max(0, Math.min(count - 1, from + offset)));
+  };
+  return html`<div class="diagram-links">
+    <canvas
+      ref=${canvas}
+      class="diagram-canvas"
+      role="img"
+      tabindex="0"
+      aria-label=${label}
+      onPointerMove=${onPointer}
+      onPointerDown=${onPointer}
+      onPointerLeave=${(event) => {
+        if (event.pointerType === "mouse") onRow(null); // a finger leaves after each tap
+      }}
+      onKeyDown=${onKeyDown}
+      onBlur=${() => onRow(null)}
+    ></canvas>
+  </div>`;
+}
+
+/**
+ * @param {Props & {
+ *   links: Omit<Parameters<typeof paintLinks>[1], "color" | "memoryColor" | "minHeight"> | null,
+ *   label: string,
+ *   row: number | null,
+ *   onRow: (row: number | null) => void,
+ * }} props `links` are those of the selected head; `label` describes them, and `row` is the one
+ *   that the user points at
+ */
+export function Diagram({ links, label, row, onRow, ...props }) {
+  const grid = useRef(/** @type {HTMLElement | null} */ (null)),
+    [first, ...others] = props.stacks;
+  return html`<div
+    ref=${grid}
+    class="diagram-grid"
+    role="group"
+    aria-label="Heads and blocks of the model"
+    data-stacks=${props.stacks.length || undefined}
+    onKeyDown=${(/** @type {KeyboardEvent} */ event) => moveFocus(event, grid.current)}
+  >
+    ${
+      first &&
+      html`<div key="first">
+        <${Stack} ...${props} stack=${first} />
+        <p class="diagram-legend pg-hint">
+          <b>Numbers and bars: </b>how long the vectors are that a block adds, relative to those it
+          adds them to. At 1.00 both are equally long. Click a block for details.
+        </p>
+      </div>`
+    }
+    <${Links}
+      key="links"
+      grid=${grid}
+      view=${links}
+      kind=${props.selected.kind}
+      label=${label}
+      row=${row}
+      onRow=${onRow}
+    />
+    ${others.map((stack) => html`<${Stack} key=${stack.side} ...${props} stack=${stack} />`)}
+  </div>`;
 }

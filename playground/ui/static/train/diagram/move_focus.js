@@ -1,7 +1,7 @@
 // Arrow keys between the heads of a diagram.
 const DIRECTIONS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-/** Move between the heads with the arrow keys, in the order of the picture. */
-export function moveFocus(event, heads) {
+/** Move between the heads below `root` with the arrow keys, in the order of the picture. */
+export function moveFocus(event, root) {
   const direction = DIRECTIONS[event.key],
     button = event.target.closest(".head");
   if (!direction || !button) return;
@@ -10,7 +10,7 @@ export function moveFocus(event, heads) {
     [dx, dy] = direction;
   let best = /** @type {any} */ (null),
     bestDistance = Infinity;
-  for (const { button: other } of heads) {
+  for (const other of root.querySelectorAll(".head")) {
     const to = center(other),
       along = (to.x - from.x) * dx + (to.y - from.y) * dy,
       across = Math.abs((to.x - from.x) * dy) + Math.abs((to.y - from.y) * dx);

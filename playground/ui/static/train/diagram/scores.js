@@ -3,62 +3,67 @@
 import { request } from "../../shared/api.js";
 import { SegmentedControl } from "../../shared/components/segments.js";
 import { formatMessage, formatNumber, formatToken } from "../../shared/format.js";
-import { colorScale, onThemeChange } from "../../shared/palette.js";
+import { colorScale } from "../../shared/palette.js";
 import { ACTIVE_STATUSES, store } from "../../shared/store.js";
-import { html, signal, useEffect, useRef } from "../../vendor/preact.js";
-import { scheduleRender } from "../rendering.js";
-import { state } from "../state.js";
+import { useCanvas } from "../../shared/components/use_canvas.js";
+import { computed, html, signal, useSignalEffect } from "../../vendor/preact.js";
+import { openBlock } from "../data/selection.js";
+import { figure } from "../data/snapshots.js";
+import { isShown, state } from "../state.js";
 
 /** @import { AttentionScoresView } from "../../shared/responses.js" */
 
 const MIN_INTERVAL_MS = 400; // between two requests while the model trains
-/** The query of the latest response, and what it is of. @type {any} */
-const NOTHING = { scores: null, axes: [[], []], row: 0, head: 0, note: "" };
-const displayed = signal(NOTHING);
-let requestedKey = "",
-  isPending = false;
+const NOTHING = /** @type {any} */ ({ scores: null, axes: [[], []], row: 0, head: 0, note: "" });
+/** The query of the latest response, and what it is of. */
+const displayed = signal(NOTHING),
+  isPending = signal(false);
+let requestedKey = "";
 
-/**
- * Request the numbers of the open block if they are not those of the displayed pass.
- * @param {any} pass
- * @param {boolean} isAttention whether the open block has heads
- */
-export function refreshScores(pass, isAttention) {
-  if (!isAttention) {
-    requestedKey = "";
-    if (displayed.peek() !== NOTHING) displayed.value = NOTHING;
-    return;
-  }
-  const [layer, head] = state.selectedHead,
+/** The query whose numbers the open block shows; null without a block of attention. */
+const wanted = computed(() => {
+  const shown = figure.value;
+  if (!shown || !openBlock.value?.heads) return null;
+  const { pass, info } = shown,
+    [layer, head] = state.selectedHead,
     axes = pass.axes[state.selectedKind].map((names) => names.map(formatToken)),
     row = Math.min(state.selectedQuery, axes[0].length - 1),
-    text = state.typedPass ? store.sequence.value : state.probeInfo.default_input,
+    text = state.typedPass ? store.sequence.value : info.default_input,
     options = { kind: state.selectedKind, layer, head, query: row },
     key = JSON.stringify([state.modelRef, pass.step, text, options]);
-  if (isPending || key === requestedKey) return;
+  return { key, passStep: pass.step, text, options, axes, row, head };
+});
+
+/** Request the numbers of the open block if they are not those of the displayed pass. */
+function refresh() {
+  const query = wanted.value;
+  if (!query) {
+    requestedKey = "";
+    displayed.value = NOTHING;
+    return;
+  }
+  if (!isShown.value || isPending.value || query.key === requestedKey) return;
+  const { key, axes, row, head } = query;
   requestedKey = key;
-  isPending = true;
-  load(pass, text, options).then((note) => {
+  isPending.value = true;
+  load(query).then((response) => {
     // The numbers of another head or query stay until the next ones are there.
-    if (requestedKey === key) displayed.value = { ...note, axes, row, head };
+    if (requestedKey === key) displayed.value = { ...response, axes, row, head };
     setTimeout(
-      () => {
-        isPending = false;
-        scheduleRender();
-      },
+      () => (isPending.value = false),
       ACTIVE_STATUSES.includes(state.status) ? MIN_INTERVAL_MS : 0,
     );
   });
 }
 
-/** @param {any} pass @param {string} text @param {any} options */
-async function load(pass, text, options) {
+/** @param {any} query */
+async function load({ passStep, text, options }) {
   const step = state.viewedStep === null ? {} : { step: state.viewedStep },
     payload = { owner: state.owner, subject: state.modelRef, view: "attention-scores" };
   try {
     const scores = await request("inspect/view", { ...payload, text, options, ...step });
     if (scores.error) return { scores: null, note: formatMessage(scores.error) };
-    if (scores.step !== pass.step && state.viewedStep !== null)
+    if (scores.step !== passStep && state.viewedStep !== null)
       return { scores: null, note: "A recording has no query and key vectors of earlier steps." };
     return { scores, note: "" };
   } catch {
@@ -68,20 +73,18 @@ async function load(pass, text, options) {
 
 /** A vector as a row of shades. @param {{ values: (number | null)[], max: number }} props */
 function Strip({ values, max }) {
-  const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
-  const paint = () => {
-    const { current } = canvas,
-      context = current?.getContext("2d");
-    if (!current || !context) return;
-    current.width = values.length;
-    current.height = 1;
-    const color = colorScale(max, true),
-      image = context.createImageData(values.length, 1);
-    values.forEach((value, i) => image.data.set([...color(value ?? 0), 255], 4 * i));
-    context.putImageData(image, 0, 0);
-  };
-  useEffect(paint);
-  useEffect(() => onThemeChange(paint), [values]);
+  const canvas = useCanvas(
+    (element) => {
+      const context = /** @type {CanvasRenderingContext2D} */ (element.getContext("2d")),
+        color = colorScale(max, true);
+      element.width = values.length;
+      element.height = 1;
+      const image = context.createImageData(values.length, 1);
+      values.forEach((value, i) => image.data.set([...color(value ?? 0), 255], 4 * i));
+      context.putImageData(image, 0, 0);
+    },
+    [values, max],
+  );
   return html`<canvas
     ref=${canvas}
     class="vector"
@@ -139,6 +142,7 @@ function ScoreTable({ scores, axes: [queries, keys], row }) {
 }
 
 export function BlockScores() {
+  useSignalEffect(refresh);
   const { scores, axes, row, head, note } = displayed.value;
   if (!scores) return html`<p class="block-scores pg-hint" hidden=${!note}>${note}</p>`;
   const size = scores.query.length,
@@ -154,10 +158,7 @@ export function BlockScores() {
         label="Query"
         options=${queries}
         value=${String(row)}
-        onChange=${(/** @type {string} */ value) => {
-          state.selectedQuery = Number(value);
-          scheduleRender();
-        }}
+        onChange=${(/** @type {string} */ value) => (state.selectedQuery = Number(value))}
       />
     </div>
     <${ScoreTable} scores=${scores} axes=${axes} row=${row} />

@@ -1,12 +1,10 @@
 // The runs whose curves are drawn over those of the open model.
-import { request } from "../shared/api.js";
-import { loadJson, saveJson } from "../shared/storage.js";
-import { store } from "../shared/store.js";
-import { signal } from "../vendor/preact.js";
-import { resolveColor } from "../shared/palette.js";
-import { scheduleRender } from "./rendering.js";
-import { state } from "./state.js";
-import { TERMINAL_STATUSES } from "./status.js";
+import { request } from "../../shared/api.js";
+import { loadJson, saveJson } from "../../shared/storage.js";
+import { store } from "../../shared/store.js";
+import { resolveColor } from "../../shared/palette.js";
+import { effect, signal, untracked } from "../../vendor/preact.js";
+import { state, TERMINAL_STATUSES } from "../state.js";
 
 /** @typedef {{ colorIndex: number, curve: any, status?: string, name?: string }} Overlay */
 
@@ -27,7 +25,6 @@ function changeOverlays(edit) {
   edit(next);
   overlays.value = next;
   storeOverlays();
-  scheduleRender();
 }
 
 /** @param {Map<string, Overlay>} map */
@@ -107,3 +104,14 @@ export async function fetchOverlays({ isForced = false } = {}) {
     }
   });
 }
+
+/** Remove the overlays of deleted runs, and keep the curves of the others up to date. */
+export const followRuns = () =>
+  effect(() => {
+    if (!store.server.value.now) return;
+    const refs = store.runs.value.map((run) => run.subject);
+    untracked(() => {
+      removeOverlays([...overlays.value.keys()].filter((ref) => !refs.includes(ref)));
+      fetchOverlays();
+    });
+  });

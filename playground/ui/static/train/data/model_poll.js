@@ -1,18 +1,14 @@
-// The poll of the open model: its status, its curves and its latest snapshot.
-import { formatMessage } from "../shared/format.js";
-import { poller } from "../shared/poller.js";
-import { ACTIVE_STATUSES, store } from "../shared/store.js";
-import { RETRYING } from "../shared/strings.js";
-import { batch } from "../vendor/preact.js";
-import { playFirstVisit } from "./first_visit.js";
-import { messages, setMessage } from "./messages.js";
-import { predict } from "./prediction.js";
-import { scheduleRender } from "./rendering.js";
-import { applyLinkState } from "./share_links.js";
-import { state } from "./state.js";
-import { TERMINAL_STATUSES } from "./status.js";
-import { clearSnapshotCache, followStep, stopPlayback } from "./timeline.js";
-import { $, root } from "./view.js";
+// The open model, which any tab may select, and its poll: status, curves and latest snapshot.
+import { formatMessage } from "../../shared/format.js";
+import { poller } from "../../shared/poller.js";
+import { store } from "../../shared/store.js";
+import { RETRYING } from "../../shared/strings.js";
+import { batch, effect, untracked } from "../../vendor/preact.js";
+import { messages, setMessage } from "../messages.js";
+import { state, TERMINAL_STATUSES } from "../state.js";
+import { overlays, swapOverlay } from "./overlays.js";
+import { predict, schedulePrediction } from "./prediction.js";
+import { clearSnapshotCache, followStep, stopPlayback } from "./snapshots.js";
 
 const METRIC_NAMES = ["steps", "loss", "learning_rate", "grad_norm"];
 const MAX_POINTS = 20_000; // a downsampled curve replaces a longer one
@@ -57,13 +53,58 @@ function intervalMs() {
   return Date.now() < fastPollUntil ? Math.min(ms, FAST_INTERVAL_MS) : ms;
 }
 
+/**
+ * Open a model in all tabs. The open one is polled again, for example after Undo.
+ * @param {string} ref empty for none
+ */
+export function openModel(ref) {
+  if (ref && ref !== state.modelRef) store.openModel(ref);
+  else showModel(ref);
+}
+
+/** Follow the model, step and sequence that any tab selects. */
+export function followSelection() {
+  effect(() => {
+    const model = store.model.value,
+      step = store.step.value;
+    untracked(() => {
+      if (model && model !== state.modelRef) showModel(model);
+      else if (!state.isFresh) followStep(step);
+    });
+  });
+  effect(() => {
+    void store.input.value;
+    untracked(schedulePrediction);
+  });
+}
+
+/** @param {string} ref */
+function showModel(ref) {
+  const previousRef = state.modelRef;
+  if (overlays.value.has(ref) && previousRef.startsWith("run:") && previousRef !== ref)
+    swapOverlay(ref, previousRef);
+  batch(() => {
+    state.modelGeneration += 1;
+    state.predictRequestId += 1;
+    Object.assign(state, { modelRef: ref, isFresh: true });
+    if (!ref) showNoModel();
+  });
+  if (ref) startPolling();
+}
+
+function showNoModel() {
+  subscription.unsubscribe();
+  resetView();
+  Object.assign(state, { lastResponse: {}, status: "empty", hasNoFigures: true });
+}
+
 /** Poll the open model, instead of the previous one. */
-export function startPolling() {
+function startPolling() {
   subscription.unsubscribe();
   const { modelRef } = state,
     newSubscription = poller.subscribe({
       route: "runs/poll",
-      payload: () => (root.isConnected ? buildPayload() : null),
+      payload: buildPayload,
       intervalMs,
       hiddenIntervalMs: ENDED_INTERVAL_MS,
       onData: (response) => {
@@ -79,10 +120,6 @@ export function startPolling() {
   setTimeout(() => {
     if (modelRef === state.modelRef && state.isFresh) state.statusNote = "Opening";
   }, OPENING_MS);
-}
-
-export function stopPolling() {
-  subscription.unsubscribe();
 }
 
 const buildPayload = () => ({
@@ -113,8 +150,6 @@ function applyUpdate(response) {
   if (!state.announcedStatus) state.statusNote = "";
   state.status = response.status;
   state.scores = response.scores || null;
-  if (response.is_owner && ACTIVE_STATUSES.includes(state.status) && !$(".speed:focus"))
-    state.speed = String(response.speed || 0);
   updateStore(response);
   addPoints(response);
   applySnapshot(response);
@@ -123,13 +158,9 @@ function applyUpdate(response) {
     TERMINAL_STATUSES.includes(state.status) && !state.displayedSnapshot
       ? pollsWithoutSnapshot + 1
       : 0;
-  scheduleRender();
   const hasChanged = state.status !== previousStatus;
   if (state.viewedStep === null && (hasChanged || isPredictionOld(response))) predict();
   if (hasChanged) for (const wake of store.wakes) wake();
-  if (state.status === "checkpoint") playFirstVisit();
-  else $(".recording-note").hidden = true;
-  applyLinkState();
 }
 
 /** @param {any} response */
@@ -143,13 +174,16 @@ function updateStore(response) {
 
 /** @param {any} response */
 function addPoints({ points, series_id: nextSeriesId }) {
-  if (points.whole || nextSeriesId !== seriesId) {
-    state.metricCurve = { steps: [], loss: [], learning_rate: [], grad_norm: [] };
-    state.evaluations = [];
-  }
-  for (const name of METRIC_NAMES)
-    for (const value of points[name]) state.metricCurve[name].push(value);
-  for (const evaluation of points.evaluations) state.evaluations.push(evaluation);
+  const isNew = points.whole || nextSeriesId !== seriesId;
+  if (isNew || points.steps.length)
+    state.metricCurve = Object.fromEntries(
+      METRIC_NAMES.map((name) => [
+        name,
+        isNew ? points[name] : [...state.metricCurve[name], ...points[name]],
+      ]),
+    );
+  if (isNew || points.evaluations.length)
+    state.evaluations = isNew ? points.evaluations : [...state.evaluations, ...points.evaluations];
   state.pointCount = state.metricCurve.steps.length > MAX_POINTS ? 0 : points.count;
   if (nextSeriesId !== seriesId) clearSnapshotCache();
   seriesId = nextSeriesId;

@@ -1,21 +1,24 @@
-// The requests about runs, and the poll of their list.
-import { NO_RESPONSE, request, requestOrError } from "../shared/api.js";
-import { formatMessage } from "../shared/format.js";
-import { poller } from "../shared/poller.js";
-import { ACTIVE_STATUSES, store } from "../shared/store.js";
-import { effect, untracked } from "../vendor/preact.js";
-import { setMessage } from "./messages.js";
-import { openModel } from "./model_selection.js";
-import { fetchOverlays, overlays, removeOverlays } from "./overlays.js";
-import { pollNow } from "./polling.js";
-import { state } from "./state.js";
-import { root } from "./view.js";
+// The requests about runs, the commands for the open one, and the poll of the list.
+import { NO_RESPONSE, request, requestOrError } from "../../shared/api.js";
+import { formatMessage } from "../../shared/format.js";
+import { poller } from "../../shared/poller.js";
+import { ACTIVE_STATUSES, store } from "../../shared/store.js";
+import { setMessage } from "../messages.js";
+import { state } from "../state.js";
+import { announce, openModel, pollNow } from "./model_poll.js";
 
 const ACTIVE_MS = 1500;
 const IDLE_MS = 4000;
 const HIDDEN_MS = 10_000;
+/** By command: the status that it brings, and the text until then. */
+const COMMAND_EFFECTS = /** @type {Record<string, [string, string]>} */ ({
+  pause: ["paused", "Pausing"],
+  resume: ["training", "Resuming"],
+  step: ["paused", "Training one step"],
+  stop: ["stopping", "Stopping and saving"],
+});
 
-/** @import { messages } from "./messages.js" */
+/** @import { messages } from "../messages.js" */
 
 /**
  * Send an action on a run to the server. Its error appears beside the control: at the open run, or
@@ -42,6 +45,14 @@ export async function runAction(
   }
   setMessage(message, formatMessage(reply.error ?? ""), { isError: true, isConnectionLost });
   return reply;
+}
+
+/** Send a command to the open run, whose status changes at once. @param {string} command */
+export async function sendCommand(command) {
+  if (!state.lastResponse.is_owner || state.announcedStatus === "starting") return;
+  if (ACTIVE_STATUSES.includes(state.status)) announce(...COMMAND_EFFECTS[command]);
+  const { error } = await runAction({ action: command });
+  if (error) announce("");
 }
 
 /** Send an action that creates a run, and open the new run. @param {Record<string, any>} payload */
@@ -73,21 +84,13 @@ const isTraining = () =>
 
 /**
  * Poll the list, also while the page is hidden, so that the server does not treat its owner as
- * inactive. The curves of overlays follow it.
+ * inactive.
  */
 export function startPollingRuns() {
   store.subscribeToModels(
-    () => root.isConnected,
+    () => true,
     poller,
     () => (isTraining() ? ACTIVE_MS : IDLE_MS),
     HIDDEN_MS,
   );
-  effect(() => {
-    if (!store.server.value.now) return;
-    const refs = store.runs.value.map((run) => run.subject);
-    untracked(() => {
-      removeOverlays([...overlays.value.keys()].filter((ref) => !refs.includes(ref)));
-      fetchOverlays();
-    });
-  });
 }
