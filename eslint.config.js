@@ -2,10 +2,18 @@
 import js from "@eslint/js";
 import globals from "globals";
 
+import noImportCircle from "./scripts/no_import_circle.mjs";
+
 const SIZE_LIMITS = {
   "max-lines": ["error", { max: 450 }],
   "max-lines-per-function": ["warn", { max: 60, skipBlankLines: true, skipComments: true }],
 };
+
+/** Forbid the modules of a pattern to import paths that match. */
+const limitImports = (files, regex, message) => ({
+  files: ["playground/ui/static/" + files],
+  rules: { "no-restricted-imports": ["error", { patterns: [{ regex, message }] }] },
+});
 
 export default [
   { ignores: ["node_modules/", "playground/ui/static/vendor/", "playground/ui/*.js"] },
@@ -22,8 +30,16 @@ export default [
       ],
       "no-var": "error",
       "prefer-const": ["error", { destructuring: "all" }],
+      "page/no-import-circle": "error",
     },
+    plugins: { page: { rules: { "no-import-circle": noImportCircle } } },
   },
+  limitImports("train/state.js", "^\\./", "The state of a tab imports none of it."),
+  limitImports(
+    "train/data/*.js",
+    "^\\.\\./(?!\\.\\./shared/[^/]+$|\\.\\./vendor/|diagram/structure|messages|state)",
+    "The data of a tab is below its parts: it imports the state, shared modules and other data.",
+  ),
   {
     files: ["tests/js/**/*.js", "scripts/*.mjs", "*.js"],
     languageOptions: { globals: { ...globals.node, ...globals.browser } },
