@@ -1,6 +1,6 @@
-import { html, useEffect, useRef } from "../../vendor/preact.js";
+import { html, useRef } from "../../vendor/preact.js";
 import { paintThumbnail } from "../heat_map.js";
-import { onThemeChange } from "../palette.js";
+import { useCanvas } from "./use_canvas.js";
 
 /** @import { HeatMapData } from "../types.js" */
 
@@ -18,22 +18,6 @@ const MIN_COLUMNS = 4; // so that the maps of models with few heads are not larg
 export function HeadGrid({ label, heads, selected, onSelect }) {
   const grid = useRef(/** @type {HTMLElement | null} */ (null)),
     columns = Math.max(...heads.map((layer) => layer.length));
-  useEffect(() => {
-    const element = /** @type {HTMLElement} */ (grid.current),
-      maps = heads.flat();
-    const paint = () =>
-      element
-        .querySelectorAll("canvas")
-        .forEach((canvas, i) => maps[i] && paintThumbnail(canvas, maps[i]));
-    paint();
-    const stopTheme = onThemeChange(paint),
-      resize = new ResizeObserver(paint);
-    resize.observe(element);
-    return () => {
-      stopTheme();
-      resize.disconnect();
-    };
-  }, [heads]);
   /** @param {KeyboardEvent} event */
   const onKeyDown = (event) => {
     const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[event.key];
@@ -53,24 +37,36 @@ export function HeadGrid({ label, heads, selected, onSelect }) {
     style=${{ "--pg-heads": Math.max(MIN_COLUMNS, columns) }}
     onKeyDown=${onKeyDown}
   >
-    ${heads.map((layer, l) => [
-      html`<span key=${l}>layer ${l + 1}</span>`,
-      ...layer.map((_, h) => renderHead(l, h, selected, onSelect)),
+    ${heads.map((maps, layer) => [
+      html`<span key=${layer}>layer ${layer + 1}</span>`,
+      ...maps.map(
+        (map, head) =>
+          html`<${Head}
+            key=${`${layer}.${head}`}
+            layer=${layer}
+            head=${head}
+            map=${map}
+            isSelected=${layer === selected[0] && head === selected[1]}
+            onSelect=${onSelect}
+          />`,
+      ),
     ])}
   </div>`;
 }
 
 /**
- * @param {number} layer
- * @param {number} head
- * @param {[number, number]} selected
- * @param {(layer: number, head: number) => void} onSelect
+ * @param {{
+ *   layer: number,
+ *   head: number,
+ *   map: HeatMapData,
+ *   isSelected: boolean,
+ *   onSelect: (layer: number, head: number) => void,
+ * }} props
  */
-function renderHead(layer, head, selected, onSelect) {
-  const isSelected = layer === selected[0] && head === selected[1],
-    name = `layer ${layer + 1}, head ${head + 1}`;
+function Head({ layer, head, map, isSelected, onSelect }) {
+  const name = `layer ${layer + 1}, head ${head + 1}`,
+    canvas = useCanvas((element) => paintThumbnail(element, map), [map]);
   return html`<button
-    key=${`${layer}.${head}`}
     type="button"
     style=${head ? undefined : { gridColumnStart: 2 }}
     title=${name}
@@ -79,6 +75,6 @@ function renderHead(layer, head, selected, onSelect) {
     tabindex=${isSelected ? 0 : -1}
     onClick=${() => onSelect(layer, head)}
   >
-    <canvas></canvas>
+    <canvas ref=${canvas}></canvas>
   </button>`;
 }
