@@ -194,7 +194,7 @@ def test_names_symbols_and_errors_on_the_train_tab(page):
 
     def selects_a_weight():
         """Press a key; drawing the clicked run may reset the selection meanwhile."""
-        page.focus(".focus-map")
+        page.focus(".focus canvas")
         page.keyboard.press("ArrowRight")
         return "attends to" in caption.text_content()
 

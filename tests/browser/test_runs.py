@@ -59,7 +59,7 @@ def test_the_timeline_shows_past_steps_and_starts_a_branch(app, open_run):
     assert selected_head_image(page) != last
     assert page.text_content(".samples") != samples
     page.click(".now")
-    wait_until(page, "last => document.querySelector('.focus-map').toDataURL() === last", arg=last)
+    wait_until(page, "last => document.querySelector('.focus canvas').toDataURL() === last", arg=last)
     (name,) = run_names(page)
     page.focus(".scrub")
     for _ in range(3):

@@ -41,7 +41,7 @@ def test_the_first_screen_shows_a_bundled_model_to_try(page):
     expect(page.locator("#field-device label:visible")).to_have_count(0 if on_cpu else 3)
     expect(page.locator(".live .answer")).to_have_text(re.compile(r"5 1 4 1 3\s*✓"))
     expect(page.locator(".diagram .head")).to_have_count(24)
-    wait_for(lambda: count_colors(page, ".focus-map") > 20, description="the picture of a head")
+    wait_for(lambda: count_colors(page, ".focus canvas") > 20, description="the picture of a head")
     wait_for(
         lambda: count_colors(page, ".loss-chart canvas") > 5, description="the curve of the loss"
     )
@@ -202,7 +202,7 @@ def test_one_click_trains_to_100_percent_on_screen(app, open_page):
     expect(page.locator("#train")).to_be_hidden()
     # the shipped model's picture, which stayed until then, is the one of the end
     page.wait_for_selector(".live:not(.old)")
-    first = page.evaluate("document.querySelector('.focus-map').toDataURL()")
+    first = page.evaluate("document.querySelector('.focus canvas').toDataURL()")
     wait_for_status(page, "done", seconds=120)
     expect(page.locator(".score-value")).to_have_text(re.compile(r"^(100|99\.\d) % of 256$"))
     expect(page.locator(".right-of")).to_have_text("8 of 8 right")
@@ -210,7 +210,7 @@ def test_one_click_trains_to_100_percent_on_screen(app, open_page):
     assert re.search(
         r"Done · 200 steps in .* · exact match (100|99\.9) % of 2,000 held-out sequences", sentence
     ), sentence
-    assert page.evaluate("document.querySelector('.focus-map').toDataURL()") != first
+    assert page.evaluate("document.querySelector('.focus canvas').toDataURL()") != first
     legend = page.locator(".loss-box .pg-legend")
     expect(legend).to_have_text(re.compile(r"training\s*[\d.]+\s*held-out\s*[\d.]+"))
     expect(page.locator(".loss-chart")).to_have_attribute(

@@ -186,4 +186,4 @@ def count_colors(page: Page, selector: str) -> int:
 
 def selected_head_image(page: Page) -> str:
     """Return the picture of the selected head."""
-    return page.evaluate("document.querySelector('.focus-map').toDataURL()")
+    return page.evaluate("document.querySelector('.focus canvas').toDataURL()")

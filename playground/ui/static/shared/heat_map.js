@@ -133,7 +133,7 @@ export class HeatMap {
    *   label: string,
    *   describe?: (row: number, column: number) => string,
    *   onSelect?: (row: number, column: number) => void,
-   *   onHover?: (text: string) => void,
+   *   onHover?: (text: string, cell: [number, number] | null) => void,
    * }} options `describe` returns the text of a cell, and `onHover` receives it
    */
   constructor(canvas, { label, describe, onSelect = () => {}, onHover = () => {} }) {
@@ -176,7 +176,7 @@ export class HeatMap {
     if (cell?.join() === this.cursor?.join()) return;
     this.cursor = cell;
     this.paint();
-    this.onHover(this.cellText());
+    this.onHover(this.cellText(), cell);
   }
 
   /** @param {KeyboardEvent} event */

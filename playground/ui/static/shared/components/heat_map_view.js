@@ -12,15 +12,36 @@ import { ColorScale } from "./color_scale.js";
  *   caption?: string,
  *   describe?: (row: number, column: number) => string,
  *   onSelect?: (row: number, column: number) => void,
- * }} props `caption` is the text below the map without a cursor
+ *   onHover?: (cell: [number, number] | null) => void,
+ *   class?: string,
+ *   live?: "polite" | "off",
+ * }} props `caption` is the text below the map without a cursor; `live` is off where the values
+ *   change by themselves
  */
-export function HeatMapView({ label, data, caption = "", describe, onSelect }) {
+export function HeatMapView({
+  label,
+  data,
+  caption = "",
+  describe,
+  onSelect,
+  onHover,
+  class: className = "",
+  live = "polite",
+}) {
   const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null)),
     map = useRef(/** @type {HeatMap | null} */ (null)),
     [cell, setCell] = useState("");
   useLayoutEffect(() => {
     const element = /** @type {HTMLCanvasElement} */ (canvas.current);
-    map.current = new HeatMap(element, { label, describe, onSelect, onHover: setCell });
+    map.current = new HeatMap(element, {
+      label,
+      describe,
+      onSelect,
+      onHover: (text, at) => {
+        setCell(text);
+        onHover?.(at);
+      },
+    });
     return map.current.observe();
   }, []);
   // A layout effect changes the map together with its heading. After an ordinary effect, a key
@@ -33,9 +54,9 @@ export function HeatMapView({ label, data, caption = "", describe, onSelect }) {
     current.setData(data);
     setCell(current.cellText());
   }, [label, data, describe, onSelect]);
-  return html`<figure class="pg-figure pg-heat-map">
+  return html`<figure class=${`pg-figure pg-heat-map ${className}`}>
     <canvas ref=${canvas}></canvas>
     <${ColorScale} max=${maxValue(data)} isSigned=${data.isSigned} />
-    <figcaption aria-live="polite">${cell || caption}</figcaption>
+    <figcaption aria-live=${live}>${cell || caption}</figcaption>
   </figure>`;
 }
