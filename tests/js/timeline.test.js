@@ -60,6 +60,27 @@ test("a snapshot that arrives late is not drawn over that of a later key", async
   assert.equal(displayed(), 0);
 });
 
+test("a step that cannot be loaded leaves the view at the step on display", async () => {
+  responses["runs/snapshot"] = { error: "its weights were removed" };
+  await key(slider(), "ArrowLeft");
+  assert.deepEqual([text(".rewind-note"), displayed()], ["Its weights were removed.", 20]);
+  assert.deepEqual([text(".viewing"), store.step.value], ["3 snapshots to replay", null]);
+  responses["runs/snapshot"] = ({ step }) => ({ snapshot: { step, samples: [] } });
+  await key(slider(), "ArrowLeft");
+  assert.deepEqual([text(".viewing"), text(".rewind-note")], ["Viewing step 10", ""]);
+  responses["runs/snapshot"] = { error: "its weights were removed" };
+  await key(slider(), "ArrowLeft");
+  assert.deepEqual([text(".viewing"), displayed(), store.step.value], ["Viewing step 10", 10, 10]);
+});
+
+test("a lost connection delays a step", async () => {
+  responses["runs/snapshot"] = () => Promise.reject(new TypeError("Failed to fetch"));
+  await key(slider(), "ArrowLeft");
+  responses["runs/snapshot"] = ({ step }) => ({ snapshot: { step, samples: [] } });
+  await waitFor(() => displayed() === 10);
+  assert.equal(text(".rewind-note"), "");
+});
+
 test("the end of a run does not end the view of an earlier step", async () => {
   await key(slider(), "ArrowLeft");
   state.status = "done";

@@ -1,10 +1,11 @@
 // Architectures with as many parameters as the selected model, trained on the same data. Each one
 // is a run of the server.
 import { html, signal, useEffect } from "../vendor/preact.js";
-import { requestOrError } from "../shared/api.js";
+import { request, requestOrError } from "../shared/api.js";
 import { Form, validateField } from "../shared/components/form.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { formatCount, formatInteger, formatMessage } from "../shared/format.js";
+import { Resource } from "../shared/resource.js";
 import { store } from "../shared/store.js";
 import { activeRuns, addSet, ArchitectureRuns, isStopping } from "./architecture_runs.js";
 import { subject } from "./state.js";
@@ -46,10 +47,7 @@ export function buildFields({ min_length: min }, optimizer, hasLimits = true) {
 const values = signal(
   /** @type {any} */ ({ min_length: "", max_length: "", same_optimizer: false }),
 );
-/** The response with the architectures; null before. */
-const matched = signal(/** @type {any} */ (null));
 const selected = signal(new Set(["bert", "gpt2", "bart", "transformer"]));
-const error = signal("");
 const isSending = signal(false);
 
 const isValid = () =>
@@ -60,23 +58,22 @@ const buildRequest = ({ min_length: min, max_length: max, same_optimizer }) => (
   ...(min === "" || max === "" ? {} : { min_length: Number(min), max_length: Number(max) }),
 });
 
-let loadedSubject = "",
-  requestId = 0;
+/** The architectures of the selected model's size. */
+const answer = new Resource(async (fields) => {
+  const { same_optimizer } = fields,
+    payload = { owner: store.owner.value, subject: subject.value, ...fields },
+    response = await request("architectures/matched", payload, TIMEOUT_MS);
+  return { ...response, same_optimizer };
+});
+const { data: matched, error } = answer;
+
+let loadedSubject = "";
 async function loadArchitectures() {
-  const id = ++requestId,
-    isSameModel = loadedSubject === subject.value,
+  const isSameModel = loadedSubject === subject.value,
     { same_optimizer } = values.value,
-    request = isSameModel ? buildRequest(values.value) : { same_optimizer };
-  const response = await requestOrError(
-    "architectures/matched",
-    { owner: store.owner.value, subject: subject.value, ...request },
-    TIMEOUT_MS,
-  );
-  if (id !== requestId) return;
-  error.value = formatMessage(response.error || "");
-  if (response.error) return; // the previous list stays
+    response = await answer.load(isSameModel ? buildRequest(values.value) : { same_optimizer });
+  if (!response || response.error) return;
   loadedSubject = subject.value;
-  matched.value = { ...response, same_optimizer };
   if (!isSameModel) {
     const { min_length, max_length } = response;
     values.value = { ...values.value, min_length, max_length };

@@ -1,11 +1,12 @@
 // Attention of two pretrained models on the same prompt, each with its own tokens, or of one of
 // them and the selected model (pretrained/attention/prompt.py, inspect/view).
 import { computed, effect, html, signal, useEffect } from "../vendor/preact.js";
-import { requestOrError } from "../shared/api.js";
+import { request } from "../shared/api.js";
 import { Form } from "../shared/components/form.js";
 import { JobProgress } from "../shared/components/job_progress.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { formatMessage } from "../shared/format.js";
+import { Resource } from "../shared/resource.js";
 import { INPUT_SEQUENCE } from "../shared/strings.js";
 import { store } from "../shared/store.js";
 import { AttentionPanel, DISPLAY_OPTIONS, display } from "./attention_panel.js";
@@ -57,8 +58,6 @@ export function fromPretrained(result) {
 }
 
 const results = [signal(/** @type {any} */ (null)), signal(/** @type {any} */ (null))];
-const ownResult = signal(/** @type {any} */ (null));
-const ownError = signal("");
 const ownKind = signal("cross");
 const isOwn = computed(() => form.value.source === "own");
 const jobs = results.map(
@@ -86,29 +85,28 @@ async function run() {
   if (!isOwn.value) await runPanel(1);
 }
 
-let requestId = 0;
-/** Load the attention of the selected model, as in Inspect. */
-async function loadOwn() {
-  const id = ++requestId,
-    response = await requestOrError("inspect/view", {
-      owner: store.owner.value,
-      subject: subject.value,
-      text: store.sequence.value,
-      ...(store.step.value === null ? {} : { step: store.step.value }),
-      view: "attention",
-      options: { kind: ownKind.value, mode: "free-running" },
-    });
-  if (id !== requestId) return;
-  ownError.value = formatMessage(response.error || response.note || "");
-  if (response.error) return; // the previous result stays
-  ownKind.value = response.kind;
-  ownResult.value = {
+/** The attention of the selected model, as in Inspect. */
+const own = new Resource(async () => {
+  const response = await request("inspect/view", {
+    owner: store.owner.value,
+    subject: subject.value,
+    text: store.sequence.value,
+    ...(store.step.value === null ? {} : { step: store.step.value }),
+    view: "attention",
+    options: { kind: ownKind.value, mode: "free-running" },
+  });
+  return {
     ...response,
     isOwn: true,
     model: selectedModel.value?.name ?? "the selected model",
     possible: response.kind === "decoder" ? response.possible : null,
     token: 0,
   };
+});
+
+async function loadOwn() {
+  const response = await own.load();
+  if (response && !response.error) ownKind.value = response.kind;
 }
 
 const textField = (name, label, rest) => ({ name, label, isRequired: true, ...rest });
@@ -163,7 +161,7 @@ export function Attention() {
       <${Form}
         fields=${buildFields(values)}
         values=${{ ...values, own: store.sequence.value }}
-        errors=${{ ...modelErrors(values), own: ownError.value }}
+        errors=${{ ...modelErrors(values), own: own.error.value || formatMessage(own.data.value?.note ?? "") }}
         onInput=${(name, value) => (name === "own" ? store.setInput(value) : form.set(name, value))}
         onSubmit=${run}
         submitLabel="Show attention"
@@ -184,7 +182,7 @@ export function Attention() {
         <${AttentionPanel} index=${0} data=${results[0].value} />
         <${AttentionPanel}
           index=${1}
-          data=${isOwn.value ? ownResult.value : results[1].value}
+          data=${isOwn.value ? own.data.value : results[1].value}
           kind=${isOwn.value ? ownKind : null}
         />
       </div>

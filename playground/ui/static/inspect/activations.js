@@ -3,6 +3,7 @@ import { html, signal, useEffect, useLayoutEffect, useMemo, useRef } from "../ve
 import { HeatMapView } from "../shared/components/heat_map_view.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { formatMessage, formatNumber } from "../shared/format.js";
+import { Resource } from "../shared/resource.js";
 import { createOptions } from "./options.js";
 import { formatResult, Provenance } from "./provenance.js";
 import { requestView, showError } from "./requests.js";
@@ -10,14 +11,14 @@ import { requestView, showError } from "./requests.js";
 const { options, update, restore } = createOptions("trace", { stage: "", head: 0 });
 /** The row and the column of the selected value. */
 const cell = signal(/** @type {[number, number] | null} */ (null));
-const origin = signal(/** @type {any} */ (null));
+const origin = new Resource((options) => requestView("trace-cell", options));
 
 const stageKey = (stage) => `${stage.block}/${stage.name}`;
 const capitalize = (text) => formatMessage(text).slice(0, -1);
 
 function clearCell() {
   cell.value = null;
-  origin.value = null;
+  origin.clear();
 }
 
 function selectStage(stage, head = options.value.head) {
@@ -113,16 +114,12 @@ function useOrigin({ stages, chosen }) {
     if (!selected) return;
     const [row, column] = selected;
     if (row >= chosen.rows.length || column >= chosen.columns.length) return clearCell();
-    let isCurrent = true;
-    const request = { stage: stageKey(stages[chosen.stage]), head: chosen.head, row, column };
-    requestView("trace-cell", request).then((response) => {
-      if (!isCurrent) return;
-      if (response.error) showError(response.error);
-      origin.value = response.error ? null : response;
+    const stage = stageKey(stages[chosen.stage]);
+    origin.load({ stage, head: chosen.head, row, column }).then((response) => {
+      if (!response?.error) return;
+      origin.clear();
+      showError(response.error);
     });
-    return () => {
-      isCurrent = false;
-    };
   }, [chosen, selected]);
 }
 
@@ -190,7 +187,7 @@ function Stage({ data, data: { stages, chosen } }) {
       value: String(h),
       label: String(h + 1),
     })),
-    traced = origin.value,
+    traced = origin.data.value,
     isTraced = traced && traced.row < chosen.rows.length && traced.column < chosen.columns.length;
   useOrigin(data);
   return html`<section class="trace-stage">

@@ -4,6 +4,7 @@ import { DataTable } from "../shared/components/data_table.js";
 import { renderOptions } from "../shared/components/model_select.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { formatMessage, formatPercent, formatToken } from "../shared/format.js";
+import { Resource } from "../shared/resource.js";
 import { formatSigned, shade, SignedBar } from "./cells.js";
 import { requestView } from "./requests.js";
 
@@ -22,7 +23,7 @@ const NO_SELECTION = {
   baseline: null,
 };
 const selection = signal(NO_SELECTION);
-const attribution = signal({ data: /** @type {any} */ (null), error: "" });
+const attribution = new Resource((options) => requestView("contributions", options));
 
 const select = (changes) => {
   selection.value = { ...selection.value, ...changes };
@@ -129,24 +130,16 @@ function useAttribution(data) {
   const { token, baseline } = selection.value,
     position = selectedCell(data)[1];
   useEffect(() => {
-    let isCurrent = true;
     const options = {
       position,
       ...(token !== null && { token }),
       ...(baseline !== null && { baseline_token: baseline }),
     };
-    requestView("contributions", options).then((response) => {
-      if (!isCurrent) return;
-      const { error = "" } = response,
-        // a post-norm model has no attribution; after other errors, the last one stays
-        previous = /post-norm/.test(error) ? null : attribution.value.data;
-      attribution.value = { data: error ? previous : response, error };
-    });
-    return () => {
-      isCurrent = false;
-    };
+    attribution.load(options);
   }, [data, position, token, baseline]);
-  return attribution.value;
+  const error = attribution.error.value;
+  // a post-norm model has no attribution; after other errors, the last one stays
+  return { data: /post-norm/.test(error) ? null : attribution.data.value, error };
 }
 
 function Attribution({ data: lens }) {
@@ -236,7 +229,7 @@ function Contributions({ rows }) {
 
 function toRows(data) {
   const labelName = data.target ? "target" : "prediction",
-    { data: attributionData } = attribution.peek();
+    attributionData = attribution.data.peek();
   const cells = data.layers.flatMap((layer, l) =>
     data.candidates[l].flatMap((candidates, t) =>
       candidates.map(([token, probability], rank) => ({
@@ -270,7 +263,7 @@ export const logitLensSpec = {
   Component: ({ data }) => html`<${Lens} data=${data} /><${Attribution} data=${data} />`,
   reset() {
     selection.value = NO_SELECTION;
-    attribution.value = { data: null, error: "" };
+    attribution.clear();
   },
   options: () => selection.value,
   restoreOptions({ cell, token, baseline }) {
@@ -280,6 +273,6 @@ export const logitLensSpec = {
     if (typeof token === "string") select({ token });
     if (typeof baseline === "string") select({ baseline });
   },
-  exportData: (data) => ({ ...data, contributions: attribution.peek().data }),
+  exportData: (data) => ({ ...data, contributions: attribution.data.peek() }),
   rows: toRows,
 };

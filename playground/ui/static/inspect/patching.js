@@ -4,13 +4,16 @@ import { DataTable } from "../shared/components/data_table.js";
 import { renderOptions } from "../shared/components/model_select.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { formatMessage } from "../shared/format.js";
+import { Resource } from "../shared/resource.js";
 import { formatSigned, formatTwoDecimals, SignedBar } from "./cells.js";
 import { headOrder, shortHeadName } from "./head_roles.js";
 import { requestView } from "./requests.js";
 
 const NO_CHOICE = { position: 0, token: "" };
 const choice = signal(NO_CHOICE);
-const patching = signal({ data: /** @type {any} */ (null), error: "" });
+const patching = new Resource((position, replacement) =>
+  requestView("patch", { source_position: position, replacement }),
+);
 
 /** Return the position and the replacement token, within what the sequence and the task have. */
 export function selectCorruption({ source, vocabulary }, { position, token }) {
@@ -36,17 +39,9 @@ function describePatching(result) {
 /** Load the result for the selected corruption, and again for another response. */
 function usePatching(response, { position, token }) {
   useEffect(() => {
-    let isCurrent = true;
-    requestView("patch", { source_position: position, replacement: token }).then((result) => {
-      if (!isCurrent) return;
-      const { error = "" } = result;
-      patching.value = { data: error ? patching.value.data : result, error };
-    });
-    return () => {
-      isCurrent = false;
-    };
+    patching.load(position, token);
   }, [response.step, response.source.join(" "), position, token]);
-  return patching.value;
+  return { data: patching.data.value, error: patching.error.value };
 }
 
 function RecoveredTable({ heads }) {
@@ -127,16 +122,16 @@ export const patchingSpec = {
   Component: Patching,
   reset() {
     choice.value = NO_CHOICE;
-    patching.value = { data: null, error: "" };
+    patching.clear();
   },
   options: () => choice.value,
   restoreOptions({ position, token }) {
     if (Number.isInteger(position) && position >= 0)
       choice.value = { position, token: String(token ?? "") };
   },
-  exportData: (response) => ({ own: response, patching: patching.peek().data }),
+  exportData: (response) => ({ own: response, patching: patching.data.peek() }),
   rows: (response) =>
-    (patching.peek().data?.heads ?? []).map((head) => ({
+    (patching.data.peek()?.heads ?? []).map((head) => ({
       set: "patching",
       component: head.name,
       recovered_fraction: head.recovered_fraction,

@@ -1,10 +1,10 @@
 // The first lesson: the diagram of a trained model, with a caption for each of its parts.
 import { html, signal, useEffect } from "../vendor/preact.js";
-import { requestOrError } from "../shared/api.js";
+import { request } from "../shared/api.js";
 import { navigate } from "../shared/common.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { StatusMessage } from "../shared/components/status_message.js";
-import { formatMessage } from "../shared/format.js";
+import { Resource } from "../shared/resource.js";
 import { store } from "../shared/store.js";
 import { PictureDiagram } from "./diagram.js";
 import { describePart, PARTS, partOfBlock } from "./picture_text.js";
@@ -21,17 +21,17 @@ const part = signal(PARTS[0].value);
 const selection = signal({ kind: "encoder", layer: 0, head: 0 });
 const text = signal(FIRST_INPUT);
 const step = signal(0);
-const error = signal("");
-let requestId = 0;
+const answer = new Resource(async (route, payload) => {
+    const fields = { owner: store.owner.value, subject: MODEL, ...payload },
+      { message, ...response } = await request(route, fields);
+    return { error: message, ...response };
+  }),
+  { error } = answer;
 
 /** Send a request for the model; an error is shown, and the result is null. */
 async function load(route, payload = {}) {
-  const id = ++requestId,
-    fields = { owner: store.owner.value, subject: MODEL, ...payload },
-    response = await requestOrError(route, fields);
-  if (id !== requestId) return null;
-  error.value = formatMessage(response.error ?? response.message);
-  return error.value ? null : response;
+  const response = await answer.load(route, payload);
+  return response?.error ? null : response;
 }
 
 async function loadTypedPass() {

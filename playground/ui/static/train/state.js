@@ -34,7 +34,6 @@ export const state = createReactive({
   modelRef: "",
   linkedModel: "", // the model of the link that opened the page
   defaultModel: "",
-  modelGeneration: 0,
   isFresh: true,
   metricCurve: /** @type {any} */ ({ steps: [], loss: [], learning_rate: [], grad_norm: [] }),
   evaluations: /** @type {any[]} */ ([]),
@@ -66,7 +65,6 @@ export const state = createReactive({
   isOld: true, // whether the page shows the previous model
   hasNoFigures: false, // whether the open model has no weights yet, so that nothing is drawn
   prediction: /** @type {any} */ (null), // of the input: {prediction, target, modelRef}
-  predictRequestId: 0,
   predictedAt: 0,
 });
 

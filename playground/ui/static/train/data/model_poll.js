@@ -7,8 +7,8 @@ import { batch, effect, untracked } from "../../vendor/preact.js";
 import { messages, setMessage } from "../messages.js";
 import { state, TERMINAL_STATUSES } from "../state.js";
 import { overlays, swapOverlay } from "./overlays.js";
-import { predict, schedulePrediction } from "./prediction.js";
-import { clearSnapshotCache, followStep, stopPlayback } from "./snapshots.js";
+import { predict, predictionAnswer, schedulePrediction } from "./prediction.js";
+import { clearSnapshotCache, followStep, leaveSteps } from "./snapshots.js";
 
 const METRIC_NAMES = ["steps", "loss", "learning_rate", "grad_norm"];
 const MAX_POINTS = 20_000; // a downsampled curve replaces a longer one
@@ -84,8 +84,8 @@ function showModel(ref) {
   if (overlays.value.has(ref) && previousRef.startsWith("run:") && previousRef !== ref)
     swapOverlay(ref, previousRef);
   batch(() => {
-    state.modelGeneration += 1;
-    state.predictRequestId += 1;
+    leaveSteps();
+    predictionAnswer.clear();
     Object.assign(state, { modelRef: ref, isFresh: true });
     if (!ref) showNoModel();
   });
@@ -249,6 +249,6 @@ export function resetView() {
   });
   seriesId = -1;
   snapshotVersion = 0;
-  stopPlayback();
+  leaveSteps();
   for (const name of Object.keys(messages)) setMessage(/** @type {any} */ (name), "");
 }

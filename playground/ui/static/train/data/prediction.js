@@ -1,6 +1,7 @@
 // The prediction for the input.
-import { NO_RESPONSE, request, requestWithRetry } from "../../shared/api.js";
+import { request } from "../../shared/api.js";
 import { formatInteger } from "../../shared/format.js";
+import { Resource } from "../../shared/resource.js";
 import { store } from "../../shared/store.js";
 import { setMessage } from "../messages.js";
 import { state } from "../state.js";
@@ -22,26 +23,24 @@ export function schedulePrediction() {
 }
 
 /** @param {string} text @param {number | null} step */
-async function sendPrediction(text, step) {
-  const payload = {
+const sendPrediction = (text, step) =>
+  request("runs/predict", {
     owner: state.owner,
     subject: state.modelRef,
     text,
     with_forward_pass: store.input.value !== null,
-  };
-  try {
-    return await request("runs/predict", step === null ? payload : { ...payload, step });
-  } catch {
-    return { error: NO_RESPONSE, retryable: true };
-  }
-}
+    ...(step === null ? {} : { step }),
+  });
+export const predictionAnswer = new Resource(sendPrediction, (reason) =>
+  setMessage("prediction", reason),
+);
 
 export async function predict() {
   clearTimeout(debounceTimer);
   const text = store.sequence.value,
-    requestId = ++state.predictRequestId,
     step = state.viewedStep;
   state.predictedAt = Date.now();
+  predictionAnswer.clear();
   if (!text.trim() || store.privacy.value) {
     showPrediction({}, step);
     return;
@@ -52,12 +51,8 @@ export async function predict() {
   }
   // without weights; the prediction runs once a snapshot arrives
   if (!state.displayedSnapshot) return;
-  const reply = await requestWithRetry(
-    () => sendPrediction(text, step),
-    () => requestId === state.predictRequestId,
-    (error) => setMessage("prediction", error),
-  );
-  if (requestId === state.predictRequestId) showPrediction(reply, step);
+  const reply = await predictionAnswer.load(text, step);
+  if (reply) showPrediction(reply, step);
 }
 
 /** @param {any} reply @param {number | null} step of the weights; null for the latest */

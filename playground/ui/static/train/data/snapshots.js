@@ -1,7 +1,9 @@
 // Earlier steps of the open model. The server stores their weights, and computes attention and
 // predictions on request.
-import { request, requestWithRetry } from "../../shared/api.js";
+import { request } from "../../shared/api.js";
 import { nearestIndex } from "../../shared/chart_data.js";
+import { formatMessage } from "../../shared/format.js";
+import { Resource } from "../../shared/resource.js";
 import { store } from "../../shared/store.js";
 import { computed } from "../../vendor/preact.js";
 import { setMessage } from "../messages.js";
@@ -12,8 +14,7 @@ const MAX_CACHED_SNAPSHOTS = 400;
 const FRAME_MS = 120; // of the replay
 let snapshotCache = new Map(),
   playbackId = 0,
-  endFrame = () => {}, // of the playback
-  stepRequestId = 0;
+  endFrame = () => {}; // of the playback
 
 /** @type {any} */
 let latestFigure = null;
@@ -40,20 +41,25 @@ export function clearSnapshotCache() {
   snapshotCache = new Map();
 }
 
-/** @param {number} step @param {() => boolean} [isCurrent] */
-async function fetchSnapshot(step, isCurrent = () => false) {
-  if (snapshotCache.has(step)) return snapshotCache.get(step);
-  const cache = snapshotCache,
-    reply = await requestWithRetry(
-      () => request("runs/snapshot", { owner: state.owner, subject: state.modelRef, step }),
-      isCurrent,
-      (error) => setMessage("timeline", error),
-    );
-  if (reply.error) throw new Error(reply.error);
-  state.probeInfo ||= reply.probe_info;
-  cache.set(step, reply.snapshot);
-  if (cache.size > MAX_CACHED_SNAPSHOTS) cache.delete(cache.keys().next().value);
-  return reply.snapshot;
+/** @param {number} step */
+async function fetchSnapshot(step) {
+  const cache = snapshotCache;
+  if (!cache.has(step)) {
+    const payload = { owner: state.owner, subject: state.modelRef, step },
+      reply = await request("runs/snapshot", payload);
+    if (reply.error) return reply;
+    state.probeInfo ||= reply.probe_info;
+    cache.set(step, reply);
+    if (cache.size > MAX_CACHED_SNAPSHOTS) cache.delete(cache.keys().next().value);
+  }
+  return cache.get(step);
+}
+const requestedStep = new Resource(fetchSnapshot, (reason) => setMessage("timeline", reason));
+
+/** End the replay, and drop the answer to a request for a step. */
+export function leaveSteps() {
+  stopPlayback();
+  requestedStep.clear();
 }
 
 /**
@@ -62,27 +68,28 @@ async function fetchSnapshot(step, isCurrent = () => false) {
  */
 export async function showStep(step) {
   if (!hasHistory()) return;
-  const recordedStep = state.weightSteps[nearestIndex(state.weightSteps, step)],
-    requestId = ++stepRequestId,
-    generationId = state.modelGeneration,
-    isCurrent = () => requestId === stepRequestId && generationId === state.modelGeneration;
+  const recordedStep = state.weightSteps[nearestIndex(state.weightSteps, step)];
   setViewedStep(recordedStep);
-  try {
-    const snapshot = await fetchSnapshot(recordedStep, isCurrent);
-    if (!isCurrent()) return;
-    setMessage("timeline", "");
-    state.displayedSnapshot = snapshot;
+  const reply = await requestedStep.load(recordedStep);
+  if (!reply) return;
+  const error = formatMessage(reply.error ?? "");
+  setMessage("timeline", error, { isError: true });
+  if (error) returnToDisplayedStep();
+  else {
+    state.displayedSnapshot = reply.snapshot;
     predict();
-  } catch (error) {
-    if (requestId !== stepRequestId) return;
-    setMessage("timeline", /** @type {Error} */ (error).message, { isError: true });
-    stopPlayback();
   }
 }
 
-export function showLatest() {
+/** After an error, the figures show the step before. */
+function returnToDisplayedStep() {
+  const { displayedSnapshot: displayed, latestSnapshot: latest } = state;
   stopPlayback();
-  stepRequestId += 1;
+  setViewedStep(!displayed || displayed === latest ? null : displayed.step);
+}
+
+export function showLatest() {
+  leaveSteps();
   setViewedStep(null);
   setMessage("timeline", "");
   state.displayedSnapshot = state.latestSnapshot;
@@ -123,12 +130,10 @@ function indexOfNextStep() {
  * @returns {Promise<boolean>} whether the playback reached the end
  */
 export async function startPlayback(frameMs = () => FRAME_MS, onStep = () => {}) {
-  const id = ++playbackId,
-    generationId = state.modelGeneration,
-    isCurrent = () => id === playbackId && generationId === state.modelGeneration;
+  const id = ++playbackId;
   store.isPlaying.value = true;
   let at = indexOfNextStep();
-  while (isCurrent() && at < state.weightSteps.length) {
+  while (id === playbackId && at < state.weightSteps.length) {
     for (const next of state.weightSteps.slice(at + 1, at + 4)) fetchSnapshot(next).catch(() => {});
     await showStep(state.weightSteps[at]);
     if (id !== playbackId) return false;

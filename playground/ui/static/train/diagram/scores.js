@@ -2,8 +2,9 @@
 // attention is open. The server computes the numbers, as in Inspect.
 import { request } from "../../shared/api.js";
 import { SegmentedControl } from "../../shared/components/segments.js";
-import { formatMessage, formatNumber, formatToken } from "../../shared/format.js";
+import { formatNumber, formatToken } from "../../shared/format.js";
 import { colorScale } from "../../shared/palette.js";
+import { Resource } from "../../shared/resource.js";
 import { ACTIVE_STATUSES, store } from "../../shared/store.js";
 import { useCanvas } from "../../shared/components/use_canvas.js";
 import { computed, html, signal, useSignalEffect } from "../../vendor/preact.js";
@@ -14,12 +15,6 @@ import { isShown, state } from "../state.js";
 /** @import { AttentionScoresView } from "../../shared/responses.js" */
 
 const MIN_INTERVAL_MS = 400; // between two requests while the model trains
-const NOTHING = /** @type {any} */ ({ scores: null, axes: [[], []], row: 0, head: 0, note: "" });
-/** The query of the latest response, and what it is of. */
-const displayed = signal(NOTHING),
-  isPending = signal(false);
-let requestedKey = "";
-
 /** The query whose numbers the open block shows; null without a block of attention. */
 const wanted = computed(() => {
   const shown = figure.value;
@@ -30,45 +25,39 @@ const wanted = computed(() => {
     row = Math.min(state.selectedQuery, axes[0].length - 1),
     text = state.typedPass ? store.sequence.value : info.default_input,
     options = { kind: state.selectedKind, layer, head, query: row },
-    key = JSON.stringify([state.modelRef, pass.step, text, options]);
-  return { key, passStep: pass.step, text, options, axes, row, head };
+    selection = JSON.stringify([state.modelRef, text, options]);
+  return { selection, step: pass.step, text, options, axes };
 });
+
+/** @param {any} query */
+async function load({ step, text, options, axes }) {
+  const atStep = state.viewedStep === null ? {} : { step: state.viewedStep },
+    payload = { owner: state.owner, subject: state.modelRef, view: "attention-scores" },
+    scores = await request("inspect/view", { ...payload, text, options, ...atStep });
+  if (!scores.error && scores.step !== step && state.viewedStep !== null)
+    return { error: "A recording has no query and key vectors of earlier steps." };
+  return { ...scores, axes, options };
+}
+
+const answer = new Resource(load),
+  isResting = signal(false); // after a request while the model trains
+let requested = /** @type {any} */ (null);
 
 /** Request the numbers of the open block if they are not those of the displayed pass. */
 function refresh() {
   const query = wanted.value;
   if (!query) {
-    requestedKey = "";
-    displayed.value = NOTHING;
+    requested = null;
+    answer.clear();
     return;
   }
-  if (!isShown.value || isPending.value || query.key === requestedKey) return;
-  const { key, axes, row, head } = query;
-  requestedKey = key;
-  isPending.value = true;
-  load(query).then((response) => {
-    // The numbers of another head or query stay until the next ones are there.
-    if (requestedKey === key) displayed.value = { ...response, axes, row, head };
-    setTimeout(
-      () => (isPending.value = false),
-      ACTIVE_STATUSES.includes(state.status) ? MIN_INTERVAL_MS : 0,
-    );
-  });
-}
-
-/** @param {any} query */
-async function load({ passStep, text, options }) {
-  const step = state.viewedStep === null ? {} : { step: state.viewedStep },
-    payload = { owner: state.owner, subject: state.modelRef, view: "attention-scores" };
-  try {
-    const scores = await request("inspect/view", { ...payload, text, options, ...step });
-    if (scores.error) return { scores: null, note: formatMessage(scores.error) };
-    if (scores.step !== passStep && state.viewedStep !== null)
-      return { scores: null, note: "A recording has no query and key vectors of earlier steps." };
-    return { scores, note: "" };
-  } catch {
-    return { scores: null, note: "" }; // the next snapshot tries again
-  }
+  const isSame = query.selection === requested?.selection,
+    isWaiting = isSame && (answer.isPending.value || isResting.value);
+  if (!isShown.value || isWaiting || (isSame && query.step === requested.step)) return;
+  requested = query;
+  isResting.value = ACTIVE_STATUSES.includes(state.status);
+  setTimeout(() => (isResting.value = false), MIN_INTERVAL_MS);
+  answer.load(query);
 }
 
 /** A vector as a row of shades. @param {{ values: (number | null)[], max: number }} props */
@@ -143,10 +132,12 @@ function ScoreTable({ scores, axes: [queries, keys], row }) {
 
 export function BlockScores() {
   useSignalEffect(refresh);
-  const { scores, axes, row, head, note } = displayed.value;
-  if (!scores) return html`<p class="block-scores pg-hint" hidden=${!note}>${note}</p>`;
-  const size = scores.query.length,
-    queries = axes[0].map((/** @type {string} */ token, /** @type {number} */ i) => ({
+  const note = answer.error.value,
+    scores = answer.data.value;
+  if (note || !scores) return html`<p class="block-scores pg-hint" hidden=${!note}>${note}</p>`;
+  const { head, query: row } = scores.options,
+    size = scores.query.length,
+    queries = scores.axes[0].map((/** @type {string} */ token, /** @type {number} */ i) => ({
       value: String(i),
       label: token,
       title: `Query ${i + 1}: ${token}`,
@@ -161,7 +152,7 @@ export function BlockScores() {
         onChange=${(/** @type {string} */ value) => (state.selectedQuery = Number(value))}
       />
     </div>
-    <${ScoreTable} scores=${scores} axes=${axes} row=${row} />
+    <${ScoreTable} scores=${scores} axes=${scores.axes} row=${row} />
     <p class="pg-hint">
       ${
         "q × k: the products of the numbers of both vectors; their sum is q · k. " +
