@@ -9,10 +9,10 @@ const imports = new Map(); // by path
 /** @param {string} file @returns {string[]} */
 function importsOf(file) {
   if (!imports.has(file)) {
-    const found = [...readFileSync(file, "utf8").matchAll(IMPORT)];
+    const matches = [...readFileSync(file, "utf8").matchAll(IMPORT)];
     imports.set(
       file,
-      found.map(([, path]) => resolve(dirname(file), path)),
+      matches.map(([, path]) => resolve(dirname(file), path)),
     );
   }
   return imports.get(file) ?? [];

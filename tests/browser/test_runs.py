@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from playground.checkpoints.manifest import read_manifest
 from playground.runs.owner_keys import new_owner_key
-from tests.support.app_server import AppServer
+from tests.support.app_server import AppServer, wait_for
 from tests.support.browser_page import (
     SMALL_SETTINGS,
     choose_run_action,
@@ -59,7 +59,7 @@ def test_the_timeline_shows_past_steps_and_starts_a_branch(app, open_run):
     assert selected_head_image(page) != last
     assert page.text_content(".samples") != samples
     page.click(".now")
-    wait_until(page, "last => document.querySelector('.focus canvas').toDataURL() === last", arg=last)
+    wait_for(lambda: selected_head_image(page) == last, description="the picture of the last step")
     (name,) = run_names(page)
     page.focus(".scrub")
     for _ in range(3):

@@ -11,6 +11,7 @@ from tests.support.browser_page import (
     fill_field,
     go_to,
     plotted_steps,
+    selected_head_image,
     start_run,
     wait_for_frames,
     wait_for_status,
@@ -202,7 +203,7 @@ def test_one_click_trains_to_100_percent_on_screen(app, open_page):
     expect(page.locator("#train")).to_be_hidden()
     # the shipped model's picture, which stayed until then, is the one of the end
     page.wait_for_selector(".live:not(.old)")
-    first = page.evaluate("document.querySelector('.focus canvas').toDataURL()")
+    first = selected_head_image(page)
     wait_for_status(page, "done", seconds=120)
     expect(page.locator(".score-value")).to_have_text(re.compile(r"^(100|99\.\d) % of 256$"))
     expect(page.locator(".right-of")).to_have_text("8 of 8 right")
@@ -210,7 +211,7 @@ def test_one_click_trains_to_100_percent_on_screen(app, open_page):
     assert re.search(
         r"Done · 200 steps in .* · exact match (100|99\.9) % of 2,000 held-out sequences", sentence
     ), sentence
-    assert page.evaluate("document.querySelector('.focus canvas').toDataURL()") != first
+    assert selected_head_image(page) != first
     legend = page.locator(".loss-box .pg-legend")
     expect(legend).to_have_text(re.compile(r"training\s*[\d.]+\s*held-out\s*[\d.]+"))
     expect(page.locator(".loss-chart")).to_have_attribute(

@@ -104,6 +104,8 @@ const own = new Resource(async () => {
   };
 });
 
+const formatNote = () => formatMessage(own.data.value?.note ?? "");
+
 async function loadOwn() {
   const response = await own.load();
   if (response && !response.error) ownKind.value = response.kind;
@@ -161,7 +163,7 @@ export function Attention() {
       <${Form}
         fields=${buildFields(values)}
         values=${{ ...values, own: store.sequence.value }}
-        errors=${{ ...modelErrors(values), own: own.error.value || formatMessage(own.data.value?.note ?? "") }}
+        errors=${{ ...modelErrors(values), own: own.error.value || formatNote() }}
         onInput=${(name, value) => (name === "own" ? store.setInput(value) : form.set(name, value))}
         onSubmit=${run}
         submitLabel="Show attention"

@@ -13,7 +13,7 @@ import { store } from "../shared/store.js";
 import { computed, effect, html, untracked, useEffect, useRef } from "../vendor/preact.js";
 import { overlays } from "./data/overlays.js";
 import { showStep } from "./data/snapshots.js";
-import { isShown, METRICS, state } from "./state.js";
+import { isTabOpen, METRICS, state } from "./state.js";
 
 /** @import { Marker, Series } from "../shared/types.js" */
 /**
@@ -208,7 +208,7 @@ function buildScores() {
  */
 function keepDrawn(chart, buildLines, hasTarget) {
   const endLines = effect(() => {
-    if (!isShown.value) return;
+    if (!isTabOpen.value) return;
     const lines = buildLines(chart);
     chart.options.xRange = [0, axisMaxStep.value];
     untracked(() => chart.setData(lines, buildMarkers(hasTarget)));

@@ -126,7 +126,7 @@ function describePass(pass) {
 }
 
 /** The values of a row are spoken, but not the numbers that change during training. */
-function Note({ shown: { pass, info } }) {
+function Note({ current: { pass, info } }) {
   const row = state.hoverRow,
     isRow = row !== null && Boolean(pass.axes[state.selectedKind]),
     block = openBlock.value,
@@ -157,7 +157,7 @@ function openInInspect() {
 const openIfHead = (event) => event.target.closest(".head[aria-pressed=true]") && openInInspect();
 
 export function ModelDiagram() {
-  const shown = figure.value,
+  const current = figure.value,
     { selectedKind: kind, selectedHead, selectedBlock: block, hoverRow } = state,
     [layer, head] = selectedHead;
   return html`<div class="diagram-box">
@@ -171,10 +171,10 @@ export function ModelDiagram() {
       >
         <${Diagram}
           stacks=${stacks.value}
-          pass=${shown?.pass}
+          pass=${current?.pass}
           selected=${{ kind, layer, head, block }}
-          links=${shown && buildLinks(shown.pass)}
-          label=${shown && describePass(shown.pass)}
+          links=${current && buildLinks(current.pass)}
+          label=${current && describePass(current.pass)}
           row=${hoverRow}
           onSelect=${selectHead}
           onBlock=${toggleBlock}
@@ -182,6 +182,6 @@ export function ModelDiagram() {
         />
       </figure>
     </div>
-    ${shown ? html`<${Note} shown=${shown} />` : html`<p class="diagram-note pg-hint"></p>`}
+    ${current ? html`<${Note} current=${current} />` : html`<p class="diagram-note pg-hint"></p>`}
     <${BlockScores} />`;
 }

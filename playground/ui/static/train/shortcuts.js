@@ -2,7 +2,7 @@
 import { Dialog } from "../shared/components/dialog.js";
 import { html, signal, useEffect } from "../vendor/preact.js";
 import { sendCommand } from "./data/actions.js";
-import { isShown, state } from "./state.js";
+import { isTabOpen, state } from "./state.js";
 
 const SHORTCUTS = [
   [["space"], "pause, resume"],
@@ -69,7 +69,7 @@ export function HelpDialog() {
 /** @param {any} event */
 function onKeyDown(event) {
   // Another tab handled the event, or the view is hidden.
-  if (event.defaultPrevented || !isShown.value) return;
+  if (event.defaultPrevented || !isTabOpen.value) return;
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest(OWN_KEYS)) return;
   const isOnButton = event.target.closest("button, canvas, a"),
     { status } = state;

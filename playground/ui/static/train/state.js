@@ -76,4 +76,4 @@ export const METRICS = {
 };
 
 /** Whether this tab is the open one. */
-export const isShown = computed(() => (store.tab.value ?? "train") === "train");
+export const isTabOpen = computed(() => (store.tab.value ?? "train") === "train");

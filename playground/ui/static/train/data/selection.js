@@ -1,5 +1,5 @@
-// What is selected in the diagram: an attention type, a head of it, and a block that is open. A link
-// may select it, and the curve, for the model that it names.
+// What is selected in the diagram: an attention type, one of its heads, and the open block. A link
+// may select them, and the curve, for the model that it names.
 import { takeQueryParam } from "../../shared/links.js";
 import { batch, computed, effect, untracked } from "../../vendor/preact.js";
 import { buildStacks } from "../diagram/structure.js";
@@ -26,8 +26,8 @@ const shape = computed(() => {
 /** The stacks of the displayed model. @type {{ value: Stack[] }} */
 export const stacks = computed(() => {
   void shape.value;
-  const shown = figure.peek();
-  return shown ? buildStacks(shown.info, shown.pass.attention) : [];
+  const current = figure.peek();
+  return current ? buildStacks(current.info, current.pass.attention) : [];
 });
 
 /** The block that is open, if any. */

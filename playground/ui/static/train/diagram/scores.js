@@ -10,16 +10,16 @@ import { useCanvas } from "../../shared/components/use_canvas.js";
 import { computed, html, signal, useSignalEffect } from "../../vendor/preact.js";
 import { openBlock } from "../data/selection.js";
 import { figure } from "../data/snapshots.js";
-import { isShown, state } from "../state.js";
+import { isTabOpen, state } from "../state.js";
 
 /** @import { AttentionScoresView } from "../../shared/responses.js" */
 
 const MIN_INTERVAL_MS = 400; // between two requests while the model trains
 /** The query whose numbers the open block shows; null without a block of attention. */
-const wanted = computed(() => {
-  const shown = figure.value;
-  if (!shown || !openBlock.value?.heads) return null;
-  const { pass, info } = shown,
+const openQuery = computed(() => {
+  const current = figure.value;
+  if (!current || !openBlock.value?.heads) return null;
+  const { pass, info } = current,
     [layer, head] = state.selectedHead,
     axes = pass.axes[state.selectedKind].map((names) => names.map(formatToken)),
     row = Math.min(state.selectedQuery, axes[0].length - 1),
@@ -45,7 +45,7 @@ let requested = /** @type {any} */ (null);
 
 /** Request the numbers of the open block if they are not those of the displayed pass. */
 function refresh() {
-  const query = wanted.value;
+  const query = openQuery.value;
   if (!query) {
     requested = null;
     answer.clear();
@@ -53,7 +53,7 @@ function refresh() {
   }
   const isSame = query.selection === requested?.selection,
     isWaiting = isSame && (answer.isPending.value || isResting.value);
-  if (!isShown.value || isWaiting || (isSame && query.step === requested.step)) return;
+  if (!isTabOpen.value || isWaiting || (isSame && query.step === requested.step)) return;
   requested = query;
   isResting.value = ACTIVE_STATUSES.includes(state.status);
   setTimeout(() => (isResting.value = false), MIN_INTERVAL_MS);
