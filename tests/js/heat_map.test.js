@@ -78,9 +78,9 @@ test("invisible characters and whole emoji are in the labels", () => {
 
 test("the pointer reports a cell, and a click selects it", () => {
   point("pointermove", 0, 1);
-  assert.deepEqual(onHover.mock.calls.at(-1).arguments, ["a, y: 0.500"]);
+  assert.deepEqual(onHover.mock.calls.at(-1).arguments, ["a, y: 0.500", [0, 1]]);
   point("pointermove", 1, 1);
-  assert.deepEqual(onHover.mock.calls.at(-1).arguments, ["b, y: no value"]);
+  assert.deepEqual(onHover.mock.calls.at(-1).arguments, ["b, y: no value", [1, 1]]);
   point("pointermove", 0, 2);
   assert.match(onHover.mock.calls.at(-1).arguments[0], /^a cannot attend to z here/);
   point("click", 1, 2);
@@ -90,7 +90,7 @@ test("the pointer reports a cell, and a click selects it", () => {
     [[1, 2]],
   );
   canvas.dispatchEvent(new Event("pointerleave"));
-  assert.deepEqual(onHover.mock.calls.at(-1).arguments, [""]);
+  assert.deepEqual(onHover.mock.calls.at(-1).arguments, ["", null]);
 });
 
 test("arrow keys move within the map, and Enter selects", () => {
