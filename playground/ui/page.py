@@ -114,6 +114,7 @@ def build_page(project_links: dict[str, str], space: str, has_mcp: bool) -> str:
     return environment.get_template("page.html.j2").render(
         first_script=Markup(FIRST_SCRIPT),
         first_style=Markup(FIRST_STYLE),
+        icon=(UI_DIR / "icon.svg").read_text(encoding="utf-8"),
         static_url=STATIC_URL,
         modules=module_graph(*FIRST_MODULES),
         form_schema=htmlsafe_json_dumps(form_schema(), separators=(",", ":"), allow_nan=False),

@@ -6,13 +6,13 @@ import { Chart } from "../../playground/ui/static/shared/chart.js";
 import {
   alignColumns,
   listColumns,
-  nearestIndex,
   nearestValue,
   smooth,
   thin,
   thinRows,
   toTable,
 } from "../../playground/ui/static/shared/chart_data.js";
+import { nearestIndex } from "../../playground/ui/static/shared/common.js";
 import { formatNumber } from "../../playground/ui/static/shared/format.js";
 import {
   buildPlotOptions,

@@ -9,7 +9,7 @@ import {
   maxValue,
   paintThumbnail,
 } from "../../playground/ui/static/shared/heat_map.js";
-import { paintScale } from "../../playground/ui/static/shared/components/color_scale.js";
+import { paintScale } from "../../playground/ui/static/shared/components/heat_map_view.js";
 import { unpackWeights } from "../../playground/ui/static/shared/attention_weights.js";
 import { colorScale, dashOf, resolveColor } from "../../playground/ui/static/shared/palette.js";
 

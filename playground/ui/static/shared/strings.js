@@ -43,3 +43,4 @@ export const SINGLE_STACK_CAPTIONS = {
     "Rows and columns: the input tokens, then the tokens generated so far. Masked positions are " +
     "hatched.",
 };
+export const PART_NOT_LOADED = "This part of the page could not be loaded. Reload the page.";

@@ -2,14 +2,15 @@
 import { connectAddress } from "../shared/address.js";
 import { sleep } from "../shared/api.js";
 import { openSession } from "../shared/session.js";
+import { saveText } from "../shared/storage.js";
 import { store } from "../shared/store.js";
-import { RETRYING } from "../shared/strings.js";
+import { PART_NOT_LOADED, RETRYING } from "../shared/strings.js";
 import { effect, html, render } from "../vendor/preact.js";
 import { hasModelBar, ModelBar } from "./model_bar.js";
 import { initTabs } from "./tabs.js";
-import { initSkipLink, initThemeSwitch } from "./theme.js";
 
 const RETRY_MS = 1000;
+const THEME_KEY = "transformer-playground-theme"; // first.js reads it
 const embeddedView = document.documentElement.dataset.embed;
 
 /** Open the session, also of a server that responds later. An embedded view has none. */
@@ -41,13 +42,39 @@ async function loadView(tab) {
     await view.default(panel);
   } catch (error) {
     console.error(error);
-    panel.textContent = "This part of the page could not be loaded. Reload the page.";
+    panel.textContent = PART_NOT_LOADED;
   }
 }
 
 function showModelBar() {
   render(html`<${ModelBar} />`, /** @type {Element} */ (document.querySelector("#page-bar")));
   effect(() => void document.body.classList.toggle("without-model-bar", !hasModelBar()));
+}
+
+/** @param {string} selector */
+function findVisible(selector) {
+  /** @type {NodeListOf<HTMLElement>} */
+  const elements = document.querySelectorAll(selector);
+  return [...elements].find((each) => each.offsetParent);
+}
+
+/** Focus the button that trains, if it is visible, or the panel of the selected tab. */
+export function initSkipLink() {
+  document.querySelector(".skip-link")?.addEventListener("click", (event) => {
+    event.preventDefault();
+    (findVisible("#train, #pause, #resume") ?? findVisible("#panels > [role=tabpanel]"))?.focus();
+  });
+}
+
+export function initThemeSwitch() {
+  const button = document.querySelector(".theme-switch"),
+    { classList } = document.documentElement;
+  const showState = () => button?.setAttribute("aria-pressed", String(classList.contains("dark")));
+  showState();
+  button?.addEventListener("click", () => {
+    saveText(THEME_KEY, classList.toggle("dark") ? "dark" : "light");
+    showState();
+  });
 }
 
 initThemeSwitch();

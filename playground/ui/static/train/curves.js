@@ -1,6 +1,6 @@
 // The curves of the open run and of its overlays: loss, and exact match.
 import { Chart } from "../shared/chart.js";
-import { nearestIndex } from "../shared/chart_data.js";
+import { nearestIndex } from "../shared/common.js";
 import { ChartTools } from "../shared/components/chart_tools.js";
 import {
   formatCount,

@@ -5,6 +5,7 @@ import { takeHandOff } from "../shared/common.js";
 import { el } from "../shared/dom.js";
 import { store } from "../shared/store.js";
 import { RETRYING } from "../shared/strings.js";
+import { createView } from "../shared/view.js";
 import { effect, html, render } from "../vendor/preact.js";
 import { loadRuns, startPollingRuns } from "./data/actions.js";
 import { followSelection, openModel, resetView } from "./data/model_poll.js";
@@ -14,9 +15,9 @@ import { followSettingsLink, initForm } from "./settings.js";
 import { Buttons, SettingsForm } from "./settings_form.js";
 import { embeddedView, state } from "./state.js";
 import { Train } from "./train.js";
-import { attach, root } from "./view.js";
 
 const RETRY_MS = 1000;
+const { attach, root } = createView("live pg");
 
 async function start() {
   state.owner = store.owner.value;

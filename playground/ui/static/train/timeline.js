@@ -1,5 +1,5 @@
 // The slider of the recorded steps, their replay, and the button that branches off a run.
-import { nearestIndex } from "../shared/chart_data.js";
+import { nearestIndex } from "../shared/common.js";
 import { formatCount, formatInteger } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { PLAY_LABEL } from "../shared/strings.js";

@@ -1,24 +1,18 @@
 // The elements of the tab.
-import { ATTENTION_KIND } from "../shared/strings.js";
-import { html } from "../vendor/preact.js";
+import { ATTENTION_KIND, PART_NOT_LOADED } from "../shared/strings.js";
+import { html, useEffect, useState } from "../vendor/preact.js";
 import { wholePageUrl } from "../shared/view.js";
 import { formatInteger } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { SelectedHead } from "./attention.js";
-import { Curves } from "./curves.js";
 import { selectKind } from "./data/selection.js";
 import { figure } from "./data/snapshots.js";
 import { Dialogs } from "./dialogs.js";
-import { RecordingNote } from "./first_visit.js";
 import { ModelDiagram } from "./model_diagram.js";
 import { Prediction } from "./prediction.js";
-import { RunList } from "./run_list.js";
-import { Samples, ScoresByLength } from "./samples.js";
-import { SavedCheckpoints } from "./saved_checkpoints.js";
 import { SessionNote } from "../shared/session.js";
 import { HelpDialog } from "./shortcuts.js";
 import { embeddedView, state } from "./state.js";
-import { Timeline } from "./timeline.js";
 import { TopBar } from "./top_bar.js";
 
 const KINDS = /** @type {Record<string, string>} */ ({
@@ -67,18 +61,37 @@ const ModelBar = () =>
 
 const Notes = () => html`<p class="device pg-hint">${store.server.value.device}</p>`;
 
-export const Train = () =>
-  html`<h2 class="pg-visually-hidden">Train</h2>
+const NONE = () => null,
+  NotLoaded = () => html`<p class="pg-hint">${PART_NOT_LOADED}</p>`;
+/**
+ * Return the components about learning, which load after the model: on a slow line, they would delay
+ * it. What they import loads at the same time.
+ */
+function useLearning() {
+  const isOpening = state.status === "opening",
+    [components, setComponents] = useState(/** @type {Record<string, any>} */ ({}));
+  useEffect(() => {
+    if (isOpening) return;
+    const modules = [import("./learning.js"), import("../shared/chart.js")];
+    Promise.all([...modules, import("../vendor/uplot.js")]).then(
+      ([module]) => setComponents(module),
+      () => setComponents({ Learning: NotLoaded }),
+    );
+  }, [isOpening]);
+  return (/** @type {string} */ name) => html`<${components[name] ?? NONE} />`;
+}
+
+export function Train() {
+  const show = useLearning();
+  return html`<h2 class="pg-visually-hidden">Train</h2>
     <${TopBar} /><${SessionNote} />
     <div class="columns">
       <section class=${displayedKinds().length ? "attention" : "attention none"} aria-label="Model">
-        <div class="prediction-row"><${Prediction} /><${RecordingNote} /></div>
+        <div class="prediction-row"><${Prediction} />${show("RecordingNote")}</div>
         <${ModelBar} /><${ModelDiagram} />
-        <div class="details-row"><${SelectedHead} /><${Samples} /></div>
+        <div class="details-row"><${SelectedHead} />${show("Samples")}</div>
       </section>
-      <section class="learning" aria-label="Learning">
-        <${Curves} /><${Timeline} /><${RunList} />
-      </section>
+      <section class="learning" aria-label="Learning">${show("Learning")}</section>
     </div>
     ${
       embeddedView &&
@@ -86,4 +99,6 @@ export const Train = () =>
         >Open in Transformer Playground</a
       >`
     }
-    <${ScoresByLength} /><${SavedCheckpoints} /><${Notes} /> <${Dialogs} /><${HelpDialog} />`;
+    ${show("ScoresByLength")}${show("SavedCheckpoints")}<${Notes} />
+    <${Dialogs} /><${HelpDialog} />`;
+}

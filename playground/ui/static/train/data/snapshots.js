@@ -1,7 +1,7 @@
 // Earlier steps of the open model. The server stores their weights, and computes attention and
 // predictions on request.
 import { request } from "../../shared/api.js";
-import { nearestIndex } from "../../shared/chart_data.js";
+import { nearestIndex } from "../../shared/common.js";
 import { formatMessage } from "../../shared/format.js";
 import { Resource } from "../../shared/resource.js";
 import { store } from "../../shared/store.js";
