@@ -67,15 +67,16 @@ class Traffic:
         }
 
 
-def visit(context: BrowserContext, url: str) -> dict[str, Any]:
-    """Open the page until it shows a model."""
+def visit(context: BrowserContext, url: str) -> list[dict[str, Any]]:
+    """Open the page; return the traffic until it shows a model, and until it is complete."""
     page = context.new_page()
     traffic = Traffic(page)
     page.goto(url)
     page.wait_for_selector(".live[data-status=checkpoint]", timeout=60_000)
+    until_model = traffic.summary()
     page.wait_for_timeout(SETTLE_MS)
     page.close()
-    return traffic.summary()
+    return [until_model, traffic.summary()]
 
 
 def open_tabs(browser: Browser, url: str) -> list[dict[str, Any]]:
@@ -137,7 +138,7 @@ def measure() -> dict[str, Any]:
         loads = load_in_turns(browser, {"before": before.url, "now": app.url})
         before.stop()
         context = browser.new_context(viewport={"width": 1440, "height": 950})
-        visits = [visit(context, app.url) for _ in range(2)]
+        visits = visit(context, app.url) + visit(context, app.url)
         result = {"loads": loads, "visits": visits, "tabs": open_tabs(browser, app.url)}
         browser.close()
         app.stop()
@@ -147,7 +148,9 @@ def measure() -> dict[str, Any]:
 def table(rows: dict[str, Any]) -> str:
     """Format the figures as Markdown."""
     modules = KINDS["/playground/static/"]
-    names = ("first visit", "second visit", *(f"opening {row['tab']}" for row in rows["tabs"]))
+    visits = ("first visit", "second visit")
+    names = [f"{visit}, {until}" for visit in visits for until in ("until a model", "in all")]
+    names += [f"opening {row['tab']}" for row in rows["tabs"]]
     return "\n".join(
         [
             "Seconds until a new profile shows a model: median (range) of "
