@@ -302,22 +302,22 @@ class UserThread(threading.Thread):
         if not page.call("runs/details", subject=subject).get("checkpoints"):
             subject = "checkpoint:reverse"
         repo = f"ada/visit-{self.rng.randrange(20)}"
-        response = page.call(
-            "hub/submit", kind="push", repo=repo, subject=subject, token=self.token
-        )
+        request = {"repo": repo, "token": self.token}
+        response = page.call("jobs/submit", kind="push", subject=subject, request=request)
         if not self.check_response("publish", response):
             return
         deadline = time.monotonic() + 120
-        while (job := page.call("hub/poll", job=response["job"]))[
-            "status"
-        ] == "working" and time.monotonic() < deadline:
+        while (job := page.call("jobs/poll", job=response["job"]))["status"] in (
+            "waiting",
+            "working",
+        ) and time.monotonic() < deadline:
             if self.scenario.stopped.wait(0.5):
                 return
         counter = (
             self.scenario.finished_actions if job["status"] == "done" else self.scenario.rejections
         )
         counter["published"] += 1
-        if job["status"] == "working":
+        if job["status"] in ("waiting", "working"):
             self.scenario.phase.errors.append(f"publishing took more than 120 s: {job['message']}")
 
 

@@ -161,12 +161,6 @@ class ResidentProcess(Executor):
         self._killed_job: Job | None = None  # the one because of which the process was killed
         self._lock = threading.Lock()  # never held during a callback
 
-    @property
-    def process_id(self) -> int | None:
-        """The id of the process, or None if it does not run."""
-        process = self._process
-        return process.process.pid if process else None
-
     def start(self, job: Job) -> bool:
         with self._lock:
             if self._is_closed:

@@ -23,6 +23,7 @@ from .policy import Policy
 from .process import describe_exit, start_failure_reporter
 
 log = logging.getLogger(__name__)
+JOB_MISSING = "this result is no longer stored; run the job again"
 
 
 class Lane:
@@ -123,7 +124,7 @@ class JobQueue:
         """
         job = self.find(job_id, owner)
         if job is None:
-            raise UserError("this result is no longer stored; run the job again")
+            raise UserError(JOB_MISSING, retryable=True)
         return job
 
     def poll(self, job_id: object, owner: str, cursor: int = 0) -> Response:

@@ -76,7 +76,7 @@ LIGHT = replace(
 _import_lock = threading.Lock()
 
 
-class PretrainedJobs:
+class PretrainedJobs(JobQueue):
     """The queue of a server.
 
     Args:
@@ -86,60 +86,14 @@ class PretrainedJobs:
 
     def __init__(self, hosted: bool = False) -> None:
         self.hosted = hosted
-        self.executor = ResidentProcess(
+        executor = ResidentProcess(
             "playground.pretrained.jobs:create_handler",
             name="pretrained",
             options=self._process_options,
             idle_timeout_s=IDLE_TIMEOUT_S,
         )
         heavy = replace(HEAVY, max_turn_s=MAX_TURN_S) if hosted else HEAVY
-        self.queue = JobQueue(self.executor, heavy, dict.fromkeys(CONCURRENT_KINDS, LIGHT))
-
-    def submit(
-        self,
-        kind: str,
-        request: dict[str, Any],
-        owner: str,
-        may_read: Callable[[], bool] | None = None,
-    ) -> str:
-        """Submit a job and return its id.
-
-        Args:
-            may_read: whether the owner may still read the job.
-
-        Raises:
-            UserError: for an unknown kind, or if the owner, the address or all users have too
-                many jobs.
-        """
-        if kind not in ENTRY_POINTS or not isinstance(request, dict):
-            raise UserError(messages.unknown_job(kind, ENTRY_POINTS))
-        label = label_of(kind, request)
-        return self.queue.submit(kind, request, owner=owner, label=label, may_read=may_read).id
-
-    def poll(self, job_id: str, owner: str, cursor: int = 0) -> dict[str, Any]:
-        """Return the status of a job and its rows from `cursor` on.
-
-        Raises:
-            UserError: if this owner has no such job.
-        """
-        return self.queue.poll(job_id, owner, cursor)
-
-    def cancel(self, job_id: str, owner: str) -> None:
-        """Cancel a job; its rows stay. A finished job does not change.
-
-        Raises:
-            UserError: if this owner has no such job.
-        """
-        self.queue.cancel(self.queue.get(job_id, owner))
-
-    def close(self) -> None:
-        """End the process and all jobs."""
-        self.queue.close()
-
-    @property
-    def process_id(self) -> int | None:
-        """The id of the process, or None if it does not run."""
-        return self.executor.process_id
+        super().__init__(executor, heavy, dict.fromkeys(CONCURRENT_KINDS, LIGHT))
 
     def _process_options(self) -> ResidentOptions:
         """Return the options of a process that is about to start."""

@@ -46,7 +46,6 @@ from .api_page import API_PAGE
 from .architectures_api import ArchitectureHandlers
 from .asgi import accepted_encoding
 from .checkpoint_transfer import CheckpointTransfer
-from .compare_api import CompareHandlers
 from .connections import configure_uvicorn, sweep_connections
 from .damaged_api import DamagedHandlers
 from .datasets_api import DatasetHandlers
@@ -56,6 +55,7 @@ from .gradio_patches import apply_patches
 from .hub_api import HubHandlers
 from .hub_token import can_sign_in
 from .inspect_api import InspectHandlers
+from .jobs_api import JobHandlers
 from .lessons_api import LessonHandlers
 from .live_api import live_handlers
 from .middleware import build_middleware
@@ -97,18 +97,19 @@ def build_handlers(
     `public` means that other machines can reach the page.
     """
     handlers = live_handlers(registry) | form_handlers(registry)
-    comparison = PretrainedJobs(hosted=public)
+    pretrained = PretrainedJobs(hosted=public)
+    hub = HubJobs(has_one_user=bool(registry.single_owner))
     groups: tuple[HandlerGroup, ...] = (
         SessionHandlers(registry),
         InspectHandlers(registry),
         ReportHandlers(registry),
-        CompareHandlers(registry, comparison),
+        JobHandlers(registry, pretrained, hub),
         ArchitectureHandlers(registry),
         ExperimentHandlers(registry, experiments),
         ReplicationHandlers(registry, experiments),
         DamagedHandlers(registry, experiments),
-        HubHandlers(registry, HubJobs(has_one_user=bool(registry.single_owner))),
-        LessonHandlers(registry, LessonService(registry, pretrained=comparison.queue)),
+        HubHandlers(registry),
+        LessonHandlers(registry, LessonService(registry, pretrained=pretrained)),
     )
     for group in groups:
         handlers |= group.handlers()

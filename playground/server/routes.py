@@ -64,8 +64,6 @@ LOAD_MS_BY_ROUTE = {
     "experiments/submit": 100,
     "replications/outcome": 50,
     "replications/start": 50,
-    "hub/submit": 50,
-    "hub/poll": 2,
     "lessons/poll": 2,
     "lessons/start-bug": 50,
     "lessons/start": 50,

@@ -112,13 +112,13 @@ class Instance:
 
     def pull(self, address, owner):
         with self.client(address) as client:
-            submitted = {"owner": owner, "kind": "pull", "repo": "ada/digits"}
-            job = client.post("/playground/api/hub/submit", json=submitted).json()["job"]
+            submitted = {"owner": owner, "kind": "pull", "request": {"repo": "ada/digits"}}
+            job = client.post("/playground/api/jobs/submit", json=submitted).json()["job"]
             polled = {"owner": owner, "job": job}
 
             def ended():
-                state = client.post("/playground/api/hub/poll", json=polled).json()
-                return state["status"] != "working" and state
+                state = client.post("/playground/api/jobs/poll", json=polled).json()
+                return state["status"] not in ("waiting", "working") and state
 
             return wait_for(ended, 60)["status"] == "done"
 

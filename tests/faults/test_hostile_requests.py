@@ -160,13 +160,11 @@ FIELDS_BY_ROUTE = {  # what a page's script sends along, beside whose page it is
     "form/check": ["values"],
     "form/fill": ["settings"],
     "form/start": ["values", "speed"],
-    "hub/submit": ["kind", "repo", "revision", "token", "expected_parent"],
     "lessons/start": ["lesson", "prediction", "options"],
     "lessons/start-bug": ["bug", "seed", "steps"],
     "lessons/poll": [],
     "lessons/cancel": [],
     "lessons/guess": ["bug", "line"],
-    "hub/poll": ["job"],
 }
 
 
@@ -214,7 +212,6 @@ def create_objects(client, owner):
         "experiments/csv": experiment_fields,
         "jobs/poll": job,
         "jobs/cancel": job,
-        "hub/poll": {"job": send("hub/submit", kind="gallery").get("job")},
         "lessons/poll": measurement,
         "lessons/cancel": measurement,
         "lessons/guess": measurement,
@@ -240,7 +237,6 @@ def test_every_input_gets_a_result_or_an_error_message(server, count):
         "datasets/action",
         "jobs/submit",
         "experiments/plan",
-        "hub/submit",
     } <= set(names)
     subjects = [
         f"run:{run.id}",
@@ -285,7 +281,6 @@ def test_every_input_gets_a_result_or_an_error_message(server, count):
 # reject every request with a message, or do so once the slots for measurements are in use.
 ALWAYS_REJECTED = (
     "lessons/poll",
-    "hub/poll",
     "datasets/action",
     "damaged/remove",
     "architectures/train",

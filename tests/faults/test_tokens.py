@@ -18,9 +18,11 @@ from huggingface_hub import constants
 
 from playground.errors import UserError
 from playground.hub.jobs import HubJobs
+from playground.pretrained.jobs import PretrainedJobs
 from playground.runs.owner_keys import new_owner_key
 from playground.server.hub_api import HubHandlers
 from playground.server.hub_token import resolve_token
+from playground.server.jobs_api import JobHandlers
 from tests.support.app_server import ROOT, AppServer, wait_for
 from tests.support.coroutines import run_in_thread
 from tests.support.fake_jobs import fake_processes
@@ -129,15 +131,15 @@ def visit_space(hub, canary, registries, monkeypatch):
     started = fake_processes(monkeypatch)
     registry = registries()
     shutil.copytree(ROOT / "checkpoints" / "reverse-one-head", registry.root / "digits")
-    page = HubHandlers(registry, HubJobs())
+    page = JobHandlers(registry, PretrainedJobs(), HubJobs())
 
     def visit(session):
         request = SimpleNamespace(scope={"session": session})
         owner = new_owner_key()
-        fields = {"owner": owner, "token": hub.CY, "kind": "push", "repo": "ada/digits"}
-        fields["subject"] = "checkpoint:digits"
-        response = run_in_thread(page.submit(fields, request))
-        job = page.jobs.queue.find(response.get("job"), owner)
+        fields = {"owner": owner, "kind": "push", "subject": "checkpoint:digits"}
+        fields["request"] = {"token": hub.CY, "repo": "ada/digits"}
+        response = run_in_thread(page.start(fields, request))
+        job = page.hub.queue.find(response.get("job"), owner)
         return response, job and job.arguments[0].token
 
     yield visit
@@ -151,7 +153,7 @@ def test_a_session_without_a_valid_user_has_no_name(hub, registries, monkeypatch
     session = session_of(hub.ADA)
     session["oauth_info"]["userinfo"] = user
     request = SimpleNamespace(scope={"session": session})
-    response = run_in_thread(HubHandlers(registries(), HubJobs()).session_info({}, request))
+    response = run_in_thread(HubHandlers(registries()).session_info({}, request))
     assert (response["signed_in"], response["name"]) == (True, "")
 
 
@@ -183,14 +185,17 @@ class User(PageClient):
         self.responses.append(super().call(function, **request))
         return self.responses[-1]
 
+    def start(self, kind, subject="", **request):
+        return self.call("jobs/submit", kind=kind, subject=subject, request=request)
+
     def hub_task(self, **fields):
-        """Return the response to hub-start if it is an error, else the result of the hub task."""
-        started = self.call("hub/submit", **fields)
+        """Return the response to the submission if it is an error, else the result of the job."""
+        started = self.start(**fields)
         return started if "error" in started else self.wait_for_end(started["job"])
 
     def wait_for_end(self, job):
         wait_for(
-            lambda: self.call("hub/poll", job=job)["status"] != "working",
+            lambda: self.call("jobs/poll", job=job)["status"] not in ("waiting", "working"),
             110,
             "the end of a hub task",
         )
@@ -251,8 +256,8 @@ def test_no_hub_task_reveals_the_token_of_the_owner_of_a_space(hub, space):
         for kind in ("repo_info", "pull", "reproduce"):
             result = user.hub_task(kind=kind, repo="owner/secret", token=hub.ADA)
             assert "there is no repository owner/secret that is public" in result["message"], kind
-        assert user.call("hub/cancel", job="none") == {}
-        assert "is not a Hub job" in user.hub_task(kind="token")["error"]
+        assert "no longer stored" in user.call("jobs/cancel", job="none")["error"]
+        assert "is not a kind of job" in user.hub_task(kind="token")["error"]
     assert {
         request.path.split("/")[2] for request in requests if request.path.startswith("/api/")
     } == {"models"}
@@ -315,9 +320,8 @@ def test_a_typed_token_has_precedence_and_is_not_stored(hub, local):
     folder, user = local.log.parent, User(local)
     excluded = {folder / "home/token"}
     with hub.record_requests() as requests, hub.fault(hub.COMMIT, "silent") as fault:
-        started = user.call(
-            "hub/submit",
-            kind="push",
+        started = user.start(
+            "push",
             repo="cy/typed",
             subject=REVERSE,
             token=f" {hub.CY}\n",
@@ -327,7 +331,7 @@ def test_a_typed_token_has_precedence_and_is_not_stored(hub, local):
         assert (
             files_with(folder, hub.CY, hub.ADA, exclude=excluded) == []
         )  # while the push is running
-        assert user.call("hub/poll", job=started["job"])["status"] == "working"
+        assert user.call("jobs/poll", job=started["job"])["status"] == "working"
     result = user.wait_for_end(started["job"])
     assert (result["status"], result["retryable"]) == ("failed", True)
     result = user.hub_task(kind="push", repo="cy/typed", subject=REVERSE, token=hub.CY)

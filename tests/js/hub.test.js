@@ -52,7 +52,7 @@ const MODEL_PLAN = {
 beforeEach(() => {
   serve({
     "runs/details": { checkpoints: [{ name: "a", step: 40, exact_match: 1 }] },
-    "hub/submit": { job: "j" },
+    "jobs/submit": { job: "j" },
   });
 });
 
@@ -165,18 +165,18 @@ test("the form selects a model, needs a token and a name, and shows the plan", a
   assert.equal(preview().disabled, false);
   assert.equal(box.querySelector(".repo").placeholder, "you/reverse-10-172k");
 
-  responses["hub/poll"] = { status: "done", result: { name: "ada", writes: false } };
+  responses["jobs/poll"] = { status: "done", result: { name: "ada", writes: false } };
   await fill(".repo", "ada/reverse");
-  responses["hub/poll"] = {
+  responses["jobs/poll"] = {
     status: "done",
     result: { plan: MODEL_PLAN, step: 40, card: "# Card", notes: ["the license stays"] },
   };
   await submit();
   await waitFor(() => box.querySelector(".plan"));
   assert.equal(box.querySelector(".plan-note").textContent, "Note: the license stays.");
-  const [, payload] = sent.find(([name]) => name === "hub/submit");
+  const [, payload] = sent.find(([name]) => name === "jobs/submit");
   assert.deepEqual(
-    [payload.kind, payload.subject, payload.repo, payload.token],
+    [payload.kind, payload.subject, payload.request.repo, payload.request.token],
     ["plan", "run:1", "ada/reverse", "hf_x"],
   );
   assert.match(box.querySelector(".plan-summary").textContent, /The run continues/);
@@ -204,11 +204,11 @@ test("a Space that lacks the page can be published although the model is there",
 test("only tasks that need the token send it", async () => {
   store.owner.value = "owner";
   store.hubToken.value = "hf_x";
-  responses["hub/poll"] = { status: "done", result: { models: [] } };
+  responses["jobs/poll"] = { status: "done", result: { models: [] } };
   await loadGallery();
   await runHubJob(createHubJob(), { kind: "plan" });
   assert.deepEqual(
-    sent.filter(([name]) => name === "hub/submit").map(([, task]) => [task.kind, task.token]),
+    sent.filter(([name]) => name === "jobs/submit").map(([, task]) => [task.kind, task.request.token]),
     [
       ["gallery", ""],
       ["plan", "hf_x"],

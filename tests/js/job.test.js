@@ -4,7 +4,6 @@ import { beforeEach, mock, test } from "node:test";
 import { waitFor } from "./support/page.js";
 import { Job, isActive } from "../../playground/ui/static/shared/job.js";
 
-const ROUTES = { submit: "jobs/submit", poll: "jobs/poll", cancel: "jobs/cancel" };
 let responses, sent, rows, job;
 
 const request = async (route, payload) => {
@@ -18,7 +17,7 @@ beforeEach(() => {
   sent = [];
   rows = [];
   responses = { "jobs/submit": [{ job: "j" }], "jobs/poll": [], "jobs/cancel": [] };
-  job = new Job(ROUTES, { request, onRows: (more) => rows.push(...more) });
+  job = new Job({ request, onRows: (more) => rows.push(...more) });
 });
 
 test("a job reports its progress and its rows, and resolves to its result", async () => {
@@ -113,7 +112,7 @@ test("a newer job replaces the one before, and cancels it", async () => {
 
 test("a job that was reset while it was submitted is cancelled", async () => {
   let submit;
-  const slow = new Job(ROUTES, {
+  const slow = new Job({
     request: (route, payload) => {
       sent.push([route, payload]);
       return route === "jobs/submit"
@@ -150,7 +149,7 @@ test("the reason of a delay is shown", async () => {
 
 test("a page that was loaded again follows the job that it had submitted", async () => {
   const submitted = [];
-  job = new Job(ROUTES, {
+  job = new Job({
     request,
     onRows: (more) => rows.push(...more),
     onSubmit: (id, payload) => submitted.push([id, payload]),

@@ -36,8 +36,8 @@ from playground.server.api import Endpoints
 from playground.server.api_page import API_PAGE
 from playground.server.app import build_handlers, launch_options
 from playground.server.dataset_reader import read_dataset
+from playground.server.jobs_api import RIGHTS_BY_KIND
 from playground.server.routes import ROUTE_PREFIX
-from playground.server.schemas.hub import TaskKind
 from playground.server.schemas.runs import RunAction
 from playground.server.static_files import static_route
 from playground.training.config import RunConfig
@@ -134,12 +134,12 @@ class Site:
     def post(self, route, **fields):
         return self.client.post(ROUTE_PREFIX + route, json=fields).json()
 
-    def job_result(self, route, job, owner):
+    def job_result(self, job, owner):
         """Return the last state of a job."""
         states = []
 
         def has_ended():
-            states.append(self.post(route, job=job, owner=owner, cursor=0))
+            states.append(self.post("jobs/poll", job=job, owner=owner, cursor=0))
             return states[-1].get("status") not in ("waiting", "working")
 
         wait_for(has_ended, 60)
@@ -200,6 +200,11 @@ REQUESTS = {
     "jobs/submit": [
         {"kind": kind, "request": {"n": 40, "shots": 32, "models": [], "model": "gpt2"}}
         for kind in (*ENTRY_POINTS, "unknown")
+    ]
+    + [
+        {"kind": kind, "request": {"repo": "eve/stolen", "token": "hf_x"}}
+        for kind in RIGHTS_BY_KIND
+        if kind not in ENTRY_POINTS
     ],
     "jobs/poll": [{"job": "x"}],
     "jobs/cancel": [{"job": "x"}],
@@ -218,11 +223,6 @@ REQUESTS = {
     "replications/start": [{"name": "x"}],
     "replications/outcome": [{"name": "x"}],
     "hub/session": [{}],
-    "hub/submit": [
-        {"kind": kind, "repo": "eve/stolen", "token": "hf_x"} for kind in get_args(TaskKind)
-    ],
-    "hub/poll": [{"job": "x"}],
-    "hub/cancel": [{"job": "x"}],
     "lessons/catalog": [{}],
     "lessons/start": [{"lesson": "x"}],
     "lessons/start-bug": [{"bug": "x", "seed": 0, "steps": 100}],
@@ -254,11 +254,10 @@ CALLS = {  # by endpoint: its arguments besides the model and the owner
     "evaluate": {"n": 400},
     "compare": {"n": 40, "shots": 32, "wait": 0},
     "push": {"repo": "eve/stolen", "token": "hf_x", "wait": 0},
-    "job": {"job": "compare:x"},
-    "cancel": {"job": "compare:x"},
+    "job": {"job": "x"},
+    "cancel": {"job": "x"},
 }
 
-JOB_ROUTES = {"jobs/submit": "jobs/poll", "hub/submit": "hub/poll"}
 DESTRUCTIVE = ("delete", "remove", "undelete")  # actions that the owner does not take here
 
 
@@ -275,8 +274,8 @@ def send_all(site, subject, key, skipped=()):
             response = site.post(route, **fields | named)
             assert "too many requests" not in str(response), route
             results.append([f"{route} {fields} {subject}", response])
-            if route in JOB_ROUTES and "job" in response:
-                results[-1][1] = site.job_result(JOB_ROUTES[route], response["job"], key)
+            if route == "jobs/submit" and "job" in response:
+                results[-1][1] = site.job_result(response["job"], key)
             if "ticket" in response:
                 answer = site.client.get(f"/playground/checkpoints/{response['ticket']}")
                 results.append(["download", answer.status_code])

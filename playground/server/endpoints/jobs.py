@@ -21,7 +21,6 @@ from .base import EndpointBase, endpoint
 
 POLL_INTERVAL_S = 0.25
 MAX_WAITS_PER_CLIENT, MAX_WAITS_TOTAL = 8, 64  # waiting calls per client and in total
-COMPARE_PREFIX, PUSH_PREFIX = "compare:", "push:"  # prefixes of job ids
 
 
 class JobEndpoints(EndpointBase):
@@ -59,7 +58,7 @@ class JobEndpoints(EndpointBase):
             "request": {"models": models or [], "n": n, "shots": shots},
         }
         response = await self.call_handler("jobs/submit", payload, request)
-        return await self._wait_for_job(COMPARE_PREFIX + response["job"], key, wait, request)
+        return await self._wait_for_job(response["job"], key, wait, request)
 
     @endpoint(schemas.Push, "heavy", needs=Right.OWN)
     async def push(
@@ -97,13 +96,10 @@ class JobEndpoints(EndpointBase):
         payload = ref.model_dump() | {
             "owner": key,
             "kind": "push",
-            "repo": repo,
-            "token": token,
-            "private": private,
-            "revision": branch,
+            "request": {"repo": repo, "token": token, "private": private, "revision": branch},
         }
-        response = await self.call_handler("hub/submit", payload, request)
-        return await self._wait_for_job(PUSH_PREFIX + response["job"], key, wait, request)
+        response = await self.call_handler("jobs/submit", payload, request)
+        return await self._wait_for_job(response["job"], key, wait, request)
 
     @endpoint(schemas.WaitForJob)
     async def job(
@@ -134,10 +130,9 @@ class JobEndpoints(EndpointBase):
         Returns:
             the same as compare or push.
         """
-        key, is_push = self.owner_key(owner), job.startswith(PUSH_PREFIX)
-        route = "hub/cancel" if is_push else "jobs/cancel"
-        await self.call_handler(route, {"job": _without_prefix(job), "owner": key}, request)
-        return await self._wait_for_job(job, key, 2.0 if is_push else 0.0, request)
+        key = self.owner_key(owner)
+        await self.call_handler("jobs/cancel", {"job": job, "owner": key}, request)
+        return await self._wait_for_job(job, key, 0.0, request)
 
     # Helpers
 
@@ -145,16 +140,13 @@ class JobEndpoints(EndpointBase):
         self, job: str, owner: str, seconds: float, request: Request
     ) -> dict[str, Any]:
         """Return the status of a job when it ends, or after `seconds`."""
-        is_comparison = job.startswith(COMPARE_PREFIX)
         client = resolve_client_address(request)
         deadline = time.monotonic() + seconds * self._may_wait(client)
         self.waits_by_client[client] += 1
         try:
             while True:
-                payload = {"job": _without_prefix(job), "owner": owner}
-                response = await self.call_handler(
-                    "jobs/poll" if is_comparison else "hub/poll", payload, request
-                )
+                payload = {"job": job, "owner": owner}
+                response = await self.call_handler("jobs/poll", payload, request)
                 if response["status"] not in ("waiting", "working") or time.monotonic() >= deadline:
                     break
                 await asyncio.sleep(POLL_INTERVAL_S)
@@ -167,7 +159,7 @@ class JobEndpoints(EndpointBase):
             "message": response["message"],
             "retryable": response["retryable"],
         }
-        if is_comparison:
+        if response["kind"] == "benchmark":
             result |= {
                 "done": response["done"],
                 "total": response["total"],
@@ -181,10 +173,6 @@ class JobEndpoints(EndpointBase):
             self.waits_by_client[client] < MAX_WAITS_PER_CLIENT
             and self.waits_by_client.total() < MAX_WAITS_TOTAL
         )
-
-
-def _without_prefix(job: str) -> str:
-    return job.partition(":")[2]
 
 
 def _rename_path_keys(value: Any) -> Any:

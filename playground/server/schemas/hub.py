@@ -1,25 +1,17 @@
 """Requests of the Hub tab."""
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator
 
 from playground.hub.repo_ids import LICENSES
 
-from .base import Name, OptionalOwner, OwnedModelRequest, Request
-
-TaskKind = Literal["account", "gallery", "repo_info", "reproduce", "pull", "plan", "push"]
+from .base import Name, Request
 
 
 def _token(value: object) -> str:
     """Return an entered token, or "" for another value, which no message may repeat."""
     return value.strip() if isinstance(value, str) else ""
-
-
-def _known_kind(value: object) -> object:
-    if value not in get_args(TaskKind):
-        raise ValueError(f"{str(value)[:40]!r} is not a Hub job; reload the page and try again")
-    return value
 
 
 def _known_license(value: str) -> str:
@@ -37,10 +29,9 @@ Token = Annotated[str, BeforeValidator(_token)]
 License = Annotated[Name, AfterValidator(_known_license)]
 
 
-class SubmitHubTask(OwnedModelRequest):
-    """A job on the Hub."""
+class HubRequest(Request):
+    """The request of a job of the Hub."""
 
-    kind: Annotated[TaskKind, BeforeValidator(_known_kind)]
     repo: Stripped = ""
     token: Token = ""
     private: bool = False
@@ -51,13 +42,6 @@ class SubmitHubTask(OwnedModelRequest):
     expected_parent: Name | None = None
     is_main: bool = False  # the revision is the main branch
     refresh: bool = False
-
-
-class HubJob(Request):
-    """A job of the owner."""
-
-    owner: OptionalOwner = ""
-    job: str = ""
 
 
 class SessionInfo(Request):

@@ -31,7 +31,7 @@ Step = Annotated[WholeNumber, Field(ge=-1, le=MAX_INT)]
 JobId = Annotated[
     str,
     Field(
-        pattern="^(compare|push):",
+        min_length=1,
         max_length=200,
         json_schema_extra={"accepts": "the job that compare or push returned"},
     ),

@@ -241,8 +241,8 @@ if __name__ == "__main__":
     import json, sys, time
     from playground.pretrained.jobs import PretrainedJobs
     jobs = PretrainedJobs()
-    job = jobs.submit("finetune", json.loads(sys.argv[1]), "ada")
-    while len(jobs.poll(job, "ada")["rows"]) < 5:
+    job = jobs.submit("finetune", json.loads(sys.argv[1]))
+    while len(job.rows) < 5:
         time.sleep(0.05)
     print("learning", flush=True)
     sys.stdin.read()

@@ -25,8 +25,8 @@ REGISTRY = SimpleNamespace(
 )
 QUEUES = {  # kind of job -> function that creates its queue
     "push": create_hub_queue,
-    "benchmark": lambda: PretrainedJobs().queue,
-    "cached-models": lambda: PretrainedJobs(hosted=True).queue,
+    "benchmark": PretrainedJobs,
+    "cached-models": lambda: PretrainedJobs(hosted=True),
     "bug": lambda: LessonService(REGISTRY).queue,
     "snapshot": lambda: InspectorClient(60.0).queue,
     "report": lambda: ReportHandlers(REGISTRY)._queue,

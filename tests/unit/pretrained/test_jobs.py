@@ -2,8 +2,7 @@
 
 import pytest
 
-from playground.errors import UserError
-from playground.pretrained.jobs import PretrainedJobs
+from playground.pretrained.jobs import PretrainedJobs, label_of
 
 
 @pytest.fixture
@@ -14,12 +13,12 @@ def queue(started):
 
 
 def test_cancelled_fine_tuning_saves_first(queue, started):
-    job_id = queue.submit("finetune", {"model": "gpt2"}, "ada")
-    queue.cancel(job_id, "ada")
-    state = queue.poll(job_id, "ada")
+    job = queue.submit("finetune", {"model": "gpt2"})
+    queue.cancel(job)
+    state = job.to_json()
     assert (state["status"], "saving" in state["message"]) == ("working", True)
-    started[0].on_message(job_id, "result", {"cancelled": True, "steps": 3})
-    state = queue.poll(job_id, "ada")
+    started[0].on_message(job.id, "result", {"cancelled": True, "steps": 3})
+    state = job.to_json()
     assert (state["status"], state["message"]) == (
         "cancelled",
         "cancelled; the results so far are available",
@@ -29,24 +28,17 @@ def test_cancelled_fine_tuning_saves_first(queue, started):
 
 def test_queries_do_not_wait_for_a_benchmark(queue, started):
     jobs = [
-        (queue.submit(kind, {}, owner), owner)
+        queue.submit(kind, {}, owner=owner)
         for kind, owner in (("benchmark", "ada"), ("inference", "ben"), ("model-info", "cy"))
     ]
-    states = [queue.poll(*job)["status"] for job in jobs]
-    assert states == ["working", "waiting", "working"]
+    assert [job.status.value for job in jobs] == ["working", "waiting", "working"]
     assert [message[2] for message in started[0].sent] == ["benchmark", "model-info"]
-
-
-def test_an_unknown_job_is_rejected(queue):
-    for kind, request in (("no such kind", {}), ("benchmark", [])):
-        with pytest.raises(UserError, match="is not a kind of job"):
-            queue.submit(kind, request, "ada")
 
 
 def environment_of(started, hosted):
     """Return the environment of the process of a new queue."""
     queue = PretrainedJobs(hosted=hosted)
-    queue.submit("cached-models", {}, "ada")
+    queue.submit("cached-models", {})
     queue.close()
     return started[-1].arguments[1].environment
 
@@ -77,8 +69,9 @@ def test_a_hosted_process_has_its_own_cache_and_smaller_limits(started, tmp_path
 
 
 def test_end_of_the_process_names_the_models(queue, started):
-    job_id = queue.submit("benchmark", {"models": ["ben/dies", 7, "gpt2"]}, "ada")
+    request = {"models": ["ben/dies", 7, "gpt2"]}
+    job = queue.submit("benchmark", request, label=label_of("benchmark", request))
     started[0].on_exit(-9)
-    state = queue.poll(job_id, "ada")
+    state = job.to_json()
     assert state["message"].startswith("ben/dies, gpt2: the process was ended from outside")
     assert state["retryable"]

@@ -12,9 +12,8 @@ from playground.pretrained.jobs import PretrainedJobs
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.registry import Registry
 from playground.server.api import Endpoints
-from playground.server.compare_api import CompareHandlers
-from playground.server.hub_api import HubHandlers
 from playground.server.inspect_api import InspectHandlers
+from playground.server.jobs_api import JobHandlers
 from playground.server.live_api import live_handlers
 from tests.support.app_server import ROOT
 from tests.support.coroutines import run_in_thread, until
@@ -27,10 +26,7 @@ def endpoints(tmp_path_factory):
     registry.scheduler.schedule = lambda: None  # nothing trains
     (registry.root / "digits").symlink_to(ROOT / "checkpoints" / "reverse-one-head")
     handlers = live_handlers(registry) | InspectHandlers(registry).handlers()
-    handlers |= (
-        CompareHandlers(registry, PretrainedJobs(hosted=True)).handlers()
-        | HubHandlers(registry, HubJobs()).handlers()
-    )
+    handlers |= JobHandlers(registry, PretrainedJobs(hosted=True), HubJobs()).handlers()
     yield Endpoints(registry, handlers, is_public=False)
     registry.shutdown()
 
@@ -72,7 +68,7 @@ def test_hostile_arguments_get_an_error_message(endpoints, value):
         ("push", {"model": value, "repo": value, "token": value}),
         ("job", {"job": value, "owner": value}),
         ("cancel", {"job": value, "owner": value}),
-        ("job", {"job": "compare:x", "owner": new_owner_key(), "wait": value}),
+        ("job", {"job": "x", "owner": new_owner_key(), "wait": value}),
     ]
     calls += [] if value in (None, {}) else [("start", {"settings": value})]
     calls += [] if value in ("",) else [("start", {"settings": {"task": value}})]
@@ -89,10 +85,10 @@ def test_hostile_arguments_get_an_error_message(endpoints, value):
     assert endpoints.registry.list_for_owner(endpoints.registry.single_owner) == []
 
 
-@pytest.mark.parametrize(("name", "route"), [("compare", "jobs/submit"), ("push", "hub/submit")])
+@pytest.mark.parametrize("name", ["compare", "push"])
 @pytest.mark.parametrize("wait", [300, -1])
-def test_an_impossible_wait_is_rejected_before_the_start(endpoints, monkeypatch, name, route, wait):
-    monkeypatch.delitem(endpoints.handlers, route)
+def test_an_impossible_wait_is_rejected_before_the_start(endpoints, monkeypatch, name, wait):
+    monkeypatch.delitem(endpoints.handlers, "jobs/submit")
     repo = {"repo": "ada/never"} if name == "push" else {}
     with pytest.raises(UserError, match="give a number of seconds from 0 to 240"):
         call_endpoint(endpoints, name, model="checkpoint:digits", wait=wait, **repo)
@@ -128,16 +124,16 @@ def test_waiting_job_calls_are_bounded_and_others_return_at_once(endpoints, monk
 
     async def poll(fields, request):
         polls.append(request.client.host)
-        return {"status": "working", "message": "", "retryable": False, "result": None}
+        return {"kind": "push", "status": "working", "message": "", "retryable": False} | {
+            "result": None
+        }
 
-    monkeypatch.setitem(endpoints.handlers, "hub/poll", poll)
+    monkeypatch.setitem(endpoints.handlers, "jobs/poll", poll)
 
     async def send_many():
         calls = [
             asyncio.create_task(
-                endpoints.job(
-                    "push:x", new_owner_key(), 240, request=fake_request(f"10.0.0.{n % 2}")
-                )
+                endpoints.job("x", new_owner_key(), 240, request=fake_request(f"10.0.0.{n % 2}"))
             )
             for n in range(100)
         ]

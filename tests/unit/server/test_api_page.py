@@ -104,7 +104,7 @@ def test_every_argument_and_every_result_has_a_description(client):
 
 
 def test_the_endpoints_accept_the_arguments_of_their_programs(endpoints):
-    values = {"OWNER": new_owner_key(), "JOB": "compare:x", "TOKEN": "hf_x"}
+    values = {"OWNER": new_owner_key(), "JOB": "x", "TOKEN": "hf_x"}
     for name, example in EXAMPLES.items():
         arguments = {
             key: values.get(value, value) if isinstance(value, str) else value

@@ -1,19 +1,21 @@
 """The routes of the Compare tab; no job and no run starts a process."""
 
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
 from playground.architectures import ARCHITECTURES
 from playground.checkpoints.manifest import read_manifest
-from playground.pretrained.jobs import PretrainedJobs
+from playground.hub.jobs import HubJobs
+from playground.pretrained.jobs import ENTRY_POINTS, PretrainedJobs
 from playground.runs.access import RUN_PREFIX
 from playground.runs.metric_series import MetricSeries
 from playground.runs.record import owner_id
 from playground.runs.registry import Registry
 from playground.server import architectures_api
 from playground.server.architectures_api import ArchitectureHandlers
-from playground.server.compare_api import SHARED_MAX_EXAMPLES, CompareHandlers
+from playground.server.jobs_api import RIGHTS_BY_KIND, SHARED_MAX_EXAMPLES, JobHandlers
 from tests.support.app_server import ROOT
 from tests.support.coroutines import run_in_thread
 
@@ -32,21 +34,25 @@ def registry(tmp_path):
 @pytest.fixture
 def compare_handlers(registry, monkeypatch):
     """Create handlers whose jobs start no process."""
-    compare_handlers = CompareHandlers(registry, PretrainedJobs())
-    monkeypatch.setattr(compare_handlers.job_queue.executor, "start", lambda job: True)
+    compare_handlers = JobHandlers(registry, PretrainedJobs(), HubJobs())
+    for queue in (compare_handlers.pretrained, compare_handlers.hub.queue):
+        monkeypatch.setattr(queue.executor, "start", lambda job: True)
     yield compare_handlers
-    compare_handlers.job_queue.close()
+    compare_handlers.pretrained.close()
+    compare_handlers.hub.queue.close()
 
 
 def send(compare_handlers, route, fields):
     handlers = (
         compare_handlers.handlers() | ArchitectureHandlers(compare_handlers.registry).handlers()
     )
-    return run_in_thread(handlers[route](fields, None))
+    return run_in_thread(
+        handlers[route](fields, SimpleNamespace(scope={}, state=SimpleNamespace()))
+    )
 
 
 def find_job(compare_handlers, result):
-    return compare_handlers.job_queue.queue._jobs[result["job"]]
+    return compare_handlers.pretrained._jobs[result["job"]]
 
 
 def test_job_checkpoint_folder_comes_from_server_never_from_browser(compare_handlers, registry):
@@ -93,24 +99,43 @@ def test_only_the_owner_compares_a_run_by_its_latest_checkpoint(compare_handlers
 
 @pytest.mark.parametrize("hosted", [False, True])
 def test_a_benchmark_on_a_shared_instance_has_a_limit(compare_handlers, hosted):
-    compare_handlers.job_queue.hosted = hosted
+    compare_handlers.pretrained.hosted = hosted
     for n, is_rejected in ((SHARED_MAX_EXAMPLES, False), (SHARED_MAX_EXAMPLES + 1, hosted)):
         request = {"owner": OWNER, "kind": "benchmark", "request": {"n": n}}
         error = send(compare_handlers, "jobs/submit", request).get("error", "")
         assert ("too many on a shared instance" in error) is is_rejected
 
 
-def test_job_is_visible_to_its_owner_only(compare_handlers):
-    job = send(
-        compare_handlers, "jobs/submit", {"owner": OWNER, "kind": "cached-models", "request": {}}
-    )["job"]
-    assert send(compare_handlers, "jobs/poll", {"owner": OWNER, "job": job})["status"] == "working"
+@pytest.mark.parametrize("kind", ["cached-models", "account"])
+def test_job_is_visible_to_its_owner_only(compare_handlers, kind):
+    own = {"owner": OWNER}
+    own["job"] = send(compare_handlers, "jobs/submit", own | {"kind": kind})["job"]
+    assert send(compare_handlers, "jobs/poll", own)["status"] == "working"
     for route in ("jobs/poll", "jobs/cancel"):
-        assert set(send(compare_handlers, route, {"owner": OTHER, "job": job})) == {"error"}
-    assert send(compare_handlers, "jobs/cancel", {"owner": OWNER, "job": job}) == {}
-    assert (
-        send(compare_handlers, "jobs/poll", {"owner": OWNER, "job": job})["status"] == "cancelled"
-    )
+        assert "no longer stored" in send(compare_handlers, route, own | {"owner": OTHER})["error"]
+    assert send(compare_handlers, "jobs/cancel", own) == {}
+    assert send(compare_handlers, "jobs/poll", own)["status"] == "cancelled"
+
+
+def test_a_shared_gallery_is_not_cancelled(compare_handlers):
+    jobs = [{"owner": owner} for owner in (OWNER, OTHER)]
+    for each in jobs:
+        each |= send(compare_handlers, "jobs/submit", each | {"kind": "gallery"})
+    assert jobs[0]["job"] == jobs[1]["job"]
+    assert send(compare_handlers, "jobs/cancel", jobs[0]) == {}
+    assert send(compare_handlers, "jobs/poll", jobs[1])["status"] == "working"
+
+
+def test_an_unknown_kind_of_job_is_rejected(compare_handlers):
+    for kind in ("no such kind", "preview", ""):
+        error = send(compare_handlers, "jobs/submit", {"owner": OWNER, "kind": kind})["error"]
+        assert "is not a kind of job" in error
+    assert set(ENTRY_POINTS) < set(RIGHTS_BY_KIND)
+
+
+def test_publishing_needs_a_model(compare_handlers):
+    fields = {"owner": OWNER, "kind": "push", "request": {"repo": "ada/x", "token": "hf_x"}}
+    assert "select another one" in send(compare_handlers, "jobs/submit", fields)["error"]
 
 
 # Architectures

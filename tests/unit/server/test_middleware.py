@@ -63,7 +63,7 @@ def client(request):
 )
 def test_a_request_of_another_site_is_rejected(client, headers):
     for method, path in (
-        ("POST", "/playground/api/hub/submit"),
+        ("POST", "/playground/api/jobs/submit"),
         ("POST", "/playground/datasets"),
         ("POST", "/playground/checkpoints"),
         ("POST", "/gradio_api/run/push"),
@@ -78,7 +78,7 @@ def test_a_request_of_another_site_is_rejected(client, headers):
 
 
 def test_cross_origin_preflights_are_rejected(client):
-    for path in ("/playground/api/hub/submit", "/gradio_api/run/push", "/"):
+    for path in ("/playground/api/jobs/submit", "/gradio_api/run/push", "/"):
         headers = {"Origin": EVIL, "Access-Control-Request-Method": "POST"}
         response = client.options(path, headers=headers)
         assert response.status_code >= 400

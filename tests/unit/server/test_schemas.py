@@ -4,12 +4,12 @@ import pytest
 
 from playground.server import form_api
 from playground.server.architectures_api import ArchitectureHandlers
-from playground.server.compare_api import CompareHandlers
 from playground.server.damaged_api import DamagedHandlers
 from playground.server.datasets_api import DatasetHandlers
 from playground.server.experiments_api import ExperimentHandlers
 from playground.server.hub_api import HubHandlers
 from playground.server.inspect_api import InspectHandlers
+from playground.server.jobs_api import JobHandlers
 from playground.server.lessons_api import LessonHandlers
 from playground.server.replications_api import ReplicationHandlers
 from playground.server.report_api import ReportHandlers
@@ -19,12 +19,12 @@ from playground.server.session import SessionHandlers
 GROUPS = (
     form_api,
     ArchitectureHandlers,
-    CompareHandlers,
     DamagedHandlers,
     DatasetHandlers,
     ExperimentHandlers,
     HubHandlers,
     InspectHandlers,
+    JobHandlers,
     LessonHandlers,
     ReplicationHandlers,
     ReportHandlers,

@@ -5,8 +5,6 @@ import { store } from "../shared/store.js";
 import { describeError, isOutage, reportOutage } from "./outage.js";
 import { loadLocal, saveLocal } from "./state.js";
 
-const ROUTES = { submit: "jobs/submit", poll: "jobs/poll", cancel: "jobs/cancel" };
-
 /** With `subject`, the server adds the checkpoint of that model to the request. */
 const buildPayload = (kind, request, subject) => ({
   kind,
@@ -28,7 +26,7 @@ export class CompareJob extends Job {
    * }} [options] `onEnd` receives null if there is no result
    */
   constructor(key, { onStart = () => {}, onRows = () => {}, onEnd = () => {} } = {}) {
-    super(ROUTES);
+    super();
     this.key = key;
     this.activeRequest = /** @type {any} */ (null);
     this.onStart = onStart;
@@ -99,7 +97,7 @@ export const resumeJobs = () => jobs.forEach((job) => job.resumeStored());
  * @param {{ subject?: string, onRow?: (row: any) => void }} [options]
  */
 export async function runQuery(kind, request, { subject = "", onRow = () => {} } = {}) {
-  const job = new Job(ROUTES, { onRows: (rows) => rows.forEach(onRow) }),
+  const job = new Job({ onRows: (rows) => rows.forEach(onRow) }),
     result = await job.run(store.owner.value, buildPayload(kind, request, subject));
   const { message, code } = job.state.value;
   reportOutage(code);

@@ -3,9 +3,7 @@ import { computed, signal } from "../vendor/preact.js";
 import { Job } from "../shared/job.js";
 import { store } from "../shared/store.js";
 
-const ROUTES = { submit: "hub/submit", poll: "hub/poll", cancel: "hub/cancel" };
-
-export const createHubJob = () => new Job(ROUTES);
+export const createHubJob = () => new Job();
 
 export const session = signal({ method: "", signed_in: false, name: "", lasting: true });
 /** The account of the token: {name, writes}; null if the token is not verified. */
@@ -36,7 +34,8 @@ export const canPublish = computed(
 
 /** Run a job of the Hub. Only jobs that need a token send it, so that an invalid one affects no
  * others. */
-export function runHubJob(job, task) {
-  const needsToken = ["account", "plan", "push"].includes(task.kind) || account.value;
-  return job.run(store.owner.value, { token: needsToken ? store.hubToken.value : "", ...task });
+export function runHubJob(job, { kind, subject = "", ...request }) {
+  const needsToken = ["account", "plan", "push"].includes(kind) || account.value;
+  const token = needsToken ? store.hubToken.value : "";
+  return job.run(store.owner.value, { kind, subject, request: { token, ...request } });
 }

@@ -10,7 +10,7 @@ import {
 } from "./api.js";
 import { formatMessage } from "./format.js";
 
-/** @import { JobRoutes, JobState, JobStatus } from "./types.js" */
+/** @import { JobState, JobStatus } from "./types.js" */
 
 const FINAL_STATUSES = ["done", "failed", "cancelled"];
 const MIN_POLL_MS = 100;
@@ -38,15 +38,13 @@ export const isActive = ({ status }) => status === "waiting" || status === "work
 
 export class Job {
   /**
-   * @param {JobRoutes} routes
    * @param {{
    *   request?: typeof sendRequest,
    *   onRows?: (rows: any[]) => void,
    *   onSubmit?: (job: string, payload: object) => void,
    * }} [options] `onSubmit` receives the id of the server, for `resume`
    */
-  constructor(routes, { request = sendRequest, onRows = () => {}, onSubmit = () => {} } = {}) {
-    this.routes = routes;
+  constructor({ request = sendRequest, onRows = () => {}, onSubmit = () => {} } = {}) {
     this.request = request;
     this.onRows = onRows;
     this.onSubmit = onSubmit;
@@ -86,7 +84,7 @@ export class Job {
   async resume(owner, job, payload) {
     this.retry = () => this.run(owner, payload);
     const number = this.number,
-      response = await this.request(this.routes.poll, { owner, job, cursor: 0 }).catch(() => ({}));
+      response = await this.request("jobs/poll", { owner, job, cursor: 0 }).catch(() => ({}));
     if (response.error || number !== this.number) return null;
     return this.track((next) => this.follow(next, { owner, job }));
   }
@@ -127,7 +125,7 @@ export class Job {
   async submit(number, owner, payload) {
     const isCurrent = () => number === this.number;
     const submitted = await requestWithRetry(
-      () => this.request(this.routes.submit, { owner, ...payload }),
+      () => this.request("jobs/submit", { owner, ...payload }),
       isCurrent,
       (reason) => isCurrent() && this.patch(formatMessage(reason)),
     );
@@ -152,7 +150,7 @@ export class Job {
       if (!isCurrent()) return null;
       let response;
       try {
-        response = await this.request(this.routes.poll, { ...current, cursor });
+        response = await this.request("jobs/poll", { ...current, cursor });
         lost = 0;
       } catch (error) {
         if (++lost > MAX_LOST_POLLS) throw error;
@@ -198,7 +196,7 @@ export class Job {
 
   /** @param {{ owner: string, job: string }} job */
   async cancelOnServer(job) {
-    await this.request(this.routes.cancel, job).catch(() => {}); // it ends anyway
+    await this.request("jobs/cancel", job).catch(() => {}); // it ends anyway
   }
 
   /** @param {string} message */

@@ -27,13 +27,6 @@ export interface JobState {
   result: any;
 }
 
-/** The routes of a kind of job. `poll` and `cancel` receive the id that `submit` returns. */
-export interface JobRoutes {
-  submit: string;
-  poll: string;
-  cancel: string;
-}
-
 /** What a link selects. Absent values are null. */
 export interface ViewState {
   tab: string | null;

@@ -1,0 +1,137 @@
+"""Serve the background jobs of the page: one protocol for every kind.
+
+    jobs/submit   {kind, request, subject}: starts a job, on the selected model if it needs one
+    jobs/poll     {job, cursor}: returns its state, with its rows from the cursor on
+    jobs/cancel   {job}
+
+Jobs on pretrained models (pretrained/jobs.py) run in a process that stays, and those of the Hub
+(hub/jobs.py) in a process each. This module loads neither torch nor transformers.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from starlette.requests import Request
+
+from playground.common import messages
+from playground.errors import UserError
+from playground.hub.jobs import HubJobs
+from playground.jobs.job import Job
+from playground.jobs.queue import JOB_MISSING, JobQueue
+from playground.pretrained.jobs import ENTRY_POINTS, PretrainedJobs, label_of
+from playground.runs.access import Access, Right, find_access
+from playground.runs.record import owner_id
+from playground.runs.registry import Registry
+
+from .hub_api import start_hub_job
+from .routes import HandlerGroup, handler
+from .schemas.jobs import CancelJob, PollJob, SubmitJob
+
+MAX_REQUEST_LENGTH = 20_000  # characters of a job request
+# Fields that only the server sets: local folders, the owner of the result, and the address.
+SERVER_FIELDS = ("checkpoint", "destination", "owner", "address")
+# By kind: the right that the job needs on the selected model; None for one that uses none.
+RIGHTS_BY_KIND: dict[str, Right | None] = {
+    "benchmark": Right.REUSE,
+    "finetune": Right.REUSE,
+    "finetune-plan": Right.REUSE,
+    "model-info": None,
+    "cached-models": None,
+    "inference": None,
+    "attention": None,
+    "translate": None,
+    "account": None,
+    "gallery": None,
+    "repo_info": None,
+    "reproduce": None,
+    "pull": None,
+    "plan": Right.OWN,
+    "push": Right.OWN,
+}
+SHARED_MAX_EXAMPLES = 40  # benchmark examples per request on a shared instance
+
+
+class JobHandlers(HandlerGroup):
+    def __init__(self, registry: Registry, pretrained: PretrainedJobs, hub: HubJobs) -> None:
+        self.registry, self.pretrained, self.hub = registry, pretrained, hub
+
+    @handler("jobs/submit", SubmitJob, lambda request: RIGHTS_BY_KIND.get(request.kind))
+    async def start(
+        self, request: SubmitJob, model: Access | None, http_request: Request
+    ) -> dict[str, Any]:
+        """Queue a job; return its id as `job`."""
+        if request.kind not in RIGHTS_BY_KIND:
+            raise UserError(messages.unknown_job(request.kind, RIGHTS_BY_KIND))
+        session = http_request.scope.get("session", {})
+        start = self._start_pretrained if request.kind in ENTRY_POINTS else self._start_hub
+        return {"job": (await asyncio.to_thread(start, request, model, session)).id}
+
+    def _start_hub(self, request: SubmitJob, model: Access | None, session: Any) -> Job:
+        return start_hub_job(self.registry, self.hub, request, model, session)
+
+    def _start_pretrained(
+        self, request: SubmitJob, model: Access | None, session: Mapping[str, Any]
+    ) -> Job:
+        fields = self._pretrained_request(request, model)
+        return self.pretrained.submit(
+            request.kind,
+            fields,
+            owner=request.owner,
+            label=label_of(request.kind, fields),
+            may_read=partial(self._may_read, request) if model else None,
+        )
+
+    def _may_read(self, request: SubmitJob) -> bool:
+        """Return whether the requester still holds the right that the job needs."""
+        model = find_access(self.registry, request)
+        return bool(model and model.right >= (RIGHTS_BY_KIND[request.kind] or 0))
+
+    def _pretrained_request(self, request: SubmitJob, model: Access | None) -> dict[str, Any]:
+        """Return the user's fields and the folder of the selected model.
+
+        Raises:
+            UserError: for a request above the limits, or a run without a checkpoint.
+        """
+        fields = {key: value for key, value in request.request.items() if key not in SERVER_FIELDS}
+        if len(json.dumps(fields)) > MAX_REQUEST_LENGTH:
+            raise UserError("the request is too long; shorten the text")
+        n_examples = fields.get("n")
+        if (
+            self.pretrained.hosted
+            and request.kind == "benchmark"
+            and isinstance(n_examples, int)
+            and n_examples > SHARED_MAX_EXAMPLES
+        ):
+            raise UserError(
+                f"{n_examples:,} examples are too many on a shared instance; "
+                f"use at most {SHARED_MAX_EXAMPLES}"
+            )
+        if model:
+            fields |= {"checkpoint": str(model.newest_checkpoint()), "name": model.name}
+        if request.kind == "finetune":
+            fields["owner"] = owner_id(request.owner)
+            fields["address"] = self.registry.client_address()
+        return fields
+
+    def _find(self, request: CancelJob) -> tuple[JobQueue, Job]:
+        for queue in (self.pretrained, self.hub.queue):
+            if job := queue.find(request.job, request.owner):
+                return queue, job
+        raise UserError(JOB_MISSING, retryable=True)
+
+    @handler("jobs/poll", PollJob)
+    async def poll_job(self, request: PollJob, _: Request | None) -> dict[str, Any]:
+        """Return the status of a job with its rows from `cursor` on."""
+        queue, job = self._find(request)
+        return queue.poll(job.id, request.owner, request.cursor)
+
+    @handler("jobs/cancel", CancelJob)
+    def cancel_job(self, request: CancelJob) -> dict[str, Any]:
+        """Cancel a job of the owner; a shared one continues."""
+        queue, job = self._find(request)
+        if not job.shared:
+            queue.cancel(job)
+        return {}
