@@ -11,7 +11,7 @@ if __name__ == "__main__":
 import click
 
 from playground import __version__
-from playground.cli.app import app
+from playground.cli.app import app, limits
 from playground.cli.benchmark import compare, finetune
 from playground.cli.common import Group, exit_with_error
 from playground.cli.datasets import add_dataset
@@ -45,6 +45,7 @@ def main() -> None:
 
 for command, summary in (
     (app, "Open the playground in a web page."),
+    (limits, "List the limits of a server."),
     (train, "Train a model and save its checkpoint."),
     (add_dataset, "Check and store a dataset of your own."),
     (evaluate, "Score a checkpoint on held-out sequences."),

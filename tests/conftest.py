@@ -7,7 +7,7 @@ import torch
 from hypothesis import settings
 
 from playground.jobs import process as worker_process
-from playground.jobs.addresses import CLIENT_ADDRESS
+from playground.jobs.admission import CLIENT_ADDRESS
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 

@@ -1,6 +1,7 @@
-"""The command that starts the web app. It imports little, because worker processes import it."""
+"""The commands for the web app. They import little, because worker processes import them."""
 
 import errno
+import json
 import os
 import signal
 import socket
@@ -8,7 +9,10 @@ from contextlib import suppress
 
 import click
 
-from .common import exit_with_error
+from playground.common.env import ENV_NUMBERS, PREFIX, env_number
+from playground.models.config_fields import format_number
+
+from .common import exit_with_error, json_option
 
 
 @click.command()
@@ -69,3 +73,31 @@ def check_address(host: str, port: int | None) -> None:
             f"--host {host} is not an address of this machine; use 0.0.0.0 for all of them, or "
             "leave it out"
         )
+
+
+@click.command()
+@json_option
+def limits(as_json: bool) -> None:
+    """List the limits of a server: how many things at a time, sizes, rates and times.
+
+    docs/hosting.md describes the variables. PLAYGROUND_LIMITS changes the numbers of the table, as
+    in PLAYGROUND_LIMITS="queued-runs.per-address=400, queued-runs.total=400".
+    """
+    from playground.jobs.admission import LIMITS, limit
+
+    admissions = {name: limit(name) for name in LIMITS}
+    variables = {PREFIX + name: env_number(name) for name in ENV_NUMBERS}
+    if as_json:
+        table = {
+            name: {"per-owner": each.per_owner, "per-address": each.of_address, "total": each.total}
+            for name, each in admissions.items()
+        }
+        click.echo(json.dumps({"limits": table, "variables": variables}))
+        return
+    click.echo(f"{'limit':<19}{'per owner':>10}{'per address':>12}{'total':>7}  of")
+    for name, each in admissions.items():
+        numbers = ("–" if n is None else n for n in (each.per_owner, each.of_address, each.total))
+        click.echo("{:<19}{:>10}{:>12}{:>7}  {}".format(name, *numbers, each.nouns))
+    click.echo()
+    for name, value in variables.items():
+        click.echo(f"{name:<33}{format_number(value):>8}")

@@ -49,7 +49,6 @@ ENV_NUMBERS = {
     "API_STARTS": EnvNumber(10),
     "API_HEAVY": EnvNumber(20),
     "API_CALLS": EnvNumber(600),
-    "API_MAX_CONCURRENT": EnvNumber(2, low=1, high=1000, integer=True),
     "API_PROXIES": EnvNumber(1, low=1, high=100, integer=True),
 }
 
@@ -80,6 +79,11 @@ ENV_TEXTS = {
         "",
         r"[\w.:*\[\]-]+(\s*,\s*[\w.:*\[\]-]+)*,?",
         "host names without https://, such as a.org, b.org",
+    ),
+    "LIMITS": EnvText(
+        "",
+        r"([a-z-]+\.(per-owner|per-address|total)=\d{1,6}\s*(,\s*|$))+",
+        "numbers for limits that the command `limits` lists, such as queued-runs.total=800",
     ),
     "URL": EnvText("", r"https?://[\w.:/~%-]+", "an address, such as https://a.org/playground"),
 }

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from playground.errors import UserError
-from playground.jobs.addresses import CLIENT_ADDRESS
+from playground.jobs.admission import CLIENT_ADDRESS
 from playground.models.config_fields import ConfigError
 from playground.runs.record import WEIGHTS_EVICTED
 from playground.runs.registry import Registry

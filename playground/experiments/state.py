@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from playground.jobs.addresses import CLIENT_ADDRESS
+from playground.jobs.admission import CLIENT_ADDRESS
 from playground.runs.registry import Registry
 from playground.runs.state import Run
 

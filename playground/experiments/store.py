@@ -13,16 +13,15 @@ from playground.common.atomic_write import clean_up_stale, storing, write_file
 from playground.common.strict_json import read_json
 from playground.common.validation import parse
 from playground.errors import UserError
-from playground.jobs.addresses import max_per_address, uses_full_share
+from playground.jobs.admission import Client, limit
 from playground.models.config_fields import short_repr
 from playground.runs.damaged import Damaged, describe_damage
 from playground.runs.record import Fingerprint, owner_id
-from playground.runs.registry import MAX_RUNS_PER_OWNER, Registry
+from playground.runs.registry import Registry
 
 from .spec import Experiment
 from .state import ExperimentState, ResultCache
 
-MAX_EXPERIMENTS_PER_OWNER, MAX_EXPERIMENTS_TOTAL = 50, 2000
 MAX_CACHED = 64  # experiments with computed results in memory
 EXPERIMENT_MISSING = "this experiment is no longer here, or not yours; select another one"
 
@@ -95,24 +94,45 @@ class ExperimentStore:
         with self.lock:
             if self.registry.settings.has_count_limits:
                 self._ensure_below_limits(experiment, owner)
-            self._evict_inactive()
             state = ExperimentState(experiment, address_id=self.registry.client_address())
             self.write(state)
             state.owner = owner
             self.states[experiment.id] = state
 
     def _ensure_below_limits(self, experiment: Experiment, owner: str) -> None:
-        """Raise UserError if the owner has too many experiments or runs for another one."""
-        if len(self.list_for_owner(owner)) >= MAX_EXPERIMENTS_PER_OWNER:
-            raise UserError(
-                f"you have {MAX_EXPERIMENTS_PER_OWNER} experiments, the maximum; delete one first"
-            )
-        n_runs = len(self.registry.list_for_owner(owner))
-        if n_runs + experiment.n_runs > MAX_RUNS_PER_OWNER:
+        """Admit one more experiment; the oldest of an inactive owner makes way for it.
+
+        When the address of the client has its share, that is one of the same address. The caller
+        must hold the lock.
+
+        Raises:
+            UserError: if the owner has too many experiments or runs for another one, or no
+                experiment can be deleted.
+        """
+        max_runs = limit("runs").per_owner
+        n_runs = sum(not run.is_deleted for run in self.registry.list_for_owner(owner))
+        if max_runs is not None and n_runs + experiment.n_runs > max_runs:
             raise UserError(
                 f"you have {n_runs} runs and this experiment would add {experiment.n_runs}; "
-                f"the maximum is {MAX_RUNS_PER_OWNER}, delete some first"
+                f"the maximum is {max_runs}, delete some first"
             )
+        client = Client(self.registry.client_address(), experiment.owner)
+        present = [Client(each.address_id, each.experiment.owner) for each in self.states.values()]
+        reached = limit("experiments").exceeded(client, present)
+        inactive = [
+            each.experiment
+            for each in self.states.values()
+            if not each.owner
+            and each.experiment.owner not in self.registry.owner_last_seen
+            and (reached == "total" or each.address_id == client.address)
+        ]
+        if reached == "owner" or not inactive:
+            limit("experiments").admit(client, present)
+        elif reached:
+            oldest = min(inactive, key=lambda each: each.created)
+            with suppress(OSError):
+                self._path(oldest).unlink(missing_ok=True)
+            self._forget(oldest)
 
     def remove(self, experiment: Experiment) -> None:
         """Delete an experiment; its runs stay.
@@ -168,39 +188,6 @@ class ExperimentStore:
             finally:
                 self.lock.release()
         return state
-
-    def _evict_inactive(self) -> None:
-        """Delete the oldest experiment of an inactive owner when the limit is reached.
-
-        When the address of the client has half of all experiments, delete one of that address.
-        The caller must hold the lock.
-
-        Raises:
-            UserError: when no experiment can be deleted.
-        """
-        address = self.registry.client_address()
-        addresses = (each.address_id for each in self.states.values())
-        is_share_full = uses_full_share(address, addresses, MAX_EXPERIMENTS_TOTAL)
-        if not is_share_full and len(self.states) < MAX_EXPERIMENTS_TOTAL:
-            return
-        inactive = [
-            each.experiment
-            for each in self.states.values()
-            if not each.owner
-            and each.experiment.owner not in self.registry.owner_last_seen
-            and (not is_share_full or each.address_id == address)
-        ]
-        if not inactive and is_share_full:
-            raise UserError(
-                f"your address has {max_per_address(MAX_EXPERIMENTS_TOTAL):,} experiments, the "
-                "maximum; delete one first"
-            )
-        if not inactive:
-            raise UserError("this server has reached its limit of experiments; try again later")
-        oldest = min(inactive, key=lambda each: each.created)
-        with suppress(OSError):
-            self._path(oldest).unlink(missing_ok=True)
-        self._forget(oldest)
 
     def _forget(self, experiment: Experiment) -> None:
         """Remove an experiment from memory. The caller must hold the lock."""

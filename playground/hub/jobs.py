@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from playground.jobs.admission import limit
 from playground.jobs.executors import ProcessPerJob
 from playground.jobs.job import Job, JobStatus, Response
 from playground.jobs.policy import Policy
@@ -22,8 +23,6 @@ from .task_runner import LOADING_TIMEOUT_S, HubTask
 SILENCE_TIMEOUT_S = (
     100.0  # timeout without a message, in seconds; longer than the retries of the client
 )
-MAX_CONCURRENT_TASKS = 4
-MAX_TASKS_PER_OWNER = 2
 MAX_FINISHED_JOBS = 100  # finished jobs in memory
 JOB_TTL_S = 900.0  # seconds for which a result stays available
 GALLERY_TTL_S = 30.0  # lifetime of a cached gallery, in seconds
@@ -42,13 +41,14 @@ def create_hub_queue(
         fresh: start new interpreters instead of forks.
         on_done: called after the end of each job.
     """
+    jobs, galleries = (
+        replace(each, per_address=each.total) if has_one_user else each
+        for each in (limit("hub-jobs"), limit("galleries"))
+    )
     policy = Policy(
         process="the Hub process",
-        nouns="Hub jobs",
-        max_running=MAX_CONCURRENT_TASKS,
-        max_active=MAX_CONCURRENT_TASKS,  # without a queue
-        max_active_per_owner=MAX_TASKS_PER_OWNER,
-        max_active_per_address=MAX_CONCURRENT_TASKS if has_one_user else None,
+        max_running=jobs.total or 1,  # none waits
+        admission=jobs,
         silence_timeout_s=SILENCE_TIMEOUT_S,
         startup_timeout_s=LOADING_TIMEOUT_S,  # the first message follows the imports
         result_ttl_s=JOB_TTL_S,
@@ -62,7 +62,7 @@ def create_hub_queue(
         fresh=fresh,
     )
     # Galleries have their own slots.
-    policies = {"gallery": replace(policy, nouns="galleries")}
+    policies = {"gallery": replace(policy, admission=galleries)}
     return JobQueue(executor, policy, policies, describe_end=describe_end, on_done=on_done)
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from playground.errors import UserError, error_response
 
-from .addresses import CLIENT_ADDRESS
+from .admission import CLIENT_ADDRESS
 
 Response = dict[str, Any]
 

@@ -1,31 +1,24 @@
 """The limits of a queue: how many jobs run and wait, and for how long."""
 
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from playground.errors import BusyError, UserError
+from .admission import Admission
 
-from .addresses import max_per_address
-from .job import Job
+DEFAULT_ADMISSION = Admission(total=16)
 
 
 @dataclass(frozen=True)
 class Policy:
     """The limits of some kinds of jobs. Times are in seconds; None means no limit.
 
-    A queue without waiting jobs has `max_active` equal to `max_running`.
+    A queue without waiting jobs admits as many as run.
     """
 
     process: str = "the process"  # its name in messages
-    nouns: str = "jobs"  # the name of the jobs in messages
     advice: str = "try again"  # what to do after the process has ended early
     max_running: int = 1
     max_running_per_address: int | None = None
-    # Jobs that wait or run. None per address is half of all, as `addresses` defines it.
-    max_active: int = 16
-    max_active_per_owner: int | None = None
-    max_active_per_address: int | None = None
+    admission: Admission = DEFAULT_ADMISSION  # of jobs that wait or run
     max_rows: int = 20_000
 
     run_timeout_s: float | None = None
@@ -45,30 +38,3 @@ class Policy:
     result_ttl_s: float = 0.0  # after the end; 0 stores no finished job
     max_results_per_owner: int | None = None
     max_results: int | None = None
-
-    def ensure_within_limits(self, job: Job, active: Iterable[Job]) -> None:
-        """Check that a job may join the active ones.
-
-        Raises:
-            UserError: if its owner, its address or all clients have too many jobs.
-        """
-        owners, addresses = Counter[str](), Counter[str]()
-        for other in active:
-            owners[other.owner] += 1
-            addresses[other.address] += 1
-        total, of_owner = owners.total(), owners[job.owner] if job.owner else 0
-        address_limit = self.max_active_per_address or max_per_address(self.max_active)
-        if self.max_active_per_owner is not None and of_owner >= self.max_active_per_owner:
-            raise UserError(
-                f"{of_owner} of your {self.nouns} are still queued or running, which is the limit; "
-                "wait for one, or cancel it, and try again",
-                retryable=True,
-            )
-        if total >= self.max_active:
-            raise BusyError(f"too many {self.nouns} are queued or running")
-        if job.address and addresses[job.address] >= address_limit:
-            raise UserError(
-                f"{address_limit} {self.nouns} from your address are still queued or running, "
-                "which is the limit; wait for one and try again",
-                retryable=True,
-            )

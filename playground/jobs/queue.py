@@ -13,7 +13,7 @@ from typing import Any
 
 from playground.errors import BusyError, UserError
 
-from .addresses import CLIENT_ADDRESS
+from .admission import CLIENT_ADDRESS, Client
 from .entry import Message, failure_message
 from .executors import Executor
 from .fair_queue import FairQueue
@@ -98,7 +98,8 @@ class JobQueue:
         with self._locked():
             if self._closed:
                 raise BusyError("the server is stopping")
-            lane.policy.ensure_within_limits(job, lane.active())
+            active = (Client(each.address, each.owner) for each in lane.active())
+            lane.policy.admission.admit(Client(job.address, owner), active)
             self._jobs[job.id] = job
             lane.waiting.put(job)
             job.future.add_done_callback(lambda future: self._drop_if_cancelled(job, future))

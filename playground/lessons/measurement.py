@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from playground.jobs.addresses import CLIENT_ADDRESS
+from playground.jobs.admission import CLIENT_ADDRESS
 from playground.jobs.job import Job, JobStatus
 from playground.runs.registry import Registry
 from playground.runs.state import Run

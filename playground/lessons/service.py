@@ -11,11 +11,12 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from playground.common import messages
-from playground.errors import UserError
-from playground.jobs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
+from playground.errors import BusyError, UserError
+from playground.jobs.admission import CLIENT_ADDRESS, Client, limit
 from playground.jobs.executors import ProcessPerJob
 from playground.jobs.job import Job, JobStatus
 from playground.jobs.policy import Policy
@@ -30,8 +31,6 @@ from . import lessons
 from .bugs import BUGS, RANDOM_BUG, STEPS_RANGE, hint, resolve_bug
 from .measurement import ACTIVE_STATUSES, Measurement
 
-MAX_PER_OWNER = 2  # active measurements of one owner
-MAX_TOTAL = 200
 MEASUREMENT_TIMEOUT_S = 180.0  # seconds, the timeout of one process
 RESULT_TTL_S = 1800.0  # seconds without a poll until a measurement is deleted
 UNPOLLED_TIMEOUT_S = 30.0  # seconds without a poll until a measurement is inactive
@@ -63,10 +62,9 @@ class LessonService:
             ),
             Policy(
                 process="the measurement process",
-                nouns="measurements",
                 advice="stop a run or lower the steps, and measure again",
                 max_running=self.max_workers,
-                max_active=MAX_TOTAL,
+                admission=replace(limit("measurements"), per_owner=None),
                 run_timeout_s=MEASUREMENT_TIMEOUT_S,
                 timeout_advice="lower the steps, or measure again later",
                 cancel_message="cancelled; there is no measurement",
@@ -153,37 +151,21 @@ class LessonService:
         for each in list(self._measurements.values()):
             if now - each.polled_at >= RESULT_TTL_S and each.status != "measuring":
                 self._delete(each)
-        owned = [
-            each
+        admission, address = limit("measurements"), CLIENT_ADDRESS.get()
+        active = [
+            Client(owner=each.owner)
             for each in self._measurements.values()
-            if each.owner == mark and each.status in ACTIVE_STATUSES
+            if each.status in ACTIVE_STATUSES
+            and (now - each.polled_at < UNPOLLED_TIMEOUT_S or each.status == "measuring")
         ]
-        if (
-            sum(
-                now - each.polled_at < UNPOLLED_TIMEOUT_S or each.status == "measuring"
-                for each in owned
-            )
-            >= MAX_PER_OWNER
-        ):
-            raise UserError(
-                f"{MAX_PER_OWNER} of your measurements are still running; wait for one to end, "
-                "or cancel it"
-            )
-        address = CLIENT_ADDRESS.get()
-        measurements = self._measurements.values()
-        if uses_full_share(address, (each.address for each in measurements), MAX_TOTAL):
-            self._evict_one(now, address)
-            if uses_full_share(address, (each.address for each in measurements), MAX_TOTAL):
-                raise UserError(
-                    f"your address has {max_per_address(MAX_TOTAL)} measurements, the maximum; try "
-                    "again in a minute"
-                )
-        if len(self._measurements) >= MAX_TOTAL:
-            self._evict_one(now)
-        if self._closed or len(self._measurements) >= MAX_TOTAL:
-            raise UserError(
-                "this server has reached its limit of measurements; try again in a minute"
-            )
+        replace(admission, total=None).admit(Client(owner=mark), active)
+        present = [Client(each.address) for each in self._measurements.values()]
+        if reached := admission.exceeded(Client(address), present):
+            self._evict_one(now, address if reached == "address" else "")
+            present = [Client(each.address) for each in self._measurements.values()]
+        admission.admit(Client(address), present)
+        if self._closed:
+            raise BusyError("the server is stopping")
         return Measurement(secrets.token_urlsafe(12), mark, kind, name, request)
 
     def _evict_one(self, now: float, address: str = "") -> None:

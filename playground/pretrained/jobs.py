@@ -20,6 +20,7 @@ from playground.common.env import is_env_set
 from playground.common.storage import checkpoints_root
 from playground.errors import UserError
 from playground.hub.task_runner import HUB_ENV
+from playground.jobs.admission import limit
 from playground.jobs.entry import ResidentOptions
 from playground.jobs.executors import ResidentProcess
 from playground.jobs.policy import Policy
@@ -44,35 +45,12 @@ CONCURRENT_KINDS = {
 # The environment of a process that uses pretrained models; set before huggingface_hub and
 # transformers are imported.
 QUIET_ENV = HUB_ENV | {"TOKENIZERS_PARALLELISM": "false", "TRANSFORMERS_VERBOSITY": "error"}
-MAX_JOBS_PER_OWNER = 2
-MAX_LIGHT_JOBS_PER_OWNER = 4
-MAX_CONCURRENT_JOBS = 16  # heavy ones that wait or run, and as many light ones
 SAVING_KINDS = frozenset({"finetune"})  # kinds that save their result when they are cancelled
 SAVE_TIMEOUT_S = 120.0  # seconds for that after the server has ended
 MAX_TURN_S = 300.0  # seconds of a heavy job on a shared instance while others wait
 IDLE_TIMEOUT_S = 1200.0  # seconds without a job after which the process ends and frees its memory
 # passed on explicitly, because the fork server may have started with other values
 FORWARDED_ENV = ("HF_", "PLAYGROUND_", "TRANSFORMERS_", "OMP_", "SPACE_ID")
-HEAVY = Policy(
-    process="the process",
-    advice="the rows so far are available; try again, or use a smaller model",
-    max_active=MAX_CONCURRENT_JOBS,
-    max_active_per_owner=MAX_JOBS_PER_OWNER,
-    cancel_message="cancelled; the results so far are available",
-    cancel_grace_s=20.0,
-    saving_kinds=SAVING_KINDS,
-    save_grace_s=300.0,  # it ends its step and writes the model
-    unpolled_timeout_s=180.0,
-    result_ttl_s=900.0,
-    max_results_per_owner=16,  # more than the sections of the Compare tab
-    max_results=64,
-)
-LIGHT = replace(
-    HEAVY,
-    nouns="requests",
-    max_running=MAX_CONCURRENT_JOBS,
-    max_active_per_owner=MAX_LIGHT_JOBS_PER_OWNER,
-)
 _import_lock = threading.Lock()
 
 
@@ -92,8 +70,23 @@ class PretrainedJobs(JobQueue):
             options=self._process_options,
             idle_timeout_s=IDLE_TIMEOUT_S,
         )
-        heavy = replace(HEAVY, max_turn_s=MAX_TURN_S) if hosted else HEAVY
-        super().__init__(executor, heavy, dict.fromkeys(CONCURRENT_KINDS, LIGHT))
+        heavy = Policy(
+            process="the process",
+            advice="the rows so far are available; try again, or use a smaller model",
+            admission=limit("pretrained-jobs"),
+            cancel_message="cancelled; the results so far are available",
+            cancel_grace_s=20.0,
+            saving_kinds=SAVING_KINDS,
+            save_grace_s=300.0,  # it ends its step and writes the model
+            max_turn_s=MAX_TURN_S if hosted else None,
+            unpolled_timeout_s=180.0,
+            result_ttl_s=900.0,
+            max_results_per_owner=16,  # more than the sections of the Compare tab
+            max_results=64,
+        )
+        queries = limit("pretrained-queries")
+        light = replace(heavy, admission=queries, max_running=queries.total or 1, max_turn_s=None)
+        super().__init__(executor, heavy, dict.fromkeys(CONCURRENT_KINDS, light))
 
     def _process_options(self) -> ResidentOptions:
         """Return the options of a process that is about to start."""

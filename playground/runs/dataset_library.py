@@ -28,7 +28,7 @@ from playground.datasets.storage import (
     read_marker,
 )
 from playground.errors import UserError, error_text
-from playground.jobs.addresses import CLIENT_ADDRESS, max_amount_per_address
+from playground.jobs.admission import CLIENT_ADDRESS, Client, limit, max_amount_per_address
 from playground.tasks import LOOKUP
 
 from .access import is_single_owner, owns_dataset
@@ -37,7 +37,6 @@ from .registry import Registry
 
 # Uploads that were neither stored nor replaced, in bytes; each counts as a share at least.
 MAX_UNSAVED_BYTES, MIN_UNSAVED_BYTES = 320_000_000, 10_000_000
-MAX_DATASETS_PER_OWNER = 50
 MIN_RETENTION_S = 3600.0  # minimum age of an evicted dataset
 REMOVED = "removed"  # in place of an owner: datasets that runs may still use
 MB = 1_000_000
@@ -230,11 +229,8 @@ class DatasetLibrary:
             for marker in self._owner_markers(owner).glob("*")
             if (datasets_dir() / marker.name).is_dir()
         ]
-        if len(dataset_sizes) >= MAX_DATASETS_PER_OWNER:
-            raise UserError(
-                f"you store {MAX_DATASETS_PER_OWNER} datasets here, which is the maximum; remove "
-                "one first"
-            )
+        client = Client(owner=owner)
+        limit("datasets").admit(client, [client] * len(dataset_sizes))
         if sum(dataset_sizes) + size > self.own_mb * MB:
             raise UserError(
                 f"you store {sum(dataset_sizes) / MB:.1f} MB of datasets here and this one has "

@@ -5,12 +5,11 @@ import threading
 import time
 from pathlib import Path
 
-from playground.jobs.addresses import CLIENT_ADDRESS
+from playground.jobs.admission import CLIENT_ADDRESS, limit
 
 from .state import Run
 
 TOKEN_TTL_S = 60.0  # seconds
-MAX_TOKENS_PER_ADDRESS = 200
 
 
 class DownloadTokens:
@@ -27,7 +26,7 @@ class DownloadTokens:
             now, address = time.monotonic(), CLIENT_ADDRESS.get()
             self._issued = {word: each for word, each in self._issued.items() if each[0] > now}
             own = [word for word, each in self._issued.items() if each[3] == address]
-            for word in own[: max(0, len(own) + 1 - MAX_TOKENS_PER_ADDRESS)]:
+            for word in own[: max(0, len(own) + 1 - (limit("download-links").of_address or 1))]:
                 del self._issued[word]
             token = secrets.token_urlsafe(16)
             self._issued[token] = (now + TOKEN_TTL_S, folder, run, address)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from playground.errors import BusyError, UserError, error_response
-from playground.jobs.addresses import NO_CLIENT, Client
+from playground.jobs.admission import NO_CLIENT, Client, limit
 from playground.jobs.entry import ResidentOptions
 from playground.jobs.executors import ResidentProcess
 from playground.jobs.job import Response
@@ -15,9 +15,6 @@ from playground.jobs.queue import JobQueue
 
 BUSY_ERROR = BusyError("the model is busy with earlier requests")
 BUSY_MESSAGE = str(BUSY_ERROR)
-MAX_PER_CLIENT = 9  # queued or running requests of one owner at one address
-MAX_PER_ADDRESS = 64  # of all owners at one address, such as a class behind one router
-MAX_TOTAL = 512
 
 
 class InspectorClient:
@@ -41,9 +38,7 @@ class InspectorClient:
             self.process,
             Policy(
                 process="the inspection process",
-                max_active=MAX_TOTAL,
-                max_active_per_owner=MAX_PER_CLIENT,
-                max_active_per_address=MAX_PER_ADDRESS,
+                admission=limit("inspections"),
                 run_timeout_s=timeout_s,
                 timeout_advice="use a smaller model or a shorter sequence",
             ),

@@ -16,7 +16,7 @@ from playground.common.atomic_write import storing, write_dir
 from playground.common.storage import directory_size
 from playground.datasets.storage import dataset_name
 from playground.errors import UserError
-from playground.jobs.addresses import CLIENT_ADDRESS, Client
+from playground.jobs.admission import CLIENT_ADDRESS, Client, limit
 from playground.jobs.process import preload
 from playground.training.config import RunConfig
 from playground.training.setting_changes import SettingChange, config_at_step
@@ -40,7 +40,6 @@ from .supervisor import Supervisor
 
 preload("playground.runs.training_worker", "playground.runs.inspector_process")
 
-MAX_RUNS_PER_OWNER = 200
 MAX_STEPS = 1_000_000
 OWNER_TTL_S = 3600.0  # seconds for which the last activity of an owner is stored
 MAX_TRACKED_OWNERS = 10_000  # owners whose last activity is stored; a client can invent owners
@@ -226,7 +225,7 @@ class Registry:
         self.validate_size(config)
         require_dataset(self, config, owner)
         with self._admission_lock:
-            self.scheduler.ensure_can_enqueue(self.list_for_owner(owner), self.client_address())
+            self.scheduler.ensure_can_enqueue(Client(self.client_address(), owner_id(owner)))
             self._ensure_can_add(owner, estimated_run_bytes(config))
             run = self._new(config, owner, name, self.storage.new_run_folder(config), origin)
             run.update_live(points=MetricSeries(), weight_steps=())
@@ -255,11 +254,9 @@ class Registry:
         Raises:
             UserError: if the owner has too many runs, or the storage quota is used up.
         """
-        n_runs = len(self.list_for_owner(owner))
-        if self.settings.has_count_limits and n_runs >= MAX_RUNS_PER_OWNER:
-            raise UserError(
-                f"you have {MAX_RUNS_PER_OWNER} runs, which is the maximum; delete some first"
-            )
+        if self.settings.has_count_limits:
+            client, owned = Client(owner=owner_id(owner)), self.list_for_owner(owner)
+            limit("runs").admit(client, [client for run in owned if not run.is_deleted])
         self.storage_quota.ensure_available(owner_id(owner), self.client_address(), n_bytes)
 
     def client_address(self) -> str:

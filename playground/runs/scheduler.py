@@ -6,17 +6,13 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 
-from playground.errors import UserError
-from playground.jobs.addresses import max_per_address, uses_full_share
+from playground.jobs.admission import Client, limit
 from playground.models.config_fields import ConfigError
 
 from .memory import ensure_memory_available
 from .settings import RegistrySettings
 from .state import RecordLock, Run
 
-MAX_QUEUED_TOTAL = 100  # queued runs of all owners
-MAX_QUEUED_PER_ADDRESS = max_per_address(MAX_QUEUED_TOTAL)
-MAX_QUEUED_PER_OWNER = 16  # queued runs of one owner
 BYPASS_WINDOW_S = 120.0  # seconds that smaller runs may start before a run that lacks memory
 MAX_TRACKED_TURNS = 1000  # owners whose last turn is stored; the others count as never served
 
@@ -58,30 +54,13 @@ class Scheduler:
         """Return the queue position of a run, 1 for the next one; None if it is not queued."""
         return self._positions.get(run.id) if run.status == "waiting" else None
 
-    def ensure_can_enqueue(self, owned: list[Run], address: str) -> None:
-        """Check that the queue accepts one more run of an owner.
-
-        Args:
-            owned: the runs of this owner.
-            address: the address of the client.
+    def ensure_can_enqueue(self, client: Client) -> None:
+        """Check that the queue accepts one more run of a client.
 
         Raises:
             UserError: if the owner, their address or all owners together have the maximum.
         """
-        if sum(run in self for run in owned) >= MAX_QUEUED_PER_OWNER:
-            raise UserError(
-                f"you have {MAX_QUEUED_PER_OWNER} queued runs, which is the maximum; "
-                "wait until one starts, or stop one"
-            )
-        if len(self._queue) >= MAX_QUEUED_TOTAL:
-            raise UserError(
-                f"the queue has {MAX_QUEUED_TOTAL} runs, which is the maximum; try again later"
-            )
-        if uses_full_share(address, (run.address for run in self), MAX_QUEUED_TOTAL):
-            raise UserError(
-                f"the queue has {MAX_QUEUED_PER_ADDRESS} runs from your address, "
-                "which is the maximum; try again later"
-            )
+        limit("queued-runs").admit(client, (Client(run.address, run.owner) for run in self))
 
     def enqueue(self, run: Run, first_command: str) -> None:
         """Add a run without a worker to the queue."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from playground.errors import BusyError, error_response
-from playground.jobs.addresses import NO_CLIENT, Client
+from playground.jobs.admission import NO_CLIENT, Client
 from playground.jobs.job import Response, set_result_if_pending
 
 from .access import Right

@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 
 from playground.checkpoints.manifest import CheckpointError, Manifest, cached_manifest
 from playground.common.atomic_write import storing, write_file
-from playground.jobs.addresses import Client
+from playground.jobs.admission import Client
 from playground.jobs.job import Response
 from playground.jobs.process import WorkerProcess
 from playground.training.config import RunConfig

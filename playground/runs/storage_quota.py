@@ -20,7 +20,7 @@ import filelock
 from playground.common.format import format_bytes
 from playground.common.storage import directory_size
 from playground.errors import UserError
-from playground.jobs.addresses import max_amount_per_address
+from playground.jobs.admission import max_amount_per_address
 
 from .damaged import Damaged
 from .limits import estimated_run_bytes

@@ -34,6 +34,7 @@ from playground.checkpoints.manifest import CheckpointError, read_manifest
 from playground.common.atomic_write import remedy
 from playground.common.env import env_bytes
 from playground.errors import UserError
+from playground.jobs.admission import limit
 from playground.models.config_fields import ConfigError
 from playground.runs.access import RUN_PREFIX, require_dataset
 from playground.runs.export import CHECKPOINT_FILES, export_checkpoint
@@ -51,7 +52,6 @@ CHECKPOINT_PATH = "/playground/checkpoints"
 MAX_UPLOAD_BYTES = env_bytes("UPLOAD_MB")  # bytes of the zip file
 MAX_EXPANSION = 3  # maximum ratio of the unpacked size to MAX_UPLOAD_BYTES
 VALIDATION_TIMEOUT_S = 60  # seconds
-MAX_CONCURRENT_UPLOADS, MAX_CONCURRENT_DOWNLOADS = 2, 16
 UPLOAD_TIMEOUT_S, DOWNLOAD_TIMEOUT_S = 300, 600  # seconds
 COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 UNPACK_ERRORS = (RuntimeError, NotImplementedError, EOFError, ValueError, struct.error, zlib.error)
@@ -64,21 +64,17 @@ class CheckpointTransfer:
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
-        self.uploads = TransferSlots(
-            MAX_CONCURRENT_UPLOADS, UPLOAD_TIMEOUT_S, "other uploads are in progress"
-        )
-        self.downloads = TransferSlots(
-            MAX_CONCURRENT_DOWNLOADS, DOWNLOAD_TIMEOUT_S, "other downloads are in progress"
-        )
+        self.uploads = TransferSlots(limit("uploads"), UPLOAD_TIMEOUT_S)
+        self.downloads = TransferSlots(limit("downloads"), DOWNLOAD_TIMEOUT_S)
         self.checks = process_queue(
             {"check": "playground.runs.inspector_process:validate_checkpoint"},
-            nouns="uploads",
+            admission=limit("checkpoint-checks"),
             process="the process that checks the checkpoint",
             run_timeout_s=VALIDATION_TIMEOUT_S,
             timeout_advice="upload a smaller model",
         )
         # Own threads, so that other requests never wait for a zip file.
-        self._pool = ThreadPoolExecutor(MAX_CONCURRENT_UPLOADS + 1, "transfer")
+        self._pool = ThreadPoolExecutor((limit("uploads").total or 1) + 1, "transfer")
 
     def routes(self) -> list[Route]:
         return [

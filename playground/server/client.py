@@ -7,7 +7,7 @@ from functools import lru_cache
 from starlette.requests import HTTPConnection, Request
 
 from playground.common.env import env_number, is_env_set
-from playground.jobs.addresses import VIEWER, Client
+from playground.jobs.admission import VIEWER, Client
 from playground.runs.access import ModelRef
 from playground.runs.record import owner_id
 

@@ -15,6 +15,7 @@ import asyncio
 import secrets
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -27,8 +28,8 @@ from playground.common.atomic_write import storing
 from playground.common.validation import parse
 from playground.datasets.pairs import DatasetNotFoundError
 from playground.datasets.sources import HUB_PREFIX, ReadOptions
-from playground.errors import BusyError, UserError, error_response
-from playground.jobs.addresses import CLIENT_ADDRESS, uses_full_share
+from playground.errors import UserError, error_response
+from playground.jobs.admission import limit
 from playground.jobs.executors import ProcessPerJob
 from playground.jobs.job import Job
 from playground.jobs.policy import Policy
@@ -48,12 +49,10 @@ UPLOAD_PATH = "/playground/datasets"
 UPLOAD_TIMEOUT_S = 120  # seconds
 READ_TIMEOUT_S = 120  # seconds
 MAX_CONCURRENT_READS = 2
-MAX_PENDING_UPLOADS = 8
 MAX_NAME_LENGTH = 300  # characters of the name of a file or of a configuration
 # By header, the values of options that have two.
 SPLIT_ON_SPACES = {"words": True, "characters": False}
 HAS_NAMES = {"names": True, "example": False}
-MAX_CONCURRENT_PREVIEWS = 8  # stored datasets that are read or queued for `show`
 
 
 class DatasetHandlers(HandlerGroup):
@@ -62,24 +61,22 @@ class DatasetHandlers(HandlerGroup):
     def __init__(self, registry: Registry) -> None:
         self.library = DatasetLibrary(registry)
         self._active_uploads: dict[str, Transfer] = {}  # by owner
-        self._slots = TransferSlots(
-            MAX_PENDING_UPLOADS, UPLOAD_TIMEOUT_S, "other datasets are being uploaded"
-        )
+        self._slots = TransferSlots(limit("dataset-uploads"), UPLOAD_TIMEOUT_S)
         # the latest one, by owner and by what it reads
         self._read_jobs: dict[tuple[str, str], Job] = {}
-        self._read_queue = JobQueue(
-            ProcessPerJob({"dataset": "playground.server.dataset_reader:read_dataset"}),
-            Policy(
-                process="the process that reads the dataset",
-                nouns="datasets",
-                max_running=MAX_CONCURRENT_READS,
-                max_running_per_address=1,
-                max_active=MAX_CONCURRENT_READS + MAX_PENDING_UPLOADS + MAX_CONCURRENT_PREVIEWS,
-                run_timeout_s=READ_TIMEOUT_S,
-                timeout_advice="use fewer pairs",
-            ),
+        policy = Policy(
+            process="the process that reads the dataset",
+            max_running=MAX_CONCURRENT_READS,
+            max_running_per_address=1,
+            admission=limit("dataset-reads"),
+            run_timeout_s=READ_TIMEOUT_S,
+            timeout_advice="use fewer pairs",
         )
-        self._preview_addresses: list[str] = []  # the address of each active `show`
+        self._read_queue = JobQueue(
+            ProcessPerJob("playground.server.dataset_reader:read_dataset"),
+            policy,
+            {"preview": replace(policy, max_running=1, admission=limit("dataset-previews"))},
+        )
 
     def routes(self) -> list[Route]:
         return [Route(UPLOAD_PATH, self.upload, methods=["POST"])]
@@ -184,7 +181,7 @@ class DatasetHandlers(HandlerGroup):
         key = (owner, "preview" if "dataset" in read_request else "upload")
         if previous := self._read_jobs.pop(key, None):
             self._read_queue.cancel(previous, f"a newer {key[1]} replaced this one")
-        job = self._read_queue.submit("dataset", read_request, owner=owner)
+        job = self._read_queue.submit(key[1], read_request, owner=owner)
         self._read_jobs[key] = job
         try:
             return await asyncio.wrap_future(job.future)
@@ -207,27 +204,15 @@ class DatasetHandlers(HandlerGroup):
             return {"datasets": await asyncio.to_thread(self.library.list_datasets, owner)}
         try:
             if request.action == "show":
-                return await self._preview(owner, sha256)
+                # raises an error if it is not stored here
+                await asyncio.to_thread(self.library.require, owner, sha256)
+                return await self.read_dataset(owner, {"dataset": sha256})
             store_or_remove = self.library.store if request.action == "use" else self.library.remove
             with storing("the dataset"):
                 await asyncio.to_thread(store_or_remove, owner, sha256)
         except DatasetNotFoundError:
             raise UserError(messages.missing_dataset(sha256)) from None
         return {}
-
-    async def _preview(self, owner: str, sha256: str) -> dict[str, Any]:
-        address, active = CLIENT_ADDRESS.get(), self._preview_addresses
-        if len(active) >= MAX_CONCURRENT_PREVIEWS or uses_full_share(
-            address, active, MAX_CONCURRENT_PREVIEWS
-        ):
-            raise BusyError("other datasets are being read")
-        active.append(address)
-        try:
-            # raises an error if it is not stored here
-            await asyncio.to_thread(self.library.require, owner, sha256)
-            return await self.read_dataset(owner, {"dataset": sha256})
-        finally:
-            self._preview_addresses.remove(address)
 
 
 def _header_fields(headers: Mapping[str, str]) -> dict[str, Any]:

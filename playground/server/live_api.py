@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from playground.checkpoints.manifest import Manifest, read_manifest
 from playground.errors import UserError, error_text
-from playground.jobs.addresses import Client
+from playground.jobs.admission import Client
 from playground.runs.access import PRIVATE_EXAMPLES, Access, Right
 from playground.runs.metric_series import MetricSeries
 from playground.runs.registry import Registry

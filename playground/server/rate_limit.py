@@ -1,4 +1,4 @@
-"""Rate limits for each client address and owner, and slots for work that takes a processor."""
+"""Rate limits for each client address and owner."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import asyncio
 import math
 import time
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 
 from starlette.responses import Response
 
@@ -26,7 +25,6 @@ LIMIT_PHRASES = {
     "heavy": "request {} evaluations, comparisons and pushes",
     "calls": "send {} calls",
 }
-MAX_WAITING_REQUESTS = 16  # queued requests of a semaphore
 REJECTION_DELAY_S = 0.5  # delay of the response to a rejected request
 MAX_DELAYED_REJECTIONS = 100  # delayed responses of one address; further ones are sent at once
 
@@ -176,29 +174,3 @@ def too_many_requests(seconds: float) -> Response:
     wait = math.ceil(seconds)
     error = BusyError("too many requests at once", f"in {wait} s")
     return json_error(error, 429, {"Retry-After": str(wait)})
-
-
-class BoundedSemaphoreQueue:
-    """Slots for CPU work, with a short queue."""
-
-    def __init__(self, slots: int, max_waiting: int = MAX_WAITING_REQUESTS) -> None:
-        self._free, self._waiting, self._max_waiting = asyncio.Semaphore(slots), 0, max_waiting
-
-    @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """Wait for a slot.
-
-        Raises:
-            BusyError: if the queue is full.
-        """
-        if self._waiting >= self._max_waiting:
-            raise BusyError("too many requests of this kind are waiting", "in a minute")
-        self._waiting += 1
-        try:
-            await self._free.acquire()
-        finally:
-            self._waiting -= 1
-        try:
-            yield
-        finally:
-            self._free.release()

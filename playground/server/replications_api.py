@@ -1,16 +1,16 @@
 """Serve the replications of the Lab tab: published claims, and the owner's runs of them."""
 
 import asyncio
-from collections import Counter, OrderedDict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections import OrderedDict
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from starlette.requests import Request
 
 from playground.common import messages
 from playground.common.format import format_count
-from playground.errors import BusyError, UserError
+from playground.errors import UserError
 from playground.experiments.claims import CLAIMS
 from playground.experiments.replications import (
     Result,
@@ -24,13 +24,14 @@ from playground.experiments.replications import (
 )
 from playground.experiments.service import ExperimentService
 from playground.experiments.spec import Experiment, parse_experiment
+from playground.jobs.admission import Client, limit
 from playground.models.config_fields import ConfigError, short_repr
 from playground.runs.access import RUN_PREFIX, ModelRef
 from playground.runs.record import owner_id
 from playground.runs.registry import Registry
 from playground.runs.state import Run
 
-from .client import resolve_client, resolve_client_address
+from .client import resolve_client
 from .experiments_api import describe_varied_settings
 from .process_calls import await_result
 from .routes import HandlerGroup, handler
@@ -39,7 +40,6 @@ from .schemas.base import OwnerRequest
 from .schemas.experiments import ClaimRequest
 
 LOSS_TIMEOUT_S = 120  # seconds
-MAX_OUTCOMES_PER_CLIENT, MAX_OUTCOMES_TOTAL = 2, 16  # pending outcomes
 MAX_CACHED_OUTCOMES = 256  # in memory
 
 
@@ -48,7 +48,7 @@ class ReplicationHandlers(HandlerGroup):
         self.registry, self.experiments = registry, experiments
         # by claim, run and step
         self._outcomes: OrderedDict[tuple[str, str, int], Result] = OrderedDict()
-        self._pending_outcomes: Counter[str] = Counter()  # pending outcomes by client
+        self._measuring: list[Client] = []  # the client of each pending outcome
 
     @handler("replications/list", OwnerRequest)
     def list_claims(self, request: OwnerRequest) -> dict[str, Any]:
@@ -159,31 +159,17 @@ class ReplicationHandlers(HandlerGroup):
         outcome = await asyncio.to_thread(self._compute_outcome, request)
         if "model" not in outcome:
             return dict(outcome)
-        with self._count_pending(resolve_client_address(http_request) if http_request else ""):
-            client = resolve_client(ModelRef(subject="", owner=request.owner), http_request)
+        client = resolve_client(ModelRef(subject="", owner=request.owner), http_request)
+        limit("losses").admit(client, self._measuring)
+        self._measuring.append(client)
+        try:
             future = self.registry.snapshots.slow_inspector.request(
                 "loss", outcome["model"], client=client
             )
             loss = await await_result(future, LOSS_TIMEOUT_S, http_request)
-        return dict(await asyncio.to_thread(self._compute_outcome, request, loss))
-
-    @contextmanager
-    def _count_pending(self, client: str) -> Iterator[None]:
-        """Count a pending outcome of a client.
-
-        Raises:
-            BusyError: if there are too many.
-        """
-        pending = self._pending_outcomes
-        if pending[client] >= MAX_OUTCOMES_PER_CLIENT or pending.total() >= MAX_OUTCOMES_TOTAL:
-            raise BusyError("the server is measuring other models")
-        pending[client] += 1
-        try:
-            yield
         finally:
-            pending[client] -= 1
-            if not pending[client]:
-                del pending[client]
+            self._measuring.remove(client)
+        return dict(await asyncio.to_thread(self._compute_outcome, request, loss))
 
     def _compute_outcome(
         self, request: ClaimRequest, loss: dict[str, Any] | None = None

@@ -9,6 +9,7 @@ import re
 from starlette.requests import Request
 from starlette.responses import Response
 
+from playground.jobs.admission import limit
 from playground.runs.access import Access, Right
 from playground.runs.registry import Registry
 
@@ -29,10 +30,8 @@ class ReportHandlers(HandlerGroup):
                 "report": "playground.reports.report:render_report",
                 "page": "playground.reports.interactive_page:render_page",
             },
-            nouns="reports and pages",
             process="the process that writes the file",
-            max_active=5,  # each takes some seconds of one core
-            max_active_per_address=3,
+            admission=limit("reports"),
             run_timeout_s=WRITE_TIMEOUT_S,
             timeout_advice="try again, or choose a run with fewer steps",
         )

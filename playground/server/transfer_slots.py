@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from playground.errors import BusyError
+from playground.jobs.admission import Admission, Client
 
 GRACE_PERIOD_S = 3.0  # before a transfer can count as slow
 MIN_BYTES_PER_S = 20_000  # bytes per second
@@ -38,16 +38,15 @@ class Transfer:
 
 
 class TransferSlots:
-    """A fixed number of slots, of which one address may hold half.
+    """The transfers of one kind.
 
     Args:
-        slots: the number of transfers at a time.
+        admission: how many there may be at a time.
         timeout_s: the maximum duration of a transfer.
-        busy_reason: the reason in the error message if no slot is free.
     """
 
-    def __init__(self, slots: int, timeout_s: float, busy_reason: str) -> None:
-        self.slots, self.timeout_s, self.busy_reason = slots, timeout_s, busy_reason
+    def __init__(self, admission: Admission, timeout_s: float) -> None:
+        self.admission, self.timeout_s = admission, timeout_s
         self._transfers: list[Transfer] = []
 
     @asynccontextmanager
@@ -55,14 +54,23 @@ class TransferSlots:
         """Hold a slot; the body runs under a deadline, which expires at once if it loses the slot.
 
         Raises:
-            BusyError: if no slot is free and no transfer is slow.
+            UserError: if no slot is free and no transfer is slow.
             TimeoutError: if the deadline expires.
         """
-        same_address = [each for each in self._transfers if each.address == address]
-        if len(same_address) >= max(1, self.slots // 2):
-            self._evict(same_address)
-        elif len(self._transfers) >= self.slots:
-            self._evict(self._transfers)
+        client, present = Client(address), [Client(each.address) for each in self._transfers]
+        reached = self.admission.exceeded(client, present)
+        slow = [
+            each
+            for each in self._transfers
+            if each.is_slow() and (each.address == address or reached == "total")
+        ]
+        if reached and slow:
+            self.end(
+                min(slow, key=Transfer.rate),
+                "the transfer was too slow while another one was waiting; try again",
+            )
+        elif reached:
+            self.admission.admit(client, present)
         async with asyncio.timeout(self.timeout_s) as deadline:
             transfer = Transfer(address, deadline)
             self._transfers.append(transfer)
@@ -78,13 +86,3 @@ class TransferSlots:
             self._transfers.remove(transfer)
             transfer.reason = reason
             transfer.deadline.reschedule(0)
-
-    def _evict(self, transfers: list[Transfer]) -> None:
-        """End the slowest of these transfers, or raise BusyError."""
-        slow = [transfer for transfer in transfers if transfer.is_slow()]
-        if not slow:
-            raise BusyError(self.busy_reason)
-        self.end(
-            min(slow, key=Transfer.rate),
-            "the transfer was too slow while another one was waiting; try again",
-        )

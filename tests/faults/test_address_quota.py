@@ -15,7 +15,7 @@ from playground.datasets.sources import read_text
 from playground.datasets.storage import load_pairs, to_files
 from playground.errors import UserError
 from playground.experiments.service import ExperimentService
-from playground.jobs.addresses import CLIENT_ADDRESS, max_amount_per_address
+from playground.jobs.admission import CLIENT_ADDRESS, max_amount_per_address
 from playground.jobs.executors import ProcessPerJob, ResidentProcess
 from playground.runs.dataset_library import MB
 from playground.runs.limits import Limits
@@ -88,7 +88,7 @@ class Instance:
             result = {}
             if job.kind == "pull":
                 shutil.copytree(self.checkpoint, job.arguments[0].destination)
-            elif job.kind == "dataset":
+            elif job.kind == "upload":
                 request = job.arguments[0]
                 dataset = read_text(Path(request["file"]).read_text())
                 Path(request["folder"]).mkdir()

@@ -204,7 +204,7 @@ def test_damaged_experiments_are_named_and_others_listed(root, restart, caplog):
 def test_damaged_datasets_are_named_and_can_be_removed(root, restart, monkeypatch, caplog, file):
     registry, _ = restart()
     library = DatasetLibrary(registry)
-    monkeypatch.setattr("playground.runs.dataset_library.MAX_DATASETS_PER_OWNER", 1000)
+    monkeypatch.setenv("PLAYGROUND_LIMITS", "datasets.per-owner=1000")
     files = to_files(read_text("".join(f"{a} {b}\t{b}\n" for a in range(30) for b in range(20))))
     names = [f"{seed:064x}" for seed in SEEDS]
     for seed, name in enumerate(names):

@@ -208,7 +208,9 @@ test("only tasks that need the token send it", async () => {
   await loadGallery();
   await runHubJob(createHubJob(), { kind: "plan" });
   assert.deepEqual(
-    sent.filter(([name]) => name === "jobs/submit").map(([, task]) => [task.kind, task.request.token]),
+    sent
+      .filter(([name]) => name === "jobs/submit")
+      .map(([, task]) => [task.kind, task.request.token]),
     [
       ["gallery", ""],
       ["plan", "hf_x"],

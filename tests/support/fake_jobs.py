@@ -7,6 +7,11 @@ from typing import Any
 from playground.jobs.executors import Executor
 
 
+def fairness(shares):
+    """Return Jain's index of fairness: 1 if all shares are equal, 1/n if one client has all."""
+    return sum(shares) ** 2 / (len(shares) * sum(share**2 for share in shares))
+
+
 class FakeClock:
     """A clock that only the test advances."""
 

@@ -80,7 +80,8 @@ def run_here(started):
             functions = {
                 "report": render_report,
                 "page": render_page,
-                "dataset": read_dataset,
+                "upload": read_dataset,
+                "preview": read_dataset,
                 "check": validate_checkpoint,
                 "benchmark": lambda request: run_benchmark(request, reporter),
             }

@@ -14,7 +14,7 @@ from playground.common.atomic_write import remove_dir, replacing_dir
 from playground.common.format import format_bytes
 from playground.common.strict_json import read_json
 from playground.errors import UserError
-from playground.jobs.addresses import max_per_address
+from playground.jobs.admission import limit
 from playground.training.task_config import TaskConfig
 
 from ..loading.cache import free_disk_bytes
@@ -27,7 +27,6 @@ from ..loading.model_names import (
 )
 from ..loading.pipelines import unload
 
-SHARED_MAX_MODELS = 6  # fine-tuned models stored on a shared instance
 MODEL_TTL_S = 3600.0  # seconds for which another user's model cannot be evicted
 
 
@@ -85,11 +84,12 @@ def models_to_evict(
     }
     users = {path: _user_of(path) for path in modified_at}
     of_address = [path for path in modified_at if address and users[path][1] == address]
-    share, where = max_per_address(SHARED_MAX_MODELS), "here"
+    admission, where = limit("fine-tuned-models"), "here"
+    total, share = admission.total or 1, admission.of_address or 1
     if len(of_address) >= share:
         modified_at = {path: modified_at[path] for path in of_address}
         where = "from your address"
-    too_many = max(len(modified_at) + 1 - SHARED_MAX_MODELS, len(of_address) + 1 - share, 0)
+    too_many = max(len(modified_at) + 1 - total, len(of_address) + 1 - share, 0)
     evictable = [
         path
         for path in sorted(

@@ -2,7 +2,6 @@
 
 import asyncio
 import inspect
-from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from functools import wraps
 from typing import Any
@@ -11,10 +10,9 @@ import gradio as gr
 from pydantic import BaseModel
 from starlette.requests import Request
 
-from playground.common.env import env_number
 from playground.common.validation import parse
 from playground.errors import UserError, raise_for_error
-from playground.jobs.addresses import CLIENT_ADDRESS
+from playground.jobs.admission import CLIENT_ADDRESS, Client
 from playground.models.config_fields import ConfigError, short_repr
 from playground.runs.access import (
     CHECKPOINT_PREFIX,
@@ -30,10 +28,9 @@ from playground.runs.registry import Registry
 
 from ..client import resolve_client_address
 from ..origin import is_own_origin
-from ..rate_limit import BoundedSemaphoreQueue, RateLimiter
+from ..rate_limit import RateLimiter
 from ..routes import Handler
 
-MAX_CONCURRENT_INSPECTIONS = 4
 MODEL_NAME = "model_name"  # attribute of calls that name a model
 Method = Callable[..., Coroutine[Any, Any, dict[str, Any]]]
 
@@ -89,12 +86,7 @@ class EndpointBase:
     ) -> None:
         self.registry, self.handlers = registry, handlers
         self.rate_limiter = RateLimiter.from_environment(is_public)
-        self.waits_by_client = Counter[str]()  # waiting calls by client
-        self.inspection_slots = BoundedSemaphoreQueue(
-            MAX_CONCURRENT_INSPECTIONS, 4 * MAX_CONCURRENT_INSPECTIONS
-        )
-        # for all clients
-        self.evaluation_slots = BoundedSemaphoreQueue(int(env_number("API_MAX_CONCURRENT")))
+        self.waiting_calls: list[Client] = []  # the client of each call that waits for a job
 
     async def call_handler(
         self, name: str, payload: dict[str, Any], request: Request

@@ -41,8 +41,7 @@ class InferenceEndpoints(EndpointBase):
         """
         ref = self.model_ref(model, owner)
         payload = ref.model_dump() | {"text": sequence} | step_field(step)
-        async with self.inspection_slots.slot():
-            return await self.call_handler("runs/predict", payload, request)
+        return await self.call_handler("runs/predict", payload, request)
 
     @endpoint(schemas.Attention, needs=Right.USE)
     async def attention(
@@ -73,10 +72,9 @@ class InferenceEndpoints(EndpointBase):
         """
         ref = self.model_ref(model, owner)
         payload = ref.model_dump() | {"text": sequence, "view": "attention"} | step_field(step)
-        async with self.inspection_slots.slot():
-            response = await self.call_handler(
-                "inspect/view", payload | {"options": {"kind": kind}}, request
-            )
+        response = await self.call_handler(
+            "inspect/view", payload | {"options": {"kind": kind}}, request
+        )
         layers = _select_indices("layer", layer, response["layers"])
         heads = _select_indices("head", head, response["heads"])
         return {
@@ -110,11 +108,10 @@ class InferenceEndpoints(EndpointBase):
         resolved = await self.require(model, owner, Right.USE)
         client = resolve_client(self.model_ref(model, owner), request)
         load_at_step = step if step >= 0 else None
-        async with self.evaluation_slots.slot():
-            future = await asyncio.to_thread(
-                self.registry.snapshots.evaluate, resolved.source, n, load_at_step, client
-            )
-            result = await await_result(future, EVALUATION_TIMEOUT_S)
+        future = await asyncio.to_thread(
+            self.registry.snapshots.evaluate, resolved.source, n, load_at_step, client
+        )
+        result = await await_result(future, EVALUATION_TIMEOUT_S)
         interval = exact_match_interval(result)
         return result | {"interval": list(interval) if interval else None}
 

@@ -3,13 +3,13 @@
 # no `from __future__ import annotations`: Gradio reads the types of the endpoints
 import asyncio
 import time
-from collections import Counter
 from typing import Any
 
 import gradio as gr
 from starlette.requests import Request
 
 from playground.errors import UserError
+from playground.jobs.admission import Client, limit
 from playground.pretrained.benchmark.export import latest_rows
 from playground.runs.access import Right
 from playground.runs.owner_keys import new_owner_key
@@ -20,7 +20,6 @@ from ..schemas import public_api as schemas
 from .base import EndpointBase, endpoint
 
 POLL_INTERVAL_S = 0.25
-MAX_WAITS_PER_CLIENT, MAX_WAITS_TOTAL = 8, 64  # waiting calls per client and in total
 
 
 class JobEndpoints(EndpointBase):
@@ -140,9 +139,10 @@ class JobEndpoints(EndpointBase):
         self, job: str, owner: str, seconds: float, request: Request
     ) -> dict[str, Any]:
         """Return the status of a job when it ends, or after `seconds`."""
-        client = resolve_client_address(request)
-        deadline = time.monotonic() + seconds * self._may_wait(client)
-        self.waits_by_client[client] += 1
+        client = Client(resolve_client_address(request))
+        may_wait = not limit("waiting-calls").exceeded(client, self.waiting_calls)
+        deadline = time.monotonic() + seconds * may_wait
+        self.waiting_calls.append(client)
         try:
             while True:
                 payload = {"job": job, "owner": owner}
@@ -151,7 +151,7 @@ class JobEndpoints(EndpointBase):
                     break
                 await asyncio.sleep(POLL_INTERVAL_S)
         finally:
-            self.waits_by_client -= Counter([client])
+            self.waiting_calls.remove(client)
         result = {
             "job": job,
             "owner": owner,
@@ -166,13 +166,6 @@ class JobEndpoints(EndpointBase):
                 "rows": latest_rows(response["rows"]),
             }
         return result | {"result": _rename_path_keys(response["result"])}
-
-    def _may_wait(self, client: str) -> bool:
-        """Return whether a call of this client may wait for a job."""
-        return (
-            self.waits_by_client[client] < MAX_WAITS_PER_CLIENT
-            and self.waits_by_client.total() < MAX_WAITS_TOTAL
-        )
 
 
 def _rename_path_keys(value: Any) -> Any:

@@ -7,8 +7,6 @@ from click.testing import CliRunner
 
 from playground.__main__ import main, run
 from playground.cli.experiments import build_spec
-from playground.experiments import store
-from playground.runs import registry
 from playground.runs.storage_folder import locked_storage
 from tests.support.app_server import ROOT, wait_for
 from tests.support.command_runner import COMMAND, run_command, run_in_interpreter
@@ -79,9 +77,7 @@ def run_in_process(monkeypatch):
 
     The limits of a server are reached, because a command has none.
     """
-    for name in ("MAX_EXPERIMENTS_PER_OWNER", "MAX_RUNS_PER_OWNER"):
-        monkeypatch.setattr(store, name, 0)
-    monkeypatch.setattr(registry, "MAX_RUNS_PER_OWNER", 0)
+    monkeypatch.setenv("PLAYGROUND_LIMITS", "experiments.per-owner=0,runs.per-owner=0")
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield lambda *arguments: CliRunner().invoke(main, [*map(str, arguments)])
     for number, handler in handlers.items():

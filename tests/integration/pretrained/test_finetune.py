@@ -15,7 +15,7 @@ from playground.checkpoints.checkpoint import save_checkpoint
 from playground.errors import UserError
 from playground.jobs.progress import JobCancelled, ProgressReporter
 from playground.pretrained import jobs
-from playground.pretrained.finetuning import job, seq2seq, storage
+from playground.pretrained.finetuning import job, seq2seq
 from playground.pretrained.loading import resolver
 from playground.pretrained.loading.model_names import FINETUNED_PREFIX
 from playground.pretrained.loading.pipelines import open_pipeline
@@ -360,7 +360,7 @@ def test_hosted_finetuning_limits_steps_and_evicts_the_oldest_model(
         lambda name: tiny_models / "tiny-gpt2" if name == "tiny-gpt2" else None,
     )
     monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
-    monkeypatch.setattr(storage, "SHARED_MAX_MODELS", 2)
+    monkeypatch.setenv("PLAYGROUND_LIMITS", "fine-tuned-models.total=2")
     with pytest.raises(UserError, match="steps is 201; give a whole number from 1 to 200"):
         job.finetune(finetune_request(model="tiny-gpt2", steps=201), ProgressReporter())
     names = [

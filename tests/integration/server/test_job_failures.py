@@ -30,7 +30,7 @@ QUEUES = {  # kind of job -> function that creates its queue
     "bug": lambda: LessonService(REGISTRY).queue,
     "snapshot": lambda: InspectorClient(60.0).queue,
     "report": lambda: ReportHandlers(REGISTRY)._queue,
-    "dataset": lambda: DatasetHandlers(REGISTRY)._read_queue,
+    "upload": lambda: DatasetHandlers(REGISTRY)._read_queue,
     "check": lambda: CheckpointTransfer(REGISTRY).checks,
 }
 OWNER = "o" * 32
@@ -43,7 +43,7 @@ def warm():
 
 
 # a queue with a process for each job, and one with a resident process
-BOTH_EXECUTORS = pytest.mark.parametrize("kind", ["dataset", "benchmark"])
+BOTH_EXECUTORS = pytest.mark.parametrize("kind", ["upload", "benchmark"])
 
 
 @pytest.fixture

@@ -186,7 +186,7 @@ def test_leftovers_of_killed_server_use_no_quota_and_are_removed(tmp_path, monke
 
 
 def test_every_dataset_is_listed_and_can_be_removed(datasets, monkeypatch):
-    monkeypatch.setattr(dataset_library, "MAX_DATASETS_PER_OWNER", 1)
+    monkeypatch.setenv("PLAYGROUND_LIMITS", "datasets.per-owner=1")
     datasets.registry.single_owner = ada = new_owner_key()
     stored = {datasets.use(symbol, ada) for symbol in "abc"}
     assert {*datasets.listed(ada)} == stored

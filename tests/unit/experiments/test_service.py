@@ -415,13 +415,13 @@ def test_a_rejected_start_is_retried_after_a_delay(server, monkeypatch):
 @pytest.mark.parametrize(
     ("limit", "message"),
     [
-        ("RUNS", "you have 0 runs and this experiment would add 4; the maximum is 0"),
-        ("EXPERIMENTS", "you have 0 experiments"),
+        ("runs", "you have 0 runs and this experiment would add 4; the maximum is 0"),
+        ("experiments", "you have 0 experiments"),
     ],
 )
 def test_a_limit_rejects_an_experiment_before_it_starts(server, monkeypatch, limit, message):
     registry, experiments = server
-    monkeypatch.setattr(f"playground.experiments.store.MAX_{limit}_PER_OWNER", 0)
+    monkeypatch.setenv("PLAYGROUND_LIMITS", f"{limit}.per-owner=0")
     with pytest.raises(UserError, match=message):
         submit(experiments)
     assert experiments.list_for_owner("ada") == registry.list_for_owner("ada") == []
@@ -442,7 +442,7 @@ def submit_cancelled(experiments, *owners):
 
 def test_the_oldest_experiment_of_an_inactive_owner_is_evicted(server, monkeypatch):
     registry, experiments = server
-    monkeypatch.setattr("playground.experiments.store.MAX_EXPERIMENTS_TOTAL", 3)
+    monkeypatch.setenv("PLAYGROUND_LIMITS", "experiments.total=3")
     known = submit_cancelled(experiments, "ada", "bob", "cy")
     registry.summaries("ada")
     known["dan"] = submit(experiments, "dan")
@@ -451,7 +451,7 @@ def test_the_oldest_experiment_of_an_inactive_owner_is_evicted(server, monkeypat
         known[owner].id for owner in ("ada", "cy", "dan")
     }
     registry.summaries("cy")
-    with pytest.raises(UserError, match="this server has reached its limit of experiments"):
+    with pytest.raises(UserError, match="this server has 3 experiments, which is the maximum"):
         submit(experiments, "eve")  # dan's experiment is active
     experiments.cancel(known["dan"], "dan")
     known["eve"] = submit(experiments, "eve")
@@ -460,7 +460,7 @@ def test_the_oldest_experiment_of_an_inactive_owner_is_evicted(server, monkeypat
 
 def test_experiments_of_one_address_evict_only_its_own(server, monkeypatch, client_address):
     _, experiments = server
-    monkeypatch.setattr("playground.experiments.store.MAX_EXPERIMENTS_TOTAL", 4)
+    monkeypatch.setenv("PLAYGROUND_LIMITS", "experiments.total=4")
     client_address.set("192.0.2.1")
     known = submit_cancelled(experiments, "ada")
     client_address.set("192.0.2.9")
@@ -470,7 +470,7 @@ def test_experiments_of_one_address_evict_only_its_own(server, monkeypatch, clie
     for owner in ("eva", "evi"):
         experiments.resume(known[owner], owner)
     with pytest.raises(
-        UserError, match="your address has 2 experiments, the maximum; delete one first"
+        UserError, match="your address has 2 experiments, which is the maximum; delete one first"
     ):
         submit(experiments, "ede")
     client_address.set("192.0.2.2")
@@ -479,7 +479,7 @@ def test_experiments_of_one_address_evict_only_its_own(server, monkeypatch, clie
 
 
 def test_experiments_keep_their_address_after_a_restart(create_server, monkeypatch, client_address):
-    monkeypatch.setattr("playground.experiments.store.MAX_EXPERIMENTS_TOTAL", 4)
+    monkeypatch.setenv("PLAYGROUND_LIMITS", "experiments.total=4")
     _, experiments = create_server()
     client_address.set("192.0.2.1")
     known = submit_cancelled(experiments, "ada")

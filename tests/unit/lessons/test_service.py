@@ -165,7 +165,7 @@ def test_an_impossible_request_starts_no_job(service, registry, started):
 def test_an_owner_has_two_measurements_besides_abandoned_ones(service, monkeypatch):
     for seed in (0, 1):
         start(service, seed=seed)
-    with pytest.raises(UserError, match="2 of your measurements"):
+    with pytest.raises(UserError, match="you have 2 measurements, which is the maximum"):
         start(service, seed=2)
     monkeypatch.setattr(lesson_service, "UNPOLLED_TIMEOUT_S", -1.0)
     start(service, seed=2)
@@ -178,10 +178,10 @@ def abandon(service, measurement_id, seconds):
 
 
 def test_a_full_service_evicts_the_longest_abandoned_waiting_one(service, monkeypatch):
-    monkeypatch.setattr(lesson_service, "MAX_TOTAL", 3)
+    monkeypatch.setenv("PLAYGROUND_LIMITS", "measurements.total=3")
     measuring = service.start_bug("last-layer", 0, 1000, OWNER)
     waiting = [service.start_bug("transpose", seed, 20, OTHER) for seed in (0, 1)]
-    with pytest.raises(UserError, match="reached its limit of measurements"):
+    with pytest.raises(UserError, match="this server has 3 measurements, which is the maximum"):
         service.start_bug("transpose", 0, 20, "z" * 32)
     for measurement_id, seconds in ((measuring, 100), (waiting[0], 60), (waiting[1], 80)):
         abandon(service, measurement_id, seconds)
@@ -192,12 +192,10 @@ def test_a_full_service_evicts_the_longest_abandoned_waiting_one(service, monkey
 
 
 def test_one_address_has_at_most_half_of_the_measurements(service, monkeypatch, client_address):
-    monkeypatch.setattr(lesson_service, "MAX_TOTAL", 8)
+    monkeypatch.setenv("PLAYGROUND_LIMITS", "measurements.total=8")
     client_address.set("192.0.2.1")
     own = [service.start_bug("transpose", 0, 20, f"{number:032d}") for number in range(4)]
-    with pytest.raises(
-        UserError, match="your address has 4 measurements, the maximum; try again in a minute"
-    ):
+    with pytest.raises(UserError, match="your address has 4 measurements, which is the maximum"):
         service.start_bug("transpose", 0, 20, f"{4:032d}")
     client_address.set("192.0.2.2")
     other = service.start_bug("transpose", 0, 20, OWNER)

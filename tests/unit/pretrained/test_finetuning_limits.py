@@ -18,7 +18,7 @@ def save_fine_tuned(folder, minutes, **user):
 
 
 def test_eviction_takes_own_models_first_and_others_after_an_hour(tmp_path, monkeypatch):
-    monkeypatch.setattr(storage, "SHARED_MAX_MODELS", 3)
+    monkeypatch.setenv("PLAYGROUND_LIMITS", "fine-tuned-models.total=3")
 
     def save_model(name, owner, minutes):
         save_fine_tuned(tmp_path / name, minutes, owner=owner)

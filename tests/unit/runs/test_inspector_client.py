@@ -7,13 +7,14 @@ import pytest
 from starlette.requests import Request
 
 from playground.errors import UserError
-from playground.jobs.addresses import VIEWER, Client
+from playground.jobs.admission import LIMITS, VIEWER, Client
 from playground.runs import inspector_process
-from playground.runs.inspector_client import MAX_PER_ADDRESS, MAX_PER_CLIENT, InspectorClient
+from playground.runs.inspector_client import InspectorClient
 from playground.server.process_calls import await_result
 from tests.support.coroutines import run_in_thread
 
 ADA, BOB, EVE = Client("10.0.0.1", "ada"), Client("10.0.0.2", "bob"), Client("10.0.0.1", "eve")
+OF_CLIENT = LIMITS["inspections"].per_owner
 
 
 @pytest.fixture
@@ -32,21 +33,25 @@ def texts(process):
 
 
 def test_requests_are_limited_per_client_and_per_address(inspector):
-    futures = request(inspector, ADA, *("x" for _ in range(MAX_PER_CLIENT + 2)))
-    assert [future.done() for future in futures] == [False] * MAX_PER_CLIENT + [True] * 2
+    futures = request(inspector, ADA, *("x" for _ in range(OF_CLIENT + 2)))
+    assert [future.done() for future in futures] == [False] * OF_CLIENT + [True] * 2
     rejection = futures[-1].result(0)
     assert "busy" in rejection["error"]
     assert rejection["retryable"]
     invented = [
         request(inspector, Client("10.0.0.1", f"invented {number}"), "x")[0]
-        for number in range(MAX_PER_ADDRESS)
+        for number in range(LIMITS["inspections"].per_address)
     ]
-    assert sum(future.done() for future in invented) == MAX_PER_CLIENT
+    assert sum(future.done() for future in invented) == OF_CLIENT
     assert not request(inspector, BOB, "b")[0].done()
 
 
 def test_viewer_uses_neither_the_quota_of_the_owner_nor_of_others(inspector):
-    request(inspector, Client(ADA.address, VIEWER), *("x" for _ in range(MAX_PER_CLIENT + 5)))
+    request(
+        inspector,
+        Client(ADA.address, VIEWER),
+        *("x" for _ in range(OF_CLIENT + 5)),
+    )
     assert not request(inspector, Client(BOB.address, VIEWER), "other")[0].done()
     assert not request(inspector, ADA, "mine")[0].done()
 

@@ -204,7 +204,7 @@ def test_weights_alone_can_not_be_trained(registry, create_checkpoint):
 def test_no_more_runs_are_adopted_at_once_than_an_owner_may_have(
     registry, create_checkpoint, monkeypatch
 ):
-    monkeypatch.setattr(registry_module, "MAX_RUNS_PER_OWNER", 2)
+    monkeypatch.setenv("PLAYGROUND_LIMITS", "runs.per-owner=2")
     folders = [create_checkpoint(f"sent {number}") for number in range(4)]
     barrier = threading.Barrier(len(folders))
     arrived, all_have_arrived = set(), threading.Event()  # at the lock or at the count

@@ -11,10 +11,11 @@ from playground.errors import UserError
 from playground.models.config_fields import ConfigError
 from playground.runs import scheduler
 from playground.runs.record import owner_id
-from playground.runs.scheduler import BYPASS_WINDOW_S, MAX_QUEUED_PER_OWNER, Scheduler
+from playground.runs.scheduler import BYPASS_WINDOW_S, Scheduler
 from playground.runs.settings import RegistrySettings
 from playground.runs.state import RecordLock, Run
 from playground.training.config import RunConfig
+from tests.support.fake_jobs import fairness
 
 NO_MEMORY = "this run needs about 9.0 GB and 1.0 GB are free"
 
@@ -136,11 +137,32 @@ def test_the_queue_orders_by_slots_then_turns_then_arrival(queue, running, turns
 
 def test_one_user_cannot_fill_the_queue(create_registry, start):
     registry = create_registry(slots=2, slots_per_owner=1)
-    for _ in range(1 + MAX_QUEUED_PER_OWNER):
+    for _ in range(1 + 16):
         start(registry)
     with pytest.raises(UserError, match="16 queued runs, which is the maximum"):
         start(registry)
     assert start(registry, "bob").status == "training"
+
+
+def test_a_class_behind_one_address_starts_and_finishes(
+    create_registry, workers, start, client_address
+):
+    registry = create_registry(slots=1)
+    client_address.set("192.0.2.1")
+    runs = [start(registry, f"pupil {number}") for number in range(200)]
+    for at, pupil in enumerate(runs):
+        assert [run for run in runs if run.has_worker] == [pupil]
+        assert [registry.scheduler.position(run) for run in runs[at + 1 :]] == [*range(1, 200 - at)]
+        workers.finish(pupil)
+    assert {run.status for run in runs} == {"done"}
+
+
+def test_clients_with_many_runs_get_no_more_turns_than_others():
+    queued = Scheduler(RegistrySettings(), list, lambda run: None, RecordLock())
+    owners = ["greedy"] * 16 + [f"client {number}" for number in range(50) for _ in range(4)]
+    queued._queue = [SimpleNamespace(owner=owner) for owner in owners]
+    turns = Counter(run.owner for run in queued.order()[:153])
+    assert fairness([turns[owner] for owner in set(owners)]) >= 0.95
 
 
 def test_turns_of_owners_are_forgotten(registry, workers, start, monkeypatch):

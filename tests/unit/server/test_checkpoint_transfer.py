@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 
 from playground.checkpoints.manifest import CheckpointError
 from playground.errors import UserError
-from playground.jobs.addresses import CLIENT_ADDRESS
+from playground.jobs.admission import CLIENT_ADDRESS, Admission
 from playground.jobs.executors import ProcessPerJob
 from playground.runs import download_tokens
 from playground.runs.download_tokens import DownloadTokens
@@ -214,7 +214,7 @@ def test_download_tokens_expire(monkeypatch, tmp_path):
 
 
 def test_the_tokens_of_one_address_leave_those_of_others(monkeypatch, tmp_path):
-    monkeypatch.setattr(download_tokens, "MAX_TOKENS_PER_ADDRESS", 3)
+    monkeypatch.setenv("PLAYGROUND_LIMITS", "download-links.per-address=3")
     tokens = DownloadTokens()
 
     def issue(address, count):
@@ -274,7 +274,7 @@ def end_transfers(slots):
 
 
 def test_a_slow_upload_loses_its_slot_after_a_timeout(registry, monkeypatch):
-    monkeypatch.setattr(checkpoint_transfer, "MAX_CONCURRENT_UPLOADS", 1)
+    monkeypatch.setenv("PLAYGROUND_LIMITS", "uploads.total=1")
 
     async def upload_concurrently():
         transfer, is_receiving = CheckpointTransfer(registry), asyncio.Event()
@@ -323,7 +323,7 @@ def test_unread_downloads_lose_their_slots_after_a_timeout(registry, run, tmp_pa
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    monkeypatch.setattr(checkpoint_transfer, "MAX_CONCURRENT_DOWNLOADS", 2)
+    monkeypatch.setenv("PLAYGROUND_LIMITS", "downloads.total=2")
 
     async def download_concurrently():
         transfer, unread_count = CheckpointTransfer(registry), asyncio.Semaphore(0)
@@ -352,7 +352,10 @@ def test_unread_downloads_lose_their_slots_after_a_timeout(registry, run, tmp_pa
 
     n_archives, rejected, remaining, after = run_in_thread(download_concurrently())
     assert (n_archives, remaining, list(temporary.iterdir())) == (2, [], [])
-    assert rejected == (503, b"other downloads are in progress; try again in a moment")
+    assert rejected == (
+        503,
+        b"this server has 2 downloads, which is the maximum; try again in a moment",
+    )
     assert after[0] == 200
     assert set(zipfile.ZipFile(io.BytesIO(after[1])).namelist()) == set(CHECKPOINT_FILES)
 
@@ -367,7 +370,7 @@ def test_a_download_that_ends_while_it_is_packed_leaves_no_file(tmp_path):
         return zip_path
 
     async def download_and_disconnect():
-        slots = TransferSlots(1, 0.05, "busy")
+        slots = TransferSlots(Admission(total=1), 0.05)
         response = TemporaryZipResponse(slots, "a", lambda: asyncio.to_thread(pack), "x.zip")
         await response({"type": "http"}, None, None)
         async with slots.hold("b"):  # the slot is free
@@ -399,7 +402,7 @@ def test_a_download_that_cannot_be_packed_has_the_reason(error, status, text):
     async def pack():
         raise error
 
-    response = TemporaryZipResponse(TransferSlots(1, 20, "busy"), "a", pack, "x.zip")
+    response = TemporaryZipResponse(TransferSlots(Admission(total=1), 20), "a", pack, "x.zip")
     run_in_thread(response({"type": "http"}, None, send))
     assert messages[0]["status"] == status
     assert text in messages[1]["body"]
@@ -410,11 +413,11 @@ def test_a_download_is_not_slow_while_it_is_packed(monkeypatch):
     started, messages = time.monotonic, []
 
     async def download():
-        slots = TransferSlots(1, 20, "busy")
+        slots = TransferSlots(Admission(total=1), 20)
         monkeypatch.setattr(time, "monotonic", lambda: started() + 10 * len(slots._transfers))
 
         async def pack():
-            with pytest.raises(UserError, match="busy"):
+            with pytest.raises(UserError, match="which is the maximum"):
                 await slots.hold("b").__aenter__()
             raise FileNotFoundError("deleted")
 
@@ -430,12 +433,12 @@ def test_a_download_is_not_slow_while_it_is_packed(monkeypatch):
 
 def test_slots_are_capped_per_address_and_fast_transfers_continue():
     async def hold_slots():
-        slots = TransferSlots(4, 60, "busy")
+        slots = TransferSlots(Admission(total=4), 60)
         async with slots.hold("a") as first, slots.hold("a") as second:
             for transfer in (first, second):
                 transfer.add_bytes(10**9)
                 transfer.started_at -= 10
-            with pytest.raises(UserError, match="busy"):
+            with pytest.raises(UserError, match="which is the maximum"):
                 await slots.hold("a").__aenter__()
             async with slots.hold("b"):
                 return first.reason + second.reason
@@ -446,7 +449,7 @@ def test_slots_are_capped_per_address_and_fast_transfers_continue():
 @pytest.mark.parametrize(("address", "ended_address"), [("a", "a"), ("c", "b")])
 def test_slowest_transfer_is_ended_for_a_new_one(address, ended_address):
     async def hold_slots():
-        slots, ended = TransferSlots(2, 60, "busy"), []
+        slots, ended = TransferSlots(Admission(total=2), 60), []
 
         async def transfer_slowly(address, size):
             try:
@@ -476,7 +479,7 @@ def test_slowest_transfer_is_ended_for_a_new_one(address, ended_address):
 
 def test_complete_transfer_keeps_its_slot():
     async def hold_slot():
-        slots = TransferSlots(1, 0.01, "busy")
+        slots = TransferSlots(Admission(total=1), 0.01)
         async with slots.hold("a") as transfer:
             transfer.started_at -= 10
             transfer.complete()

@@ -18,7 +18,6 @@ from playground.server.rate_limit import (
     CALLS_PER_MINUTE,
     MAX_BUCKETS,
     MAX_DELAYED_REJECTIONS,
-    BoundedSemaphoreQueue,
     LoadLimits,
     RateLimiter,
 )
@@ -90,27 +89,6 @@ def test_the_limit_comes_from_the_environment_except_for_one_owner(monkeypatch):
         == RateLimiter.from_environment(True).calls_per_minute["starts"]
         == 3
     )
-
-
-def test_a_run_waits_for_a_slot_and_a_full_queue_rejects_it():
-    async def crowd():
-        places, inside, most = BoundedSemaphoreQueue(2, max_waiting=3), 0, 0
-
-        async def come():
-            nonlocal inside, most
-            async with places.slot():
-                inside += 1
-                most = max(most, inside)
-                await asyncio.sleep(0)  # others may come in
-                inside -= 1
-
-        return await asyncio.gather(*(come() for _ in range(9)), return_exceptions=True), most
-
-    arrived, most = run_in_thread(crowd())
-    refused = [each for each in arrived if each is not None]
-    assert most == 2
-    assert all("try again in a minute" in str(each) for each in refused)
-    assert len(refused) == 4  # two inside, three in line
 
 
 def test_an_ipv6_network_is_one_client():

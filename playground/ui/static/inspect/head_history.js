@@ -22,7 +22,7 @@ const CHART_OPTIONS = {
   formatY: (y) => y.toFixed(2),
 };
 // This page runs the job: it requests the scores of one step after the other.
-const job = new Job({ submit: "", poll: "", cancel: "" });
+const job = new Job();
 /** The scores at each measured step. */
 export const history = signal(/** @type {any[]} */ ([]));
 const pattern = signal("");

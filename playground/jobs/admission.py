@@ -1,0 +1,142 @@
+"""Who may have how many things at a time: every such limit by its name, and its only check.
+
+A client can create any number of owner keys, but not of addresses. A limit per owner alone can
+therefore be bypassed. `playground limits` lists the limits, and PLAYGROUND_LIMITS changes them.
+"""
+
+from collections.abc import Iterable
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from playground.common.env import EnvError, env_text
+from playground.errors import BusyError, UserError
+
+CLIENT_ADDRESS = ContextVar("client_address", default="")
+VIEWER = "viewer"  # the owner of requests through a share link
+
+
+class Client(NamedTuple):
+    """The client whose quota a request uses: an address, and an owner's fingerprint or VIEWER."""
+
+    address: str = ""
+    owner: str = ""
+
+
+NO_CLIENT = Client()
+
+
+@dataclass(frozen=True)
+class Admission:
+    """How many things one owner, one address and all clients may have at a time.
+
+    None is no limit; an address may have half of the total unless `per_address` is set.
+    Work without a client, such as that of a command, has no owner and no address.
+
+    Args:
+        nouns: the name of the things in messages.
+        remedy: what frees a place, for things that do not end by themselves.
+    """
+
+    nouns: str = "jobs"
+    per_owner: int | None = None
+    per_address: int | None = None
+    total: int | None = None
+    remedy: str = ""
+
+    @property
+    def of_address(self) -> int | None:
+        """How many one address may have."""
+        if self.per_address is None and self.total is not None:
+            return max(1, self.total // 2)
+        return self.per_address
+
+    def exceeded(self, client: Client, present: Iterable[Client]) -> str:
+        """Return which limit one more would exceed: "owner", "address", "total", or ""."""
+        present = list(present)
+        limits = {
+            "owner": (self.per_owner, client.owner, [each.owner for each in present]),
+            "address": (self.of_address, client.address, [each.address for each in present]),
+        }
+        for name, (limit, key, keys) in limits.items():
+            if limit is not None and key and keys.count(key) >= limit:
+                return name
+        return "total" if self.total is not None and len(present) >= self.total else ""
+
+    def admit(self, client: Client, present: Iterable[Client]) -> None:
+        """Check that a client may have one more.
+
+        Args:
+            present: the client of each thing that exists.
+
+        Raises:
+            UserError: if the owner, the address or all clients have the maximum.
+        """
+        reached = self.exceeded(client, present)
+        if reached == "total":
+            raise BusyError(f"this server has {self.total} {self.nouns}, which is the maximum")
+        if reached:
+            who, limit = {
+                "owner": ("you have", self.per_owner),
+                "address": ("your address has", self.of_address),
+            }[reached]
+            remedy = self.remedy or "wait for one to end, or cancel it, and try again"
+            raise UserError(
+                f"{who} {limit} {self.nouns}, which is the maximum; {remedy}",
+                retryable=not self.remedy,
+            )
+
+
+LIMITS = {
+    "runs": Admission("runs", per_owner=200, remedy="delete some first"),
+    "queued-runs": Admission(
+        "queued runs", per_owner=16, total=400, remedy="wait until one starts, or stop one"
+    ),
+    "experiments": Admission("experiments", per_owner=50, total=2000, remedy="delete one first"),
+    "measurements": Admission("measurements", per_owner=2, total=400),
+    "datasets": Admission("datasets", per_owner=50, remedy="remove one first"),
+    "fine-tuned-models": Admission("fine-tuned models", total=6),
+    # Jobs that wait or run
+    "pretrained-jobs": Admission("jobs", per_owner=2, total=16),
+    "pretrained-queries": Admission("requests", per_owner=4, total=16),
+    "hub-jobs": Admission("Hub jobs", per_owner=2, total=4),
+    "galleries": Admission("galleries", per_owner=2, total=4),
+    "inspections": Admission("requests to a model", per_owner=9, per_address=64, total=512),
+    "losses": Admission("models to measure", per_address=2, total=16),
+    "reports": Admission("reports and pages", per_address=3, total=5),
+    "checkpoint-checks": Admission("uploads", total=16),
+    "dataset-reads": Admission("datasets", total=10),
+    "dataset-previews": Admission("dataset previews", total=8),
+    # Transfers
+    "uploads": Admission("uploads", total=2),
+    "downloads": Admission("downloads", total=16),
+    "dataset-uploads": Admission("uploads of datasets", total=8),
+    "download-links": Admission("download links", per_address=200),
+    "waiting-calls": Admission("calls that wait for a job", per_address=8, total=64),
+}
+FIELDS = ("per_owner", "per_address", "total")
+
+
+def limit(name: str) -> Admission:
+    """Return the limit of this name, with the numbers that PLAYGROUND_LIMITS sets.
+
+    Raises:
+        EnvError: if PLAYGROUND_LIMITS names a limit that does not exist.
+    """
+    changes: dict[str, int] = {}
+    for entry in filter(None, map(str.strip, env_text("LIMITS").split(","))):
+        key, _, number = entry.partition("=")
+        of, _, field = key.partition(".")
+        if of not in LIMITS:
+            raise EnvError(
+                f"PLAYGROUND_LIMITS sets {of!r}, which is no limit; the limits are "
+                f"{', '.join(LIMITS)}"
+            )
+        if of == name:
+            changes[field.replace("-", "_")] = int(number)
+    return replace(LIMITS[name], **changes)  # type: ignore[arg-type]
+
+
+def max_amount_per_address(amount: float) -> float:
+    """Return how much of an amount of disk space one address may use."""
+    return amount / 2
