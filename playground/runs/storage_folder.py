@@ -1,6 +1,7 @@
 """The folder of a server: shared checkpoints directly in it, and a folder per run in `runs/`."""
 
 import hmac
+import multiprocessing.util
 import os
 import re
 import secrets
@@ -66,6 +67,8 @@ class StorageFolder:
 
     def __init__(self, root: Path) -> None:
         self.root, self.runs = root, root / "runs"
+        self.scratch = self.runs / ".scratch"  # of this server; what an earlier one left goes
+        shutil.rmtree(self.scratch, ignore_errors=True)
         for folder in (self.runs, *(root / "rows").glob(".owners/*")):
             clean_up_stale(folder)  # only the owner of the lock writes there
         clean_up_stale(root / "rows", STALE_DATASET_AGE_S)
@@ -80,6 +83,19 @@ class StorageFolder:
                 path.is_file() and path.name != ".lock" for path in folder.rglob("*")
             ):
                 shutil.rmtree(folder, ignore_errors=True)
+
+    def new_scratch(self) -> Path:
+        """Return the path of a new temporary folder, which the caller creates and removes."""
+        return self.scratch / secrets.token_hex(8)
+
+    def use_scratch(self) -> None:
+        """Write the temporary files of this process below the scratch folder from now on.
+
+        Multiprocessing keeps its sockets, whose paths must be short, where they are.
+        """
+        multiprocessing.util.get_temp_dir()
+        self.scratch.mkdir(parents=True, exist_ok=True)
+        tempfile.tempdir = str(self.scratch)
 
     def error(self) -> str:
         """Return why this folder cannot store runs and what to do; empty if it can."""

@@ -1,6 +1,8 @@
 """Compose the app of the page, its routes and the public API, and launch it."""
 
+import multiprocessing.util
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -237,6 +239,7 @@ def _shut_down_on_signals(registry: Registry, experiments: ExperimentService) ->
             unsaved = f"; ended without saving what came after their last checkpoint: {killed}"
             print(f"Runs saved: {saved}" + unsaved * (killed > 0))
         sys.stdout.flush()
+        shutil.rmtree(multiprocessing.util.get_temp_dir(), ignore_errors=True)
         os._exit(0)  # the threads hold no unsaved state
 
     shutdown = threading.Thread(target=shut_down, name="shutdown")
@@ -281,7 +284,9 @@ def serve(
     registry.storage.bundled = ASSETS_DIR / "checkpoints"
     storage_error = registry.storage.error()
     registry.storage_note = " ".join(filter(None, (storage_error, storage.note)))
-    if storage_error:
+    if not storage_error:
+        registry.storage.use_scratch()
+    else:
         print(f"{registry.storage.runs}: {storage_error}", file=sys.stderr, flush=True)
     report_device(registry)
     registry.snapshots.inspector.warm_up()

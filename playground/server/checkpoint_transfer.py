@@ -11,7 +11,6 @@ import asyncio
 import math
 import os
 import re
-import secrets
 import shutil
 import struct
 import tempfile
@@ -130,7 +129,7 @@ class CheckpointTransfer:
     async def _import_upload(
         self, http_request: Request, owner: str, name: str, transfer: Transfer
     ) -> Response:
-        folder = self.registry.root / "runs" / f".{secrets.token_hex(8)}.tmp"
+        folder = self.registry.storage.new_scratch()
         try:
             await self._run(lambda: folder.mkdir(parents=True))
             try:

@@ -12,7 +12,6 @@ An upload is stored only with the action `use` (runs/dataset_library.py).
 """
 
 import asyncio
-import secrets
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -136,7 +135,7 @@ class DatasetHandlers(HandlerGroup):
     ) -> dict[str, Any]:
         """Return the report of an upload, and keep the dataset until its user stores it."""
         owner = request.owner
-        folder = self.library.registry.storage.runs / f".{secrets.token_hex(8)}.tmp"
+        folder = self.library.registry.storage.new_scratch()
         read_request = {
             "name": request.name,
             "options": ReadOptions(

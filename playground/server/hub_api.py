@@ -5,7 +5,6 @@ Every network operation is a job in its own process (hub/jobs.py), which the pag
 
 import asyncio
 import os
-import secrets
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -93,8 +92,7 @@ def start_hub_job(
             datasets=owned_datasets(registry, request.owner),
         )
     if request.kind == "pull":
-        # Housekeeping removes the folders that a killed server leaves.
-        folder = registry.root / "runs" / f".pulled-{secrets.token_hex(8)}.tmp"
+        folder = registry.storage.new_scratch()
         task = replace(task, destination=str(folder))
         name = fields.repo if fields.is_main else f"{fields.repo} at {task.revision[:12]}"
 

@@ -169,7 +169,9 @@ def check_storage_is_clean(app):
 
     wait_for(lambda: not unfinished(), 30, f"an end of {unfinished()}")
     folders = {path.parent for path in (app.checkpoints / "runs").glob("*/run.json")}
-    assert {path for path in (app.checkpoints / "runs").iterdir() if path.is_dir()} == folders
+    scratch = app.checkpoints / "runs" / ".scratch"
+    assert list(scratch.iterdir()) == []
+    assert {path for path in scratch.parent.iterdir() if path.is_dir()} == {*folders, scratch}
 
 
 def start_command(app):

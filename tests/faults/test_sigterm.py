@@ -1,5 +1,7 @@
 """The real app receives SIGTERM while a run trains; the next app resumes the run."""
 
+from getpass import getuser
+
 import pytest
 
 from playground.runs.owner_keys import new_owner_key
@@ -21,12 +23,19 @@ def wait_for_step(page, subject, step):
 
 @pytest.mark.smoke
 def test_sigterm_saves_the_run_and_next_app_resumes_it(tmp_path):
-    app = AppServer(tmp_path, PLAYGROUND_SLOTS="1")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    app = AppServer(
+        tmp_path, PLAYGROUND_SLOTS="1", TMPDIR=str(temporary), HF_ENDPOINT="http://192.0.2.1"
+    )
     page = PageClient(app, new_owner_key())
     subject = page.upload(zipped_small_checkpoint(tmp_path))
     page.run_action(subject, "resume")
     step = wait_for_step(page, subject, 10)["step"]
+    page.call("jobs/submit", kind="repo_info", request={"repo": "ada/x"})  # its process starts
     assert app.stop() == 0
+    caches = {"gradio", f"torchinductor_{getuser()}"}  # of libraries, with the same name each time
+    assert {path.name for path in temporary.iterdir()} <= caches
     log = app.log.read_text()
     assert "Runs saved: 1\n" in log
     assert "Traceback" not in log

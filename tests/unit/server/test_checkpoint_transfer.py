@@ -85,7 +85,7 @@ def test_an_imported_archive_becomes_a_run_of_its_owner(registry, files, prefix)
     (run,) = registry.list_for_owner(owner)
     assert (response.status_code, response.json()) == (200, {"subject": f"run:{run.id}"})
     assert (run.name, run.step) == ("sent here", 6)
-    assert list((registry.root / "runs").glob(".*.tmp")) == []
+    assert list(registry.storage.scratch.glob("*")) == []
 
 
 def test_weights_without_training_state_are_accepted(registry, files):
@@ -143,7 +143,7 @@ def test_a_hostile_archive_is_rejected_and_leaves_no_file(registry, files, monke
     assert response.status_code == 400
     assert expected_message in response.json()["error"]
     assert str(registry.root) not in response.json()["error"]
-    assert list((registry.root / "runs").iterdir()) == []
+    assert list((registry.root / "runs").rglob("*")) == [registry.storage.scratch]
 
 
 PART = st.text(st.sampled_from("ab./\\~: %\u202e"), max_size=12) | st.sampled_from(
@@ -303,7 +303,7 @@ def test_a_slow_upload_loses_its_slot_after_a_timeout(registry, monkeypatch):
         400,
         "it is not a zip file; upload one that Download created",
     )
-    assert list((registry.root / "runs").glob(".*.tmp")) == []
+    assert list(registry.storage.scratch.glob("*")) == []
 
 
 def test_a_check_that_hangs_is_ended(registry, files, monkeypatch):

@@ -18,6 +18,7 @@ from playground.jobs.admission import LIMITS
 from playground.jobs.executors import ProcessPerJob
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.registry import Registry
+from playground.runs.storage_folder import StorageFolder
 from playground.server import dataset_reader
 from playground.server.dataset_reader import read_dataset
 from playground.server.datasets_api import (
@@ -38,7 +39,7 @@ def root(tmp_path, monkeypatch):
 @pytest.fixture
 def handlers(tmp_path):
     """Handlers without a registry of runs."""
-    storage, quota = SimpleNamespace(runs=tmp_path / "runs"), SimpleNamespace()
+    storage, quota = StorageFolder(tmp_path), SimpleNamespace()
     return DatasetHandlers(
         SimpleNamespace(single_owner="", damaged={}, storage=storage, storage_quota=quota)
     )
@@ -288,7 +289,7 @@ def test_an_upload_times_out_and_each_user_holds_one_slot(handlers, tmp_path):
         "the upload took longer than 120 s; upload fewer pairs"
     }
     assert (n_transfers, sorted(ended)) == (0, sorted([*owners, owners[0]]))
-    assert list((tmp_path / "runs").iterdir()) == []
+    assert list((tmp_path / "runs/.scratch").iterdir()) == []
 
 
 def test_a_preview_does_not_cancel_an_upload_of_the_same_user(handlers, started):
