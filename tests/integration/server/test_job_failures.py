@@ -1,21 +1,29 @@
-"""Failures of job processes: every kind of job gives a message, and the next job works."""
+"""Failures of jobs: every kind of job gives one message, and the next job works.
+
+The table has every kind and every failure, with fake processes. Below it, real processes of both
+executors fail.
+"""
 
 import multiprocessing.context
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
+from playground.errors import UserError
 from playground.hub.jobs import create_hub_queue
 from playground.jobs.executors import ProcessPerJob
 from playground.jobs.job import JobStatus
 from playground.jobs.process import warm_up
 from playground.lessons.service import LessonService
-from playground.pretrained.jobs import PretrainedJobs
+from playground.pretrained.jobs import ENTRY_POINTS, PretrainedJobs
 from playground.runs.inspector_client import InspectorClient
 from playground.server.checkpoint_transfer import CheckpointTransfer
 from playground.server.datasets_api import DatasetHandlers
+from playground.server.jobs_api import RIGHTS_BY_KIND
 from playground.server.report_api import ReportHandlers
+from tests.support.fake_jobs import FakeClock, fake_processes
 
 REGISTRY = SimpleNamespace(
     single_owner="",
@@ -24,16 +32,81 @@ REGISTRY = SimpleNamespace(
     storage_quota=SimpleNamespace(),
 )
 QUEUES = {  # kind of job -> function that creates its queue
-    "push": create_hub_queue,
-    "benchmark": PretrainedJobs,
-    "cached-models": lambda: PretrainedJobs(hosted=True),
-    "bug": lambda: LessonService(REGISTRY).queue,
-    "snapshot": lambda: InspectorClient(60.0).queue,
-    "report": lambda: ReportHandlers(REGISTRY)._queue,
-    "upload": lambda: DatasetHandlers(REGISTRY)._read_queue,
+    **dict.fromkeys(RIGHTS_BY_KIND, create_hub_queue),
+    **dict.fromkeys(ENTRY_POINTS, PretrainedJobs),
+    **dict.fromkeys(("bug", "lesson"), lambda: LessonService(REGISTRY).queue),
+    **dict.fromkeys(("snapshot", "predict", "show"), lambda: InspectorClient(60.0).queue),
+    **dict.fromkeys(("report", "page"), lambda: ReportHandlers(REGISTRY)._queue),
+    **dict.fromkeys(("upload", "preview"), lambda: DatasetHandlers(REGISTRY)._read_queue),
     "check": lambda: CheckpointTransfer(REGISTRY).checks,
 }
+FAILURES = {  # failure -> part of its message
+    "cannot start": "could not be started",
+    "killed": "was ended from outside",
+    "hung": "",
+    "full disk": "No space left",
+    "cancelled": "cancelled",
+    "server restart": "the server is stopping; try again in a moment",
+    "owner deleted": "no longer stored",
+}
 OWNER = "o" * 32
+
+
+def cause(failure, queue, job, process):
+    """Let a running job fail."""
+    is_resident = not isinstance(queue.executor, ProcessPerJob)
+    send = partial(process.on_message, *([job.id] if is_resident else []))
+    if failure == "cannot start":
+        process.on_exit(None)
+    elif failure == "killed":
+        process.on_exit(-9)
+    elif failure == "full disk":
+        send("failed", "No space left on device; free disk space and try again", True)
+        if not is_resident:
+            process.on_exit(0)
+    elif failure == "server restart":
+        queue.close()
+        process.on_exit(-9)
+    else:  # it is ended by a limit, or by its owner
+        if failure == "hung":
+            queue._clock.now += 1000
+            queue.housekeep()
+        queue.cancel(job)
+        queue._clock.now += 1000
+        queue.housekeep()
+        assert process.is_killed
+        process.on_exit(-9)
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.parametrize("kind", QUEUES)
+def test_a_failed_job_has_one_message_and_the_next_works(monkeypatch, kind, failure):
+    started, queue, readers = fake_processes(monkeypatch), QUEUES[kind](), {OWNER}
+    queue._clock = FakeClock()
+    job = queue.submit(kind, "x", owner=OWNER, may_read=lambda: OWNER in readers)
+    if failure == "owner deleted":
+        readers.clear()
+        with pytest.raises(UserError, match=FAILURES[failure]):
+            queue.poll(job.id, OWNER)
+        queue.cancel(job)
+        started[-1].on_exit(-9)
+    else:
+        cause(failure, queue, job, started[-1])
+        error = job.response()["error"]
+        assert FAILURES[failure] in error
+        assert len(error.splitlines()) == 1
+    assert not job.is_active
+    assert job.released.is_set()
+    if failure == "server restart":
+        queue = QUEUES[kind]()
+    following = queue.submit(kind, "x", owner=OWNER)
+    assert following.status is JobStatus.RUNNING
+    if isinstance(queue.executor, ProcessPerJob):
+        started[-1].finish(n=1)
+    else:
+        started[-1].respond(n=1)
+    assert (following.response(), following.status) == ({"n": 1}, JobStatus.DONE)
+    queue.close()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -89,18 +162,12 @@ def test_process_that_cannot_be_started(queue, kind, monkeypatch):
     check_next_job(queue, kind)
 
 
-@pytest.mark.parametrize("kind", QUEUES)
+@BOTH_EXECUTORS
 def test_process_that_is_killed(queue, kind):
     response = run_failing(queue, kind, "killed")
     assert "was ended from outside (SIGKILL)" in response["error"]
     assert response["retryable"]
     check_next_job(queue, kind)
-
-
-@pytest.mark.parametrize("kind", QUEUES)
-def test_every_kind_of_job_has_a_time_limit_or_can_be_cancelled(queue, kind):
-    policy = queue.lane(kind).policy
-    assert policy.run_timeout_s or policy.silence_timeout_s or policy.cancel_grace_s
 
 
 @BOTH_EXECUTORS
