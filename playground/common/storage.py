@@ -5,15 +5,17 @@ persistent storage, mounted at /data, remain. This module imports no torch.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from playground import ASSETS_DIR, CHECKPOINTS_DIR, IS_INSTALLED
 
 from .atomic_write import write_dir
 
+Thing = TypeVar("Thing")
 DEFAULT_ROOT = CHECKPOINTS_DIR
 BUNDLED_CHECKPOINTS = ("copy", "reverse", "reverse-one-head")  # the bundled checkpoints
 SPACE_STORAGE_DIR = Path("/data")
@@ -88,3 +90,17 @@ def directory_size(folder: Path) -> int:
                 about = os.stat(os.path.join(inside, name))
                 total += about.st_size // max(1, about.st_nlink)
     return total
+
+
+def evict(things: Iterable[Thing], excess: int, remove: Callable[[Thing], int]) -> int:
+    """Remove one thing after the other until `excess` bytes are free; return what is still missing.
+
+    Args:
+        things: what may go, in the order in which it goes.
+        remove: removes a thing, and returns the bytes that this freed.
+    """
+    for thing in things:
+        if excess <= 0:
+            break
+        excess -= remove(thing)
+    return excess

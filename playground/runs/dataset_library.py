@@ -16,7 +16,7 @@ from typing import Any
 from playground.common import messages
 from playground.common.atomic_write import fsync_dir
 from playground.common.env import env_number
-from playground.common.storage import directory_size
+from playground.common.storage import directory_size, evict
 from playground.datasets.pairs import SHA256_PATTERN, DatasetError, DatasetNotFoundError
 from playground.datasets.storage import (
     UPLOADED,
@@ -289,12 +289,14 @@ class DatasetLibrary:
         ]
         if sum(size_by_path[path] for path in idle) < excess_bytes:
             return False
-        for path in idle:
-            if excess_bytes > 0:
-                for marker in markers_by_sha256[path.name]:
-                    marker.unlink(missing_ok=True)
-                shutil.rmtree(path, ignore_errors=True)
-                excess_bytes -= size_by_path[path]
+
+        def remove(path: Path) -> int:
+            for marker in markers_by_sha256[path.name]:
+                marker.unlink(missing_ok=True)
+            shutil.rmtree(path, ignore_errors=True)
+            return size_by_path[path]
+
+        evict(idle, excess_bytes, remove)
         return True
 
 

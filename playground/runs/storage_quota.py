@@ -13,12 +13,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import filelock
 
 from playground.common.format import format_bytes
-from playground.common.storage import directory_size
+from playground.common.storage import directory_size, evict
 from playground.errors import UserError
 from playground.jobs.admission import max_amount_per_address
 
@@ -174,15 +175,15 @@ class StorageQuota:
             else size
         )
 
-    def evict_if_idle(self, run: Run, evict: Eviction) -> int:
+    def evict_if_idle(self, run: Run, eviction: Eviction) -> int:
         """Evict data of a run if it is idle.
 
         A worker that starts meanwhile waits for the lock file.
 
         Args:
-            evict: updates the run in memory, with the locks of the registry and the run held, and
-                returns the function that removes the data from disk. That function runs without
-                these locks, because a poll takes the run's lock.
+            eviction: updates the run in memory, with the locks of the registry and the run held,
+                and returns the function that removes the data from disk. That function runs
+                without these locks, because a poll takes the run's lock.
 
         Returns:
             the number of freed bytes.
@@ -196,7 +197,7 @@ class StorageQuota:
                 if not self.is_idle(run):
                     return 0
                 run.size_bytes = None
-                remove = evict(run)
+                remove = eviction(run)
             remove()
             return before - self.size_of_run(run)
         return 0
@@ -251,10 +252,11 @@ class StorageQuota:
 
     def thin_histories(self, runs: list[Run], excess: int) -> int:
         """Thin the weight histories to free `excess` bytes; return the bytes still missing."""
-        for run in self._least_recently_used(runs) if excess > 0 else []:
-            if excess > 0:
-                excess -= self._truncate(run, surplus_weights, HISTORY_THINNED)
-        return excess
+        return evict(
+            self._least_recently_used(runs) if excess > 0 else (),
+            excess,
+            lambda run: self._truncate(run, surplus_weights, HISTORY_THINNED),
+        )
 
     def _evict(self, runs: list[Run], excess: int) -> int:
         """Evict data of idle runs until `excess` bytes are free; return the bytes still missing.
@@ -267,25 +269,16 @@ class StorageQuota:
         if excess <= 0:
             return excess
         runs = self._least_recently_used(runs)
-        deleted = [run for run in runs if run.is_deleted]
         remaining = [run for run in runs if not run.is_deleted]
-        excess = self._free_until(excess, deleted, self.delete_run)
-        excess = self.thin_histories(remaining, excess)
         order = sorted(
             remaining, key=lambda run: (not run.imported or self._in_use(run), not run.hidden)
         )
-        for run in order:
-            if excess > 0:
-                excess -= self._truncate(run, all_weights, WEIGHTS_EVICTED)
-        return self._free_until(
-            excess, [run for run in remaining if run.evicted == WEIGHTS_EVICTED], self.delete_run
-        )
-
-    def _free_until(self, excess: int, runs: list[Run], evict: Eviction) -> int:
-        for run in runs:
-            if excess > 0:
-                excess -= self.evict_if_idle(run, evict)
-        return excess
+        delete = partial(self.evict_if_idle, eviction=self.delete_run)
+        empty = partial(self._truncate, select_files=all_weights, state=WEIGHTS_EVICTED)
+        excess = evict((run for run in runs if run.is_deleted), excess, delete)
+        excess = self.thin_histories(remaining, excess)
+        excess = evict(order, excess, empty)
+        return evict((run for run in remaining if run.evicted == WEIGHTS_EVICTED), excess, delete)
 
     def _truncate(self, run: Run, select_files: Callable[[Path], list[Path]], state: str) -> int:
         """Remove weights of a run and record it in the run.

@@ -9,6 +9,7 @@ from pathlib import Path
 from playground.common.atomic_write import clean_up_stale, remove_dir
 from playground.common.env import env_bytes
 from playground.common.format import format_bytes
+from playground.common.storage import evict
 from playground.errors import UserError
 
 from .model_files import TOKENIZER_FILES, weight_files
@@ -142,12 +143,18 @@ def _evict(name: str, size: int, limit: int) -> None:
     bytes_of = {path: _size(path) for path in used}
     own = home / _cache_folder_name(name)  # rest of an interrupted download
     held = sum(bytes_of.values()) - bytes_of.pop(own, 0)
-    for oldest in sorted(bytes_of, key=lambda path: used[path]):
-        if held + size <= limit and size + SHARED_MIN_FREE_DISK_BYTES <= free_disk_bytes(home):
-            return
-        if oldest not in in_memory and time.time() - used[oldest] > IN_USE_TTL_S:
-            remove_dir(oldest)
-            held -= bytes_of[oldest]
+    excess = max(held + size - limit, size + SHARED_MIN_FREE_DISK_BYTES - free_disk_bytes(home))
+
+    def remove(path: Path) -> int:
+        remove_dir(path)
+        return bytes_of[path]
+
+    unused = (
+        path
+        for path in sorted(bytes_of, key=lambda path: used[path])
+        if path not in in_memory and time.time() - used[path] > IN_USE_TTL_S
+    )
+    held -= excess - evict(unused, excess, remove)
     if held + size > limit:
         raise UserError(
             f"{name} takes {format_bytes(size)}, and of the {format_bytes(limit)} of the model "

@@ -81,8 +81,8 @@ def test_the_command_prints_every_limit():
     assert "PLAYGROUND_RUNS_TOTAL_MB" in printed
 
 
-@pytest.mark.parametrize("name", ["admit"])
-def test_one_class_defines_what_all_use(name):
+@pytest.mark.parametrize("name", ["admit", "evict"])
+def test_one_definition_serves_all(name):
     definitions = [
         path.name
         for path in (ROOT / "playground").rglob("*.py")
