@@ -224,7 +224,7 @@ def run_hub_task(ask_token: bool, needed: bool = False, **task_fields: Any) -> d
     Without a token, a plan becomes a preview, which sends no authenticated request.
     """
     from playground.hub.jobs import create_hub_queue, submit_task
-    from playground.hub.task_runner import HubTask
+    from playground.hub.tasks import HubTask
 
     token = click.prompt("Token", hide_input=True, err=True).strip() if ask_token else ""
     token = token or machine_token()

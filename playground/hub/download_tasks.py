@@ -19,12 +19,12 @@ from playground.runs.memory import ensure_memory_available
 from playground.runs.summary import task_label
 from playground.tasks import LOOKUP
 
-from .card_scores import read_scores
 from .client import parse_timestamp
 from .errors import HubError, NotFoundError
+from .existing_card import read_scores
 from .plan import RepoInfo
 from .repo_ids import MANIFEST
-from .task_runner import LOADING_TIMEOUT_S, TaskRunner
+from .tasks import LOADING_TIMEOUT_S, TaskRunner
 
 MAX_TEXT_BYTES = 1_000_000  # bytes of a card or a manifest
 MAX_FILES = 100  # in the list of files

@@ -18,7 +18,7 @@ from playground.jobs.policy import Policy
 from playground.jobs.queue import JobQueue
 
 from .repo_ids import Phase
-from .task_runner import LOADING_TIMEOUT_S, HubTask
+from .tasks import LOADING_TIMEOUT_S, HubTask
 
 SILENCE_TIMEOUT_S = (
     100.0  # timeout without a message, in seconds; longer than the retries of the client

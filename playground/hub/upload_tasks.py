@@ -1,12 +1,16 @@
 """Hub jobs that write: publishing a checkpoint."""
 
+import json
+import shutil
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from playground.common.env import TAG
+
 from .repo_ids import PAGE
-from .task_runner import LOADING_TIMEOUT_S, TaskRunner
+from .tasks import LOADING_TIMEOUT_S, TaskRunner
 
 
 class UploadTasks(TaskRunner):
@@ -118,8 +122,6 @@ class UploadTasks(TaskRunner):
         """
         if not self.task.page or model.revision != "main":
             return None
-        from .static_space import write_space
-
         folder = self.scratch / "space"
         write_space(package, folder, model.repo, model.url)
         return folder
@@ -236,3 +238,26 @@ class UploadTasks(TaskRunner):
         where = plan.url if plan.revision == "main" else f"{plan.url}/tree/{plan.revision}"
         result = self._describe(folder, [plan for _, plan in pushes], step, notes)
         return result | {"url": where, "commit": commit}
+
+
+def write_space(package: Path, folder: Path, repo: str, model_url: str) -> None:
+    """Write the files of the Space of a package into a new folder."""
+    from .existing_card import card_license
+
+    folder.mkdir()
+    shutil.copyfile(package / PAGE, folder / PAGE)
+    settings = {
+        "title": repo.split("/")[1],
+        "emoji": "🔀",
+        "colorFrom": "blue",
+        "colorTo": "green",
+        "sdk": "static",
+        "app_file": PAGE,
+        **card_license((package / "README.md").read_text("utf-8", "replace")),
+        "models": [repo],
+        "tags": [TAG],
+        "short_description": "Switch off parts of a transformer",
+    }
+    lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in settings.items()]
+    card = ["---", *lines, "---", "", f"The model [{repo}]({model_url}) runs in this page.", ""]
+    (folder / "README.md").write_text("\n".join(card), encoding="utf-8")

@@ -19,7 +19,7 @@ from playground.common import messages
 from playground.common.env import is_env_set
 from playground.common.storage import checkpoints_root
 from playground.errors import UserError
-from playground.hub.task_runner import HUB_ENV
+from playground.hub.tasks import HUB_ENV
 from playground.jobs.admission import limit
 from playground.jobs.entry import ResidentOptions
 from playground.jobs.executors import ResidentProcess

@@ -6,10 +6,9 @@ from typing import Any
 from playground.errors import UserError
 from playground.training.setting_changes import MAX_CHANGES, SettingChange, add_change
 
-from .limits import estimated_run_bytes
+from .limits import RegistrySettings, estimated_run_bytes
 from .record import WEIGHTS_EVICTED
-from .scheduler import Scheduler
-from .settings import RegistrySettings
+from .scheduler import RunScheduler
 from .state import RESUMABLE_STATUSES, Run
 from .storage_quota import StorageQuota
 
@@ -21,7 +20,7 @@ class RunCommands:
     """The commands of a registry. Safe to call from any thread."""
 
     def __init__(
-        self, settings: RegistrySettings, scheduler: Scheduler, storage_quota: StorageQuota
+        self, settings: RegistrySettings, scheduler: RunScheduler, storage_quota: StorageQuota
     ) -> None:
         self.settings, self.scheduler, self.storage_quota = settings, scheduler, storage_quota
 

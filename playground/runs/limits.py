@@ -1,4 +1,4 @@
-"""The limits of a public server for each user.
+"""The limits of a public server for each user, and the settings of a run registry.
 
 A local server has no such limits, only those of the machine (`memory.py`). Each error is one
 sentence: the requested value, the limit, and how to lift it. On a Space, the user duplicates the
@@ -8,7 +8,7 @@ Space; elsewhere, the operator of the server sets the variable.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from playground.common.devices import usable_cores
@@ -182,6 +182,28 @@ class Limits:
 def default_slots() -> int:
     """Return the default number of concurrent runs."""
     return int(env_number("SLOTS")) or max(2, usable_cores())
+
+
+@dataclass
+class RegistrySettings:
+    """The settings that the parts of a registry share. They may change while it runs.
+
+    At most `slots` workers exist at a time, and at most `slots_per_owner` for one owner. A run
+    without a viewer for `idle_timeout_s` seconds saves and pauses. A run that is paused for
+    `release_after_s` seconds releases its worker. A worker that sends no message and uses no
+    processor time for `hang_timeout_s` seconds is killed. A timeout of 0 means that there is none.
+    """
+
+    slots: int = field(default_factory=default_slots)
+    slots_per_owner: int = 0  # 0: all slots
+    idle_timeout_s: float = field(default_factory=lambda: env_number("IDLE_TIMEOUT_S"))
+    release_after_s: float = field(default_factory=lambda: env_number("RELEASE_AFTER_S"))
+    hang_timeout_s: float = field(default_factory=lambda: env_number("HANG_TIMEOUT_S"))
+    has_count_limits: bool = True  # of an owner's runs and experiments; a command has none
+    limits: Limits = field(default_factory=Limits.unlimited)  # of a public server, for each user
+
+    def __post_init__(self) -> None:
+        self.slots_per_owner = min(self.slots_per_owner or self.slots, self.slots)
 
 
 def estimated_run_bytes(config: RunConfig) -> int:

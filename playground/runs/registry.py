@@ -25,12 +25,11 @@ from .access import require_dataset
 from .commands import RunCommands
 from .damaged import Damaged, describe_damage
 from .download_tokens import DownloadTokens
-from .limits import estimated_run_bytes
+from .limits import RegistrySettings, estimated_run_bytes
 from .memory import ensure_memory_available
 from .metric_series import MetricSeries
 from .record import MAX_NAME_LENGTH, RunOrigin, RunRecord, clean_tags, owner_id
-from .scheduler import Scheduler
-from .settings import RegistrySettings
+from .scheduler import RunScheduler
 from .snapshots import VIEWER_TTL_S, Snapshots
 from .state import RecordLock, Run, max_score
 from .storage_folder import StorageFolder
@@ -74,7 +73,7 @@ class Registry:
         # Held while a run is admitted, also during disk access; taken before `_lock`.
         self._admission_lock = threading.Lock()
         self.snapshots = Snapshots(self.settings)
-        self.scheduler = Scheduler(
+        self.scheduler = RunScheduler(
             self.settings, self.all_runs, lambda run: self.supervisor.launch(run), self._lock
         )
         self.storage_quota = StorageQuota(

@@ -9,15 +9,15 @@ from heapq import heapify, heappop, heappush
 from playground.jobs.admission import Client, limit
 from playground.models.config_fields import ConfigError
 
+from .limits import RegistrySettings
 from .memory import ensure_memory_available
-from .settings import RegistrySettings
 from .state import RecordLock, Run
 
 BYPASS_WINDOW_S = 120.0  # seconds that smaller runs may start before a run that lacks memory
 MAX_TRACKED_TURNS = 1000  # owners whose last turn is stored; the others count as never served
 
 
-class Scheduler:
+class RunScheduler:
     """The queue of runs, and the slots of the workers. Safe to call from any thread.
 
     Args:

@@ -10,17 +10,22 @@ from typing import Any
 from playground.errors import BusyError, error_response
 from playground.jobs.admission import NO_CLIENT, Client
 from playground.jobs.job import Response, set_result_if_pending
+from playground.training.config import RunConfig
 
 from .access import Right
-from .inspection_cost import min_seconds
 from .inspector_client import BUSY_MESSAGE, InspectorClient
-from .settings import RegistrySettings
+from .limits import RegistrySettings
 from .state import Run
 
 VIEWER_TTL_S = 5.0  # seconds after its last poll for which a page counts as open
 MAX_SNAPSHOT_FAILURES = 3  # failed snapshots in a row after which a run that has ended gets no more
 VIEW_TIMEOUT_S = 60.0  # seconds after which the inspection process is restarted
 SLOW_VIEW_TIMEOUT_S = 300.0  # the same for views that measure on hundreds of sequences
+MAX_FLOPS_PER_SECOND = 2e10  # multiply-adds per second of one core: an upper bound of the speed
+FLOPS_PER_SCORE = 64.0  # multiply-adds per attention score, beside its products
+HEAD_SCORE_SEQUENCES = 256  # as in inspection/head_patterns.py
+ABLATION_SEQUENCES = 32  # the minimum in inspection/views/ablation.py
+TRAINING_STEPS = 6  # likewise, for heads over training
 
 
 class Snapshots:
@@ -206,3 +211,27 @@ def _completed_future(response: Response) -> Future[Response]:
     future = Future[Response]()
     set_result_if_pending(future, response)
     return future
+
+
+def min_seconds(config: RunConfig, view: str, n: int = 0) -> float:
+    """Return a lower bound of the seconds of a slow view; 0 for other views.
+
+    Args:
+        view: a slow view of the Inspect tab, or "evaluate" on `n` sequences.
+    """
+    layers, heads = config.model.n_layers, getattr(config.model, "n_heads", 1)
+    parts = 3 * layers * (heads + 1)  # each head of each attention, and each other sublayer
+    sequences = {
+        "heads": HEAD_SCORE_SEQUENCES,
+        "heads-over-training": TRAINING_STEPS * HEAD_SCORE_SEQUENCES,
+        "ablation": ABLATION_SEQUENCES * parts,
+        "evaluate": n,
+    }.get(view, 0)
+    low, high = config.task.min_length, config.task.max_sequence_length
+    length = (low + high) / 2 + 1
+    scores = 3 * layers * heads * length**2
+    return (
+        sequences
+        * (config.model.parameter_count() * length + FLOPS_PER_SCORE * scores)
+        / MAX_FLOPS_PER_SECOND
+    )

@@ -24,9 +24,8 @@ from playground.errors import UserError
 from playground.jobs.admission import max_amount_per_address
 
 from .damaged import Damaged
-from .limits import estimated_run_bytes
+from .limits import RegistrySettings, estimated_run_bytes
 from .record import HISTORY_THINNED, WEIGHTS_EVICTED, owner_id
-from .settings import RegistrySettings
 from .state import RecordLock, Run
 from .weight_history import STATE_SUFFIX, is_retained, weight_steps, weights_path
 

@@ -16,10 +16,10 @@ from playground.common.devices import usable_cores
 from playground.jobs.process import WorkerProcess, cpu_seconds, describe_exit
 from playground.training.setting_changes import SettingChange
 
+from .limits import RegistrySettings
 from .metric_series import MetricSeries
 from .record import ACTIVE_STATUSES
-from .scheduler import Scheduler
-from .settings import RegistrySettings
+from .scheduler import RunScheduler
 from .snapshots import VIEWER_TTL_S, Snapshots, is_viewed
 from .state import Run, max_score
 from .storage_quota import StorageQuota
@@ -50,7 +50,7 @@ class Supervisor:
         root: Path,
         settings: RegistrySettings,
         runs: Callable[[], list[Run]],
-        scheduler: Scheduler,
+        scheduler: RunScheduler,
         snapshots: Snapshots,
         storage_quota: StorageQuota,
     ) -> None:

@@ -19,7 +19,7 @@ from playground.common.validation import parse
 from playground.errors import UserError, error_text
 from playground.hub.formats import package_format
 from playground.hub.jobs import HubJobs
-from playground.hub.task_runner import HubTask
+from playground.hub.tasks import HubTask
 from playground.jobs.job import Job, Response
 from playground.models.config_fields import ConfigError
 from playground.runs.access import RUN_PREFIX, Access, Right, owned_datasets, require

@@ -22,8 +22,7 @@ from playground.errors import UserError
 from playground.hub import transport
 from playground.hub.client import Hub
 from playground.hub.errors import HubError
-from playground.hub.task_runner import HubTask
-from playground.hub.tasks import run_task
+from playground.hub.tasks import HubTask, run_task
 from playground.hub.transport import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, configure_process
 from playground.jobs.progress import ProgressReporter
 from playground.runs.export import CHECKPOINT_FILES

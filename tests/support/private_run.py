@@ -31,7 +31,7 @@ from playground.runs.inspector_process import validate_checkpoint
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.record import owner_id
 from playground.runs.registry import Registry
-from playground.runs.scheduler import Scheduler
+from playground.runs.scheduler import RunScheduler
 from playground.server.api import Endpoints
 from playground.server.api_page import API_PAGE
 from playground.server.app import build_handlers, launch_options
@@ -102,7 +102,7 @@ class Site:
 
     def __init__(self, root, monkeypatch):
         self.root, self.started, self.owner = root, [], new_owner_key()
-        monkeypatch.setattr(Scheduler, "schedule", lambda self: None)
+        monkeypatch.setattr(RunScheduler, "schedule", lambda self: None)
         for executor in (ProcessPerJob, ResidentProcess):
             monkeypatch.setattr(executor, "start", run_here(self.started))
         monkeypatch.setattr("playground.server.dataset_reader._limit_memory", lambda: None)

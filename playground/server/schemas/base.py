@@ -46,13 +46,13 @@ Sequence = Annotated[
 JsonObject = dict[str, Any]
 
 
-class Request(BaseModel):
+class RequestBody(BaseModel):
     """A request; unknown fields are ignored, because pages of other versions send them."""
 
     model_config = ConfigDict(strict=True, frozen=True)
 
 
-class OwnerRequest(Request):
+class OwnerRequest(RequestBody):
     """A request of an owner."""
 
     owner: OwnerKey

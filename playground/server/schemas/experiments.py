@@ -11,14 +11,14 @@ from playground.models.config_fields import ConfigError
 from playground.runs.access import Access, ModelRef, Right, require
 from playground.runs.registry import Registry
 
-from .base import MAX_TEXT_LENGTH, JsonObject, Name, OwnerRequest, Request
+from .base import MAX_TEXT_LENGTH, JsonObject, Name, OwnerRequest, RequestBody
 
 MAX_FORM_TEXT = 20_000  # characters
 FormText = Annotated[str, Field(max_length=MAX_FORM_TEXT)]
 Pair = Annotated[list[FormText], Field(min_length=2, max_length=2)]
 
 
-class ExperimentForm(Request):
+class ExperimentForm(RequestBody):
     """The form of a new experiment; `grid` has pairs of a setting and its values as text."""
 
     grid: list[Pair] = Field(

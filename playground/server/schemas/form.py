@@ -1,16 +1,16 @@
 """Requests of the form of a run."""
 
-from .base import JsonObject, OptionalOwner, OwnerRequest, Request
+from .base import JsonObject, OptionalOwner, OwnerRequest, RequestBody
 
 
-class CheckForm(Request):
+class CheckForm(RequestBody):
     """The values of the form by field; a missing field has its default."""
 
     values: JsonObject
     owner: OptionalOwner = ""
 
 
-class FillForm(Request):
+class FillForm(RequestBody):
     """The settings of a link or of a run as JSON text."""
 
     settings: str

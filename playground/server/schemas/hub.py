@@ -6,7 +6,7 @@ from pydantic import AfterValidator, BeforeValidator
 
 from playground.hub.repo_ids import LICENSES
 
-from .base import Name, Request
+from .base import Name, RequestBody
 
 
 def _token(value: object) -> str:
@@ -29,7 +29,7 @@ Token = Annotated[str, BeforeValidator(_token)]
 License = Annotated[Name, AfterValidator(_known_license)]
 
 
-class HubRequest(Request):
+class HubRequest(RequestBody):
     """The request of a job of the Hub."""
 
     repo: Stripped = ""
@@ -44,5 +44,5 @@ class HubRequest(Request):
     refresh: bool = False
 
 
-class SessionInfo(Request):
-    """Request the signed-in account, which the session stores."""
+class SessionInfo(RequestBody):
+    """RequestBody the signed-in account, which the session stores."""

@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, ConfigDict, Field
 
 from playground.runs.owner_keys import OWNER_KEY_PATTERN
 
-from .base import MAX_INT, JsonObject, Name, Request, Sequence, whole_number
+from .base import MAX_INT, JsonObject, Name, RequestBody, Sequence, whole_number
 from .hub import Token
 
 MAX_EVAL_SIZE = 2000  # held-out sequences
@@ -46,7 +46,7 @@ Seconds = Annotated[
 ]
 
 
-class Call(Request):
+class Call(RequestBody):
     """The arguments of a call; an unknown argument is an error."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")

@@ -15,7 +15,7 @@ from .base import (
     ModelRequest,
     Name,
     OptionalOwner,
-    Request,
+    RequestBody,
     Sequence,
     ShortText,
 )
@@ -106,7 +106,7 @@ def _filter_subjects(value: object) -> object:
     return [*dict.fromkeys(each for each in value if isinstance(each, str))][:MAX_CURVES]
 
 
-class Curves(Request):
+class Curves(RequestBody):
     """The models whose curves are requested, at most MAX_CURVES."""
 
     subjects: Annotated[list[str], BeforeValidator(_filter_subjects)] = Field([])
@@ -123,7 +123,7 @@ class Curves(Request):
         return [(subject, model) for subject, model in models if model and model.right >= right]
 
 
-class ListRuns(Request):
+class ListRuns(RequestBody):
     """The owner whose runs are requested; without a key, the response lists only checkpoints."""
 
     owner: OptionalOwner = ""

@@ -14,7 +14,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from playground.errors import UserError
 from playground.hub.export import tokenizer
-from playground.hub.task_runner import HubTask
+from playground.hub.tasks import HubTask
 from playground.jobs.progress import ProgressReporter
 from playground.pretrained.loading.pipelines import open_pipeline
 from playground.pretrained.loading.resolver import resolve

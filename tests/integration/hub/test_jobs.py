@@ -17,7 +17,7 @@ from playground.checkpoints.checkpoint import resume_trainer
 from playground.errors import UserError
 from playground.hub.jobs import HubJobs
 from playground.hub.repo_ids import Phase
-from playground.hub.task_runner import HubTask
+from playground.hub.tasks import HubTask
 from playground.jobs.process import warm_up
 from playground.runs.export import CHECKPOINT_FILES
 from playground.runs.limits import Limits

@@ -10,7 +10,7 @@ from playground.datasets.storage import load_pairs, to_files
 from playground.runs.dataset_library import DatasetLibrary
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.registry import Registry
-from playground.runs.scheduler import Scheduler
+from playground.runs.scheduler import RunScheduler
 from playground.server.architectures_api import ArchitectureHandlers
 from playground.server.live_api import live_handlers
 from playground.training.config import RunConfig
@@ -23,7 +23,7 @@ ROUTES = ("runs/poll", "runs/details", "runs/curves", "architectures/curves")
 @pytest.fixture
 def registry(tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
-    monkeypatch.setattr(Scheduler, "schedule", lambda self: None)
+    monkeypatch.setattr(RunScheduler, "schedule", lambda self: None)
     registry = Registry(tmp_path)
     yield registry
     registry.shutdown()

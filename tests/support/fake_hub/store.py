@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 import yaml
 
-from playground.hub.card_scores import NoAliasLoader
+from playground.hub.existing_card import NoAliasLoader
 
 KINDS = ("model", "dataset", "space")
 WRITERS = ("admin", "write")  # roles with write access, of members of an organization and of tokens

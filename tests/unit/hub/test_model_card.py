@@ -21,8 +21,8 @@ from playground.datasets.pairs import DatasetError
 from playground.datasets.sources import read_text
 from playground.datasets.storage import store
 from playground.evaluation import evaluate
-from playground.hub.card_scores import read_scores
 from playground.hub.errors import HubError
+from playground.hub.existing_card import read_scores
 from playground.hub.markdown import escape, format_code, format_literal
 from playground.hub.model_card import training_command, write_card
 from playground.tasks import load_task

@@ -7,11 +7,11 @@ import pytest
 from playground.inspection import head_patterns
 from playground.inspection.views.ablation import MIN_SEQUENCES
 from playground.inspection.views.head_scores import MIN_STEPS
-from playground.runs import inspection_cost
-from playground.runs.inspection_cost import min_seconds
+from playground.runs import snapshots
 from playground.runs.limits import Limits
 from playground.runs.registry import Registry
-from playground.runs.scheduler import Scheduler
+from playground.runs.scheduler import RunScheduler
+from playground.runs.snapshots import min_seconds
 from playground.training.config import RunConfig
 
 LARGE = {
@@ -26,10 +26,10 @@ LARGE = {
 
 
 def test_costs_follow_the_sequences_of_the_views():
-    assert head_patterns.NUM_SEQUENCES == inspection_cost.HEAD_SCORE_SEQUENCES
+    assert head_patterns.NUM_SEQUENCES == snapshots.HEAD_SCORE_SEQUENCES
     assert (MIN_SEQUENCES, MIN_STEPS) == (
-        inspection_cost.ABLATION_SEQUENCES,
-        inspection_cost.TRAINING_STEPS,
+        snapshots.ABLATION_SEQUENCES,
+        snapshots.TRAINING_STEPS,
     )
 
 
@@ -46,7 +46,7 @@ def test_larger_models_and_longer_sequences_cost_more():
 
 @pytest.fixture
 def registry(tmp_path, monkeypatch):
-    monkeypatch.setattr(Scheduler, "schedule", lambda self: None)
+    monkeypatch.setattr(RunScheduler, "schedule", lambda self: None)
     registry = Registry(tmp_path)
     yield registry
     registry.shutdown()

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from playground.errors import UserError
 from playground.models.config_fields import ConfigError
 from playground.runs import scheduler
+from playground.runs.limits import RegistrySettings
 from playground.runs.record import owner_id
-from playground.runs.scheduler import BYPASS_WINDOW_S, Scheduler
-from playground.runs.settings import RegistrySettings
+from playground.runs.scheduler import BYPASS_WINDOW_S, RunScheduler
 from playground.runs.state import RecordLock, Run
 from playground.training.config import RunConfig
 from tests.support.fake_jobs import fairness
@@ -128,7 +128,7 @@ OWNERS = st.sampled_from("abcdef")
 @given(st.lists(OWNERS, max_size=12), st.lists(OWNERS, max_size=4), st.lists(OWNERS, unique=True))
 def test_the_queue_orders_by_slots_then_turns_then_arrival(queue, running, turns):
     live = [SimpleNamespace(owner=owner, has_worker=True) for owner in running]
-    queued = Scheduler(RegistrySettings(), lambda: live, lambda run: None, RecordLock())
+    queued = RunScheduler(RegistrySettings(), lambda: live, lambda run: None, RecordLock())
     queued._queue = [SimpleNamespace(owner=owner, index=at) for at, owner in enumerate(queue)]
     queued._turn_counter = len(turns)
     queued._last_served = OrderedDict((owner, at) for at, owner in enumerate(turns, start=1))
@@ -158,7 +158,7 @@ def test_a_class_behind_one_address_starts_and_finishes(
 
 
 def test_clients_with_many_runs_get_no_more_turns_than_others():
-    queued = Scheduler(RegistrySettings(), list, lambda run: None, RecordLock())
+    queued = RunScheduler(RegistrySettings(), list, lambda run: None, RecordLock())
     owners = ["greedy"] * 16 + [f"client {number}" for number in range(50) for _ in range(4)]
     queued._queue = [SimpleNamespace(owner=owner) for owner in owners]
     turns = Counter(run.owner for run in queued.order()[:153])
