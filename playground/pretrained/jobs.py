@@ -11,9 +11,8 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from playground.common import messages
 from playground.common.env import is_env_set
@@ -21,31 +20,46 @@ from playground.common.storage import checkpoints_root
 from playground.errors import UserError
 from playground.hub.tasks import HUB_ENV
 from playground.jobs.admission import limit
-from playground.jobs.entry import ResidentOptions
+from playground.jobs.entry import ResidentOptions, load_target
 from playground.jobs.executors import ResidentProcess
 from playground.jobs.policy import Policy
 from playground.jobs.progress import JobCancelled, ProgressReporter, to_json_safe, to_user_error
 from playground.jobs.queue import JobQueue
+from playground.runs.access import Right
 
-ENTRY_POINTS = {
-    "model-info": "playground.pretrained.loading.resolver:describe_models",
-    "cached-models": "playground.pretrained.loading.resolver:list_cached",
-    "benchmark": "playground.pretrained.benchmark.job:run_benchmark",
-    "finetune": "playground.pretrained.finetuning.job:finetune",
-    "finetune-plan": "playground.pretrained.finetuning.job:plan",
-    "inference": "playground.pretrained.inference:run_inference",
-    "attention": "playground.pretrained.attention.prompt:attention",
-    "translate": "playground.pretrained.attention.translation:translate",
+
+class JobKind(NamedTuple):
+    """A kind of job.
+
+    Attributes:
+        entry_point: the function, as "module:function".
+        needs: the right that it needs on the selected model; None for one that uses no model.
+        is_query: it may run during a heavy job.
+        saves: it saves its result when it is cancelled.
+    """
+
+    entry_point: str
+    needs: Right | None = None
+    is_query: bool = False
+    saves: bool = False
+
+
+KINDS = {
+    "model-info": JobKind("playground.pretrained.loading.resolver:describe_models", is_query=True),
+    "cached-models": JobKind("playground.pretrained.loading.resolver:list_cached", is_query=True),
+    "benchmark": JobKind("playground.pretrained.benchmark.job:run_benchmark", Right.REUSE),
+    "finetune": JobKind("playground.pretrained.finetuning.job:finetune", Right.REUSE, saves=True),
+    "finetune-plan": JobKind(
+        "playground.pretrained.finetuning.job:plan", Right.REUSE, is_query=True
+    ),
+    "inference": JobKind("playground.pretrained.inference:run_inference"),
+    "attention": JobKind("playground.pretrained.attention.prompt:attention"),
+    "translate": JobKind("playground.pretrained.attention.translation:translate"),
 }
-CONCURRENT_KINDS = {
-    "model-info",
-    "cached-models",
-    "finetune-plan",
-}  # queries that may run during a heavy job
 # The environment of a process that uses pretrained models; set before huggingface_hub and
 # transformers are imported.
 QUIET_ENV = HUB_ENV | {"TOKENIZERS_PARALLELISM": "false", "TRANSFORMERS_VERBOSITY": "error"}
-SAVING_KINDS = frozenset({"finetune"})  # kinds that save their result when they are cancelled
+SAVING_KINDS = frozenset(name for name, kind in KINDS.items() if kind.saves)
 SAVE_TIMEOUT_S = 120.0  # seconds for that after the server has ended
 MAX_TURN_S = 300.0  # seconds of a heavy job on a shared instance while others wait
 IDLE_TIMEOUT_S = 1200.0  # seconds without a job after which the process ends and frees its memory
@@ -86,7 +100,9 @@ class PretrainedJobs(JobQueue):
         )
         queries = limit("pretrained-queries")
         light = replace(heavy, admission=queries, max_running=queries.total or 1, max_turn_s=None)
-        super().__init__(executor, heavy, dict.fromkeys(CONCURRENT_KINDS, light))
+        super().__init__(
+            executor, heavy, {name: light for name, kind in KINDS.items() if kind.is_query}
+        )
 
     def _process_options(self) -> ResidentOptions:
         """Return the options of a process that is about to start."""
@@ -127,14 +143,13 @@ def run(kind: str, request: dict[str, Any], progress: ProgressReporter) -> dict[
         UserError: with a message, for every failure.
         JobCancelled: if the job was cancelled.
     """
-    if kind not in ENTRY_POINTS:
-        raise UserError(messages.unknown_job(kind, ENTRY_POINTS))
-    module, function = ENTRY_POINTS[kind].split(":")
+    if kind not in KINDS:
+        raise UserError(messages.unknown_job(kind, KINDS))
     try:
-        if kind not in CONCURRENT_KINDS - {"finetune-plan"}:
+        if not KINDS[kind].is_query or kind == "finetune-plan":
             _import_transformers()
         result: dict[str, Any] = to_json_safe(
-            getattr(import_module(module), function)(request, progress)
+            load_target(KINDS[kind].entry_point)(request, progress)
         )
         return result
     except (JobCancelled, UserError):

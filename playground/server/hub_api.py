@@ -32,6 +32,16 @@ from .schemas.hub import HubRequest, SessionInfo
 from .schemas.jobs import SubmitJob
 
 OnResult = Callable[[Response], Response]
+# By kind: the right that the job needs on the selected model; None for one that uses none.
+RIGHTS_BY_HUB_KIND: dict[str, Right | None] = {
+    "account": None,
+    "gallery": None,
+    "repo_info": None,
+    "reproduce": None,
+    "pull": None,
+    "plan": Right.OWN,
+    "push": Right.OWN,
+}
 
 
 class HubHandlers(HandlerGroup):

@@ -21,12 +21,12 @@ from playground.errors import UserError
 from playground.hub.jobs import HubJobs
 from playground.jobs.job import Job
 from playground.jobs.queue import JOB_MISSING, JobQueue
-from playground.pretrained.jobs import ENTRY_POINTS, PretrainedJobs, label_of
-from playground.runs.access import Access, Right, find_access
+from playground.pretrained.jobs import KINDS, PretrainedJobs, label_of
+from playground.runs.access import Access, find_access
 from playground.runs.record import owner_id
 from playground.runs.registry import Registry
 
-from .hub_api import start_hub_job
+from .hub_api import RIGHTS_BY_HUB_KIND, start_hub_job
 from .routes import HandlerGroup, handler
 from .schemas.jobs import CancelJob, PollJob, SubmitJob
 
@@ -34,23 +34,7 @@ MAX_REQUEST_LENGTH = 20_000  # characters of a job request
 # Fields that only the server sets: local folders, the owner of the result, and the address.
 SERVER_FIELDS = ("checkpoint", "destination", "owner", "address")
 # By kind: the right that the job needs on the selected model; None for one that uses none.
-RIGHTS_BY_KIND: dict[str, Right | None] = {
-    "benchmark": Right.REUSE,
-    "finetune": Right.REUSE,
-    "finetune-plan": Right.REUSE,
-    "model-info": None,
-    "cached-models": None,
-    "inference": None,
-    "attention": None,
-    "translate": None,
-    "account": None,
-    "gallery": None,
-    "repo_info": None,
-    "reproduce": None,
-    "pull": None,
-    "plan": Right.OWN,
-    "push": Right.OWN,
-}
+RIGHTS_BY_KIND = {name: kind.needs for name, kind in KINDS.items()} | RIGHTS_BY_HUB_KIND
 SHARED_MAX_EXAMPLES = 40  # benchmark examples per request on a shared instance
 
 
@@ -66,7 +50,7 @@ class JobHandlers(HandlerGroup):
         if request.kind not in RIGHTS_BY_KIND:
             raise UserError(messages.unknown_job(request.kind, RIGHTS_BY_KIND))
         session = http_request.scope.get("session", {})
-        start = self._start_pretrained if request.kind in ENTRY_POINTS else self._start_hub
+        start = self._start_pretrained if request.kind in KINDS else self._start_hub
         return {"job": (await asyncio.to_thread(start, request, model, session)).id}
 
     def _start_hub(self, request: SubmitJob, model: Access | None, session: Any) -> Job:

@@ -24,7 +24,7 @@ from playground.inspection.views import VIEWS
 from playground.jobs.executors import ProcessPerJob, ResidentProcess
 from playground.jobs.progress import ProgressReporter
 from playground.pretrained.benchmark.job import run_benchmark
-from playground.pretrained.jobs import ENTRY_POINTS
+from playground.pretrained.jobs import KINDS
 from playground.reports.interactive_page import render_page
 from playground.reports.report import render_report
 from playground.runs.inspector_process import validate_checkpoint
@@ -200,12 +200,12 @@ REQUESTS = {
     + [{"view": "attention", "text": text, "options": {"kind": "decoder"}} for text in [*ROWS][:9]],
     "jobs/submit": [
         {"kind": kind, "request": {"n": 40, "shots": 32, "models": [], "model": "gpt2"}}
-        for kind in (*ENTRY_POINTS, "unknown")
+        for kind in (*KINDS, "unknown")
     ]
     + [
         {"kind": kind, "request": {"repo": "eve/stolen", "token": "hf_x"}}
         for kind in RIGHTS_BY_KIND
-        if kind not in ENTRY_POINTS
+        if kind not in KINDS
     ],
     "jobs/poll": [{"job": "x"}],
     "jobs/cancel": [{"job": "x"}],

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -73,7 +74,7 @@ def command_of(section):
 
 @pytest.mark.smoke
 def test_there_is_a_section_for_each_extension():
-    assert list(SECTIONS) == [*ADDED, "A tab"]
+    assert list(SECTIONS) == [*ADDED, "A kind of job", "A tab"]
 
 
 @pytest.mark.smoke
@@ -94,6 +95,18 @@ def test_what_each_section_adds_can_be_trained(extended):
     for arguments, added in zip(commands, ADDED.values(), strict=True):
         saved = (extended / arguments[-1] / "config.json").read_text()
         assert f'"{added}"' in saved
+
+
+def test_an_added_kind_of_job_runs_and_the_page_may_submit_it(extended):
+    [command] = COMMAND.findall(SECTIONS["A kind of job"])
+    script = shlex.split(command)[2]
+    script += "; from playground.server.jobs_api import RIGHTS_BY_KIND; print(*RIGHTS_BY_KIND)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=extended, capture_output=True, text=True, check=True
+    )
+    result, kinds = done.stdout.splitlines()
+    assert result == "{'words': [['a', 'n'], ['o', 'x']]}"
+    assert "spelling" in kinds.split()
 
 
 def test_an_added_tab_is_served_and_responds(extended):

@@ -11,7 +11,7 @@ import shutil
 
 import pytest
 
-from playground.pretrained.jobs import ENTRY_POINTS
+from playground.pretrained.jobs import KINDS
 from playground.runs.access import Right
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.record import RunRecord
@@ -73,7 +73,7 @@ def test_every_route_kind_and_endpoint_has_a_request_here(site):
     listed = {ROUTE_PREFIX + name for name in REQUESTS} | OTHER_ROUTES
     assert routes == listed
     kinds = {request["kind"] for request in REQUESTS["jobs/submit"]} - {"unknown"}
-    assert set(RIGHTS_BY_KIND) == kinds >= set(ENTRY_POINTS)
+    assert set(RIGHTS_BY_KIND) == kinds >= set(KINDS)
     endpoints = {name for name in dir(Endpoints) if hasattr(getattr(Endpoints, name), "call_type")}
     assert endpoints == set(CALLS)
 

@@ -17,7 +17,7 @@ from playground.jobs.executors import ProcessPerJob
 from playground.jobs.job import JobStatus
 from playground.jobs.process import warm_up
 from playground.lessons.service import LessonService
-from playground.pretrained.jobs import ENTRY_POINTS, PretrainedJobs
+from playground.pretrained.jobs import KINDS, PretrainedJobs
 from playground.runs.inspector_client import InspectorClient
 from playground.server.checkpoint_transfer import CheckpointTransfer
 from playground.server.datasets_api import DatasetHandlers
@@ -33,7 +33,7 @@ REGISTRY = SimpleNamespace(
 )
 QUEUES = {  # kind of job -> function that creates its queue
     **dict.fromkeys(RIGHTS_BY_KIND, create_hub_queue),
-    **dict.fromkeys(ENTRY_POINTS, PretrainedJobs),
+    **dict.fromkeys(KINDS, PretrainedJobs),
     **dict.fromkeys(("bug", "lesson"), lambda: LessonService(REGISTRY).queue),
     **dict.fromkeys(("snapshot", "predict", "show"), lambda: InspectorClient(60.0).queue),
     **dict.fromkeys(("report", "page"), lambda: ReportHandlers(REGISTRY)._queue),

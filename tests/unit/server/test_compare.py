@@ -8,7 +8,7 @@ import pytest
 from playground.architectures import ARCHITECTURES
 from playground.checkpoints.manifest import read_manifest
 from playground.hub.jobs import HubJobs
-from playground.pretrained.jobs import ENTRY_POINTS, PretrainedJobs
+from playground.pretrained.jobs import KINDS, PretrainedJobs
 from playground.runs.access import RUN_PREFIX
 from playground.runs.metric_series import MetricSeries
 from playground.runs.record import owner_id
@@ -130,7 +130,7 @@ def test_an_unknown_kind_of_job_is_rejected(compare_handlers):
     for kind in ("no such kind", "preview", ""):
         error = send(compare_handlers, "jobs/submit", {"owner": OWNER, "kind": kind})["error"]
         assert "is not a kind of job" in error
-    assert set(ENTRY_POINTS) < set(RIGHTS_BY_KIND)
+    assert set(KINDS) < set(RIGHTS_BY_KIND)
 
 
 def test_publishing_needs_a_model(compare_handlers):
