@@ -201,6 +201,15 @@ def test_weights_alone_can_not_be_trained(registry, create_checkpoint):
     assert (run.has_worker, run.status, run.changes) == (False, "done", ())
 
 
+def test_a_deleted_run_does_not_count(registry, create_checkpoint, monkeypatch):
+    monkeypatch.setenv("PLAYGROUND_LIMITS", "runs.per-owner=1")
+    first = registry.import_checkpoint(create_checkpoint("first"), "ada", "")
+    with pytest.raises(UserError, match="you have 1 runs, which is the maximum; delete some first"):
+        registry.import_checkpoint(create_checkpoint("second"), "ada", "")
+    registry.delete(first)
+    assert registry.import_checkpoint(create_checkpoint("third"), "ada", "")
+
+
 def test_no_more_runs_are_adopted_at_once_than_an_owner_may_have(
     registry, create_checkpoint, monkeypatch
 ):
