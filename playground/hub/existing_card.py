@@ -60,12 +60,17 @@ def read_existing_card(content: bytes) -> ExistingCard:
     return ExistingCard(license, is_handwritten)
 
 
-def card_license(text: str) -> dict[str, Any]:
-    """Return the metadata of a card's license; none if it cannot be read."""
+def card_fields(text: str) -> dict[str, Any]:
+    """Return the metadata of a card; none if it cannot be read."""
     try:
-        fields, _ = split_card(text)
+        return split_card(text)[0]
     except Exception:  # YAML constructors raise arbitrary errors
         return {}
+
+
+def card_license(text: str) -> dict[str, Any]:
+    """Return the metadata of a card's license; none if it cannot be read."""
+    fields = card_fields(text)
     return {name: fields[name] for name in LICENSE_FIELDS if _is_text(fields.get(name))}
 
 

@@ -1,13 +1,9 @@
 """Hub jobs that write: publishing a checkpoint."""
 
-import json
-import shutil
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
-
-from playground.common.env import TAG
 
 from .repo_ids import PAGE
 from .tasks import LOADING_TIMEOUT_S, TaskRunner
@@ -76,13 +72,13 @@ class UploadTasks(TaskRunner):
             return folder, [f"the license of the repository stays: {existing.license_text}"]
         return folder, []
 
-    def _existing_card(self) -> bytes:
-        """Return the card of the repository; empty without one."""
+    def _existing_card(self, kind: str) -> bytes:
+        """Return the card of the repository or the Space; empty without one."""
         from .errors import NotFoundError
 
         for revision in dict.fromkeys((self.task.revision, "main")):
             with suppress(NotFoundError):
-                return self._fetch_existing("README.md", revision, "model")
+                return self._fetch_existing("README.md", revision, kind)
         return b""
 
     def _fetch_existing(self, name: str, revision: str, kind: str) -> bytes:
@@ -115,15 +111,17 @@ class UploadTasks(TaskRunner):
         others = tuple(change for change in plan.changes if change.path != PAGE)
         return replace(plan, changes=others)
 
-    def _write_space(self, package: Path, model: Any) -> Path | None:
+    def _write_space(self, package: Path, model: Any, card: bytes = b"") -> Path | None:
         """Write the files of the Space; return their folder, or None if the push has no Space.
 
-        A Space has one page: that of the branch main.
+        A Space has one page: that of the branch main. `card` is that of the Space.
         """
         if not self.task.page or model.revision != "main":
             return None
+        from .static_space import write_space
+
         folder = self.scratch / "space"
-        write_space(package, folder, model.repo, model.url)
+        write_space(package, folder, model.repo, model.url, card)
         return folder
 
     def _push_plans(self) -> tuple[list[tuple[Path, Any]], int, list[str]]:
@@ -138,6 +136,7 @@ class UploadTasks(TaskRunner):
 
         from .errors import HubError, ensure_branch, ensure_repo
         from .formats import package_format
+        from .static_space import kept_card
 
         ensure_repo(self.task.repo)
         ensure_branch(self.task.revision)
@@ -145,11 +144,12 @@ class UploadTasks(TaskRunner):
         package_format(read_manifest(checkpoint).config.architecture)  # raises before any request
         self.connect()
         self.ensure_can_write()
-        folder, notes = self.build(checkpoint, self._existing_card())
+        folder, notes = self.build(checkpoint, self._existing_card("model"))
         self.report("Comparing with the repository")
         model = self._compare(folder, private=self.task.private, revision=self.task.revision)
         pushes = [(folder, model)]
-        if space_folder := self._write_space(folder, model):
+        card = self._existing_card("space") if self.task.page else b""
+        if space_folder := self._write_space(folder, model, card):
             space = self._compare(space_folder, private=model.private, kind="space")
             if model.private and not space.private:
                 raise HubError(
@@ -157,6 +157,7 @@ class UploadTasks(TaskRunner):
                     "show the model to all; make the Space private, or publish without the "
                     "interactive page"
                 )
+            notes += kept_card(space.repo, card)
             pushes.append((space_folder, space))
         return pushes, read_manifest(checkpoint).step, notes
 
@@ -238,26 +239,3 @@ class UploadTasks(TaskRunner):
         where = plan.url if plan.revision == "main" else f"{plan.url}/tree/{plan.revision}"
         result = self._describe(folder, [plan for _, plan in pushes], step, notes)
         return result | {"url": where, "commit": commit}
-
-
-def write_space(package: Path, folder: Path, repo: str, model_url: str) -> None:
-    """Write the files of the Space of a package into a new folder."""
-    from .existing_card import card_license
-
-    folder.mkdir()
-    shutil.copyfile(package / PAGE, folder / PAGE)
-    settings = {
-        "title": repo.split("/")[1],
-        "emoji": "🔀",
-        "colorFrom": "blue",
-        "colorTo": "green",
-        "sdk": "static",
-        "app_file": PAGE,
-        **card_license((package / "README.md").read_text("utf-8", "replace")),
-        "models": [repo],
-        "tags": [TAG],
-        "short_description": "Switch off parts of a transformer",
-    }
-    lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in settings.items()]
-    card = ["---", *lines, "---", "", f"The model [{repo}]({model_url}) runs in this page.", ""]
-    (folder / "README.md").write_text("\n".join(card), encoding="utf-8")

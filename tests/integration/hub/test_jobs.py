@@ -14,6 +14,7 @@ from huggingface_hub import ModelCard
 
 from playground.architectures import ARCHITECTURES
 from playground.checkpoints.checkpoint import resume_trainer
+from playground.common.env import PAGE_MARK
 from playground.errors import UserError
 from playground.hub.jobs import HubJobs
 from playground.hub.repo_ids import Phase
@@ -114,7 +115,9 @@ def test_a_page_is_published_in_the_repository_and_as_a_static_space(
     assert space.keys() - {".gitattributes"} == {"index.html", "README.md"}
     assert space["index.html"] == page
     card = ModelCard(space["README.md"].decode())
-    assert card.data.to_dict() == {
+    assert card.data.to_dict().pop("playground").keys() == {"license", "digest"}
+    assert card.data.to_dict() | {"playground": {}} == {
+        "playground": {},
         "title": "paged",
         "emoji": "🔀",
         "colorFrom": "blue",
@@ -144,7 +147,7 @@ def test_a_page_published_again_replaces_its_own_space(hub, push_with_page):
 def test_a_plan_names_the_space_and_its_visibility(hub, push_with_page, exists, private):
     repo = f"ada/named-{exists}-{private}"
     if exists:
-        hub.put(repo, {"README.md": "a new Space"}, kind="space", private=private)
+        hub.put(repo, {"README.md": ""}, kind="space", private=private)
     outcome, result = push_with_page(repo, kind="plan", private=private)
     assert outcome == "result", result
     space = result["space"]
@@ -155,6 +158,43 @@ def test_a_plan_names_the_space_and_its_visibility(hub, push_with_page, exists, 
         "index.html": "new",
     }
     assert ("model", repo) not in hub.repos
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("runs in this page.", "runs in this page. It is mine."),
+        ('license: "mit"', 'license: "isc"'),
+        ('title: "', 'title: "my '),
+    ],
+)
+def test_the_card_of_a_space_that_its_owner_edited_stays(hub, push_with_page, old, new):
+    repo = f"ada/edited-{old[:2]}"
+    assert push_with_page(repo)[0] == "result"
+    card = hub.files(repo, kind="space")["README.md"].decode()
+    assert old in card
+    edited = card.replace(old, new)
+    hub.put(repo, {"README.md": edited, "index.html": PAGE_MARK}, kind="space")
+    outcome, plan = push_with_page(repo, kind="plan")
+    assert outcome == "result", plan
+    assert {each["path"]: each["status"] for each in plan["space"]["changes"]} == {
+        "README.md": "same",
+        "index.html": "changed",
+    }
+    assert any("README.md of the Space was written or edited" in note for note in plan["notes"])
+    assert push_with_page(repo)[0] == "result"
+    space = hub.files(repo, kind="space")
+    assert (space["README.md"].decode(), space["index.html"] == PAGE_MARK.encode()) == (
+        edited,
+        False,
+    )
+
+
+def test_the_own_card_of_a_space_must_show_the_page(hub, push_with_page):
+    hub.put("ada/docker", {"README.md": "---\nsdk: docker\n---\n# Mine\n"}, kind="space")
+    outcome, message, *_ = push_with_page("ada/docker")
+    assert (outcome, "does not have the line “sdk: static”" in message) == ("failed", True)
+    assert ("model", "ada/docker") not in hub.repos
 
 
 def test_a_space_that_failed_is_written_by_the_next_push(hub, push_with_page):
