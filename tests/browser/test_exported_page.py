@@ -15,7 +15,8 @@ INPUT, OUTPUT = "3 1 4 1 5", ["5", "1", "4", "1", "3", "EOS"]
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory):
     path = tmp_path_factory.mktemp("exported") / "page.html"
-    path.write_text(write_page(ROOT / "checkpoints/reverse-one-head"), encoding="utf-8")
+    page = write_page(ROOT / "checkpoints/reverse-one-head", name="</script>" + "Ω" * 120)
+    path.write_text(page, encoding="utf-8")
     return path.as_uri()
 
 
@@ -85,8 +86,11 @@ def test_typed_text_is_checked_as_on_the_server(open_exported):
 def test_a_block_opens_in_place_and_shows_what_a_row_reads(open_exported):
     page = open_exported()
     title = page.locator(".block[data-kind=cross] .block-title button")
+    title.scroll_into_view_if_needed()
+    place = title.bounding_box()
     title.click()
     expect(title).to_have_attribute("aria-expanded", "true")
+    assert title.bounding_box() == pytest.approx(place, abs=0.1)
     large_map = page.get_by_role("img", name="Map of cross-attention")
     large_map.focus()
     for key in ("ArrowDown", "ArrowDown", "Enter"):
@@ -114,6 +118,18 @@ def test_the_keyboard_reaches_heads_and_switches(open_exported):
     switch = page.get_by_role("switch", name="masked self-attention")
     expect(switch).to_be_focused()
     expect(switch).to_have_attribute("aria-checked", "false")
+
+
+@pytest.mark.parametrize("size", ["wide", "narrow"])
+def test_no_switch_moves_when_a_part_is_switched_off(open_exported, size):
+    page = open_exported(size)
+    switches = page.get_by_role("switch").all()
+    tops = "elements => elements.map(each => each.getBoundingClientRect().top + scrollY)"
+    before = page.get_by_role("switch").evaluate_all(tops)
+    for switch in switches:
+        switch.click()
+        expect(switch).to_have_attribute("aria-checked", "false")
+        assert page.get_by_role("switch").evaluate_all(tops) == before
 
 
 def test_bars_of_all_parts_have_one_width(open_exported):

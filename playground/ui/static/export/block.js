@@ -50,7 +50,7 @@ function HeadDetails({ head }) {
     scores = scoresOf(head, at),
     ranked = keys
       .slice(0, isCausal ? at + 1 : keys.length)
-      .map((token, i) => ({ token, i, weight: map.values[at][i] }))
+      .map((_, i) => ({ i, weight: map.values[at][i] }))
       .sort((a, b) => b.weight - a.weight);
   return html`<div class="details">
     <${HeatMapView}
@@ -72,11 +72,11 @@ function HeadDetails({ head }) {
       </thead>
       <tbody>
         ${ranked.slice(0, MAX_LISTED_KEYS).map(
-          ({ token, i, weight }) =>
+          ({ i, weight }) =>
             html`<tr key=${i}>
-              <th scope="row">${i + 1}: <bdi>${token}</bdi></th>
+              <th scope="row">${i + 1}: <bdi>${map.columns[i]}</bdi></th>
               <td style=${{ "--share": `${100 * weight}%` }}>${weight.toFixed(3)}</td>
-              <td>${scores[i].toFixed(2)}</td>
+              <td>${scores[i].toFixed(2).replace("-", "−")}</td>
             </tr>`,
         )}
       </tbody>

@@ -8,7 +8,7 @@ import { showAnotherExample, switchedOff, text } from "./state.js";
 
 const Input = () =>
   html`<div class="input">
-    <label for="input">Input: ${data.accepts}</label>
+    <label for="input" title=${data.accepts}>Input: <bdi>${data.accepts}</bdi></label>
     <div class="row">
       <input
         id="input"
@@ -19,14 +19,16 @@ const Input = () =>
         spellcheck=${false}
         onInput=${(event) => (text.value = event.target.value)}
       />
-      <button type="button" onClick=${showAnotherExample}>Another</button>
+      <button type="button" title="Another unseen input" onClick=${showAnotherExample}>
+        Another
+      </button>
     </div>
     <p id="problem" role="status">${problem.value}</p>
   </div>`;
 
 const describeOutput = () =>
   (problem.value ? "Output of the last input" : "Output and probability") +
-  (reference.value.isTarget ? "" : ", compared with that of the whole model") +
+  (reference.value.isTarget ? "" : ", compared with the whole model’s") +
   (isRight.value ? "" : ": below each wrong token, the right one");
 
 const Output = () =>
@@ -42,7 +44,7 @@ const Output = () =>
           >
             <b><bdi>${name}</bdi></b>
             <i><i style=${{ width: `${100 * probability}%` }} /></i>
-            <small>${!isRight && html`<bdi>${expected || "–"}</bdi>`}</small>
+            <small>${!isRight && html`<bdi>${expected}</bdi>`}</small>
           </span>`,
       )}
     </output>
@@ -59,7 +61,7 @@ function Score() {
 
 const METHODS = {
   zero: "Zeros replace its output. The other parts may never have seen that.",
-  mean: "Its average over other inputs replaces its output.",
+  mean: "Its average over other inputs replaces it. The other parts know such values.",
 };
 
 function describeState() {
@@ -99,7 +101,7 @@ function Controls() {
     </fieldset>
     <p class="legend">
       <span class="importance"><i style=${{ width: "70%" }} /></span>
-      share of right tokens that become wrong without this part alone
+      share of right tokens that become wrong when only this part is off
     </p>
   </div>`;
 }
@@ -132,7 +134,7 @@ const [first, second] = STACKS.map(
 
 const Page = () =>
   html`<header>
-      <h1>${data.name}: break this transformer</h1>
+      <h1><bdi>${data.name}</bdi>: break this transformer</h1>
       <p>
         ${data.description} <b>Switch a part off, and see what the model can no longer do.</b> Click
         a map to see what that head reads, or a title to open the block.
@@ -149,7 +151,8 @@ const Page = () =>
         <p>
           <b>Which part can the model do without best? Which input comes out right even so?</b> A
           token is one symbol; SOS and EOS are start and end. A head compares tokens and reads from
-          those that fit: in its map, a row is a token that reads, a column one that is read.
+          those that fit: in its map, a row is a token that reads, a column one that is read. Data
+          flows from the tokens at the bottom of a column to its top.
         </p>
         <p>
           This page computes everything itself, without a server: the model is in it. Made with

@@ -109,8 +109,8 @@ export const outputTokens = computed(() => {
   const { tokens, probabilities } = output.value,
     right = reference.value.tokens;
   return Array.from({ length: Math.max(tokens.length, right.length) }, (_, i) => ({
-    name: vocabulary.names[tokens[i]] ?? "\u00a0",
-    expected: vocabulary.names[right[i]] ?? "",
+    name: vocabulary.names[tokens[i]] ?? "–",
+    expected: vocabulary.names[right[i]] ?? "–",
     probability: probabilities[i]?.[tokens[i]] ?? 0,
     isRight: tokens[i] === right[i],
     isEnd: tokens[i] === EOS,
