@@ -31,7 +31,7 @@ element(
 );
 globalThis.requestAnimationFrame = (/** @type {any} */ callback) => setTimeout(callback);
 const page = await import("../../playground/ui/static/export/state.js"),
-  head = { kind: "cross", layer: 1, head: 0 };
+  [head, other] = page.parts.filter(({ kind, layer }) => kind === "cross" && layer === 1);
 
 test("the right output of a built-in task is its target, with EOS", () => {
   assert.deepEqual(page.reference.value, { tokens: [6, 5, 4, 2], isTarget: true });
@@ -44,11 +44,11 @@ test("a text that the model cannot read names the problem and keeps the last inp
     ["1 x", /“x” is not a token of this task; use 0–9/],
     ["1 ".repeat(99), /at most \d+ tokens/],
   ]) {
-    page.text.value = /** @type {string} */ (text);
+    page.type(/** @type {string} */ (text));
     assert.match(page.problem.value, /** @type {RegExp} */ (problem));
     assert.deepEqual(page.picture.value.axes.cross[1], before);
   }
-  page.text.value = "1 2 3";
+  page.type("1 2 3");
   assert.equal(page.problem.value, "");
 });
 
@@ -72,7 +72,7 @@ test("parts are heads, blocks and position vectors, with one name each", () => {
 });
 
 test("a switch of several heads turns all off, then all on", () => {
-  const heads = [head, { ...head, head: 1 }];
+  const heads = [head, other];
   page.toggle([head]);
   page.toggle(heads);
   assert.ok(heads.every(page.isOff));

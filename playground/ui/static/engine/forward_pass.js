@@ -1,43 +1,21 @@
 // One forward pass: the positions so far, what it records, and which outputs it replaces
 // (inspection/hooks.py).
 import { rowsOf } from "./linear.js";
-/** @import { KeysAndValues } from "./attention.js" */
-/** @import { Config } from "./model.js" */
-
-/**
- * A part of a model that can be switched off. The kinds are "encoder", "decoder" and "cross" for
- * heads, "encoder feed-forward" and "decoder feed-forward" for blocks, "source positions" and
- * "target positions". Layers and heads count from 0.
- * @typedef {{ kind: string, layer: number | null, head: number | null }} Component
- *
- * A component and what takes the place of its output: a row (of d_model or of a head's value size)
- * for each position, or nothing for zeros.
- * @typedef {{ component: Component, output?: Float32Array }} Ablation
- */
+/** @import { Ablation, Component, Config, KeysAndValues } from "./types.js" */
+/** @typedef {{ query_QHK: Float32Array, key_MGK: Float32Array }} Vectors */
 
 /** @param {Component} component */
 export const keyOf = ({ kind, layer, head }) => `${kind}.${layer ?? ""}.${head ?? ""}`;
 
 export class ForwardPass {
-  /** The number of decoded positions, so the position of the next one. */
-  first = 0;
-  /** Keys and values of the encoder's output, by layer. @type {KeysAndValues[] | null} */
-  memory = null;
-  /** Keys and values of the decoded positions, by layer. @type {KeysAndValues[]} */
-  cache = [];
-  /** Attention weights (HQM) of each layer, by kind. @type {Record<string, Float32Array[]>} */
-  attention = {};
-  /** @type {Record<string, { query_QHK: Float32Array, key_MGK: Float32Array }[]>} */
-  vectors = {};
-  /** The mean of |f(x)| / |x| of each sublayer, by name. @type {Record<string, number>} */
-  contributions = {};
-  /**
-   * The outputs of all components, by key, if recorded.
-   * @type {Map<string, Float32Array> | null}
-   */
-  outputs = null;
-  /** Logits that an encoder-only model has not returned yet. @type {Float32Array | null} */
-  logits_WV = null;
+  first = 0; // the number of decoded positions, so the position of the next one
+  memory = /** @type {KeysAndValues[] | null} */ (null); // of the encoder's output, by layer
+  cache = /** @type {KeysAndValues[]} */ ([]); // of the decoded positions, by layer
+  attention = /** @type {Record<string, Float32Array[]>} */ ({}); // weights HQM by kind and layer
+  vectors = /** @type {Record<string, Vectors[]>} */ ({}); // by kind and layer
+  contributions = /** @type {Record<string, number>} */ ({}); // mean of |f(x)| / |x| by sublayer
+  outputs = /** @type {Map<string, Float32Array> | null} */ (null); // by component, if recorded
+  logits_WV = /** @type {Float32Array | null} */ (null); // not returned yet, of an encoder-only model
 
   /**
    * @param {Config} config @param {number[]} source @param {number} maxTokens of the output
@@ -50,10 +28,7 @@ export class ForwardPass {
     this.ablations = new Map(ablations.map((each) => [keyOf(each.component), each]));
   }
 
-  /**
-   * Append positions to the cache; return all.
-   * @param {number} layer @param {KeysAndValues} added
-   */
+  /** Append positions to the cache; return all. @param {number} layer @param {KeysAndValues} added */
   extendCache(layer, added) {
     const earlier = this.cache[layer];
     if (earlier)
@@ -65,14 +40,13 @@ export class ForwardPass {
   }
 
   /**
-   * @param {string} name of the sublayer @param {Float32Array} output_ND
+   * @param {string} sublayer @param {Float32Array} output_ND
    * @param {Float32Array} stream_ND the residual stream that it is added to
    */
-  recordContribution(name, output_ND, stream_ND) {
-    const stream = rowsOf(stream_ND, this.config.d_model),
-      outputs = rowsOf(output_ND, this.config.d_model),
-      ratios = outputs.map((row_D, n) => norm(row_D) / Math.max(norm(stream[n]), 1e-9));
-    this.contributions[name] = ratios.reduce((a, b) => a + b) / ratios.length;
+  recordContribution(sublayer, output_ND, stream_ND) {
+    const [outputs, streams] = [output_ND, stream_ND].map((x) => rowsOf(x, this.config.d_model)),
+      ratios = outputs.map((row_D, n) => norm(row_D) / Math.max(norm(streams[n]), 1e-9));
+    this.contributions[sublayer] = ratios.reduce((a, b) => a + b) / ratios.length;
   }
 
   /**
@@ -106,9 +80,4 @@ function concatenate(a, b) {
   return both;
 }
 
-/** @param {Float32Array} x_D */
-function norm(x_D) {
-  let sum = 0;
-  for (let d = 0; d < x_D.length; d++) sum += x_D[d] ** 2;
-  return Math.sqrt(sum);
-}
+const norm = (/** @type {Float32Array} */ x_D) => Math.sqrt(x_D.reduce((sum, x) => sum + x * x, 0));

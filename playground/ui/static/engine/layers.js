@@ -3,29 +3,28 @@ import { MultiHeadAttention } from "./attention.js";
 import { loadFeedForward, loadNorm, requireTensor } from "./linear.js";
 import { sinusoidalPositions } from "./position_encoding.js";
 /** @import { ForwardPass } from "./forward_pass.js" */
-/** @import { Config } from "./model.js" */
-/** @import { Tensors } from "./safetensors.js" */
+/** @import { Config, Module, Tensors } from "./types.js" */
 
 /** Self-attention, cross-attention if there is a memory, then the feed-forward network. */
 export class Layer {
   /**
    * @param {Config} config @param {Tensors} tensors @param {string} name such as decoder_layers.0
-   * @param {"encoder" | "decoder"} kind @param {number} index
+   * @param {string} side @param {number} index
    */
-  constructor(config, tensors, name, kind, index) {
+  constructor(config, tensors, name, side, index) {
     this.name = name;
-    this.kind = kind;
+    this.side = side;
     this.index = index;
     this.isPreNorm = config.norm_placement === "pre";
-    this.self_attn = new MultiHeadAttention(config, tensors, `${name}.self_attn`, kind, index);
+    this.self_attn = new MultiHeadAttention(config, tensors, `${name}.self_attn`, side, index);
     this.cross_attn = tensors[`${name}.cross_attn.q_proj.weight`]
       ? new MultiHeadAttention(config, tensors, `${name}.cross_attn`, "cross", index)
       : null;
     this.feed_forward = loadFeedForward(config, tensors, `${name}.feed_forward`);
     this.norms = Object.fromEntries(
-      ["self_attn", "cross_attn", "feed_forward"].map((sublayer) => [
-        sublayer,
-        loadNorm(config, tensors, `${name}.${sublayer}_residual.norm`),
+      ["self_attn", "cross_attn", "feed_forward"].map((part) => [
+        part,
+        loadNorm(config, tensors, `${name}.${part}_residual.norm`),
       ]),
     );
   }
@@ -35,11 +34,11 @@ export class Layer {
    * @param {Float32Array} x_ND @param {ForwardPass} pass
    */
   forward(x_ND, pass) {
-    const { kind, index, self_attn, cross_attn } = this,
+    const { side, index, self_attn, cross_attn } = this,
       { memory } = pass;
     let y_ND = this.addSublayer("self_attn", x_ND, pass, (input_ND) => {
       const added = self_attn.projectKeysAndValues(input_ND, pass.first),
-        all = kind === "decoder" ? pass.extendCache(index, added) : added;
+        all = side === "decoder" ? pass.extendCache(index, added) : added;
       return self_attn.forward(input_ND, all, pass);
     });
     if (cross_attn && memory)
@@ -48,7 +47,7 @@ export class Layer {
       );
     return this.addSublayer("feed_forward", y_ND, pass, (input_ND) => {
       const output_ND = this.feed_forward(input_ND),
-        component = { kind: `${kind} feed-forward`, layer: index, head: null };
+        component = { kind: `${side} feed-forward`, layer: index, head: null };
       pass.replace(component, output_ND, pass.config.d_model);
       return output_ND;
     });
@@ -57,7 +56,7 @@ export class Layer {
   /**
    * Add a sublayer to the residual stream: pre-norm x + f(norm(x)), post-norm norm(x + f(x)).
    * @param {string} part @param {Float32Array} x_ND @param {ForwardPass} pass
-   * @param {(input_ND: Float32Array) => Float32Array} sublayer
+   * @param {Module} sublayer
    */
   addSublayer(part, x_ND, pass, sublayer) {
     const norm = this.norms[part],
@@ -88,15 +87,14 @@ export class InputEmbedding {
    */
   forward(tokens, pass) {
     const { d_model: D, scale_embeddings, nPositions } = this.config,
-      { positions_PD } = this,
       scale = scale_embeddings ? Math.sqrt(D) : 1,
       x_ND = new Float32Array(tokens.length * D);
     if (pass.first + tokens.length > nPositions)
       throw new RangeError(`the model has positions for ${nPositions} tokens`);
-    if (positions_PD) {
+    if (this.positions_PD) {
       for (let n = 0; n < tokens.length; n++) {
         const start = this.rowOf(pass.first + n, tokens.length) * D;
-        x_ND.set(positions_PD.subarray(start, start + D), n * D);
+        x_ND.set(this.positions_PD.subarray(start, start + D), n * D);
       }
       pass.replace(this.component, x_ND, D);
     }

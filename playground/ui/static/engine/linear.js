@@ -1,9 +1,6 @@
-// The parts without attention (models/layers.py, feed_forward.py). A tensor is a Float32Array, row
-// by row; sums are computed in double precision. There is one sequence at a time, so no padding.
-// Letters: N rows, D d_model, E outputs, F d_ff.
-/** @import { Config } from "./model.js" */
-/** @import { Tensor, Tensors } from "./safetensors.js" */
-/** @typedef {(x_ND: Float32Array) => Float32Array} Module */
+// The parts without attention (models/layers.py, feed_forward.py). Sums are computed in double
+// precision. There is one sequence at a time, so no padding. Letters: E outputs, F d_ff.
+/** @import { Config, Module, Tensor, Tensors } from "./types.js" */
 
 const NORM_EPS = 1e-5;
 const { exp, max, min, sqrt } = Math;
@@ -16,14 +13,13 @@ export function requireTensor(/** @type {Tensors} */ tensors, /** @type {string}
 }
 
 /**
- * Return the module x W^T + b. Four outputs share each load of x; the last one may repeat.
- * @param {Tensor} weight @param {Tensor} [bias] @returns {Module}
+ * Compute x W^T + b. Four outputs share each load of x; the last one may repeat.
+ * @param {Float32Array} x_ND @param {Tensor} weight @param {Tensor} [bias]
+ * @returns {Float32Array}
  */
-export const linear = (weight, bias) => (x_ND) => multiply(x_ND, weight, bias?.data);
-
-/** @param {Float32Array} x_ND @param {Tensor} weight @param {Float32Array} [bias_E] */
-function multiply(x_ND, { shape: [E, D], data: w_ED }, bias_E) {
-  const N = x_ND.length / D,
+export function linear(x_ND, { shape: [E, D], data: w_ED }, bias) {
+  const bias_E = bias?.data,
+    N = x_ND.length / D,
     y_NE = new Float32Array(N * E);
   for (let e = 0; e < E; e += 4) {
     const [e1, e2, e3] = [min(e + 1, E - 1), min(e + 2, E - 1), min(e + 3, E - 1)],
@@ -49,9 +45,12 @@ function multiply(x_ND, { shape: [E, D], data: w_ED }, bias_E) {
   }
   return y_NE;
 }
-/** @param {Tensors} tensors @param {string} name */
-export const loadLinear = (tensors, name) =>
-  linear(requireTensor(tensors, `${name}.weight`), tensors[`${name}.bias`]);
+
+/** @param {Tensors} tensors @param {string} name @returns {Module} */
+export function loadLinear(tensors, name) {
+  const weight = requireTensor(tensors, `${name}.weight`);
+  return (x_ND) => linear(x_ND, weight, tensors[`${name}.bias`]);
+}
 
 /**
  * Return layer norm; RMSNorm, which subtracts no mean; or no norm.
@@ -108,12 +107,10 @@ export function loadFeedForward({ activation }, tensors, name) {
     up_proj = loadLinear(tensors, `${name}.up_proj`),
     down_proj = loadLinear(tensors, `${name}.down_proj`),
     gate_proj = activation === "swiglu" ? loadLinear(tensors, `${name}.gate_proj`) : null;
+  if (!gate_proj) return (x_ND) => down_proj(up_proj(x_ND).map(activate));
   return (x_ND) => {
-    const up_NF = up_proj(x_ND),
-      gate_NF = gate_proj?.(x_ND);
-    return down_proj(
-      gate_NF ? up_NF.map((value, i) => value * activate(gate_NF[i])) : up_NF.map(activate),
-    );
+    const gate_NF = gate_proj(x_ND);
+    return down_proj(up_proj(x_ND).map((value, i) => value * activate(gate_NF[i])));
   };
 }
 

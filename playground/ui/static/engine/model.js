@@ -1,65 +1,49 @@
 // The models of playground/models in plain JavaScript, built from the files of a checkpoint. They
 // compute logits, attention weights and generated tokens, with components switched off at will.
-// Letters: S source, T target, W source and target in one sequence, D d_model, V vocabulary.
+// Letters: S source, T target, W source and target in one sequence, V vocabulary.
 import { ForwardPass } from "./forward_pass.js";
 import { InputEmbedding, Layer } from "./layers.js";
 import { linear, loadNorm, softmax } from "./linear.js";
 import { EOS, SOS } from "./tasks.js";
-/** @import { KeysAndValues } from "./attention.js" */
-/** @import { Ablation, Component } from "./forward_pass.js" */
-/** @import { Tensors } from "./safetensors.js" */
-
-/**
- * The settings of a model, as config.json of a checkpoint has them (models/stack_config.py), and
- * the sizes that follow from them.
- * @typedef {{
- *   d_model: number, n_heads: number, n_kv_heads: number, n_layers: number,
- *   keySize: number, valueSize: number, activation: string, norm_placement: string,
- *   norm_type: string, position_type: string, sinusoidal_scale: number,
- *   scale_embeddings: boolean, max_positions: number, nPositions: number,
- *   randomized_range: number, target_vocab_size: number,
- * }} Config
- */
+/** @import { Ablation, Component, Config, Tensors } from "./types.js" */
 
 /**
  * Build the model of an architecture. It throws a RangeError for one that the browser lacks.
  * @param {string} architecture @param {any} settings of the model, all of them
- * @param {Tensors} tensors @returns {Model}
+ * @param {Tensors} tensors
  */
 export function buildModel(architecture, settings, tensors) {
   const ModelClass = MODELS[architecture];
   if (!ModelClass) throw new RangeError(`the browser cannot run the architecture ${architecture}`);
-  const headSize = Math.floor(settings.d_model / settings.n_heads),
-    // The setting 0 stands for a default.
-    config = {
-      ...settings,
+  const headSize = Math.floor(settings.d_model / settings.n_heads);
+  return new ModelClass(
+    {
+      ...settings, // the setting 0 stands for a default
       n_kv_heads: settings.n_kv_heads || settings.n_heads,
       keySize: settings.d_k || headSize,
       valueSize: settings.d_v || headSize,
       randomized_range: settings.randomized_range || 4 * settings.max_positions,
       nPositions: ModelClass.nSequences * settings.max_positions,
-    };
-  return new ModelClass(config, tensors);
+    },
+    tensors,
+  );
 }
 
 /** Embeddings, layers and the last norm. */
 class Stack {
   /**
-   * @param {Config} config @param {Tensors} tensors @param {"encoder" | "decoder"} kind
+   * @param {Config} config @param {Tensors} tensors @param {string} side
    * @param {string} embedding name of it @param {string} [prefix] of the names of layers and norm
    */
-  constructor(config, tensors, kind, embedding, prefix = "") {
+  constructor(config, tensors, side, embedding, prefix = "") {
     this.embedding = new InputEmbedding(config, tensors, embedding);
     this.layers = count(config.n_layers).map(
-      (index) => new Layer(config, tensors, `${prefix}layers.${index}`, kind, index),
+      (index) => new Layer(config, tensors, `${prefix}layers.${index}`, side, index),
     );
     this.norm = loadNorm(config, tensors, `${prefix}norm`);
   }
 
-  /**
-   * Return the vectors (ND) of the next tokens.
-   * @param {number[]} tokens @param {ForwardPass} pass
-   */
+  /** Return the vectors (ND) of the next tokens. @param {number[]} tokens @param {ForwardPass} pass */
   forward(tokens, pass) {
     let x_ND = /** @type {Float32Array} */ (this.embedding.forward(tokens, pass));
     for (const layer of this.layers) x_ND = layer.forward(x_ND, pass);
@@ -67,29 +51,24 @@ class Stack {
   }
 }
 
-/** What all architectures share. A source ends with EOS, a decoder input begins with SOS. */
+/** The encoder-decoder (Vaswani et al. 2017). Its source ends with EOS, a target begins with SOS. */
 export class Model {
   static nSequences = 1; // of max_positions tokens in a stack
+  static kinds = ["encoder", "decoder", "cross"]; // of heads
 
-  /**
-   * @param {Config} config @param {Tensors} tensors @param {string[]} kinds of heads
-   * @param {Stack} stack that writes the output @param {Stack} [encoder]
-   */
-  constructor(config, tensors, kinds, stack, encoder) {
+  /** @param {Config} config @param {Tensors} tensors */
+  constructor(config, tensors) {
     this.config = config;
-    this.kinds = kinds;
-    this.stack = stack;
-    this.encoder = encoder;
-    this.output_proj = linear(
-      tensors["output_proj.weight"] ?? stack.embedding.tokens,
-      tensors["output_proj.bias"],
-    );
+    this.kinds = new.target.kinds;
+    if (this.kinds.includes("cross")) {
+      this.encoder = new Stack(config, tensors, "encoder", "source_embedding", "encoder_");
+      this.stack = new Stack(config, tensors, "decoder", "target_embedding", "decoder_");
+    } else this.stack = new Stack(config, tensors, this.kinds[0], "embedding");
+    this.output_weight = tensors["output_proj.weight"] ?? this.stack.embedding.tokens;
+    this.output_bias = tensors["output_proj.bias"];
   }
 
-  /**
-   * List heads, feed-forward blocks, and position vectors that are added.
-   * @returns {Component[]}
-   */
+  /** List heads, feed-forward blocks, and position vectors that are added. @returns {Component[]} */
   components() {
     const { n_layers, n_heads } = this.config,
       embeddings = [this.encoder, this.stack].flatMap((stack) => stack?.embedding ?? []);
@@ -104,10 +83,7 @@ export class Model {
     ];
   }
 
-  /**
-   * Return the memory for each layer; without an encoder, there is none.
-   * @param {ForwardPass} pass
-   */
+  /** Return the memory for each layer; without an encoder, there is none. @param {ForwardPass} pass */
   encode(pass) {
     const memory_SD = this.encoder?.forward(pass.source, pass);
     return this.stack.layers.flatMap(
@@ -115,14 +91,11 @@ export class Model {
     );
   }
 
-  /**
-   * Return the logits (NV) after the next tokens.
-   * @param {number[]} tokens @param {ForwardPass} pass
-   */
+  /** Return the logits (NV) after the next tokens. @param {number[]} tokens @param {ForwardPass} pass */
   logits(tokens, pass) {
     const x_ND = this.stack.forward(tokens, pass);
     pass.first += tokens.length;
-    return this.output_proj(x_ND);
+    return linear(x_ND, this.output_weight, this.output_bias);
   }
 
   /**
@@ -160,24 +133,10 @@ export class Model {
   }
 }
 
-/** The encoder-decoder (Vaswani et al. 2017). */
-class Transformer extends Model {
-  /** @param {Config} config @param {Tensors} tensors */
-  constructor(config, tensors) {
-    const encoder = new Stack(config, tensors, "encoder", "source_embedding", "encoder_"),
-      decoder = new Stack(config, tensors, "decoder", "target_embedding", "decoder_");
-    super(config, tensors, ["encoder", "decoder", "cross"], decoder, encoder);
-  }
-}
-
 /** A causal stack on source, EOS, target; the EOS of the source takes the place of SOS. */
 class DecoderOnly extends Model {
   static nSequences = 2;
-
-  /** @param {Config} config @param {Tensors} tensors */
-  constructor(config, tensors) {
-    super(config, tensors, ["decoder"], new Stack(config, tensors, "decoder", "embedding"));
-  }
+  static kinds = ["decoder"];
 
   /** @override @type {Model["decode"]} */
   decode(tokens, pass) {
@@ -188,10 +147,7 @@ class DecoderOnly extends Model {
 
 /** A bidirectional stack on the source and blanks (SOS), which get no attention. */
 class EncoderOnly extends Model {
-  /** @param {Config} config @param {Tensors} tensors */
-  constructor(config, tensors) {
-    super(config, tensors, ["encoder"], new Stack(config, tensors, "encoder", "embedding"));
-  }
+  static kinds = ["encoder"];
 
   /** @override @type {Model["decode"]} */
   decode(tokens, pass) {
@@ -203,12 +159,8 @@ class EncoderOnly extends Model {
   }
 }
 
-/** @type {Record<string, { new (config: Config, tensors: Tensors): Model, nSequences: number }>} */
-const MODELS = {
-  transformer: Transformer,
-  "decoder-only": DecoderOnly,
-  "encoder-only": EncoderOnly,
-};
+/** @type {Record<string, typeof Model>} */
+const MODELS = { transformer: Model, "decoder-only": DecoderOnly, "encoder-only": EncoderOnly };
 
 const count = (/** @type {number} */ n) => [...Array(n).keys()];
 

@@ -1,8 +1,6 @@
 // Position information (models/position_encoding.py): sine waves that are added to embeddings, and
 // inside self-attention a rotation of queries and keys, or a bias for each distance.
-// Letters: P positions, D d_model, H heads, K size of a head's keys.
-/** @import { Config } from "./model.js" */
-/** @import { Tensors } from "./safetensors.js" */
+/** @import { Config, PositionEncoding, Tensors } from "./types.js" */
 
 const T5_NUM_BUCKETS = 32,
   T5_MAX_DISTANCE = 128,
@@ -24,12 +22,6 @@ export function sinusoidalPositions({ nPositions, d_model: D, sinusoidal_scale }
   });
 }
 
-// What acts inside attention: a rotation of queries or keys of the positions `first`, `first` + 1,
-// …, and a bias of a head for a distance, the key's position minus the query's.
-/** @typedef {(x_PHK: Float32Array, nHeads: number, first: number) => Float32Array} Rotate */
-/** @typedef {(head: number, distance: number) => number} Bias */
-/** @typedef {{ rotate: Rotate, bias: Bias }} PositionEncoding */
-
 /** @type {PositionEncoding} */
 const NONE = { rotate: (x_PHK) => x_PHK, bias: () => 0 };
 
@@ -39,7 +31,7 @@ function rotaryEmbedding(/** @type {Config} */ { keySize: K }) {
     half = K / 2;
   return { ...NONE, rotate };
 
-  /** @type {Rotate} */
+  /** @type {PositionEncoding["rotate"]} */
   function rotate(x_PHK, nHeads, first) {
     const y_PHK = new Float32Array(x_PHK.length);
     for (let i = 0; i < x_PHK.length; i += K) {
@@ -59,7 +51,7 @@ function rotaryEmbedding(/** @type {Config} */ { keySize: K }) {
 /** ALiBi: the more distant the key, the lower its score, with a slope for each head. */
 function alibi(/** @type {Config} */ { n_heads }) {
   const n = 2 ** floor(Math.log2(n_heads));
-  /** @type {Bias} */
+  /** @type {PositionEncoding["bias"]} */
   const bias = (h, distance) =>
     -(2 ** -(h < n ? ((h + 1) * 8) / n : ((2 * (h - n) + 1) * 4) / n)) * abs(distance);
   return { ...NONE, bias };
@@ -75,7 +67,7 @@ function t5({ n_heads }, tensors, name, kind) {
     isCausal = kind === "decoder",
     n = isCausal ? T5_NUM_BUCKETS : T5_NUM_BUCKETS / 2,
     nExact = n / 2;
-  /** @type {Bias} */
+  /** @type {PositionEncoding["bias"]} */
   function bias(head, distance) {
     const d = isCausal ? max(-distance, 0) : abs(distance),
       ratio = fround(log(max(d, 1) / nExact)) / fround(log(T5_MAX_DISTANCE / nExact)),

@@ -1,7 +1,5 @@
 // Read the weights of a checkpoint: a safetensors file with float32 or float16 numbers.
-
-/** @typedef {{ shape: number[], data: Float32Array }} Tensor */
-/** @typedef {Record<string, Tensor>} Tensors by name */
+/** @import { Tensors } from "./types.js" */
 
 /** Decode float16: a sign, 5 bits of exponent, 10 of fraction. @param {number} bits */
 export function decodeFloat16(bits) {

@@ -4,12 +4,10 @@ import { ForwardPass, keyOf } from "./forward_pass.js";
 import { rowsOf } from "./linear.js";
 import { argmax } from "./model.js";
 import { SOS } from "./tasks.js";
-/** @import { Ablation, Component } from "./forward_pass.js" */
 /** @import { Model } from "./model.js" */
-/** @typedef {{ source: number[], labels: number[] }} Example both end with EOS */
+/** @import { Ablation, Component, Example } from "./types.js" */
 
-/** Whether a component leaves the encoder's output as it is. @param {Ablation} ablation */
-const keepsMemory = ({ component: { kind } }) =>
+const keepsMemory = (/** @type {Ablation} */ { component: { kind } }) =>
   !kind.startsWith("encoder") && kind !== "source positions";
 
 /** Return the decoder's input for labels. @param {number[]} labels */

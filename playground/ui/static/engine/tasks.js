@@ -1,5 +1,6 @@
 // The tokens of the built-in tasks (tasks/vocabulary.py), and their rules but for `random`
 // (tasks/rules.py, arithmetic.py).
+/** @import { Rule } from "./types.js" */
 
 export const PAD = 0;
 export const SOS = 1;
@@ -35,12 +36,6 @@ export class Vocabulary {
     return Array.from(tokens, (token) => this.names[token]);
   }
 }
-
-/**
- * The output for a source, or null for one that is not of the task. A symbol is its number in the
- * alphabet, which begins with the n digits that a task counts with.
- * @typedef {(source: number[], n: number) => number[] | null} Rule
- */
 
 const sum = (/** @type {number[]} */ values) => values.reduce((a, b) => a + b, 0);
 

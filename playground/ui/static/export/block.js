@@ -2,9 +2,8 @@
 import { html } from "../vendor/preact.js";
 import { rowsOf } from "../engine/linear.js";
 import { HeatMapView } from "../shared/components/heat_map_view.js";
-import { shorten, weightsOf } from "./head.js";
-import { displayed, model, nameOf, row } from "./state.js";
-/** @import { Component } from "../engine/forward_pass.js" */
+import { displayed, model, nameOf, row, weightsOf } from "./state.js";
+/** @import { Component } from "../engine/types.js" */
 
 const MAX_LISTED_KEYS = 8;
 export const EXPLANATIONS = {
@@ -16,7 +15,13 @@ export const EXPLANATIONS = {
   "feed-forward": "A small network changes the numbers of each token, without the other tokens.",
 };
 
-/** @param {{ kind: string, component: string, head: Component | null }} props */
+/** @param {string} token @param {number} most characters */
+export function shorten(token, most) {
+  const characters = [...token];
+  return characters.length > most ? characters.slice(0, most - 1).join("") + "…" : token;
+}
+
+/** @param {{ kind: string, component: string, head: Component | false }} props */
 export function OpenBlock({ kind, component, head }) {
   const contribution = displayed.value.pass.contributions[component].toFixed(2);
   return html`<div class="opened">

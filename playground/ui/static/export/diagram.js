@@ -1,25 +1,26 @@
 // The diagram of an exported model: stacks of layers with a map and a switch for each head, and the
 // links of the selected head between its tokens.
 import { html } from "../vendor/preact.js";
-import { keyOf } from "../engine/forward_pass.js";
 import { useCanvas } from "../shared/components/use_canvas.js";
 import { formatWholePercent } from "../shared/format.js";
 import { cssVariable } from "../shared/palette.js";
+import { paintHeadMap } from "../train/diagram/head_map.js";
 import { paintLinks } from "../train/diagram/links.js";
 import { moveFocus } from "../train/diagram/move_focus.js";
 import { buildStacks } from "../train/diagram/structure.js";
-import { EXPLANATIONS, OpenBlock } from "./block.js";
-import { HeadMap, shorten, toThousandths, weightsOf } from "./head.js";
-import { data, displayed, importance, isOff, isSingle, model, nameOf } from "./state.js";
-import { openBlock, parts, row, select, selected, toggle } from "./state.js";
-/** @import { Component } from "../engine/forward_pass.js" */
+import { EXPLANATIONS, OpenBlock, shorten } from "./block.js";
+import { data, displayed, importance, isOff, isSingle, model, nameOf, parts } from "./state.js";
+import { openBlock, row, select, selected, toggle, weightsOf } from "./state.js";
+/** @import { Component } from "../engine/types.js" */
 
-const { n_layers, n_heads } = model.config,
-  heads = Array(n_heads).fill([]);
+const { n_layers, n_heads } = model.config;
 export const STACKS = buildStacks(
   { architecture: data.architecture, n_layers },
-  Object.fromEntries(model.kinds.map((kind) => [kind, Array(n_layers).fill(heads)])),
+  Object.fromEntries(model.kinds.map((kind) => [kind, Array(n_layers).fill(Array(n_heads))])),
 );
+
+const toThousandths = (weights, largest = 1) =>
+  Array.from(weights, (weight) => Math.round((1000 * weight) / largest));
 
 /** @param {{ components: Component[], name: string }} props */
 function Switch({ components, name }) {
@@ -37,7 +38,7 @@ function Switch({ components, name }) {
 
 /** How much a part matters, and its switch. @param {{ part: Component }} props */
 function PartSwitch({ part }) {
-  const share = importance.value.get(keyOf(part)) ?? 0,
+  const share = importance.value.get(part) ?? 0,
     name = nameOf(part);
   return html`<span
       class="importance"
@@ -49,8 +50,17 @@ function PartSwitch({ part }) {
 }
 
 /** @param {{ head: Component }} props */
+function HeadMap({ head }) {
+  const { weights, queries, keys } = weightsOf(head),
+    squares = toThousandths(weights, Math.max(...weights)),
+    paint = (canvas) =>
+      paintHeadMap(canvas, squares, queries.length, keys.length, head.kind === "decoder");
+  return html`<canvas ref=${useCanvas(paint, [squares.join()])} />`;
+}
+
+/** @param {{ head: Component }} props */
 function Head({ head }) {
-  const isSelected = keyOf(selected.value) === keyOf(head),
+  const isSelected = selected.value === head,
     name = nameOf(head);
   return html`<div class=${"head-cell" + (isOff(head) ? " off" : "")}>
     <button
@@ -70,11 +80,10 @@ function Head({ head }) {
 
 /** @param {{ block: import("../train/diagram/structure.js").Block, side: string }} props */
 function Block({ block: { kind, layer, heads, title, component }, side }) {
-  const components = heads
-      ? Array.from({ length: heads }, (_, head) => ({ kind, layer, head }))
-      : [{ kind: `${side} feed-forward`, layer, head: null }],
+  const partKind = heads ? kind : `${side} ${kind}`,
+    components = parts.filter((part) => part.kind === partKind && part.layer === layer),
     isOpen = openBlock.value === component,
-    isHere = selected.value.kind === kind && selected.value.layer === layer,
+    isHere = components.includes(selected.value),
     allName = `all ${heads} heads of ${title.toLowerCase()} ${layer + 1}`,
     open = () => {
       openBlock.value = isOpen ? "" : component;
@@ -92,16 +101,12 @@ function Block({ block: { kind, layer, heads, title, component }, side }) {
     ${
       heads > 0 &&
       html`<div class="heads">
-        ${components.map((each) => html`<${Head} key=${keyOf(each)} head=${each} />`)}
+        ${components.map((each) => html`<${Head} key=${each.head} head=${each} />`)}
       </div>`
     }
     ${
       isOpen &&
-      html`<${OpenBlock}
-        kind=${kind}
-        component=${component}
-        head=${heads && isHere ? selected.value : null}
-      />`
+      html`<${OpenBlock} kind=${kind} component=${component} head=${isHere && selected.value} />`
     }
   </section>`;
 }
@@ -138,7 +143,6 @@ export function Links() {
   const head = selected.value,
     { output } = displayed.value,
     { weights, queries, keys, outputRow } = weightsOf(head),
-    name = nameOf(head),
     short = (tokens) => tokens.map((token) => shorten(token, 4)),
     view = {
       keys: short(keys),
@@ -155,15 +159,16 @@ export function Links() {
         head.kind === "encoder" ? "reading" : "output so far",
         "output",
       ],
-      memoryColor: cssVariable("--pg-cross"),
       highlight: row.value,
       hasMemory: head.kind === "cross",
       minHeight: 60 + 22 * Math.min(14, data.max_tokens), // the page stays where it is
     },
-    paint = (canvas) => {
-      const color = cssVariable(isOff(head) ? "--pg-hatch" : `--pg-${head.kind}`);
-      paintLinks(canvas, { ...view, color });
-    },
+    paint = (canvas) =>
+      paintLinks(canvas, {
+        ...view,
+        color: cssVariable(isOff(head) ? "--pg-hatch" : `--pg-${head.kind}`),
+        memoryColor: cssVariable("--pg-cross"),
+      }),
     ref = useCanvas(paint, [displayed.value, head, row.value, isOff(head)]),
     point = ({ offsetY, target: { layout } }) => {
       const isAt = (_, i) => Math.abs(offsetY - layout.y(i)) < layout.rowHeight / 2,
@@ -174,13 +179,13 @@ export function Links() {
     <canvas
       ref=${ref}
       role="img"
-      aria-label=${`Attention weights of ${name}`}
+      aria-label=${`Attention weights of ${nameOf(head)}`}
       onPointerMove=${point}
       onPointerDown=${point}
       onPointerLeave=${() => openBlock.value || (row.value = null)}
     />
     <p>
-      <b>${name}</b>${
+      <b>${nameOf(head)}</b>${
         isOff(head)
           ? " is off. It still reads, but what it reads is not used."
           : `: ${EXPLANATIONS[head.kind]} Thicker lines: it reads more. ` +

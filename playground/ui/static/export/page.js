@@ -2,9 +2,9 @@
 import { effect, html, render } from "../vendor/preact.js";
 import { formatInteger, formatWholePercent } from "../shared/format.js";
 import { Links, STACKS, Stack } from "./diagram.js";
-import { data, isRight, method, nameOf, outputTokens, parts, problem } from "./state.js";
-import { measureImportance, measureScore, reference, score, shareInterval } from "./state.js";
-import { showAnotherExample, switchedOff, text } from "./state.js";
+import { data, isRight, measureImportance, measureScore, method, nameOf } from "./state.js";
+import { outputTokens, parts, problem, reference, score, shareInterval } from "./state.js";
+import { switchedOff, text, type, typeAnotherExample } from "./state.js";
 
 const Input = () =>
   html`<div class="input">
@@ -17,9 +17,9 @@ const Input = () =>
         aria-describedby="problem"
         autocomplete="off"
         spellcheck=${false}
-        onInput=${(event) => (text.value = event.target.value)}
+        onInput=${(event) => type(event.target.value)}
       />
-      <button type="button" title="Another unseen input" onClick=${showAnotherExample}>
+      <button type="button" title="Another unseen input" onClick=${typeAnotherExample}>
         Another
       </button>
     </div>

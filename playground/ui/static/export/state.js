@@ -1,41 +1,68 @@
 // The state of an exported model's page: what is typed and switched, and what follows from it.
 import { computed, effect, signal } from "../vendor/preact.js";
-import { keyOf } from "../engine/forward_pass.js";
 import { buildModel } from "../engine/model.js";
 import { readSafetensors } from "../engine/safetensors.js";
 import { createScorer, measureMeanOutputs } from "../engine/scores.js";
 import { EOS, SOS, Vocabulary, targetOf } from "../engine/tasks.js";
-/** @import { Component } from "../engine/forward_pass.js" */
+import { firstPredictedRow } from "../train/diagram/structure.js";
+/** @import { Component, Example } from "../engine/types.js" */
 
 const SMALL_SAMPLE = 32; // examples for mean outputs and for the importance of parts
 const PIECE_MS = 8; // of work between two events
+const FIRST_SYMBOL = EOS + 1;
 
 const textOf = (id) => document.getElementById(id)?.textContent?.trim() ?? "";
 /** What playground/reports/interactive_page.py writes. @type {any} */
 export const data = JSON.parse(textOf("data"));
 const weights = Uint8Array.from(atob(textOf("weights")), (character) => character.charCodeAt(0));
 export const model = buildModel(data.architecture, data.model, readSafetensors(weights.buffer));
-/** What can be switched off. */
-export const parts = model.components();
+export const parts = model.components(); // what can be switched off
 export const isSingle = model.kinds.length === 1;
-const vocabulary = new Vocabulary(data.symbols);
+const vocabulary = new Vocabulary(data.symbols),
+  examples = /** @type {Example[]} */ (data.examples);
 
-export const text = signal(data.input);
+export const text = signal("");
+export const problem = signal(""); // of the text
+const source = signal(/** @type {number[]} */ ([])); // ends with EOS
 export const switchedOff = signal(/** @type {Component[]} */ ([]));
 export const method = signal(/** @type {"zero" | "mean"} */ ("zero"));
 export const openBlock = signal(""); // the name of a sublayer
 export const row = signal(/** @type {number | null} */ (null)); // the query that is pointed at
-/** The head whose links are shown: the last layer's first one, of cross-attention if there is. */
+/** The head whose links are shown: at first, of the last layer, of cross-attention if there is. */
 export const selected = signal(
-  /** @type {Component} */ ({
-    kind: isSingle ? model.kinds[0] : "cross",
-    layer: model.config.n_layers - 1,
-    head: 0,
-  }),
+  parts.findLast(({ kind, head }) => kind === model.kinds.at(-1) && head === 0) ?? parts[0],
 );
 
-/** @param {Component} head */
-export function select(head) {
+/** Read the input: it becomes the source, or has a problem and the last source stays. */
+export function type(/** @type {string} */ typed) {
+  const most = model.config.max_positions - 1;
+  text.value = typed;
+  problem.value = "";
+  try {
+    const tokens = vocabulary.encode(typed);
+    if (!tokens.length) problem.value = `Type a sequence of ${data.accepts}.`;
+    else if (tokens.length > most) problem.value = `This model reads at most ${most} tokens.`;
+    else source.value = [...tokens, EOS];
+  } catch (error) {
+    problem.value = `${/** @type {Error} */ (error).message}; use ${data.accepts}.`;
+  }
+}
+type(data.input);
+
+export function typeAnotherExample() {
+  const { source: tokens } = examples[Math.floor(Math.random() * examples.length)];
+  type(vocabulary.decode(tokens.slice(0, -1)).join(" "));
+}
+
+export const isOff = (/** @type {Component} */ part) => switchedOff.value.includes(part);
+
+/** Switch components off, or on if all of them are off. @param {Component[]} components */
+export function toggle(components) {
+  const others = switchedOff.value.filter((each) => !components.includes(each));
+  switchedOff.value = components.every(isOff) ? others : [...others, ...components];
+}
+
+export function select(/** @type {Component} */ head) {
   selected.value = head;
   row.value = null;
 }
@@ -56,46 +83,22 @@ export function nameOf({ kind, layer, head }) {
   return (NAMES[kind] ?? kind) + number;
 }
 
-/** The tokens of the input, or the problem of the text. */
-const typed = computed(() => {
-  const most = model.config.max_positions - 1;
-  try {
-    const tokens = vocabulary.encode(text.value);
-    if (!tokens.length) return { problem: `Type a sequence of ${data.accepts}.` };
-    if (tokens.length > most) return { problem: `This model reads at most ${most} tokens.` };
-    return { tokens, problem: "" };
-  } catch (error) {
-    return { problem: `${/** @type {Error} */ (error).message}; use ${data.accepts}.` };
-  }
-});
-export const problem = computed(() => typed.value.problem);
-
-let lastSource = /** @type {number[]} */ ([]);
-/** The last input without a problem, ending with EOS. */
-const source = computed(() => {
-  const { tokens } = typed.value;
-  if (tokens) lastSource = [...tokens, EOS];
-  return lastSource;
-});
-
 let meanOf = /** @type {ReturnType<typeof measureMeanOutputs> | null} */ (null);
 /** @param {Component[]} components */
 function ablate(components) {
   if (method.value === "zero") return components.map((component) => ({ component }));
-  const mean = (meanOf ??= measureMeanOutputs(model, data.examples.slice(0, SMALL_SAMPLE)));
+  const mean = (meanOf ??= measureMeanOutputs(model, examples.slice(0, SMALL_SAMPLE)));
   return components.map((component) => ({ component, output: mean(component) }));
 }
-const ablations = computed(() => ablate(switchedOff.value));
-
-const intact = computed(() => model.generate(source.value, data.max_tokens)),
+const ablations = computed(() => ablate(switchedOff.value)),
+  intact = computed(() => model.generate(source.value, data.max_tokens)),
   output = computed(() =>
     ablations.value.length
       ? model.generate(source.value, data.max_tokens, ablations.value)
       : intact.value,
   );
 
-const FIRST_SYMBOL = EOS + 1;
-/** The right output, and whether it is that of the task or of the intact model. */
+/** The right output: that of the task or, where the page does not know it, of the whole model. */
 export const reference = computed(() => {
   const symbols = source.value.slice(0, -1).map((token) => token - FIRST_SYMBOL),
     target = targetOf(data.task, symbols, data.n_symbols);
@@ -130,13 +133,12 @@ export const picture = computed(() => {
     both = [...read, ...vocabulary.decode(kind === "encoder" ? blanks : input.slice(1))];
   return {
     pass,
-    /**
-     * The names of the rows and columns of the maps, by kind.
-     * @type {Record<string, string[][]>}
-     */
-    axes: isSingle
-      ? { [kind]: [both, both] }
-      : { encoder: [read, read], decoder: [written, written], cross: [written, read] },
+    // The names of the rows and columns of the maps, by kind
+    axes: /** @type {Record<string, string[][]>} */ (
+      isSingle
+        ? { [kind]: [both, both] }
+        : { encoder: [read, read], decoder: [written, written], cross: [written, read] }
+    ),
     output: {
       predicted: vocabulary.decode(tokens),
       target: tokens.map((_, i) => vocabulary.names[reference.value.tokens[i]] ?? ""),
@@ -155,20 +157,22 @@ effect(() => {
   afterFrame(() => (displayed.value = picture.value));
 });
 
-const keys = computed(() => new Set(switchedOff.value.map(keyOf)));
-/** @param {Component} component */
-export const isOff = (component) => keys.value.has(keyOf(component));
-
-/** Switch components off, or on if all of them are off. @param {Component[]} components */
-export function toggle(components) {
-  const toggled = new Set(components.map(keyOf)),
-    others = switchedOff.value.filter((each) => !toggled.has(keyOf(each)));
-  switchedOff.value = components.every(isOff) ? others : [...others, ...components];
-}
-
-export function showAnotherExample() {
-  const { source: tokens } = data.examples[Math.floor(Math.random() * data.examples.length)];
-  text.value = vocabulary.decode(tokens.slice(0, -1)).join(" ");
+/**
+ * Return the weights (QM) of a head, the tokens of its rows and columns, and the row that predicts
+ * the first token of the output; null if none does.
+ * @param {Component} head
+ */
+export function weightsOf({ kind, layer, head }) {
+  const { pass, axes, output } = displayed.value,
+    [queries, keys] = axes[kind],
+    size = queries.length * keys.length,
+    from = Number(head) * size;
+  return {
+    weights: pass.attention[kind][Number(layer)].subarray(from, from + size),
+    queries,
+    keys,
+    outputRow: firstPredictedRow(kind, queries.length, { axes, probe: output }),
+  };
 }
 
 /** Return the 95 % interval of a share (Wilson 1927). @param {number} right @param {number} n */
@@ -182,9 +186,9 @@ export function shareInterval(right, n) {
 
 /** How many held-out examples are right with what is switched off, of those measured so far. */
 export const score = signal({ right: 0, measured: 0 });
-/** The share of right tokens that are wrong without a part alone, by the part's key. */
-export const importance = signal(/** @type {Map<string, number>} */ (new Map()));
-const countRight = createScorer(model, data.examples);
+/** The share of right tokens that are wrong without a part alone. */
+export const importance = signal(/** @type {Map<Component, number>} */ (new Map()));
+const countRight = createScorer(model, examples);
 
 /**
  * Return a function that does work in pieces, between events and after the next frame. A later call
@@ -208,27 +212,29 @@ function inPieces(work) {
 }
 
 export const measureScore = inPieces(function* () {
-  const off = ablations.value,
-    { length } = data.examples;
-  for (let i = 0, right = 0; i < length; i++) {
+  const off = ablations.value;
+  for (let i = 0, right = 0; i < examples.length; i++) {
     yield;
-    right += Number(countRight(i, off) === data.examples[i].labels.length);
-    if (i % 16 === 15 || i === length - 1) score.value = { right, measured: i + 1 };
+    right += Number(countRight(i, off) === examples[i].labels.length);
+    if (i % 16 === 15 || i === examples.length - 1) score.value = { right, measured: i + 1 };
   }
 });
 
+/** Count the right tokens of a sample without a part. @param {Component[]} off */
+function* countSample(off) {
+  const ablated = ablate(off);
+  let right = 0;
+  for (let i = 0; i < Math.min(SMALL_SAMPLE, examples.length); i++) {
+    yield;
+    right += countRight(i, ablated);
+  }
+  return right;
+}
+
 export const measureImportance = inPieces(function* () {
-  const shares = new Map();
-  let whole = 0;
-  for (const off of [[], ...parts.map((part) => [part])]) {
-    const ablated = ablate(off);
-    let right = 0;
-    for (let i = 0; i < Math.min(SMALL_SAMPLE, data.examples.length); i++) {
-      yield;
-      right += countRight(i, ablated);
-    }
-    if (!off.length) whole = right;
-    else shares.set(keyOf(off[0]), whole ? Math.max(0, 1 - right / whole) : 0);
-    importance.value = new Map(shares);
+  const whole = yield* countSample([]);
+  for (const part of parts) {
+    const share = whole && Math.max(0, 1 - (yield* countSample([part])) / whole);
+    importance.value = new Map(importance.value).set(part, share);
   }
 });
