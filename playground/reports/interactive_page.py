@@ -6,7 +6,6 @@ module, and a policy that allows nothing but them. docs/engine.md describes the 
 
 import base64
 import dataclasses
-import html
 import json
 import random
 import re
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from torch import Tensor
 
 from playground.architectures import ARCHITECTURES
@@ -35,6 +35,7 @@ MIN_EXACT_MATCH_FOR_FLOAT16 = 0.9  # below, rounded weights change some outputs
 NUM_EXAMPLES = 256  # held-out sequences that the page scores
 MAX_CURVE_POINTS = 200
 STATIC = Path(str(files("playground.ui") / "static"))
+TEMPLATES = Path(__file__).parent / "templates"
 STYLES = ("shared/theme.css", "export/page.css")
 ARCHITECTURE_NAMES = {
     "transformer": "An encoder-decoder transformer",
@@ -80,15 +81,36 @@ def write_page(checkpoint: Path, run_folder: Path | None = None, name: str = "")
             f"the model has {parameters:,} parameters; a page has at most {MAX_PARAMETERS:,}; "
             "choose a smaller model"
         )
-    step = cached_manifest(checkpoint).step
-    data = _page_data(subject, name or checkpoint.name) | {
-        "curve": _curve(run_folder or checkpoint, step),
-        "url": playground_url(),
-    }
-    return _html(data, _pack_weights(subject))
+    style = "\n".join((STATIC / path).read_text(encoding="utf-8") for path in STYLES)
+    script = bundle_modules(STATIC / "export" / "page.js")
+    policy = (
+        f"default-src 'none'; script-src {source_hash(script)}; style-src {source_hash(style)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    data = json.dumps(_page_data(subject), separators=(",", ":"), allow_nan=False)
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        undefined=StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+    )
+    return environment.get_template("interactive_page.html.j2").render(
+        mark=PAGE_MARK,
+        policy=policy,
+        style=style,
+        script=script,
+        name=name or checkpoint.name,
+        architecture=ARCHITECTURE_NAMES[architecture],
+        parameters=format_count(parameters, "parameter"),
+        rule=TASKS.get(subject.config.task.task, DEFAULT_SPEC).description,
+        curve=_curve(run_folder or checkpoint, cached_manifest(checkpoint).step),
+        url=playground_url(),
+        data=data.replace("<", "\\u003c"),
+        weights=_pack_weights(subject),
+    )
 
 
-def _page_data(subject: InspectedModel, name: str) -> dict[str, Any]:
+def _page_data(subject: InspectedModel) -> dict[str, Any]:
     config, task = subject.config, subject.task
     batch = subject.held_out(NUM_EXAMPLES).batch
     examples = [
@@ -98,15 +120,10 @@ def _page_data(subject: InspectedModel, name: str) -> dict[str, Any]:
     random.Random(0).shuffle(examples)  # the first ones stand for all, in averages and bars
     by_length = sorted(examples, key=lambda example: len(example["source"]))
     median = by_length[len(by_length) // 2]
-    count = format_count(config.model.parameter_count(), "parameter")
-    rule = TASKS.get(config.task.task, DEFAULT_SPEC).description
     return {
         "architecture": config.architecture,
         "model": dataclasses.asdict(config.model),
-        "name": name,
         "task": config.task.task,
-        "description": f"{ARCHITECTURE_NAMES[config.architecture]} of {count}. "
-        f"{'Its task: ' + rule if rule else ''}",
         "symbols": list(task.vocabulary.symbols),
         "n_symbols": task.n_symbols,
         "accepts": task.vocabulary.describe(),
@@ -135,34 +152,6 @@ def _pack_weights(subject: InspectedModel) -> str:
     if is_trained and all(tensor.isfinite().all() for tensor in halves.values()):
         weights = halves
     return base64.b64encode(serialize_tensors(weights)).decode()
-
-
-def _html(data: dict[str, Any], weights: str) -> str:
-    style = "\n".join((STATIC / path).read_text(encoding="utf-8") for path in STYLES)
-    script = bundle_modules(STATIC / "export" / "page.js")
-    policy = (
-        f"default-src 'none'; script-src {source_hash(script)}; style-src {source_hash(style)}; "
-        "base-uri 'none'; form-action 'none'"
-    )
-    content = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-    title = html.escape(f"{data['name']}: break this transformer")
-    return f"""<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-{PAGE_MARK}
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>{style}</style>
-<body>
-<div id="page"><p>This page runs a model in the browser. It needs JavaScript and a browser of 2023
-or later.</p></div>
-<script type="application/json" id="data">{content}</script>
-<script type="text/plain" id="weights">{weights}</script>
-<script type="module">{script}</script>
-</body>
-</html>
-"""
 
 
 def bundle_modules(entry: Path) -> str:

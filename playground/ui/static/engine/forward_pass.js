@@ -15,7 +15,7 @@ export class ForwardPass {
   vectors = /** @type {Record<string, Vectors[]>} */ ({}); // by kind and layer
   contributions = /** @type {Record<string, number>} */ ({}); // mean of |f(x)| / |x| by sublayer
   outputs = /** @type {Map<string, Float32Array> | null} */ (null); // by component, if recorded
-  logits_WV = /** @type {Float32Array | null} */ (null); // not returned yet, of an encoder-only model
+  logits_WV = /** @type {Float32Array | null} */ (null); // of an encoder-only model, not returned yet
 
   /**
    * @param {Config} config @param {number[]} source @param {number} maxTokens of the output
@@ -28,7 +28,7 @@ export class ForwardPass {
     this.ablations = new Map(ablations.map((each) => [keyOf(each.component), each]));
   }
 
-  /** Append positions to the cache; return all. @param {number} layer @param {KeysAndValues} added */
+  /** Append to the cache, and return all. @param {number} layer @param {KeysAndValues} added */
   extendCache(layer, added) {
     const earlier = this.cache[layer];
     if (earlier)

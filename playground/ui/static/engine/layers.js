@@ -3,7 +3,7 @@ import { MultiHeadAttention } from "./attention.js";
 import { loadFeedForward, loadNorm, requireTensor } from "./linear.js";
 import { sinusoidalPositions } from "./position_encoding.js";
 /** @import { ForwardPass } from "./forward_pass.js" */
-/** @import { Config, Module, Tensors } from "./types.js" */
+/** @import { Config, Forward, ForwardTokens, Module, Tensors } from "./types.js" */
 
 /** Self-attention, cross-attention if there is a memory, then the feed-forward network. */
 export class Layer {
@@ -29,10 +29,7 @@ export class Layer {
     );
   }
 
-  /**
-   * Return the output (ND) of the positions that the pass computes now.
-   * @param {Float32Array} x_ND @param {ForwardPass} pass
-   */
+  /** @type {Forward} */
   forward(x_ND, pass) {
     const { side, index, self_attn, cross_attn } = this,
       { memory } = pass;
@@ -81,10 +78,7 @@ export class InputEmbedding {
     this.component = { kind: `${this.side} positions`, layer: null, head: null };
   }
 
-  /**
-   * Return the vectors (ND) of tokens. It throws a RangeError for too many.
-   * @param {number[]} tokens @param {ForwardPass} pass
-   */
+  /** Return the vectors (ND) of tokens; throw a RangeError for too many. @type {ForwardTokens} */
   forward(tokens, pass) {
     const { d_model: D, scale_embeddings, nPositions } = this.config,
       scale = scale_embeddings ? Math.sqrt(D) : 1,

@@ -1,6 +1,6 @@
 // The parts without attention (models/layers.py, feed_forward.py). Sums are computed in double
 // precision. There is one sequence at a time, so no padding. Letters: E outputs, F d_ff.
-/** @import { Config, Module, Tensor, Tensors } from "./types.js" */
+/** @import { Load, Module, Tensor, Tensors } from "./types.js" */
 
 const NORM_EPS = 1e-5;
 const { exp, max, min, sqrt } = Math;
@@ -52,10 +52,7 @@ export function loadLinear(tensors, name) {
   return (x_ND) => linear(x_ND, weight, tensors[`${name}.bias`]);
 }
 
-/**
- * Return layer norm; RMSNorm, which subtracts no mean; or no norm.
- * @param {Config} config @param {Tensors} tensors @param {string} name @returns {Module}
- */
+/** Return layer norm; RMSNorm, which subtracts no mean; or no norm. @type {Load} */
 export function loadNorm(config, tensors, name) {
   const weight_D = tensors[`${name}.weight`]?.data,
     bias_D = tensors[`${name}.bias`]?.data,
@@ -98,10 +95,7 @@ const ACTIVATIONS = {
   swiglu: (x) => x / (1 + exp(-x)), // of the gate
 };
 
-/**
- * Return the module D → F → D with an activation between; SwiGLU multiplies by a gate.
- * @param {Config} config @param {Tensors} tensors @param {string} name @returns {Module}
- */
+/** Return D → F → D with an activation between; SwiGLU multiplies by a gate. @type {Load} */
 export function loadFeedForward({ activation }, tensors, name) {
   const activate = ACTIVATIONS[activation],
     up_proj = loadLinear(tensors, `${name}.up_proj`),

@@ -5,7 +5,7 @@ import { ForwardPass } from "./forward_pass.js";
 import { InputEmbedding, Layer } from "./layers.js";
 import { linear, loadNorm, softmax } from "./linear.js";
 import { EOS, SOS } from "./tasks.js";
-/** @import { Ablation, Component, Config, Tensors } from "./types.js" */
+/** @import { Ablation, Component, Config, ForwardTokens, Tensors } from "./types.js" */
 
 /**
  * Build the model of an architecture. It throws a RangeError for one that the browser lacks.
@@ -43,15 +43,15 @@ class Stack {
     this.norm = loadNorm(config, tensors, `${prefix}norm`);
   }
 
-  /** Return the vectors (ND) of the next tokens. @param {number[]} tokens @param {ForwardPass} pass */
+  /** Return the vectors (ND) of the next tokens. @type {ForwardTokens} */
   forward(tokens, pass) {
-    let x_ND = /** @type {Float32Array} */ (this.embedding.forward(tokens, pass));
+    let x_ND = this.embedding.forward(tokens, pass);
     for (const layer of this.layers) x_ND = layer.forward(x_ND, pass);
     return this.norm(x_ND);
   }
 }
 
-/** The encoder-decoder (Vaswani et al. 2017). Its source ends with EOS, a target begins with SOS. */
+/** The encoder-decoder (Vaswani et al. 2017). Sources end with EOS, a target begins with SOS. */
 export class Model {
   static nSequences = 1; // of max_positions tokens in a stack
   static kinds = ["encoder", "decoder", "cross"]; // of heads
@@ -68,7 +68,7 @@ export class Model {
     this.output_bias = tensors["output_proj.bias"];
   }
 
-  /** List heads, feed-forward blocks, and position vectors that are added. @returns {Component[]} */
+  /** List heads, blocks, and position vectors that are added. @returns {Component[]} */
   components() {
     const { n_layers, n_heads } = this.config,
       embeddings = [this.encoder, this.stack].flatMap((stack) => stack?.embedding ?? []);
@@ -83,7 +83,7 @@ export class Model {
     ];
   }
 
-  /** Return the memory for each layer; without an encoder, there is none. @param {ForwardPass} pass */
+  /** Return the memory for each layer, if there is an encoder. @param {ForwardPass} pass */
   encode(pass) {
     const memory_SD = this.encoder?.forward(pass.source, pass);
     return this.stack.layers.flatMap(
@@ -91,17 +91,14 @@ export class Model {
     );
   }
 
-  /** Return the logits (NV) after the next tokens. @param {number[]} tokens @param {ForwardPass} pass */
+  /** Return the logits (NV) after the next tokens. @type {ForwardTokens} */
   logits(tokens, pass) {
     const x_ND = this.stack.forward(tokens, pass);
     pass.first += tokens.length;
     return linear(x_ND, this.output_weight, this.output_bias);
   }
 
-  /**
-   * Return the logits (TV) after each of the next tokens of the decoder's input.
-   * @param {number[]} tokens @param {ForwardPass} pass
-   */
+  /** Return the logits (TV) after the next tokens of the decoder's input. @type {ForwardTokens} */
   decode(tokens, pass) {
     pass.memory ??= this.encode(pass);
     return this.logits(tokens, pass);
@@ -138,7 +135,7 @@ class DecoderOnly extends Model {
   static nSequences = 2;
   static kinds = ["decoder"];
 
-  /** @override @type {Model["decode"]} */
+  /** @override @type {ForwardTokens} */
   decode(tokens, pass) {
     const all = pass.first ? tokens : [...pass.source, ...tokens.slice(1)];
     return this.logits(all, pass).slice(-tokens.length * this.config.target_vocab_size);
@@ -149,7 +146,7 @@ class DecoderOnly extends Model {
 class EncoderOnly extends Model {
   static kinds = ["encoder"];
 
-  /** @override @type {Model["decode"]} */
+  /** @override @type {ForwardTokens} */
   decode(tokens, pass) {
     const blanks = Array(Math.max(0, pass.maxTokens - pass.source.length)).fill(SOS),
       logits_WV = (pass.logits_WV ??= this.logits([...pass.source, ...blanks], pass)),

@@ -1,6 +1,6 @@
 // Position information (models/position_encoding.py): sine waves that are added to embeddings, and
 // inside self-attention a rotation of queries and keys, or a bias for each distance.
-/** @import { Config, PositionEncoding, Tensors } from "./types.js" */
+/** @import { Config, LoadPositionEncoding, PositionEncoding } from "./types.js" */
 
 const T5_NUM_BUCKETS = 32,
   T5_MAX_DISTANCE = 128,
@@ -29,8 +29,6 @@ const NONE = { rotate: (x_PHK) => x_PHK, bias: () => 0 };
 function rotaryEmbedding(/** @type {Config} */ { keySize: K }) {
   const rates = angleRates(K),
     half = K / 2;
-  return { ...NONE, rotate };
-
   /** @type {PositionEncoding["rotate"]} */
   function rotate(x_PHK, nHeads, first) {
     const y_PHK = new Float32Array(x_PHK.length);
@@ -46,22 +44,17 @@ function rotaryEmbedding(/** @type {Config} */ { keySize: K }) {
     }
     return y_PHK;
   }
+  return { ...NONE, rotate };
 }
 
 /** ALiBi: the more distant the key, the lower its score, with a slope for each head. */
 function alibi(/** @type {Config} */ { n_heads }) {
-  const n = 2 ** floor(Math.log2(n_heads));
-  /** @type {PositionEncoding["bias"]} */
-  const bias = (h, distance) =>
-    -(2 ** -(h < n ? ((h + 1) * 8) / n : ((2 * (h - n) + 1) * 4) / n)) * abs(distance);
-  return { ...NONE, bias };
+  const n = 2 ** floor(Math.log2(n_heads)),
+    slopeOf = (h) => 2 ** -(h < n ? ((h + 1) * 8) / n : ((2 * (h - n) + 1) * 4) / n);
+  return { ...NONE, bias: (h, distance) => -slopeOf(h) * abs(distance) };
 }
 
-/**
- * T5: a learned number for each head and bucket of distances.
- * @param {Config} config @param {Tensors} tensors @param {string} name of the attention
- * @param {string} kind
- */
+/** T5: a learned number for each head and bucket of distances. @type {LoadPositionEncoding} */
 function t5({ n_heads }, tensors, name, kind) {
   const table_BH = tensors[`${name}.position_encoding.relative_attention_bias`].data,
     isCausal = kind === "decoder",
@@ -78,14 +71,14 @@ function t5({ n_heads }, tensors, name, kind) {
   return { ...NONE, bias };
 }
 
-/** @type {Record<string, (...args: Parameters<typeof t5>) => PositionEncoding>} */
+/** @type {Record<string, LoadPositionEncoding>} */
 const IN_ATTENTION = { rope: rotaryEmbedding, alibi, t5 };
 const BEFORE_IT = ["none", "learned", "learned-from-end", "randomized", "sinusoidal"];
 
 /**
- * Return what acts inside attention. It throws a RangeError for an encoding without code here.
- * @param {Config} config @param {Tensors} tensors @param {string} name of the attention
- * @param {string} kind "encoder", "decoder" or "cross", which has no positions
+ * Return what acts inside attention: nothing in cross-attention. It throws a RangeError for an
+ * encoding without code here.
+ * @type {LoadPositionEncoding}
  */
 export function loadPositionEncoding(config, tensors, name, kind) {
   const type = config.position_type,

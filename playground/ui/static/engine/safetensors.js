@@ -24,8 +24,15 @@ const LENGTH_BYTES = 8; // of the number that gives the length of the header
  * @param {ArrayBuffer} buffer @returns {Tensors}
  */
 export function readSafetensors(buffer) {
-  const tensors = /** @type {Tensors} */ ({}),
-    { header, start } = readHeader(buffer);
+  const tensors = /** @type {Tensors} */ ({});
+  let header, start;
+  try {
+    start = LENGTH_BYTES + Number(new DataView(buffer).getBigUint64(0, true));
+    const text = new TextDecoder().decode(buffer.slice(LENGTH_BYTES, start));
+    header = Object(JSON.parse(text));
+  } catch {
+    throw new RangeError("this is not a complete safetensors file");
+  }
   for (const [name, entry] of Object.entries(header)) {
     if (name === "__metadata__") continue;
     const { dtype, shape, data_offsets } = entry ?? {},
@@ -41,15 +48,4 @@ export function readSafetensors(buffer) {
     tensors[name] = { shape, data };
   }
   return tensors;
-}
-
-/** @param {ArrayBuffer} buffer */
-function readHeader(buffer) {
-  try {
-    const length = Number(new DataView(buffer).getBigUint64(0, true)),
-      text = new TextDecoder().decode(new Uint8Array(buffer, LENGTH_BYTES, length));
-    return { header: Object(JSON.parse(text)), start: LENGTH_BYTES + length };
-  } catch {
-    throw new RangeError("this is not a complete safetensors file");
-  }
 }

@@ -2,10 +2,20 @@
 // are its dimensions: Q queries, M keys, N or P positions, H heads, G heads of keys and values,
 // K size of a head's queries and keys, V size of a head's values, D d_model.
 
+import type { ForwardPass } from "./forward_pass.js";
+
 export type Tensor = { shape: number[]; data: Float32Array };
 /** The weights of a checkpoint by name. */
 export type Tensors = Record<string, Tensor>;
+
+/** x_ND → y_NE */
 export type Module = (x_ND: Float32Array) => Float32Array;
+/** Build the module of this name from its weights. */
+export type Load = (config: Config, tensors: Tensors, name: string) => Module;
+/** What the positions that the pass computes now become: vectors or logits. */
+export type Forward = (x_ND: Float32Array, pass: ForwardPass) => Float32Array;
+export type ForwardTokens = (tokens: number[], pass: ForwardPass) => Float32Array;
+
 export type KeysAndValues = { key_MGK: Float32Array; value_MGV: Float32Array };
 
 /**
@@ -39,6 +49,13 @@ export type PositionEncoding = {
   rotate: (x_PHK: Float32Array, nHeads: number, first: number) => Float32Array;
   bias: (head: number, distance: number) => number;
 };
+/** Load the encoding of an attention of this name and kind: "encoder", "decoder" or "cross". */
+export type LoadPositionEncoding = (
+  config: Config,
+  tensors: Tensors,
+  name: string,
+  kind: string,
+) => PositionEncoding;
 
 /**
  * A part of a model that can be switched off. The kinds are "encoder", "decoder" and "cross" for

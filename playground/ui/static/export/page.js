@@ -1,6 +1,6 @@
 // The page of an exported model: type an input, switch parts off, see the output change.
 import { effect, html, render } from "../vendor/preact.js";
-import { formatInteger, formatWholePercent } from "../shared/format.js";
+import { formatWholePercent } from "../shared/format.js";
 import { Links, STACKS, Stack } from "./diagram.js";
 import { data, isRight, measureImportance, measureScore, method, nameOf } from "./state.js";
 import { outputTokens, parts, problem, reference, score, shareInterval } from "./state.js";
@@ -106,21 +106,6 @@ function Controls() {
   </div>`;
 }
 
-/** The exact match of the run by step, as a small line. */
-function Curve() {
-  if (data.curve.length < 2) return null;
-  const last = data.curve.at(-1)[0] || 1,
-    points = data.curve.map(([step, share]) => `${(200 * step) / last},${50 - 48 * share}`);
-  return html`<figure>
-    <svg viewBox="0 0 200 52" role="img" aria-label="Right outputs during training">
-      <polyline points=${points.join(" ")} />
-    </svg>
-    <figcaption>
-      Training, up to step ${formatInteger(last)}: unseen inputs right, 0 to 100 %
-    </figcaption>
-  </figure>`;
-}
-
 const TITLES =
   STACKS.length > 1
     ? { encoder: "Encoder: reads the input", decoder: "Decoder: writes the output" }
@@ -133,34 +118,11 @@ const [first, second] = STACKS.map(
 );
 
 const Page = () =>
-  html`<header>
-      <h1><bdi>${data.name}</bdi>: break this transformer</h1>
-      <p>
-        ${data.description} <b>Switch a part off, and see what the model can no longer do.</b> Click
-        a map to see what that head reads, or a title to open the block.
-      </p>
-    </header>
-    <main>
-      <section class="card try" aria-label="Input and output"><${Input} /><${Output} /></section>
-      <section class="card" aria-label="Model">
-        <${Controls} />
-        <div class="diagram" data-stacks=${STACKS.length}>${first}<${Links} />${second}</div>
-      </section>
-      <section class="card about" aria-label="About this model">
-        <${Curve} />
-        <p>
-          <b>Which part can the model do without best? Which input comes out right even so?</b> A
-          token is one symbol; SOS and EOS are start and end. A head compares tokens and reads from
-          those that fit: in its map, a row is a token that reads, a column one that is read. Data
-          flows from the tokens at the bottom of a column to its top.
-        </p>
-        <p>
-          This page computes everything itself, without a server: the model is in it. Made with
-          Transformer Playground:${" "}
-          <a href=${data.url} target="_blank" rel="noopener">${data.url}</a>
-        </p>
-      </section>
-    </main>`;
+  html`<section class="card try" aria-label="Input and output"><${Input} /><${Output} /></section>
+    <section class="card" aria-label="Model">
+      <${Controls} />
+      <div class="diagram" data-stacks=${STACKS.length}>${first}<${Links} />${second}</div>
+    </section>`;
 
 const darkMode = matchMedia("(prefers-color-scheme: dark)"),
   setTheme = () => document.documentElement.classList.toggle("dark", darkMode.matches);
