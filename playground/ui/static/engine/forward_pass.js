@@ -80,4 +80,9 @@ function concatenate(a, b) {
   return both;
 }
 
-const norm = (/** @type {Float32Array} */ x_D) => Math.sqrt(x_D.reduce((sum, x) => sum + x * x, 0));
+/** @param {Float32Array} x_D */
+function norm(x_D) {
+  let sum = 0;
+  for (let d = 0; d < x_D.length; d++) sum += x_D[d] ** 2;
+  return Math.sqrt(sum);
+}

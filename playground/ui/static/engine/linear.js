@@ -48,8 +48,9 @@ export function linear(x_ND, { shape: [E, D], data: w_ED }, bias) {
 
 /** @param {Tensors} tensors @param {string} name @returns {Module} */
 export function loadLinear(tensors, name) {
-  const weight = requireTensor(tensors, `${name}.weight`);
-  return (x_ND) => linear(x_ND, weight, tensors[`${name}.bias`]);
+  const weight = requireTensor(tensors, `${name}.weight`),
+    bias = tensors[`${name}.bias`];
+  return (x_ND) => linear(x_ND, weight, bias);
 }
 
 /** Return layer norm; RMSNorm, which subtracts no mean; or no norm. @type {Load} */

@@ -144,30 +144,27 @@ export function Links() {
     { output } = displayed.value,
     { weights, queries, keys, outputRow } = weightsOf(head),
     short = (tokens) => tokens.map((token) => shorten(token, 4)),
-    view = {
-      keys: short(keys),
-      queries: short(queries),
-      weights: toThousandths(weights),
-      output: outputRow !== null && {
-        predicted: short(output.predicted),
-        target: short(output.target),
-        probability: output.probability,
-      },
-      outputRow: outputRow ?? 0,
-      titles: [
-        head.kind === "cross" ? "input" : "tokens",
-        head.kind === "encoder" ? "reading" : "output so far",
-        "output",
-      ],
-      highlight: row.value,
-      hasMemory: head.kind === "cross",
-      minHeight: 60 + 22 * Math.min(14, data.max_tokens), // the page stays where it is
-    },
     paint = (canvas) =>
       paintLinks(canvas, {
-        ...view,
+        keys: short(keys),
+        queries: short(queries),
+        weights: toThousandths(weights),
+        output: outputRow !== null && {
+          predicted: short(output.predicted),
+          target: short(output.target),
+          probability: output.probability,
+        },
+        outputRow: outputRow ?? 0,
+        titles: [
+          head.kind === "cross" ? "input" : "tokens",
+          head.kind === "encoder" ? "reading" : "output so far",
+          "output",
+        ],
         color: cssVariable(isOff(head) ? "--pg-hatch" : `--pg-${head.kind}`),
+        highlight: row.value,
         memoryColor: cssVariable("--pg-cross"),
+        hasMemory: head.kind === "cross",
+        minHeight: 60 + 22 * Math.min(14, data.max_tokens), // the page stays where it is
       }),
     ref = useCanvas(paint, [displayed.value, head, row.value, isOff(head)]),
     point = ({ offsetY, target: { layout } }) => {
