@@ -20,20 +20,20 @@ def write_space(package: Path, folder: Path, repo: str, model_url: str, existing
     """
     folder.mkdir()
     shutil.copyfile(package / PAGE, folder / PAGE)
-    if _is_kept(existing):
+    if _stays(existing):
         (folder / "README.md").write_bytes(existing)
         return
     license = card_license((package / "README.md").read_text("utf-8", "replace"))
     (folder / "README.md").write_text(_card(repo, model_url, license), encoding="utf-8")
 
 
-def kept_card(repo: str, existing: bytes) -> list[str]:
+def owner_card_notes(repo: str, existing: bytes) -> list[str]:
     """Return a note if the card of a Space stays.
 
     Raises:
         HubError: if that card is not of a static Space: no other one shows the page.
     """
-    if not _is_kept(existing):
+    if not _stays(existing):
         return []
     if card_fields(existing.decode("utf-8-sig", "replace")).get("sdk") != "static":
         raise HubError(
@@ -47,7 +47,7 @@ def kept_card(repo: str, existing: bytes) -> list[str]:
     ]
 
 
-def _is_kept(existing: bytes) -> bool:
+def _stays(existing: bytes) -> bool:
     card = read_existing_card(existing)
     return card.is_handwritten or bool(card.license)
 

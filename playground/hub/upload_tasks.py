@@ -136,7 +136,7 @@ class UploadTasks(TaskRunner):
 
         from .errors import HubError, ensure_branch, ensure_repo
         from .formats import package_format
-        from .static_space import kept_card
+        from .static_space import owner_card_notes
 
         ensure_repo(self.task.repo)
         ensure_branch(self.task.revision)
@@ -157,7 +157,7 @@ class UploadTasks(TaskRunner):
                     "show the model to all; make the Space private, or publish without the "
                     "interactive page"
                 )
-            notes += kept_card(space.repo, card)
+            notes += owner_card_notes(space.repo, card)
             pushes.append((space_folder, space))
         return pushes, read_manifest(checkpoint).step, notes
 

@@ -15,7 +15,7 @@ export class ForwardPass {
   vectors = /** @type {Record<string, Vectors[]>} */ ({}); // by kind and layer
   contributions = /** @type {Record<string, number>} */ ({}); // mean of |f(x)| / |x| by sublayer
   outputs = /** @type {Map<string, Float32Array> | null} */ (null); // by component, if recorded
-  logits_WV = /** @type {Float32Array | null} */ (null); // of an encoder-only model, not returned yet
+  logits_WV = /** @type {Float32Array | null} */ (null); // of an encoder-only model, to return
 
   /**
    * @param {Config} config @param {number[]} source @param {number} maxTokens of the output
