@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from playground.common import messages
-from playground.models.attention import padding_mask
 from playground.models.transformer import Transformer
 from playground.tasks import EOS, PAD, SOS
 
@@ -53,20 +52,15 @@ def generate(
     if not 0 <= temperature < math.inf:
         raise ValueError(f"temperature is {temperature}; it must be 0 (greedy) or a number above")
     with eval_mode(model):
-        # Every step reads all keys and values of the memory: contiguous ones in half the time.
-        memory_kv = [
-            (key_BGSK.contiguous(), value_BGSK.contiguous())
-            for key_BGSK, value_BGSK in model.project_memory(model.encode(source_BS))
-        ]
-        cross_attn_mask = padding_mask(source_BS)
-        cache = model.new_cache(len(source_BS), max_tokens)
+        memory_BSD = model.encode(source_BS)
+        cache = model.new_cache(len(source_BS), source_BS.shape[1], max_tokens)
         token_B1 = torch.full_like(source_BS[:, :1], SOS)
         finished_B1 = torch.zeros_like(token_B1, dtype=torch.bool)
         generated_BT = torch.full(
             (len(source_BS), max_tokens), PAD, dtype=source_BS.dtype, device=source_BS.device
         )
         for t in range(max_tokens):
-            x_B1D = model.decode_step(token_B1, memory_kv, cross_attn_mask, cache)
+            x_B1D = model.decode(token_B1, memory_BSD, source_BS, cache)
             next_B1 = choose_token(model.output_proj(x_B1D)[:, 0], temperature, generator)
             token_B1 = next_B1.masked_fill(finished_B1, PAD)
             generated_BT[:, t] = token_B1[:, 0]

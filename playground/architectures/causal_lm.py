@@ -73,7 +73,7 @@ class DecoderOnlyLM(DecoderOnly, CausalLM):
 
         def next_token(decoder_input_BT: Tensor) -> Tensor:
             tokens_BW = concat_source_and_target(source_BS, decoder_input_BT[:, 1:])
-            new_BT = tokens_BW[:, cache[0].length :]
+            new_BT = tokens_BW[:, cache[0].self_attn.length :]
             return self(new_BT, cache=cache, is_token_BW=tokens_BW != PAD)[:, -1]
 
         return next_token

@@ -17,7 +17,7 @@ from transformers import (
     GPT2LMHeadModel,
 )
 
-from playground.models.decoder_only import left_padded_position_ids
+from playground.models.embeddings import positions_from_first_token
 from playground.models.transformer import AttentionWeights
 from playground.models.variant_configs import BartSizes, BertSizes, GPT2Sizes
 from playground.tasks import EOS, PAD, SOS
@@ -124,7 +124,7 @@ class GPT2(CausalLM):
         output = self.model(
             tokens_BW,
             attention_mask=(tokens_BW != PAD).long(),
-            position_ids=left_padded_position_ids(tokens_BW),
+            position_ids=positions_from_first_token(tokens_BW != PAD),
             output_attentions=weights is not None,
         )
         if weights is not None:
@@ -174,7 +174,7 @@ class Bert(MaskedLM):
             tokens_BW,
             attention_mask=(tokens_BW != PAD).long(),
             token_type_ids=segment_W.expand_as(tokens_BW),
-            position_ids=left_padded_position_ids(tokens_BW),
+            position_ids=positions_from_first_token(tokens_BW != PAD),
             output_attentions=weights is not None,
         )
         if weights is not None:

@@ -114,11 +114,11 @@ def packed_logits(model: EncoderDecoder, batch: Batch, rows: PackedRows) -> tupl
 
     x_RSD = embed(model.source_embedding, batch.source_BS, source)
     for layer in model.encoder_layers:
-        x_RSD, _ = layer(x_RSD, source_mask)
-    memory_kv = model.project_memory(model.encoder_norm(x_RSD))
+        x_RSD = layer(x_RSD, source_mask)
+    memory_RSD = model.encoder_norm(x_RSD)
     x_RTD = embed(model.target_embedding, batch.decoder_input_BT, target)
-    for layer, (key_RGSK, value_RGSK) in zip(model.decoder_layers, memory_kv, strict=True):
-        x_RTD, _, _ = layer(x_RTD, target_mask, key_RGSK, value_RGSK, cross_mask)
+    for layer in model.decoder_layers:
+        x_RTD = layer(x_RTD, target_mask, memory_RSD, cross_mask)
     x_ND = model.decoder_norm(x_RTD).flatten(0, 1)[target.position_N]
     return model.output_proj(x_ND), batch.labels_BT[target.is_token_BM]
 

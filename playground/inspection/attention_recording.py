@@ -8,6 +8,7 @@ Shapes: L layers, B batch, S source, T target, H heads, Q queries, M memory, V v
 """
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -90,7 +91,7 @@ def record_free_running(
 
     def concat_steps(module: str, width: int) -> Tensor:
         """Concatenate the weights of all steps: BHQM, zero at keys of later steps."""
-        weights = [call.output[1] for call in calls[module][:n]]
+        weights = [cast(Tensor, call.weights) for call in calls[module][:n]]
         return torch.cat(
             [F.pad(step_BHQM, (0, width - step_BHQM.shape[-1])) for step_BHQM in weights], dim=2
         )

@@ -7,11 +7,12 @@ norm of the residual stream that the output is added to. It is averaged over pos
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from math import isfinite
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from playground.models.layers import DecoderLayer, EncoderLayer, ResidualNorm
+from playground.models.layers import ResidualNorm
 
 SMALLEST_NORM = 1e-9  # a stream of zeros must not divide by zero
 SUBLAYERS = ("self_attn", "cross_attn", "feed_forward")
@@ -32,52 +33,33 @@ def record_contributions(model: nn.Module) -> Iterator[dict[str, float]]:
     """
     contributions: dict[str, float] = {}
     with ExitStack() as hooks:
-        for layer_name, layer in model.named_modules():
-            if not isinstance(layer, EncoderLayer | DecoderLayer):
-                continue
-            for name in SUBLAYERS:
-                if hasattr(layer, name):
-                    _hook_sublayer(
-                        hooks,
-                        f"{layer_name}.{name}",
-                        getattr(layer, name),
-                        getattr(layer, f"{name}_residual"),
-                        contributions,
-                    )
+        for name, residual in model.named_modules():
+            if isinstance(residual, ResidualNorm):
+                sublayer = name.removesuffix("_residual")
+                _hook_sublayer(
+                    hooks, residual, sublayer, model.get_submodule(sublayer), contributions
+                )
         yield contributions
 
 
 def _hook_sublayer(
     hooks: ExitStack,
+    residual: ResidualNorm,
     name: str,
     sublayer: nn.Module,
-    residual: ResidualNorm,
     contributions: dict[str, float],
 ) -> None:
-    """Record the contribution of one sublayer from its output and the input of its norm.
+    """Record the contribution of one sublayer: its output, and the stream that it is added to."""
+    stream_BPD = torch.empty(0)
 
-    The norm receives x before the sublayer (pre-norm), or x + f(x) after it (post-norm).
-    """
-    stream_BPD = output_BPD = torch.empty(0)
-
-    def on_norm(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    def on_stream(_: nn.Module, inputs: tuple[Any, ...]) -> None:
         nonlocal stream_BPD
         stream_BPD = inputs[0]
-        if not residual.norm_first:
-            store(stream_BPD - output_BPD)
 
-    def on_output(
-        _: nn.Module, __: tuple[Tensor, ...], output: Tensor | tuple[Tensor, ...]
-    ) -> None:
-        nonlocal output_BPD
-        output_BPD = output[0] if isinstance(output, tuple) else output
-        if residual.norm_first:
-            store(stream_BPD)
-
-    def store(x_BPD: Tensor) -> None:
-        value = mean_contribution(output_BPD, x_BPD)
+    def on_output(_: nn.Module, __: tuple[Any, ...], output_BPD: Tensor) -> None:
+        value = mean_contribution(output_BPD, stream_BPD)
         if isfinite(value):
             contributions[name] = value
 
-    hooks.callback(residual.norm.register_forward_pre_hook(on_norm).remove)
+    hooks.callback(residual.register_forward_pre_hook(on_stream).remove)
     hooks.callback(sublayer.register_forward_hook(on_output).remove)

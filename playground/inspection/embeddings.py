@@ -54,9 +54,7 @@ def position_vectors(subject: InspectedModel, side: str) -> Tensor | None:
     if embedding.position_embedding is None or embedding.position_type != "randomized":
         return embedding.position_embedding
     return embedding.position_vectors(
-        torch.ones(
-            1, embedding.max_positions, dtype=torch.long, device=embedding.position_embedding.device
-        )
+        torch.ones(1, embedding.n_positions, dtype=torch.long, device=subject.device)
     )
 
 

@@ -129,10 +129,11 @@ def component_groups(config: ModelConfig) -> dict[str, list[Component]]:
 
 @dataclass(frozen=True)
 class ModuleCall:
-    """The positional inputs of a module, and its output."""
+    """The positional inputs of a module, its output, and the weights of an attention (BHQM)."""
 
     inputs: tuple[Any, ...]
     output: Any
+    weights: Tensor | None = None
 
 
 @contextmanager
@@ -144,8 +145,12 @@ def record_activations(model: Transformer, *names: str) -> Iterator[dict[str, li
     calls: dict[str, list[ModuleCall]] = {}
 
     def store(name: str) -> Any:
-        def hook(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
-            calls[name].append(ModuleCall(inputs, output))
+        def hook(
+            module: nn.Module, inputs: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+        ) -> None:
+            is_attention = isinstance(module, MultiHeadAttention)
+            weights_BHQM = kwargs["weights"][-1] if is_attention else None
+            calls[name].append(ModuleCall(inputs, output, weights_BHQM))
 
         return hook
 
@@ -153,7 +158,7 @@ def record_activations(model: Transformer, *names: str) -> Iterator[dict[str, li
         for name, module in model.named_modules():
             if name and (name in names or not names):
                 calls[name] = []
-                undo.callback(module.register_forward_hook(store(name)).remove)
+                undo.callback(module.register_forward_hook(store(name), with_kwargs=True).remove)
                 if isinstance(module, MultiHeadAttention):
                     undo.callback(compute_weights(module).remove)
         yield calls
@@ -162,12 +167,13 @@ def record_activations(model: Transformer, *names: str) -> Iterator[dict[str, li
 def compute_weights(attention: MultiHeadAttention) -> RemovableHandle:
     """Make an attention compute its weights at every call, until the handle is removed."""
 
-    def need_weights(
+    def collect_weights(
         module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return args, kwargs | {"need_weights": True}
+        is_collected = kwargs.get("weights") is not None
+        return args, kwargs if is_collected else kwargs | {"weights": []}
 
-    return attention.register_forward_pre_hook(need_weights, with_kwargs=True)
+    return attention.register_forward_pre_hook(collect_weights, with_kwargs=True)
 
 
 def component_outputs(

@@ -44,7 +44,7 @@ def logit_lens(model: Transformer, batch: Batch) -> Tensor:
         model(batch.source_BS, batch.decoder_input_BT)
         x_BTD = [calls["target_embedding"][-1].output]
         x_BTD += [
-            calls[f"decoder_layers.{layer}"][-1].output[0] for layer in range(model.config.n_layers)
+            calls[f"decoder_layers.{layer}"][-1].output for layer in range(model.config.n_layers)
         ]
         return torch.stack([model.output_proj(model.decoder_norm(each_BTD)) for each_BTD in x_BTD])
 

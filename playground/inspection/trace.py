@@ -113,7 +113,7 @@ class ForwardTrace:
             )
         if self._is_pre_norm:
             formula = f"x = {self._norm_name}(x)"
-            x_TD = yield from self._final_norm("decoder", formula, Transformer._decode, x_TD)
+            x_TD = yield from self._final_norm("decoder", formula, Transformer.decode, x_TD)
         yield from self._output(x_TD)
 
     def _embedding(self, side: str, tokens: list[int]) -> Stages:
@@ -132,8 +132,7 @@ class ForwardTrace:
             },
         )
         formula = "E[token] · sqrt(d_model)" if is_scaled else "E[token]"
-        fragment = "self.token_embedding(tokens_BS) * self.scale"
-        code = find_source_line(InputEmbedding.forward, fragment)
+        code = find_source_line(InputEmbedding.forward, "self.token_embedding(tokens_BS) * ")
         yield TraceStage(block, "token embeddings", formula, shape, embeddings_XD, code, explain)
         tokens_BX = torch.tensor([tokens], device=embeddings_XD.device)
         positions_XD = embedding.position_vectors(tokens_BX)
@@ -209,7 +208,7 @@ class ForwardTrace:
         if self._is_pre_norm:
             y_XD = norm.output[0]
             explain = explain_norm(cast(Norm, residual.norm), x_XD, y_XD)
-            code = find_source_line(ResidualNorm.sublayer_input, "self.norm(x_BSD)")
+            code = find_source_line(ResidualNorm.forward, "sublayer(self.norm(x_BSD))")
             yield TraceStage(block, "norm", f"y = {self._norm_name}(x)", shape, y_XD, code, explain)
         if part == "feed_forward":
             output_XD = yield from self._feed_forward(component, y_XD)
@@ -225,7 +224,8 @@ class ForwardTrace:
             )
             yield from attention.stages()
             output_XD = attention.call("out_proj").output[0]
-        sum_XD = self._residual_sum(component, part, norm)
+        residual_call = self._call(f"{component.module_name}_residual")
+        sum_XD = residual_call.output[0] if self._is_pre_norm else norm.inputs[0][0]
         explain = explain_equation(
             "x + output",
             sum_XD,
@@ -234,31 +234,18 @@ class ForwardTrace:
                 "output": float(output_XD[row, column]),
             },
         )
-        code = find_source_line(ResidualNorm.add, "sum_BSD = ")
+        fragment = "sublayer(self.norm(x_BSD))" if self._is_pre_norm else "sublayer(x_BSD)"
+        code = find_source_line(ResidualNorm.forward, fragment)
         size = mean_contribution(output_XD, x_XD)
         yield TraceStage(block, "residual", "x = x + output", shape, sum_XD, code, explain, size)
         if self._is_pre_norm:
-            return sum_XD
+            return cast(Tensor, sum_XD)
         normed_XD = norm.output[0]
         explain = explain_norm(cast(Norm, residual.norm), sum_XD, normed_XD)
-        code = find_source_line(ResidualNorm.add, "self.norm(sum_BSD)")
         yield TraceStage(
             block, "norm", f"x = {self._norm_name}(x)", shape, normed_XD, code, explain
         )
         return cast(Tensor, normed_XD)
-
-    def _residual_sum(self, component: Component, part: str, norm: ModuleCall) -> Tensor:
-        """Return the recorded sum of a residual connection (XD)."""
-        if not self._is_pre_norm:
-            return cast(Tensor, norm.inputs[0][0])
-        layer = component.module_name.rpartition(".")[0]
-        parts = ["self_attn", "cross_attn", "feed_forward"]
-        if component.side == "source":
-            parts.remove("cross_attn")
-        if part == parts[-1]:
-            return cast(Tensor, self._call(layer).output[0][0])
-        following = parts[parts.index(part) + 1]
-        return cast(Tensor, self._call(f"{layer}.{following}_residual.norm").inputs[0][0])
 
     def _feed_forward(self, component: Component, y_XD: Tensor) -> Stages:
         block, letter, module = component.name, component.side[0].upper(), component.module_name

@@ -72,13 +72,14 @@ class AttentionCall:
     def stages(self) -> Iterator[TraceStage]:
         """Yield the stages in order."""
         block, attention = self.component.name, self.attention
-        _, key_BGMK, value_BGMK, attn_mask = self.call().inputs
+        _, _, attn_mask, _ = self.call().inputs
         query_BHQK = split_heads(self.call("q_proj").output, attention.n_heads)
-        unrotated_key_BGMK = split_heads(self.call("k_proj").output, attention.n_kv_heads)
-        unrotated_key_HMK = attention.repeat_kv(unrotated_key_BGMK)[0]
+        key_BGMK = split_heads(self.call("k_proj").output, attention.n_kv_heads)
+        value_BGMK = split_heads(self.call("v_proj").output, attention.n_kv_heads)
         unrotated_query_HQK = query_BHQK[0]
+        unrotated_key_HMK = attention.repeat_kv(key_BGMK)[0]
         query_HQK = attention.position_encoding.rotate(query_BHQK)[0]
-        key_HMK = attention.repeat_kv(key_BGMK)[0]
+        key_HMK = attention.repeat_kv(attention.position_encoding.rotate(key_BGMK))[0]
         value_HMK = attention.repeat_kv(value_BGMK)[0]
         yield from self._projections(unrotated_query_HQK, unrotated_key_HMK, value_HMK)
         if isinstance(attention.position_encoding, RotaryEmbedding):
@@ -113,7 +114,7 @@ class AttentionCall:
         explain_masked = explain_score(has_bias=True, is_masked=True)
         yield TraceStage(block, "masked scores", formula, "HQM", masked_HQM, code, explain_masked)
 
-        weights_HQM = self.call().output[1][0]
+        weights_HQM = cast(Tensor, self.call().weights)[0]
 
         def explain_weight(head: int, query: int, key: int) -> Equation:
             explain = explain_softmax(weights_HQM[head], masked_HQM[head], "score", "the row")
@@ -141,8 +142,8 @@ class AttentionCall:
         shared = f", each shared by {sharing} heads" if sharing > 1 else ""
         lines = {
             "q_proj": find_source_line(MultiHeadAttention.forward, "self.q_proj(x_BQD)"),
-            "k_proj": find_source_line(MultiHeadAttention.project_kv, "self.k_proj(memory_BMD)"),
-            "v_proj": find_source_line(MultiHeadAttention.project_kv, "self.v_proj(memory_BMD)"),
+            "k_proj": find_source_line(MultiHeadAttention.keys_and_values, "self.k_proj("),
+            "v_proj": find_source_line(MultiHeadAttention.keys_and_values, "self.v_proj("),
         }
         for name, layer_name, source, input_XD, output, shape, n_heads in [
             ("queries", "q_proj", query_input, self.query_input_XD, query_HQK, "HQK", 0),
@@ -166,7 +167,7 @@ class AttentionCall:
         def explain(head: int, row: int, column: int) -> Equation:
             before_K = before_HXK[head, row]
             half = len(before_K) // 2
-            angles_Pk = encoding.rotation_angles(row + 1, before_K.device)
+            angles_Pk = encoding.rotation_angles(row + 1)
             angle = float(angles_Pk[row, column % half])
             formula = "second · cosine + first · sine"
             if column < half:
@@ -187,7 +188,7 @@ class AttentionCall:
     def _position_bias(self, bias_HQM: Tensor) -> TraceStage:
         encoding = self.attention.position_encoding
         if isinstance(encoding, ALiBi):
-            slope_H = encoding.slopes(bias_HQM.device)
+            slope_H = encoding.slope_H
             explain = explain_equation(
                 "−slope · distance",
                 bias_HQM,

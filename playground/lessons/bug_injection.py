@@ -29,7 +29,7 @@ from playground.models.attention import MultiHeadAttention
 from playground.models.config import ModelConfig
 from playground.models.embeddings import InputEmbedding
 from playground.models.feed_forward import FeedForward
-from playground.models.layers import DecoderLayer, EncoderLayer, ResidualNorm
+from playground.models.layers import Layer, ResidualNorm
 from playground.models.transformer import Transformer
 from playground.tasks import PAD
 from playground.tasks.task import Batch
@@ -40,8 +40,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PATCHABLE_MODULES: tuple[type[nn.Module], ...] = (
     Transformer,
     InputEmbedding,
-    EncoderLayer,
-    DecoderLayer,
+    Layer,
     ResidualNorm,
     FeedForward,
     MultiHeadAttention,

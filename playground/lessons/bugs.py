@@ -78,8 +78,8 @@ BUGS = {
     "lost-positions": Bug(
         "Positional encoding computed but never added",
         "playground.models.embeddings:InputEmbedding.position_vectors",
-        "return self.position_embedding[self.position_ids(tokens_BS, first_position)]",
-        "self.position_embedding[self.position_ids(tokens_BS, first_position)]",
+        "return self.position_embedding[self.position_ids(tokens_BS, first_position, is_token_BM)]",
+        "self.position_embedding[self.position_ids(tokens_BS, first_position, is_token_BM)]",
         "no tutorial: a return is missing in a function that is allowed to return None",
         "The caller accepts None, for models without positions, so a missing return raises no "
         "error. The model trains, but it receives every source as an unordered bag of "
@@ -101,12 +101,13 @@ BUGS = {
     ),
     "last-layer": Bug(
         "Attention weights stored for the last layer only",
-        "playground.models.transformer:Transformer._decode",
-        "weights.cross.append(cross_weights_BHTS)",
-        "weights.cross = [cross_weights_BHTS]",
+        "playground.models.attention:MultiHeadAttention.forward",
+        "weights.append(weights_BHQM)",
+        "weights[:] = [weights_BHQM]",
         "a tutorial that stores the weights in one variable, which every layer overwrites",
         "Training and outputs do not change. Only a figure is incomplete: it has "
-        "the cross-attention of the last decoder layer only. A reader may take it for layer 1.",
+        "the attention weights of the last layers only. A reader may take them for those of "
+        "layer 1.",
     ),
     "untrained-head": Bug(
         "An output layer that was never trained",

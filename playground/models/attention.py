@@ -48,6 +48,31 @@ def causal_mask(length: int, device: torch.device) -> Tensor:
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 
+class KVCache:
+    """The keys and values of one attention, for the positions so far.
+
+    The tensors are allocated once, for `n_positions`, on the device of `like` and with its type.
+    """
+
+    def __init__(
+        self, config: StackConfig, batch_size: int, n_positions: int, like: Tensor
+    ) -> None:
+        shape_BGM = (batch_size, config.n_kv_heads_resolved, n_positions)
+        self.key_BGMK = like.new_empty(*shape_BGM, config.key_size)
+        self.value_BGMK = like.new_empty(*shape_BGM, config.value_size)
+        self.length = 0
+
+    def append(self, key_BGQK: Tensor, value_BGQK: Tensor) -> None:
+        """Append the keys and values of new positions."""
+        start, self.length = self.length, self.length + key_BGQK.shape[2]
+        self.key_BGMK[:, :, start : self.length] = key_BGQK
+        self.value_BGMK[:, :, start : self.length] = value_BGQK
+
+    def read(self) -> tuple[Tensor, Tensor]:
+        """Return the keys and values (BGMK) of all positions so far."""
+        return self.key_BGMK[:, :, : self.length], self.value_BGMK[:, :, : self.length]
+
+
 class MultiHeadAttention(nn.Module):
     """Attention heads in parallel, each with its own projections (section 3.2.2).
 
@@ -68,34 +93,35 @@ class MultiHeadAttention(nn.Module):
         self.out_proj = nn.Linear(self.n_heads * config.value_size, d_model, bias=bias)
         self.position_encoding = position_encoding or RelativePositionEncoding()
         self.dropout = config.attention_dropout
-        # Xavier initialization (Glorot and Bengio 2010). With gains below 1 attention is nearly
-        # uniform at initialization, and training is faster.
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Initialize the matrices as Glorot and Bengio (2010) do, "Xavier".
+
+        With gains below 1 attention is nearly uniform at initialization, and training is faster.
+        """
         gains = {self.q_proj: 0.5, self.k_proj: 0.5, self.v_proj: 0.7, self.out_proj: 1.0}
         for projection, gain in gains.items():
             nn.init.xavier_uniform_(projection.weight, gain)
 
-    def project_kv(self, memory_BMD: Tensor, first_position: int = 0) -> tuple[Tensor, Tensor]:
-        """Return the keys and values (BGMK) of the positions from `first_position` on.
-
-        This is a separate call, because a decoder caches its results.
-        """
-        key_BGMK = split_heads(self.k_proj(memory_BMD), self.n_kv_heads)
-        value_BGMK = split_heads(self.v_proj(memory_BMD), self.n_kv_heads)
-        return self.position_encoding.rotate(key_BGMK, first_position), value_BGMK
-
     def forward(
         self,
         x_BQD: Tensor,
-        key_BGMK: Tensor,
-        value_BGMK: Tensor,
+        memory_BMD: Tensor | None = None,
         attn_mask: Tensor | None = None,
-        need_weights: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return the output (BQD), and the attention weights (BHQM) if `need_weights`, else None.
+        cache: KVCache | None = None,
+        weights: list[Tensor] | None = None,
+    ) -> Tensor:
+        """Return a vector for each position of x (BQD), from the memory or from x itself.
 
-        Without weights, PyTorch's kernel computes the output. A fused one never stores the weights
-        (Dao et al. 2022, FlashAttention, section 3.1). Only this kernel applies attention dropout.
+        In self-attention (no memory), a `cache` holds the positions before x and is extended by
+        x; without a cache, M = Q. In cross-attention, it holds the memory after the first call.
+
+        If `weights` is a list, the attention weights (BHQM) are appended to it. Otherwise PyTorch's
+        kernel computes the output. A fused one never stores the weights (Dao et al. 2022,
+        FlashAttention, section 3.1). Only this kernel applies attention dropout.
         """
+        key_BGMK, value_BGMK = self.keys_and_values(x_BQD, memory_BMD, cache)
         n_queries, n_keys = x_BQD.shape[1], key_BGMK.shape[2]
         query_BHQK = split_heads(self.q_proj(x_BQD), self.n_heads)
         query_BHQK = self.position_encoding.rotate(query_BHQK, first_position=n_keys - n_queries)
@@ -104,18 +130,34 @@ class MultiHeadAttention(nn.Module):
             bias_HQM = bias_HQM.to(x_BQD.dtype)
 
         key_BHMK, value_BHMK = self.repeat_kv(key_BGMK), self.repeat_kv(value_BGMK)
-        if need_weights:
-            output_BHQK, weights_BHQM = scaled_dot_product_attention(
-                query_BHQK, key_BHMK, value_BHMK, attn_mask, bias_HQM
-            )
-        else:
+        if weights is None:
             mask = merge_mask_and_bias(attn_mask, bias_HQM)
             dropout = self.dropout if self.training else 0.0
             output_BHQK = F.scaled_dot_product_attention(
                 query_BHQK, key_BHMK, value_BHMK, mask, dropout
             )
-            weights_BHQM = None
-        return self.out_proj(output_BHQK.transpose(1, 2).flatten(2)), weights_BHQM
+        else:
+            output_BHQK, weights_BHQM = scaled_dot_product_attention(
+                query_BHQK, key_BHMK, value_BHMK, attn_mask, bias_HQM
+            )
+            weights.append(weights_BHQM)
+        return self.out_proj(output_BHQK.transpose(1, 2).flatten(2))
+
+    def keys_and_values(
+        self, x_BQD: Tensor, memory_BMD: Tensor | None, cache: KVCache | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return the keys and values (BGMK) of the memory, or of x and the positions before it."""
+        n_cached = cache.length if cache else 0
+        if cache and n_cached and memory_BMD is not None:
+            return cache.read()  # the memory does not change
+        y_BMD = x_BQD if memory_BMD is None else memory_BMD
+        key_BGMK = split_heads(self.k_proj(y_BMD), self.n_kv_heads)
+        key_BGMK = self.position_encoding.rotate(key_BGMK, first_position=n_cached)
+        value_BGMK = split_heads(self.v_proj(y_BMD), self.n_kv_heads)
+        if cache is None:
+            return key_BGMK, value_BGMK
+        cache.append(key_BGMK, value_BGMK)
+        return cache.read()
 
     def repeat_kv(self, x_BGMK: Tensor) -> Tensor:
         """Repeat keys or values for each query head that shares them: BGMK -> BHMK."""

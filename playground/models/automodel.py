@@ -13,9 +13,16 @@ from torch import Tensor, nn
 from transformers import DynamicCache, EncoderDecoderCache, GenerationConfig
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
-from .automodel_base import Seq2SeqConfig, Seq2SeqModel, check_length, cross_entropy
-from .automodel_generation import TransformerEncoder, decode
+from .automodel_base import (
+    EncoderForGenerate,
+    Seq2SeqConfig,
+    Seq2SeqModel,
+    check_length,
+    cross_entropy,
+)
+from .automodel_cache import CacheView
 from .config import ModelConfig
+from .layers import LayerCache
 from .transformer import AttentionWeights, Transformer
 
 
@@ -33,6 +40,23 @@ class PlaygroundConfig(Seq2SeqConfig):
         config = super().default_generation_config()
         config.use_cache = True
         return config
+
+
+class TransformerEncoder(EncoderForGenerate):
+    """The encoder of the transformer."""
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        output_attentions: bool | None = None,
+        **unused: Any,
+    ) -> BaseModelOutput:
+        """Return the memory (BSD) and, if requested, each layer's attention weights (BHSS)."""
+        record = AttentionWeights() if output_attentions else None
+        memory_BSD = self.network.encode(self.source_tokens(input_ids, attention_mask), record)
+        attentions = None if record is None else tuple(record.encoder)
+        return BaseModelOutput(last_hidden_state=memory_BSD, attentions=attentions)
 
 
 class PlaygroundForSeq2SeqLM(Seq2SeqModel):
@@ -108,7 +132,14 @@ class PlaygroundForSeq2SeqLM(Seq2SeqModel):
 
         memory_BSD = encoder_outputs[0]
         record = AttentionWeights() if output_attentions else None
-        x_BTD = decode(self.transformer, decoder_input_ids, memory_BSD, source_BS, cache, record)
+        views = None
+        if cache is not None:
+            parts = cache.self_attention_cache, cache.cross_attention_cache
+            views = [
+                LayerCache(*(CacheView(part, layer) for part in parts))
+                for layer in range(self.transformer.config.n_layers)
+            ]
+        x_BTD = self.transformer.decode(decoder_input_ids, memory_BSD, source_BS, views, record)
         logits_BTV = self.transformer.output_proj(x_BTD)
         return Seq2SeqLMOutput(
             loss=None if labels is None else cross_entropy(logits_BTV, labels),

@@ -20,7 +20,6 @@ from transformers import (
 )
 
 from .base_config import BaseConfig
-from .embeddings import sinusoidal_positions
 
 PAD, SOS, EOS = 0, 1, 2  # the first three tokens of every vocabulary
 # labels that the loss ignores, by transformers' convention; it ignores PAD, too
@@ -96,17 +95,18 @@ class PlaygroundModel(PreTrainedModel):
     # part of a sum.
     accepts_loss_kwargs = False
 
-    def _init_weights(self, module: nn.Module) -> None:
-        """Fill in the sinusoidal positions, which no file contains.
+    def init_weights(self) -> None:
+        """Tie the weights. The network has initialized them."""
+        self.tie_weights(recompute_mapping=False)
 
-        `from_pretrained` allocates them and calls this method for their content. The network has
-        initialized all weights.
+    def _init_weights(self, module: nn.Module) -> None:
+        """Initialize what no file contains: derived tables and missing weights.
+
+        `from_pretrained` allocates them and calls this method for their content.
         """
-        positions_PD = module._buffers.get("position_embedding")
-        if positions_PD is not None:
-            positions_PD.copy_(
-                self.config.sinusoidal_scale * sinusoidal_positions(*positions_PD.shape)
-            )
+        reset: Any = getattr(module, "reset_parameters", None)
+        if reset is not None:
+            reset()
 
     def get_input_embeddings(self) -> Any:
         network: Any = self.base_model

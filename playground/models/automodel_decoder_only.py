@@ -22,8 +22,9 @@ from .automodel_base import (
     check_length,
     cross_entropy,
 )
-from .automodel_cache import LayerCache
+from .automodel_cache import CacheView
 from .decoder_only import DecoderOnly
+from .layers import LayerCache
 from .variant_configs import DecoderOnlyConfig
 
 
@@ -61,9 +62,7 @@ class PlaygroundDecoderOnlyForCausalLM(PlaygroundModel, PlaygroundGenerationMixi
     @property
     def max_sequence_length(self) -> int:
         """Return the number of tokens that source and target may have together."""
-        return self.network.config.sequence_length(
-            self.network.config.max_positions, self.network.config.max_positions
-        )
+        return self.network.config.n_positions
 
     def forward(
         self,
@@ -97,7 +96,9 @@ class PlaygroundDecoderOnlyForCausalLM(PlaygroundModel, PlaygroundGenerationMixi
         logits_BWV = self.network(
             apply_attention_mask(input_ids, attention_mask[:, n_cached:]),
             weights,
-            None if cache is None else [LayerCache(cache, i) for i in range(self.n_layers)],
+            None
+            if cache is None
+            else [LayerCache(CacheView(cache, layer)) for layer in range(self.n_layers)],
             attention_mask != 0,
         )
         loss = (

@@ -47,51 +47,75 @@ class InputEmbedding(nn.Module):
         self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
         self.dropout = nn.Dropout(config.dropout)
         self.position_type, self.side = config.position_type, side
-        self.max_positions = config.max_positions
-        n_vectors = config.n_position_vectors
-        if not n_vectors:
+        self.n_positions, self.sinusoidal_scale = config.n_positions, config.sinusoidal_scale
+        shape_PD = config.n_position_vectors, config.d_model
+        if not config.n_position_vectors:
             self.position_embedding = None
         elif config.position_type == "sinusoidal":
-            sinusoidal_PD = sinusoidal_positions(n_vectors, config.d_model)
-            sinusoidal_PD = config.sinusoidal_scale * sinusoidal_PD
-            self.register_buffer("position_embedding", sinusoidal_PD, persistent=False)
+            self.register_buffer("position_embedding", torch.empty(shape_PD), persistent=False)
         else:
-            self.position_embedding = nn.Parameter(torch.randn(n_vectors, config.d_model))
+            self.position_embedding = nn.Parameter(torch.empty(shape_PD))
+        self.reset_parameters()
 
-    def forward(self, tokens_BS: Tensor, first_position: int = 0) -> Tensor:
+    def reset_parameters(self) -> None:
+        """Initialize the position embeddings."""
+        table_PD = self.position_embedding
+        if isinstance(table_PD, nn.Parameter):
+            nn.init.normal_(table_PD)
+        elif table_PD is not None:
+            table_PD.copy_(self.sinusoidal_scale * sinusoidal_positions(*table_PD.shape))
+
+    def forward(
+        self, tokens_BS: Tensor, first_position: int = 0, is_token_BM: Tensor | None = None
+    ) -> Tensor:
         """Return the vectors (BSD) of tokens at `first_position`, `first_position` + 1, ...
+
+        Sequences may begin with padding, so that all of them end in the same column. Then
+        `is_token_BM` marks the tokens among all columns, of which tokens_BS are the last ones, and
+        positions count from the first token.
 
         Raises:
             ValueError: for more positions than the model has.
         """
         n_needed = first_position + tokens_BS.shape[1]
-        if n_needed > self.max_positions:
+        if n_needed > self.n_positions:
             raise ValueError(
-                f"the sequence needs {n_needed} positions, but the model has max_positions "
-                f"{self.max_positions}; shorten it"
+                f"the sequence needs {n_needed} positions, but the model has {self.n_positions}; "
+                "shorten it"
             )
         x_BSD = self.token_embedding(tokens_BS) * self.scale
-        positions_SD = self.position_vectors(tokens_BS, first_position)
+        positions_SD = self.position_vectors(tokens_BS, first_position, is_token_BM)
         if positions_SD is not None:
             x_BSD = x_BSD + positions_SD
         return self.dropout(x_BSD)
 
-    def position_vectors(self, tokens_BS: Tensor, first_position: int = 0) -> Tensor | None:
+    def position_vectors(
+        self, tokens_BS: Tensor, first_position: int = 0, is_token_BM: Tensor | None = None
+    ) -> Tensor | None:
         """Return the position vectors: SD, BSD if each sequence has its own, or None."""
         if self.position_embedding is None:
             return None
-        return self.position_embedding[self.position_ids(tokens_BS, first_position)]
+        return self.position_embedding[self.position_ids(tokens_BS, first_position, is_token_BM)]
 
-    def position_ids(self, tokens_BS: Tensor, first_position: int = 0) -> Tensor | slice:
+    def position_ids(
+        self, tokens_BS: Tensor, first_position: int = 0, is_token_BM: Tensor | None = None
+    ) -> Tensor | slice:
         """Return the tokens' rows of `position_embedding`: S for all sequences, or BS."""
+        if is_token_BM is not None:
+            return positions_from_first_token(is_token_BM)[:, -tokens_BS.shape[1] :]
         if self.position_type == "learned-from-end" and self.side == "source":
             return positions_from_end(tokens_BS)
         if self.position_type == "randomized" and self.position_embedding is not None:
-            ranges = self.max_positions, len(self.position_embedding)
+            ranges = self.n_positions, len(self.position_embedding)
             if self.training:
                 return sample_random_positions(tokens_BS, *ranges)
             return evenly_spaced_positions(tokens_BS, first_position, *ranges)
         return slice(first_position, first_position + tokens_BS.shape[1])
+
+
+def positions_from_first_token(is_token_BM: Tensor) -> Tensor:
+    """Return the position of each column (BM), counted from the first token; padding has 0."""
+    return (is_token_BM.cumsum(1) - 1).clamp(min=0)
 
 
 def positions_from_end(tokens_BS: Tensor) -> Tensor:

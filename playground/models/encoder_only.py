@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from .embeddings import InputEmbedding, build_token_embedding
 from .initialization import reinitialize
-from .layers import EncoderLayer, build_norm
+from .layers import Layer, build_final_norm
 from .variant_configs import EncoderOnlyConfig
 
 
@@ -20,8 +20,8 @@ class EncoderOnly(nn.Module):
         self.embedding = InputEmbedding(
             config, build_token_embedding(config.source_vocab_size, config.d_model)
         )
-        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.n_layers))
-        self.norm = build_norm(config) if config.norm_placement == "pre" else nn.Identity()
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.n_layers))
+        self.norm = build_final_norm(config)
         self.output_proj = nn.Linear(
             config.d_model, config.target_vocab_size, bias=config.has_output_bias
         )
@@ -38,7 +38,5 @@ class EncoderOnly(nn.Module):
         """
         x_BTD = self.embedding(tokens_BT)
         for layer in self.layers:
-            x_BTD, weights_BHTT = layer(x_BTD, attn_mask, need_weights=weights is not None)
-            if weights is not None:
-                weights.append(weights_BHTT)
+            x_BTD = layer(x_BTD, attn_mask, self_weights=weights)
         return self.output_proj(self.norm(x_BTD))

@@ -23,8 +23,12 @@ class FeedForward(nn.Module):
         self.up_proj = nn.Linear(config.d_model, config.d_ff, bias=config.bias)
         self.down_proj = nn.Linear(config.d_ff, config.d_model, bias=config.bias)
         self.dropout = nn.Dropout(config.activation_dropout)
-        nn.init.xavier_uniform_(self.up_proj.weight)
-        nn.init.xavier_uniform_(self.down_proj.weight)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Initialize the matrices as Glorot and Bengio (2010) do."""
+        for projection in (self.up_proj, self.down_proj):
+            nn.init.xavier_uniform_(projection.weight)
 
     def forward(self, x_BSD: Tensor) -> Tensor:
         return self.down_proj(self.dropout(self.activation(self.up_proj(x_BSD))))
@@ -43,6 +47,10 @@ class SwiGLU(nn.Module):
         self.up_proj = nn.Linear(config.d_model, config.d_ff, bias=config.bias)
         self.down_proj = nn.Linear(config.d_ff, config.d_model, bias=config.bias)
         self.dropout = nn.Dropout(config.activation_dropout)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Initialize the matrices as Glorot and Bengio (2010) do."""
         for projection in (self.gate_proj, self.up_proj, self.down_proj):
             nn.init.xavier_uniform_(projection.weight)
 

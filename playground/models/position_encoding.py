@@ -36,30 +36,37 @@ class RotaryEmbedding(RelativePositionEncoding):
     code pair neighbors.
     """
 
+    cos_sin_2PK: Tensor
+
     def __init__(self, config: StackConfig, causal: bool) -> None:
         super().__init__()
         self.head_size = config.key_size
-        self.cos_sin_2PK: Tensor | None = None  # computed once for the positions needed so far
+        shape_2PK = 2, config.n_positions, self.head_size
+        self.register_buffer("cos_sin_2PK", torch.empty(shape_2PK), persistent=False)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Compute the cosine and the sine of each angle."""
+        self.cos_sin_2PK.copy_(self.cos_sin(self.cos_sin_2PK.shape[1]))
 
     def rotate(self, x_BHPK: Tensor, first_position: int = 0) -> Tensor:
-        end, cos_sin_2PK = first_position + x_BHPK.shape[2], self.cos_sin_2PK
-        if (
-            cos_sin_2PK is None
-            or cos_sin_2PK.shape[1] < end
-            or (cos_sin_2PK.device, cos_sin_2PK.dtype) != (x_BHPK.device, x_BHPK.dtype)
-        ):
-            angle_Pk = self.rotation_angles(2 * end, x_BHPK.device)
-            angle_PK = torch.cat([angle_Pk, angle_Pk], dim=-1)
-            cos_sin_2PK = torch.stack([angle_PK.cos(), angle_PK.sin()]).to(x_BHPK.dtype)
-            self.cos_sin_2PK = cos_sin_2PK
-        cos_PK, sin_PK = cos_sin_2PK[:, first_position:end]
+        end = first_position + x_BHPK.shape[2]
+        if end > self.cos_sin_2PK.shape[1]:  # several sequences in a row (packed_rows.py)
+            self.cos_sin_2PK = self.cos_sin(2 * end).to(self.cos_sin_2PK)
+        cos_PK, sin_PK = self.cos_sin_2PK[:, first_position:end].to(x_BHPK.dtype)
         return apply_rotary_emb(x_BHPK, cos_PK, sin_PK)
 
-    def rotation_angles(self, n_positions: int, device: torch.device) -> Tensor:
+    @torch.inference_mode(False)  # training uses the tensor, too
+    def cos_sin(self, n_positions: int) -> Tensor:
+        """Return the cosines and sines (2PK) of the first positions; both of a pair are equal."""
+        angle_PK = self.rotation_angles(n_positions).repeat(1, 2)
+        return torch.stack([angle_PK.cos(), angle_PK.sin()])
+
+    def rotation_angles(self, n_positions: int) -> Tensor:
         """Return the angle of each pair (Pk) in radians, for the first positions."""
-        dim_k = torch.arange(0, self.head_size, 2, device=device)
+        dim_k = torch.arange(0, self.head_size, 2)
         rate_k = torch.exp(dim_k * (-math.log(10_000.0) / self.head_size))
-        return torch.arange(n_positions, device=device)[:, None] * rate_k
+        return torch.arange(n_positions)[:, None] * rate_k
 
 
 def apply_rotary_emb(x_BHPK: Tensor, cos_PK: Tensor, sin_PK: Tensor) -> Tensor:
@@ -77,24 +84,28 @@ class ALiBi(RelativePositionEncoding):
     mirror image.
     """
 
+    slope_H: Tensor
+
     def __init__(self, config: StackConfig, causal: bool) -> None:
         super().__init__()
-        self.n_heads = config.n_heads
+        self.register_buffer("slope_H", torch.empty(config.n_heads), persistent=False)
+        self.reset_parameters()
 
-    def bias(self, n_queries: int, n_keys: int, device: torch.device) -> Tensor:
-        distance_QM = relative_positions(n_queries, n_keys, device).abs()
-        return -self.slopes(device)[:, None, None] * distance_QM
-
-    def slopes(self, device: torch.device) -> Tensor:
-        """Return the slope of each head (H): 2^(-8/n), 2^(-16/n), ... for n heads, a power of two.
+    def reset_parameters(self) -> None:
+        """Compute the slope of each head: 2^(-8/n), 2^(-16/n), ... for n heads, a power of two.
 
         Other numbers of heads get the slopes of the next smaller power of two, then every other
         slope of the next larger one, as many as are missing (as in the authors' code).
         """
-        n = 2 ** (self.n_heads.bit_length() - 1)  # the largest power of two up to n_heads
-        exponent_h = torch.arange(1, n + 1, device=device) * (8 / n)
-        extra_h = (2 * torch.arange(self.n_heads - n, device=device) + 1) * (4 / n)
-        return 2.0 ** -torch.cat([exponent_h, extra_h])
+        n_heads = len(self.slope_H)
+        n = 2 ** (n_heads.bit_length() - 1)  # the largest power of two up to n_heads
+        exponent_h = torch.arange(1, n + 1) * (8 / n)
+        extra_h = (2 * torch.arange(n_heads - n) + 1) * (4 / n)
+        self.slope_H.copy_(2.0 ** -torch.cat([exponent_h, extra_h]))
+
+    def bias(self, n_queries: int, n_keys: int, device: torch.device) -> Tensor:
+        distance_QM = relative_positions(n_queries, n_keys, device).abs()
+        return -self.slope_H[:, None, None] * distance_QM
 
 
 class T5RelativePositionBias(RelativePositionEncoding):
@@ -109,7 +120,12 @@ class T5RelativePositionBias(RelativePositionEncoding):
     def __init__(self, config: StackConfig, causal: bool) -> None:
         super().__init__()
         self.causal = causal
-        self.relative_attention_bias = nn.Parameter(torch.randn(T5_NUM_BUCKETS, config.n_heads))
+        self.relative_attention_bias = nn.Parameter(torch.empty(T5_NUM_BUCKETS, config.n_heads))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Initialize the numbers from a normal distribution."""
+        nn.init.normal_(self.relative_attention_bias)
 
     def bias(self, n_queries: int, n_keys: int, device: torch.device) -> Tensor:
         distance_QM = relative_positions(n_queries, n_keys, device)

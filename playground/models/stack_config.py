@@ -153,7 +153,12 @@ class StackConfig(AttentionConfig):
     @property
     def n_position_vectors(self) -> int:
         """Return the number of position vectors on each side; 0 if none are added."""
-        return 0 if self.position_type in WITHOUT_POSITION_VECTORS else self.max_positions
+        return 0 if self.position_type in WITHOUT_POSITION_VECTORS else self.n_positions
+
+    @property
+    def n_positions(self) -> int:
+        """Return the number of positions of the longest input."""
+        return self.sequence_length(self.max_positions, self.max_positions)
 
     def layer_sizes(self) -> tuple[int, int, int]:
         width = max(self.d_model, self.n_heads * max(self.key_size, self.value_size))

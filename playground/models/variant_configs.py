@@ -71,7 +71,7 @@ class EncoderOnlyConfig(SingleStackConfig):
     """
 
     def parameter_count(self) -> int:
-        n_positions = self.max_positions if self.position_type == "learned" else 0
+        n_positions = self.n_position_vectors if self.position_type == "learned" else 0
         embeddings = (self.source_vocab_size + n_positions) * self.d_model
         output = count_linear(self.d_model, self.target_vocab_size, self.has_output_bias)
         return count_stack(self) + embeddings + output
@@ -93,7 +93,7 @@ class DecoderOnlyConfig(SingleStackConfig):
         n_vectors = self.source_vocab_size
         n_vectors += 0 if self.tie_output_embeddings else self.target_vocab_size
         if self.position_type == "learned":
-            n_vectors += self.sequence_length(self.max_positions, self.max_positions)
+            n_vectors += self.n_position_vectors
         output_bias = self.target_vocab_size if self.has_output_bias else 0
         return count_stack(self) + n_vectors * self.d_model + output_bias
 

@@ -5,7 +5,6 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from playground.models.decoder_only import DecoderOnlyEmbedding
 from playground.models.embeddings import InputEmbedding
 
 from .muon import Muon
@@ -93,7 +92,7 @@ def _adam_groups(model: nn.Module) -> list[dict[str, Any]]:
     scales = {
         each.token_embedding.weight: each.scale
         for each in model.modules()
-        if isinstance(each, InputEmbedding | DecoderOnlyEmbedding)
+        if isinstance(each, InputEmbedding)
     }
     matrices = hidden_matrices(model)
     groups: dict[float, list[nn.Parameter]] = {}

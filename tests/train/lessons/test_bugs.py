@@ -192,8 +192,9 @@ def test_attention_of_the_last_layer_only_changes_nothing_but_the_record(compare
     result = compared("last-layer")
     correct, buggy = result["correct"], result["buggy"]
     assert result["curves"]["correct"] == result["curves"]["buggy"]
-    assert (len(correct["attention"]["cross"]), len(buggy["attention"]["cross"])) == (2, 1)
-    assert buggy["attention"]["cross"][0] == correct["attention"]["cross"][1]
+    for kind in ("encoder", "decoder", "cross"):
+        assert (len(correct["attention"][kind]), len(buggy["attention"][kind])) == (2, 1)
+        assert buggy["attention"][kind][0] == correct["attention"][kind][1]
 
 
 def test_an_untrained_head_answers_all_the_same(compared):

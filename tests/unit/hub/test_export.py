@@ -30,7 +30,7 @@ REVERSE = ROOT / "checkpoints/reverse"
 CODE = {
     f"{name}.py"
     for name in (
-        *("attention", "automodel", "automodel_base", "automodel_cache", "automodel_generation"),
+        *("attention", "automodel", "automodel_base", "automodel_cache"),
         *("base_config", "config", "config_fields", "embeddings", "feed_forward"),
         *("initialization", "layers", "parameter_count", "position_encoding", "stack_config"),
         "transformer",

@@ -25,12 +25,13 @@ def test_contribution_is_output_norm_over_stream_norm(norm_placement):
         model(SOURCE, TARGET)
     x_BSD = model.source_embedding(SOURCE)
     layer = model.encoder_layers[0]
-    y_BSD = layer.self_attn_residual.sublayer_input(x_BSD)
-    output_BSD, _ = layer.self_attn(y_BSD, *layer.self_attn.project_kv(y_BSD), None)
+    is_pre_norm = norm_placement == "pre"
+    attention_norm, network_norm = layer.self_attn_residual.norm, layer.feed_forward_residual.norm
+    output_BSD = layer.self_attn(attention_norm(x_BSD) if is_pre_norm else x_BSD)
     expected = (output_BSD.norm(dim=-1) / x_BSD.norm(dim=-1)).mean()
     assert contributions["encoder_layers.0.self_attn"] == pytest.approx(float(expected), rel=1e-4)
-    after_BSD = layer.self_attn_residual.add(x_BSD, output_BSD)
-    output_BSD = layer.feed_forward(layer.feed_forward_residual.sublayer_input(after_BSD))
+    after_BSD = x_BSD + output_BSD if is_pre_norm else attention_norm(x_BSD + output_BSD)
+    output_BSD = layer.feed_forward(network_norm(after_BSD) if is_pre_norm else after_BSD)
     expected = (output_BSD.norm(dim=-1) / after_BSD.norm(dim=-1)).mean()
     assert contributions["encoder_layers.0.feed_forward"] == pytest.approx(
         float(expected), rel=1e-4

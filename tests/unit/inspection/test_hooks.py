@@ -15,7 +15,6 @@ from playground.inspection.hooks import (
     record_activations,
     replace_outputs,
 )
-from playground.models.attention import padding_mask
 from playground.models.base_config import MAX_ATTENTION_SCORES
 from playground.tasks import PAD
 from tests.support.handcrafted_models import NON_STANDARD_SETTINGS, random_model
@@ -105,12 +104,10 @@ def test_position_replacements_match_step_by_step_decoding(side):
             3, 13, (len(batch.source_BS), 7), generator=torch.Generator().manual_seed(6)
         )
         together_BTD = family.decode(input_BT, family.encode(batch.source_BS), batch.source_BS)
-        keys, past = (
-            family.project_memory(family.encode(batch.source_BS)),
-            family.new_cache(len(batch.source_BS), 7),
-        )
+        memory_BSD = family.encode(batch.source_BS)
+        cache = family.new_cache(*batch.source_BS.shape, 7)
         steps = [
-            family.decode_step(input_BT[:, t : t + 1], keys, padding_mask(batch.source_BS), past)
+            family.decode(input_BT[:, t : t + 1], memory_BSD, batch.source_BS, cache)
             for t in range(7)
         ]
     torch.testing.assert_close(torch.cat(steps, dim=1), together_BTD, atol=1e-5, rtol=1e-5)
@@ -233,7 +230,7 @@ def test_blocks_that_watch_a_model_nest_and_leave_no_attribute_behind():
     for name in (
         f"{side}_layers.{layer}.self_attn" for side in ("encoder", "decoder") for layer in (0, 1)
     ):
-        assert [call.output[1] is None for call in outer[name]] == [False, False], name
+        assert [call.weights is None for call in outer[name]] == [False, False], name
     assert len(inner["encoder_layers.0.self_attn"]) == 1
     assert attributes(family) == before
 

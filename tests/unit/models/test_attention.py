@@ -34,5 +34,7 @@ def test_masked_positions_have_weight_zero_and_no_influence():
 def test_attention_returns_weights_only_on_request():
     attention = MultiHeadAttention(ModelConfig(d_model=16, n_heads=2)).eval()
     x = torch.randn(2, 5, 16, generator=torch.Generator().manual_seed(0))
-    assert attention(x, *attention.project_kv(x), need_weights=True)[1].shape == (2, 2, 5, 5)
-    assert attention(x, *attention.project_kv(x))[1] is None
+    weights = []
+    output = attention(x, weights=weights)
+    assert [tuple(weights_BHQM.shape) for weights_BHQM in weights] == [(2, 2, 5, 5)]
+    torch.testing.assert_close(attention(x), output)

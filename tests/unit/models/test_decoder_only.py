@@ -10,7 +10,8 @@ from playground.models.automodel_decoder_only import (
     PlaygroundDecoderOnlyForCausalLM,
 )
 from playground.models.config_fields import ConfigError
-from playground.models.decoder_only import DecoderOnly, DecoderOnlyEmbedding
+from playground.models.decoder_only import DecoderOnly
+from playground.models.embeddings import InputEmbedding
 from playground.models.variant_configs import SINGLE_STACK_POSITION_TYPES, DecoderOnlyConfig
 from tests.support.small_models import build_small, model_settings
 
@@ -77,13 +78,13 @@ def test_published_model_generates_with_a_cache_one_position_at_a_time(monkeypat
         PlaygroundDecoderOnlyConfig(d_model=16, n_heads=2, d_ff=16)
     ).eval()
     n_positions = []
-    embed = DecoderOnlyEmbedding.forward
+    embed = InputEmbedding.forward
 
-    def count_positions(self, tokens_BT, is_token_BW):
+    def count_positions(self, tokens_BT, *others):
         n_positions.append(tokens_BT.shape[1])
-        return embed(self, tokens_BT, is_token_BW)
+        return embed(self, tokens_BT, *others)
 
-    monkeypatch.setattr(DecoderOnlyEmbedding, "forward", count_positions)
+    monkeypatch.setattr(InputEmbedding, "forward", count_positions)
     prompt = {
         "input_ids": torch.tensor([[3, 4, 5, 2], [0, 0, 6, 2]]),
         "attention_mask": torch.tensor([[1, 1, 1, 1], [0, 0, 1, 1]]),

@@ -10,12 +10,12 @@ def test_dropout_applies_to_sublayer_output_and_not_to_residual():
     torch.manual_seed(0)
     around = ResidualNorm(ModelConfig(d_model=64, dropout=0.3, norm_placement="pre"))
     x_BSD, ones_BSD = torch.full((8, 20, 64), 5.0), torch.ones(8, 20, 64)
-    added_BSD = around.add(x_BSD, ones_BSD) - x_BSD
+    added_BSD = around(x_BSD, lambda _: ones_BSD) - x_BSD
     assert float((added_BSD == 0).float().mean()) == pytest.approx(0.3, abs=0.02)
     torch.testing.assert_close(
         added_BSD[added_BSD != 0].unique(), torch.tensor([1 / 0.7]), atol=1e-5, rtol=0
     )
-    assert torch.equal(around.eval().add(x_BSD, ones_BSD), x_BSD + 1)
+    assert torch.equal(around.eval()(x_BSD, lambda _: ones_BSD), x_BSD + 1)
 
 
 def test_dropout_applies_to_sum_of_token_and_position_embedding():

@@ -68,7 +68,7 @@ def test_alibi_has_blooms_slopes(n_heads):
     )
     # slope * place of the key
     theirs_H1P = build_alibi_tensor(torch.ones(1, P), n_heads, torch.float32)
-    torch.testing.assert_close(alibi.slopes(torch.device("cpu")), theirs_H1P[:, 0, 1], **CLOSE)
+    torch.testing.assert_close(alibi.slope_H, theirs_H1P[:, 0, 1], **CLOSE)
     bias_HPP = alibi.bias(P, P, torch.device("cpu"))
     # the softmax does not see what is constant in a row
     for q, m in ((0, 0), (9, 2), (39, 39), (39, 0)):
@@ -100,11 +100,11 @@ def test_t5_buckets_and_biases_are_those_of_t5(causal):
 
 
 def test_the_cache_is_as_small_as_the_number_of_shared_heads():
-    past = Transformer(ModelConfig(n_heads=8, n_kv_heads=2, d_k=5, d_v=3)).new_cache(4, 9)
-    assert [tuple(x.shape) for x in (past[0].key_BGMK, past[0].value_BGMK)] == [
-        (4, 2, 9, 5),
-        (4, 2, 9, 3),
-    ]
+    model = Transformer(ModelConfig(n_heads=8, n_kv_heads=2, d_k=5, d_v=3))
+    assert [
+        (tuple(cache.key_BGMK.shape), tuple(cache.value_BGMK.shape))
+        for cache in model.new_cache(4, 7, 9)[0]
+    ] == [((4, 2, 9, 5), (4, 2, 9, 3)), ((4, 2, 7, 5), (4, 2, 7, 3))]
 
 
 # Positions

@@ -10,7 +10,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from playground.models.attention import padding_mask
 from playground.models.transformer import Transformer
 from tests.support.numpy_reference import POSITION_TYPES, reference_attention
 from tests.support.small_models import build_small, model_settings
@@ -71,9 +70,9 @@ def test_decoding_in_parts_equals_decoding_together(overrides, cuts):
     model = build(**overrides)
     source_BS, target_BT = tokens()
     memory_BSD = model.encode(source_BS)
-    cache, memory_kv = model.new_cache(3, T), model.project_memory(memory_BSD)
+    cache = model.new_cache(3, S, T)
     parts = target_BT.tensor_split(sorted(cuts), dim=1)
-    steps = [model.decode_step(part, memory_kv, padding_mask(source_BS), cache) for part in parts]
+    steps = [model.decode(part, memory_BSD, source_BS, cache) for part in parts]
     torch.testing.assert_close(
         torch.cat(steps, dim=1), model.decode(target_BT, memory_BSD, source_BS), **CLOSE
     )
