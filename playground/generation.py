@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from playground.common import messages
@@ -56,19 +57,18 @@ def generate(
         cache = model.new_cache(len(source_BS), source_BS.shape[1], max_tokens)
         token_B1 = torch.full_like(source_BS[:, :1], SOS)
         finished_B1 = torch.zeros_like(token_B1, dtype=torch.bool)
-        generated_BT = torch.full(
-            (len(source_BS), max_tokens), PAD, dtype=source_BS.dtype, device=source_BS.device
-        )
+        generated: list[Tensor] = []
         for t in range(max_tokens):
             x_B1D = model.decode(token_B1, memory_BSD, source_BS, cache)
             next_B1 = choose_token(model.output_proj(x_B1D)[:, 0], temperature, generator)
             token_B1 = next_B1.masked_fill(finished_B1, PAD)
-            generated_BT[:, t] = token_B1[:, 0]
+            generated.append(token_B1)
             finished_B1 |= token_B1 == EOS
             # Checking at every token would make the CPU wait for the GPU each time.
             if t % 4 == 3 and bool(finished_B1.all()):
                 break
-    return generated_BT
+    generated_BT = torch.cat([source_BS[:, :0], *generated], dim=1)
+    return F.pad(generated_BT, (0, max_tokens - len(generated)), value=PAD)
 
 
 def choose_token(

@@ -52,6 +52,7 @@ class KVCache:
     """The keys and values of one attention, for the positions so far.
 
     The tensors are allocated once, for `n_positions`, on the device of `like` and with its type.
+    In cross-attention these are the positions of the memory, which the first update fills.
     """
 
     def __init__(
@@ -62,14 +63,11 @@ class KVCache:
         self.value_BGMK = like.new_empty(*shape_BGM, config.value_size)
         self.length = 0
 
-    def append(self, key_BGQK: Tensor, value_BGQK: Tensor) -> None:
-        """Append the keys and values of new positions."""
+    def update(self, key_BGQK: Tensor, value_BGQK: Tensor) -> tuple[Tensor, Tensor]:
+        """Append the keys and values of new positions; return those of all so far (BGMK)."""
         start, self.length = self.length, self.length + key_BGQK.shape[2]
         self.key_BGMK[:, :, start : self.length] = key_BGQK
         self.value_BGMK[:, :, start : self.length] = value_BGQK
-
-    def read(self) -> tuple[Tensor, Tensor]:
-        """Return the keys and values (BGMK) of all positions so far."""
         return self.key_BGMK[:, :, : self.length], self.value_BGMK[:, :, : self.length]
 
 
@@ -123,9 +121,10 @@ class MultiHeadAttention(nn.Module):
         """
         key_BGMK, value_BGMK = self.keys_and_values(x_BQD, memory_BMD, cache)
         n_queries, n_keys = x_BQD.shape[1], key_BGMK.shape[2]
+        positions = self.position_encoding
         query_BHQK = split_heads(self.q_proj(x_BQD), self.n_heads)
-        query_BHQK = self.position_encoding.rotate(query_BHQK, first_position=n_keys - n_queries)
-        bias_HQM = self.position_encoding.bias(n_queries, n_keys, x_BQD.device)
+        query_BHQK = positions.rotate(query_BHQK, first_position=n_keys - n_queries)
+        bias_HQM = positions.bias(n_queries, n_keys, x_BQD.device)
         if bias_HQM is not None:
             bias_HQM = bias_HQM.to(x_BQD.dtype)
 
@@ -149,15 +148,12 @@ class MultiHeadAttention(nn.Module):
         """Return the keys and values (BGMK) of the memory, or of x and the positions before it."""
         n_cached = cache.length if cache else 0
         if cache and n_cached and memory_BMD is not None:
-            return cache.read()  # the memory does not change
+            return cache.key_BGMK, cache.value_BGMK  # the memory does not change
         y_BMD = x_BQD if memory_BMD is None else memory_BMD
         key_BGMK = split_heads(self.k_proj(y_BMD), self.n_kv_heads)
         key_BGMK = self.position_encoding.rotate(key_BGMK, first_position=n_cached)
         value_BGMK = split_heads(self.v_proj(y_BMD), self.n_kv_heads)
-        if cache is None:
-            return key_BGMK, value_BGMK
-        cache.append(key_BGMK, value_BGMK)
-        return cache.read()
+        return cache.update(key_BGMK, value_BGMK) if cache else (key_BGMK, value_BGMK)
 
     def repeat_kv(self, x_BGMK: Tensor) -> Tensor:
         """Repeat keys or values for each query head that shares them: BGMK -> BHMK."""

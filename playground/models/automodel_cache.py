@@ -17,12 +17,13 @@ class CacheView(KVCache):
     def __init__(self, cache: Cache, layer: int) -> None:
         self.cache, self.layer = cache, layer
         self.length = int(cache.get_seq_length(layer))
+        if self.length:
+            # Any, because the type has no keys and values for every kind of layer
+            stored: Any = cache.layers[layer]
+            self.key_BGMK = stored.keys[:, :, : self.length]
+            self.value_BGMK = stored.values[:, :, : self.length]
 
-    def append(self, key_BGQK: Tensor, value_BGQK: Tensor) -> None:
+    def update(self, key_BGQK: Tensor, value_BGQK: Tensor) -> tuple[Tensor, Tensor]:
         self.length += key_BGQK.shape[2]
-        self.cache.update(key_BGQK, value_BGQK, self.layer)
-
-    def read(self) -> tuple[Tensor, Tensor]:
-        # Any, because the type has no keys and values for every kind of layer
-        stored: Any = self.cache.layers[self.layer]
-        return stored.keys[:, :, : self.length], stored.values[:, :, : self.length]
+        key_BGMK, value_BGMK = self.cache.update(key_BGQK, value_BGQK, self.layer)
+        return key_BGMK[:, :, : self.length], value_BGMK[:, :, : self.length]

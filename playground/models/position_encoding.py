@@ -50,10 +50,10 @@ class RotaryEmbedding(RelativePositionEncoding):
         self.cos_sin_2PK.copy_(self.cos_sin(self.cos_sin_2PK.shape[1]))
 
     def rotate(self, x_BHPK: Tensor, first_position: int = 0) -> Tensor:
-        end = first_position + x_BHPK.shape[2]
-        if end > self.cos_sin_2PK.shape[1]:  # several sequences in a row (packed_rows.py)
-            self.cos_sin_2PK = self.cos_sin(2 * end).to(self.cos_sin_2PK)
-        cos_PK, sin_PK = self.cos_sin_2PK[:, first_position:end].to(x_BHPK.dtype)
+        end, table_2PK = first_position + x_BHPK.shape[2], self.cos_sin_2PK
+        if end > table_2PK.shape[1]:  # several sequences in a row (packed_rows.py)
+            table_2PK = self.cos_sin_2PK = self.cos_sin(2 * end).to(table_2PK)
+        cos_PK, sin_PK = table_2PK[:, first_position:end].to(x_BHPK.dtype)
         return apply_rotary_emb(x_BHPK, cos_PK, sin_PK)
 
     @torch.inference_mode(False)  # training uses the tensor, too
