@@ -28,11 +28,11 @@ from playground.architectures.base import (
 )
 from playground.architectures.encoder_decoder import EncoderDecoder
 from playground.architectures.huggingface import Bart as EagerAttentionBart
+from playground.architectures.huggingface_sizes import BartSizes
 from playground.models.attention import causal_mask
 from playground.models.config import ModelConfig
 from playground.models.embeddings import sinusoidal_positions
 from playground.models.transformer import AttentionWeights
-from playground.models.variant_configs import BartSizes
 from playground.tasks import PAD
 from playground.tasks.task import Batch
 

@@ -11,17 +11,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from playground.common import messages
-from playground.models.base_config import BaseConfig
-from playground.models.config import ModelConfig
-from playground.models.variant_configs import (
-    BartSizes,
-    BertSizes,
+from playground.models.config import (
+    BaseConfig,
     DecoderOnlyConfig,
     EncoderOnlyConfig,
-    GPT2Sizes,
-    RNNSeq2SeqConfig,
-    TorchTransformerConfig,
+    ModelConfig,
 )
+from playground.models.variant_configs import RNNSeq2SeqConfig, TorchTransformerConfig
+
+from .huggingface_sizes import BartSizes, BertSizes, GPT2Sizes
 
 if TYPE_CHECKING:
     from .base import Seq2SeqModel

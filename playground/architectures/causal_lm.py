@@ -9,9 +9,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from playground.models.config import DecoderOnlyConfig
 from playground.models.decoder_only import DecoderOnly
 from playground.models.transformer import AttentionWeights
-from playground.models.variant_configs import DecoderOnlyConfig
 from playground.tasks import PAD
 from playground.tasks.task import Batch
 

@@ -19,13 +19,13 @@ from transformers import (
 
 from playground.models.embeddings import positions_from_first_token
 from playground.models.transformer import AttentionWeights
-from playground.models.variant_configs import BartSizes, BertSizes, GPT2Sizes
 from playground.tasks import EOS, PAD, SOS
 from playground.tasks.task import Batch
 
 from .base import check_lengths, eval_mode, greedy_decode
 from .causal_lm import CausalLM, concat_source_and_target
 from .encoder_decoder import EncoderDecoderModel
+from .huggingface_sizes import BartSizes, BertSizes, GPT2Sizes
 from .masked_lm import MaskedLM
 
 # The other implementations in transformers do not return attention weights.

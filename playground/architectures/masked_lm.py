@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from playground.models.attention import padding_mask
+from playground.models.config import EncoderOnlyConfig
 from playground.models.encoder_only import EncoderOnly
 from playground.models.transformer import AttentionWeights
-from playground.models.variant_configs import EncoderOnlyConfig
 from playground.tasks import EOS, PAD, SOS
 from playground.tasks.task import Batch
 

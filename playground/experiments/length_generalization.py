@@ -14,7 +14,7 @@ from playground.common.atomic_write import write_file
 from playground.common.format import format_csv, format_percent
 from playground.common.stats import five_number_summary, quantile, wilson_interval
 from playground.common.strict_json import read_json
-from playground.models.stack_config import StackConfig
+from playground.models.config import StackConfig
 from playground.tasks import LOOKUP, TASKS
 from playground.training.config import RunConfig
 

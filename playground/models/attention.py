@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .config import StackConfig
 from .position_encoding import RelativePositionEncoding
-from .stack_config import StackConfig
 
 
 def scaled_dot_product_attention(

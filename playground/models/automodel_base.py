@@ -19,7 +19,7 @@ from transformers import (
     StoppingCriteriaList,
 )
 
-from .base_config import BaseConfig
+from .config import BaseConfig
 
 PAD, SOS, EOS = 0, 1, 2  # the first three tokens of every vocabulary
 # labels that the loss ignores, by transformers' convention; it ignores PAD, too

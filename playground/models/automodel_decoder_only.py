@@ -23,9 +23,9 @@ from .automodel_base import (
     cross_entropy,
 )
 from .automodel_cache import CacheView
+from .config import DecoderOnlyConfig
 from .decoder_only import DecoderOnly
 from .layers import LayerCache
-from .variant_configs import DecoderOnlyConfig
 
 
 class PlaygroundDecoderOnlyConfig(ArchitectureConfig):

@@ -22,8 +22,8 @@ from .automodel_base import (
     check_length,
     cross_entropy,
 )
+from .config import EncoderOnlyConfig
 from .encoder_only import EncoderOnly
-from .variant_configs import EncoderOnlyConfig
 
 
 class PlaygroundEncoderOnlyConfig(ArchitectureConfig):

@@ -1,13 +1,336 @@
-"""Sizes and options of the transformer, validated in one place.
+"""The settings of the models from scratch, and the weights that each setting makes.
 
-This file does not import torch, because forms and command lines use it too.
+A model has a dataclass: its fields are the settings, with a description and the accepted values of
+each, and `parameter_groups` is the table of its weights. This file does not import torch, because
+forms and command lines use it too.
 """
 
+import math
 from dataclasses import dataclass
 
-from .config_fields import ConfigError, config_field
-from .parameter_count import count_stack
-from .stack_config import StackConfig
+from .config_fields import ConfigError, config_field, validate_fields
+
+POSITION_TYPES = (
+    "learned",
+    "sinusoidal",
+    "none",
+    "learned-from-end",
+    "rope",
+    "alibi",
+    "t5",
+    "randomized",
+)
+# positions that add no vectors to the token embeddings
+WITHOUT_POSITION_VECTORS = ("none", "rope", "alibi", "t5")
+# Single stacks have no positions that depend on where a source ends and a target begins.
+SINGLE_STACK_POSITION_TYPES = tuple(
+    name for name in POSITION_TYPES if name not in ("learned-from-end", "randomized")
+)
+T5_NUM_BUCKETS = 32  # relative distances that T5 distinguishes
+MAX_ATTENTION_SCORES = 4_000_000  # limit on the attention scores of one layer: 16 MB
+MAX_EVAL_BATCH_SIZE = 512
+
+Shapes = list[tuple[int, ...]]  # of the weights of one component, those of all layers
+
+
+def linear(n_in: int, n_out: int, bias: bool = True) -> Shapes:
+    """Return the shapes of a linear layer."""
+    return [(n_out, n_in), (n_out,)] if bias else [(n_out, n_in)]
+
+
+@dataclass(frozen=True)
+class BaseConfig:
+    """The settings that every architecture has. Subclasses add their own."""
+
+    d_model: int = config_field(64, "Width of the model: size of every vector.", low=1, high=4096)
+    n_layers: int = config_field(
+        2, "Layers in each stack: the same number in encoder and decoder.", low=1, high=48
+    )
+    dropout: float = config_field(
+        0.0,
+        "Fraction of values set to zero in training, after the embedding and each sublayer.",
+        low=0,
+        high=0.9,
+    )
+    source_vocab_size: int = config_field(
+        13, "Tokens in the source vocabulary, including PAD, SOS and EOS.", low=4, high=1_000_000
+    )
+    target_vocab_size: int = config_field(
+        13, "Tokens in the target vocabulary, including PAD, SOS and EOS.", low=4, high=1_000_000
+    )
+    max_positions: int = config_field(
+        11, "Tokens in the longest sequence, including one EOS or SOS.", low=2, high=1_000_000
+    )
+
+    has_single_vocabulary = False  # for source and target
+
+    def __post_init__(self) -> None:
+        validate_fields(self)
+        if self.has_single_vocabulary and self.source_vocab_size != self.target_vocab_size:
+            raise ConfigError(
+                "target_vocab_size",
+                f"target_vocab_size is {self.target_vocab_size}, but this architecture has a "
+                f"single vocabulary; make it {self.source_vocab_size}, equal to source_vocab_size",
+            )
+
+    def parameter_groups(self) -> dict[str, Shapes]:
+        """Return the shapes of the trainable weights of each component of the model."""
+        raise NotImplementedError
+
+    def parameter_count(self) -> int:
+        """Count the trainable parameters of the model without building it."""
+        return sum(
+            math.prod(shape) for shapes in self.parameter_groups().values() for shape in shapes
+        )
+
+    def sequence_length(self, source: int, target: int) -> int:
+        """Return the length of the model's input for these source and target lengths."""
+        return max(source, target)
+
+    def layer_sizes(self) -> tuple[int, int, int]:
+        """Return the width of all heads, the width of the hidden layer, and the number of heads."""
+        return self.d_model, 0, 1
+
+    @property
+    def attention_heads(self) -> int:
+        """Return the number of attention heads in a layer, 1 for an architecture without them."""
+        return self.layer_sizes()[2]
+
+    def extra_activations(self, source: int, target: int) -> int:
+        """Count the activations of an example beyond those of its tokens and pairs of tokens."""
+        return 0
+
+    def max_batch_size(self, length: int) -> int:
+        """Return the maximum batch size for inputs of `length` tokens without gradients."""
+        return max(1, min(MAX_EVAL_BATCH_SIZE, MAX_ATTENTION_SCORES // (self.d_model * length)))
+
+
+@dataclass(frozen=True)
+class AttentionConfig(BaseConfig):
+    """The sizes that every transformer has."""
+
+    n_heads: int = config_field(
+        4,
+        "Attention heads in each layer; must divide d_model, unless d_k and d_v are set.",
+        low=1,
+        high=64,
+    )
+    d_ff: int = config_field(
+        128, "Width of the hidden layer in the feed-forward networks.", low=1, high=16384
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.d_model % self.n_heads and not self.has_head_sizes:
+            divisors = [n for n in range(1, min(self.d_model, 64) + 1) if self.d_model % n == 0]
+            raise ConfigError(
+                "n_heads",
+                f"n_heads is {self.n_heads}, which does not divide d_model {self.d_model}; use one "
+                f"of {', '.join(map(str, divisors))}, or set the head sizes d_k and d_v",
+            )
+
+    @property
+    def has_head_sizes(self) -> bool:
+        """Return whether d_k and d_v are both set, so that n_heads need not divide d_model."""
+        return False
+
+    def layer_sizes(self) -> tuple[int, int, int]:
+        return self.d_model, self.d_ff, self.n_heads
+
+    def library_layers(self, has_cross_attention: bool = False) -> Shapes:
+        """Return the weights of the layers of PyTorch or transformers, which have every bias."""
+        d, d_ff, n_attentions = self.d_model, self.d_ff, 2 if has_cross_attention else 1
+        attention, norms = 4 * linear(d, d), [(d,)] * 2 * (n_attentions + 1)
+        layer = n_attentions * attention + linear(d, d_ff) + linear(d_ff, d) + norms
+        return self.n_layers * layer
+
+    def max_batch_size(self, length: int) -> int:
+        n_scores = self.n_heads * length * length  # of one example
+        return max(1, min(MAX_EVAL_BATCH_SIZE, MAX_ATTENTION_SCORES // n_scores))
+
+
+@dataclass(frozen=True)
+class StackConfig(AttentionConfig):
+    """The settings of a stack of our own layers."""
+
+    n_kv_heads: int = config_field(
+        0,
+        "Heads of keys and values, each used by an equal number of query heads (grouped-query "
+        "attention). 1: a single one (multi-query attention). 0: one for each query head.",
+        low=0,
+        high=64,
+    )
+    d_k: int = config_field(
+        0, "Size of a head's queries and keys; 0 means d_model / n_heads.", low=0, high=4096
+    )
+    d_v: int = config_field(
+        0, "Size of a head's values; 0 means d_model / n_heads.", low=0, high=4096
+    )
+    attention_dropout: float = config_field(
+        0.0, "Fraction of attention weights set to zero in training.", low=0, high=0.9
+    )
+    activation_dropout: float = config_field(
+        0.0,
+        "Fraction of the hidden values of the feed-forward networks set to zero in training.",
+        low=0,
+        high=0.9,
+    )
+    activation: str = config_field(
+        "relu",
+        "Activation of the feed-forward network: ReLU, GELU or SwiGLU. SwiGLU has a third matrix, "
+        "so the network has 1.5 times as many weights; with two thirds of d_ff it has as many.",
+        choices=("relu", "gelu", "swiglu"),
+    )
+    norm_placement: str = config_field(
+        "pre",
+        "Layer norm before each sublayer (pre), or after the residual sum (post, the paper's).",
+        choices=("pre", "post"),
+    )
+    norm_type: str = config_field(
+        "layer",
+        "Layer norm, or RMSNorm, which does not subtract the mean and has no shift.",
+        choices=("layer", "rms"),
+    )
+    position_type: str = config_field(
+        "learned",
+        "Position encoding. Vectors added to the token embeddings: learned, sinusoidal, learned "
+        "and counted from the source's end, or learned at randomized positions. Inside "
+        "self-attention: rope, alibi, t5. Or none.",
+        choices=POSITION_TYPES,
+    )
+    sinusoidal_scale: float = config_field(
+        1.0,
+        "Scale of sinusoidal positions relative to the token embeddings; only they use it.",
+        low=0,
+        high=100,
+    )
+    attention_bias: bool = config_field(
+        True, "Biases in the query, key, value and output projections of attention."
+    )
+    bias: bool = config_field(
+        True, "Biases in all projections and norms, including those of attention."
+    )
+    output_bias: bool = config_field(True, "Bias of the output layer; none without biases.")
+    scale_embeddings: bool = config_field(
+        True, "Token embeddings are multiplied by the square root of d_model, as in the paper."
+    )
+    embedding_std: float = config_field(
+        1.0,
+        "Initial standard deviation of the token embeddings that enter the first layer.",
+        low=0,
+        high=100,
+    )
+    position_std: float = config_field(
+        1.0, "Initial standard deviation of learned position embeddings.", low=0, high=100
+    )
+    weight_init: str = config_field(
+        "xavier-scaled",
+        "Initial weights of linear layers: Xavier with smaller values for attention, Xavier, "
+        "normal with standard deviation 0.02 as in GPT-2, or PyTorch's default.",
+        choices=("xavier-scaled", "xavier", "normal", "torch"),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.n_kv_heads and self.n_heads % self.n_kv_heads:
+            divisors = [n for n in range(1, self.n_heads + 1) if self.n_heads % n == 0]
+            raise ConfigError(
+                "n_kv_heads",
+                f"n_kv_heads is {self.n_kv_heads}, which does not divide n_heads {self.n_heads}; "
+                f"use one of {', '.join(map(str, divisors))}",
+            )
+        if self.position_type == "sinusoidal" and self.d_model % 2:
+            raise ConfigError(
+                "d_model",
+                f"d_model is {self.d_model}, but sinusoidal positions pair sines with cosines; use "
+                f"an even number",
+            )
+        if self.position_type == "rope" and self.key_size % 2:
+            name = "d_k" if self.d_k else "n_heads"
+            raise ConfigError(
+                name,
+                f"{name} is {getattr(self, name)}, so queries and keys have {self.key_size} "
+                f"numbers; rope rotates pairs of numbers and needs an even size: change {name}"
+                + ("" if self.d_k else " or set d_k"),
+            )
+
+    @property
+    def has_head_sizes(self) -> bool:
+        return bool(self.d_k and self.d_v)
+
+    @property
+    def has_output_bias(self) -> bool:
+        return self.bias and self.output_bias
+
+    @property
+    def key_size(self) -> int:
+        """Return the size of a head's query or key."""
+        return self.d_k or self.d_model // self.n_heads
+
+    @property
+    def value_size(self) -> int:
+        """Return the size of a head's value."""
+        return self.d_v or self.d_model // self.n_heads
+
+    @property
+    def n_kv_heads_resolved(self) -> int:
+        """Return the number of heads of keys and values."""
+        return self.n_kv_heads or self.n_heads
+
+    @property
+    def n_position_vectors(self) -> int:
+        """Return the number of position vectors on each side; 0 if none are added."""
+        return 0 if self.position_type in WITHOUT_POSITION_VECTORS else self.n_positions
+
+    @property
+    def n_positions(self) -> int:
+        """Return the number of positions of the longest input."""
+        return self.sequence_length(self.max_positions, self.max_positions)
+
+    def layer_sizes(self) -> tuple[int, int, int]:
+        width = max(self.d_model, self.n_heads * max(self.key_size, self.value_size))
+        return width, self.d_ff * (2 if self.activation == "swiglu" else 1), self.n_heads
+
+    def attention_shapes(self) -> Shapes:
+        """Return the shapes of an attention: query, key, value and output projections."""
+        d, bias = self.d_model, self.bias and self.attention_bias
+        key_size, value_size, n_kv_heads = self.key_size, self.value_size, self.n_kv_heads_resolved
+        return [
+            *linear(d, self.n_heads * key_size, bias),
+            *linear(d, n_kv_heads * key_size, bias),
+            *linear(d, n_kv_heads * value_size, bias),
+            *linear(self.n_heads * value_size, d, bias),
+        ]
+
+    def stack_groups(self, name: str, has_cross_attention: bool = False) -> dict[str, Shapes]:
+        """Return the weights of a stack of layers, with its final norm."""
+        d, d_ff, n = self.d_model, self.d_ff, self.n_layers
+        bias_of_t5 = [(T5_NUM_BUCKETS, self.n_heads)] if self.position_type == "t5" else []
+        n_up = 2 if self.activation == "swiglu" else 1  # SwiGLU has a gate
+        norm: dict[str, Shapes] = {
+            "layer": [(d,), (d,)] if self.bias else [(d,)],
+            "rms": [(d,)],
+            "none": [],
+        }
+        n_norms = n * (3 if has_cross_attention else 2) + (self.norm_placement == "pre")
+        cross = {"cross-attention": n * self.attention_shapes()} if has_cross_attention else {}
+        return {
+            f"{name} self-attention": n * (self.attention_shapes() + bias_of_t5),
+            **cross,
+            f"{name} feed-forward": n
+            * (n_up * linear(d, d_ff, self.bias) + linear(d_ff, d, self.bias)),
+            f"{name} norms": n_norms * norm[self.norm_type],
+        }
+
+    def position_shapes(self) -> Shapes:
+        """Return the shapes of the position vectors of one side; sinusoids are not trained."""
+        is_trained = self.n_position_vectors and self.position_type != "sinusoidal"
+        return [(self.n_position_vectors, self.d_model)] if is_trained else []
+
+    def output_shapes(self, is_tied: bool = False) -> Shapes:
+        """Return the shapes of the output layer; a tied one has only its bias."""
+        shapes = linear(self.d_model, self.target_vocab_size, self.has_output_bias)
+        return shapes[1:] if is_tied else shapes
 
 
 @dataclass(frozen=True)
@@ -53,33 +376,70 @@ class ModelConfig(StackConfig):
             return self.randomized_range or 4 * self.max_positions
         return super().n_position_vectors
 
-    def parameter_count(self) -> int:
-        """Count the trainable parameters of the model without building it."""
-        n_tables = self.target_vocab_size
-        n_tables += 0 if self.share_embeddings else self.source_vocab_size
-        n_tables += 0 if self.tie_output_embeddings else self.target_vocab_size
-        n_tables += 0 if self.position_type == "sinusoidal" else 2 * self.n_position_vectors
-        output_bias = self.target_vocab_size if self.has_output_bias else 0
-        stacks = count_stack(self) + count_stack(self, has_cross_attention=True)
-        return stacks + n_tables * self.d_model + output_bias
+    def parameter_groups(self) -> dict[str, Shapes]:
+        target_tokens: Shapes = (
+            [] if self.share_embeddings else [(self.target_vocab_size, self.d_model)]
+        )
+        return {
+            "source token embedding": [(self.source_vocab_size, self.d_model)],
+            "source position vectors": self.position_shapes(),
+            "target token embedding": target_tokens,
+            "target position vectors": self.position_shapes(),
+            **self.stack_groups("encoder"),
+            **self.stack_groups("decoder", has_cross_attention=True),
+            "output layer": self.output_shapes(self.tie_output_embeddings),
+        }
 
 
-def paper_base_config(vocab_size: int = 30_000, max_positions: int = 5_000) -> ModelConfig:
-    """Return the paper's base model (Vaswani et al. 2017, table 3).
+@dataclass(frozen=True)
+class SingleStackConfig(StackConfig):
+    """Sizes of one stack of our own layers."""
 
-    The paper also uses one table for source, target and output (section 3.4). Here these are
-    `share_embeddings` and `tie_output_embeddings`. They are off, because each side has its own
-    vocabulary.
-    """
-    return ModelConfig(
-        d_model=512,
-        n_heads=8,
-        n_layers=6,
-        d_ff=2048,
-        dropout=0.1,
-        norm_placement="post",
-        position_type="sinusoidal",
-        source_vocab_size=vocab_size,
-        target_vocab_size=vocab_size,
-        max_positions=max_positions,
+    norm_type: str = config_field(
+        "layer",
+        "Layer norm, RMSNorm, which does not subtract the mean and has no shift, or none.",
+        choices=("layer", "rms", "none"),
     )
+    position_type: str = config_field(
+        "learned",
+        "Position encoding. Vectors added to the token embeddings: learned or sinusoidal. Inside "
+        "self-attention: rope, alibi, t5. Or none.",
+        choices=SINGLE_STACK_POSITION_TYPES,
+    )
+
+
+@dataclass(frozen=True)
+class EncoderOnlyConfig(SingleStackConfig):
+    """One stack of encoder layers, as in BERT (Devlin et al. 2018).
+
+    It predicts a token at each position.
+    """
+
+    def parameter_groups(self) -> dict[str, Shapes]:
+        return {
+            "token embedding": [(self.source_vocab_size, self.d_model)],
+            "position vectors": self.position_shapes(),
+            **self.stack_groups("encoder"),
+            "output layer": self.output_shapes(),
+        }
+
+
+@dataclass(frozen=True)
+class DecoderOnlyConfig(SingleStackConfig):
+    """One stack of causal layers over source and target (as in GPT; Radford et al. 2018)."""
+
+    has_single_vocabulary = True
+    tie_output_embeddings: bool = config_field(
+        False, "The output layer uses the target's token embeddings as its weights."
+    )
+
+    def parameter_groups(self) -> dict[str, Shapes]:
+        return {
+            "token embedding": [(self.source_vocab_size, self.d_model)],
+            "position vectors": self.position_shapes(),
+            **self.stack_groups("decoder"),
+            "output layer": self.output_shapes(self.tie_output_embeddings),
+        }
+
+    def sequence_length(self, source: int, target: int) -> int:
+        return source + target

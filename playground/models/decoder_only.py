@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from .attention import KVCache, causal_mask, padding_mask
+from .config import DecoderOnlyConfig
 from .embeddings import InputEmbedding, build_token_embedding
 from .initialization import reinitialize
 from .layers import Layer, LayerCache, build_final_norm
-from .variant_configs import DecoderOnlyConfig
 
 
 class DecoderOnly(nn.Module):

@@ -8,7 +8,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from .stack_config import StackConfig
+from .config import StackConfig
 
 
 def build_token_embedding(vocab_size: int, d_model: int) -> nn.Embedding:

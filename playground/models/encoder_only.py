@@ -5,10 +5,10 @@ New letter of shapes: W the tokens of the input, blanks included.
 
 from torch import Tensor, nn
 
+from .config import EncoderOnlyConfig
 from .embeddings import InputEmbedding, build_token_embedding
 from .initialization import reinitialize
 from .layers import Layer, build_final_norm
-from .variant_configs import EncoderOnlyConfig
 
 
 class EncoderOnly(nn.Module):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .stack_config import StackConfig
+from .config import StackConfig
 
 # GELU(x) = x * P(a standard normal number <= x) (Hendrycks and Gimpel 2016)
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}

@@ -6,7 +6,7 @@ Every module initializes its own weights. The settings `weight_init`, `embedding
 
 from torch import nn, no_grad
 
-from .stack_config import StackConfig
+from .config import StackConfig
 
 NORMAL_STD = 0.02  # as in GPT-2 (Radford et al. 2019)
 # The layers whose output is added to the residual stream. GPT-2 divides their standard deviation by

@@ -6,9 +6,9 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from .attention import KVCache, MultiHeadAttention
+from .config import StackConfig
 from .feed_forward import build_feed_forward
 from .position_encoding import build_position_encoding
-from .stack_config import StackConfig
 
 NORM_EPS = 1e-5  # as in nn.LayerNorm; it keeps a vector of zeros at zero
 

@@ -9,8 +9,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from .parameter_count import T5_NUM_BUCKETS
-from .stack_config import StackConfig
+from .config import T5_NUM_BUCKETS, StackConfig
 
 T5_MAX_DISTANCE = 128  # positions; T5 does not distinguish larger distances
 

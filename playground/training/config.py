@@ -13,8 +13,7 @@ from typing import Any
 
 from playground.architectures import ARCHITECTURES
 from playground.common import messages
-from playground.models.base_config import BaseConfig
-from playground.models.config import ModelConfig
+from playground.models.config import BaseConfig, ModelConfig
 from playground.models.config_fields import ConfigError, short_repr
 from playground.tasks import TASKS
 from playground.tasks.vocabulary import SPECIAL_TOKENS

@@ -8,7 +8,7 @@ import dataclasses
 import math
 
 from playground.architectures import ARCHITECTURES
-from playground.models.base_config import AttentionConfig, BaseConfig
+from playground.models.config import AttentionConfig, BaseConfig
 from playground.models.config_fields import ConfigError
 
 from .config import RunConfig

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from playground.architectures import ARCHITECTURES
+from playground.models.config import ModelConfig
 
 from .config import RunConfig, accepted_settings
 
@@ -128,3 +129,24 @@ def architecture_preset(architecture: str, **values: Any) -> RunConfig:
     spec = ARCHITECTURES.get(architecture)
     overrides = spec.overrides if spec else {}
     return RunConfig.from_flat({**overrides, **values, "architecture": architecture})
+
+
+def paper_base_config(vocab_size: int = 30_000, max_positions: int = 5_000) -> ModelConfig:
+    """Return the paper's base model (Vaswani et al. 2017, table 3).
+
+    The paper also uses one table for source, target and output (section 3.4). Here these are
+    `share_embeddings` and `tie_output_embeddings`. They are off, because each side has its own
+    vocabulary.
+    """
+    return ModelConfig(
+        d_model=512,
+        n_heads=8,
+        n_layers=6,
+        d_ff=2048,
+        dropout=0.1,
+        norm_placement="post",
+        position_type="sinusoidal",
+        source_vocab_size=vocab_size,
+        target_vocab_size=vocab_size,
+        max_positions=max_positions,
+    )

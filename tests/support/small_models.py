@@ -5,8 +5,7 @@ import dataclasses
 import torch
 from hypothesis import strategies as st
 
-from playground.models.config import ModelConfig
-from playground.models.stack_config import POSITION_TYPES
+from playground.models.config import POSITION_TYPES, ModelConfig
 
 SIZES = {"d_model": 16, "n_heads": 4, "n_layers": 2, "d_ff": 24}
 

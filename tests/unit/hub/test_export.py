@@ -31,8 +31,8 @@ CODE = {
     f"{name}.py"
     for name in (
         *("attention", "automodel", "automodel_base", "automodel_cache"),
-        *("base_config", "config", "config_fields", "embeddings", "feed_forward"),
-        *("initialization", "layers", "parameter_count", "position_encoding", "stack_config"),
+        *("config", "config_fields", "embeddings", "feed_forward"),
+        *("initialization", "layers", "position_encoding"),
         "transformer",
     )
 }

@@ -17,10 +17,9 @@ from playground.models.automodel import (
     PlaygroundConfig,
     PlaygroundForSeq2SeqLM,
 )
-from playground.models.config import ModelConfig
+from playground.models.config import POSITION_TYPES, ModelConfig
 from playground.models.config_fields import ConfigError
 from playground.models.embeddings import InputEmbedding
-from playground.models.stack_config import POSITION_TYPES
 from playground.tasks import EOS, PAD, SOS, load_task
 from playground.tasks.held_out import build_held_out_set
 from tests.support.auto_classes import register

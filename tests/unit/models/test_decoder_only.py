@@ -9,10 +9,10 @@ from playground.models.automodel_decoder_only import (
     PlaygroundDecoderOnlyConfig,
     PlaygroundDecoderOnlyForCausalLM,
 )
+from playground.models.config import SINGLE_STACK_POSITION_TYPES, DecoderOnlyConfig
 from playground.models.config_fields import ConfigError
 from playground.models.decoder_only import DecoderOnly
 from playground.models.embeddings import InputEmbedding
-from playground.models.variant_configs import SINGLE_STACK_POSITION_TYPES, DecoderOnlyConfig
 from tests.support.small_models import build_small, model_settings
 
 CLOSE = {"atol": 1e-4, "rtol": 1e-4}

@@ -1,9 +1,8 @@
 import pytest
 import torch
 
-from playground.models.config import ModelConfig
+from playground.models.config import POSITION_TYPES, ModelConfig
 from playground.models.embeddings import InputEmbedding, build_token_embedding, sinusoidal_positions
-from playground.models.stack_config import POSITION_TYPES
 
 
 def embedding(side="target", **changes):

@@ -1,7 +1,7 @@
 import torch
 
 from playground.architectures.masked_lm import EncoderOnlyLM
-from playground.models.variant_configs import EncoderOnlyConfig
+from playground.models.config import EncoderOnlyConfig
 
 
 def family(**sizes):

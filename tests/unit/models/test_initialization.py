@@ -6,10 +6,9 @@ from torch import nn
 
 from playground.architectures import load_architecture
 from playground.models.attention import MultiHeadAttention
-from playground.models.config import ModelConfig
+from playground.models.config import DecoderOnlyConfig, ModelConfig
 from playground.models.feed_forward import build_feed_forward
 from playground.models.transformer import Transformer
-from playground.models.variant_configs import DecoderOnlyConfig
 from playground.training.config import RunConfig
 
 WIDE = {"d_model": 64, "d_ff": 256, "source_vocab_size": 200, "target_vocab_size": 200}

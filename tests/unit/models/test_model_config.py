@@ -7,9 +7,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from playground.models.config import ModelConfig, paper_base_config
+from playground.models.config import ModelConfig
 from playground.models.config_fields import ConfigError, format_number
 from playground.models.transformer import Transformer
+from playground.training.presets import paper_base_config
 from tests.support.small_models import model_settings
 
 FIELDS = {each.name: each for each in dataclasses.fields(ModelConfig)}
@@ -38,9 +39,13 @@ def accepted(name):
     return st.floats(range_["low"], range_["high"])
 
 
-def count(config):
+def built_shapes(config):
     with torch.device("meta"):
-        return sum(weight.numel() for weight in Transformer(config).parameters())
+        return sorted(tuple(weight.shape) for weight in Transformer(config).parameters())
+
+
+def count(config):
+    return sum(map(math.prod, built_shapes(config)))
 
 
 @pytest.mark.parametrize("name", FIELDS)
@@ -174,6 +179,8 @@ def test_the_parameter_count_equals_what_is_built(overrides, sizes):
         sizes["d_model"] = 16
     config = ModelConfig(**sizes)
     assert config.parameter_count() == count(config)
+    groups = config.parameter_groups()
+    assert sorted(shape for shapes in groups.values() for shape in shapes) == built_shapes(config)
 
 
 def test_sizes_of_heads_need_not_divide_the_width():

@@ -5,8 +5,7 @@ import json
 
 import pytest
 
-from playground.models.config import ModelConfig
-from playground.models.variant_configs import DecoderOnlyConfig, EncoderOnlyConfig
+from playground.models.config import DecoderOnlyConfig, EncoderOnlyConfig, ModelConfig
 from playground.tasks.specs import TASKS
 from tests.support.engine_models import FOLDER, MODELS, TASK_FILE, build, compute, task_examples
 

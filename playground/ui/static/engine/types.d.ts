@@ -19,7 +19,7 @@ export type ForwardTokens = (tokens: number[], pass: ForwardPass) => Float32Arra
 export type KeysAndValues = { key_MGK: Float32Array; value_MGV: Float32Array };
 
 /**
- * The settings of a model, as config.json of a checkpoint has them (models/stack_config.py), and
+ * The settings of a model, as config.json of a checkpoint has them (models/config.py), and
  * the sizes that follow from them.
  */
 export type Config = {
