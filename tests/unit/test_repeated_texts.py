@@ -11,10 +11,7 @@ STATIC = ROOT / "ui" / "static"
 MIN_CHARS, MIN_SPACES = 30, 4  # of a message in Python; shorter texts are labels
 LABEL = re.compile(r"\"([A-Z][^\"\n$<>{}]{11,})\"")  # in scripts, also in templates
 # descriptions of a setting that two configurations have; models/ imports no other package
-ALLOWED = (
-    "Layer norm before each sublayer (pre), or after the residual sum (post, the paper's).",
-    "The output layer uses the target's token embeddings as its weights.",
-)
+ALLOWED = ("Layer norm before each sublayer (pre), or after the residual sum (post, the paper's).",)
 
 
 def python_texts(source: str) -> Iterator[str]:
