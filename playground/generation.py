@@ -54,7 +54,7 @@ def generate(
         raise ValueError(f"temperature is {temperature}; it must be 0 (greedy) or a number above")
     with eval_mode(model):
         memory_BSD = model.encode(source_BS)
-        cache = model.new_cache(len(source_BS), source_BS.shape[1], max_tokens)
+        cache = model.new_cache(len(source_BS), max_tokens)
         token_B1 = torch.full_like(source_BS[:, :1], SOS)
         finished_B1 = torch.zeros_like(token_B1, dtype=torch.bool)
         generated: list[Tensor] = []

@@ -20,6 +20,13 @@ class EncoderDecoderModel(TeacherForcedModel):
     def logits(self, batch: Batch) -> Tensor:
         return self(batch.source_BS, batch.decoder_input_BT)
 
+    @torch.no_grad()
+    def attention_weights(self, batch: Batch) -> AttentionWeights:
+        weights = AttentionWeights()
+        with eval_mode(self):
+            self(batch.source_BS, batch.decoder_input_BT, weights)
+        return weights
+
     def attention_tokens(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
         source_BS, decoder_input_BT = batch.source_BS, batch.decoder_input_BT
         return {
@@ -36,11 +43,6 @@ class EncoderDecoder(Transformer, EncoderDecoderModel):
 
     def generate(self, source_BS: Tensor, max_tokens: int) -> Tensor:
         return generate(self, source_BS, max_tokens)
-
-    @torch.no_grad()
-    def attention_weights(self, batch: Batch) -> AttentionWeights:
-        with eval_mode(self):
-            return self.forward_with_attention(batch.source_BS, batch.decoder_input_BT)[1]
 
 
 class TorchEncoderDecoder(TorchTransformer, EncoderDecoderModel):
@@ -62,11 +64,6 @@ class TorchEncoderDecoder(TorchTransformer, EncoderDecoderModel):
                 return self.output_proj(x_BTD[:, -1])
 
             return greedy_decode(next_token, source_BS, max_tokens)
-
-    @torch.no_grad()
-    def attention_weights(self, batch: Batch) -> AttentionWeights:
-        with eval_mode(self):
-            return self.forward_with_attention(batch.source_BS, batch.decoder_input_BT)[1]
 
 
 class RNNEncoderDecoder(RNNSeq2Seq, EncoderDecoderModel):

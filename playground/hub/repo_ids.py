@@ -44,6 +44,7 @@ PACKAGE_FILES = {
     "encoder_only.py",
     "feed_forward.py",
     "initialization.py",
+    "kv_cache.py",
     "layers.py",
     "parameter_count.py",
     "position_encoding.py",

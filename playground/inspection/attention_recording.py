@@ -17,6 +17,7 @@ from torch import Tensor
 from playground.architectures.encoder_decoder import EncoderDecoder
 from playground.generation import generate
 from playground.models.attention import causal_mask, padding_mask
+from playground.models.transformer import AttentionWeights
 from playground.tasks import EOS, SOS
 from playground.tasks.task import Batch
 
@@ -47,7 +48,8 @@ class AttentionRecording:
 def record_teacher_forced(model: EncoderDecoder, batch: Batch) -> AttentionRecording:
     """Record the attention weights of a teacher-forced pass."""
     source_BS, decoder_input_BT = batch.source_BS, batch.decoder_input_BT
-    logits_BTV, weights = model.forward_with_attention(source_BS, decoder_input_BT)
+    weights = AttentionWeights()
+    logits_BTV = model(source_BS, decoder_input_BT, weights)
     attention = {kind: torch.stack(getattr(weights, kind)) for kind in ATTENTION_KINDS}
     return AttentionRecording(
         source_BS,

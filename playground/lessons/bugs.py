@@ -112,9 +112,8 @@ BUGS = {
     "untrained-head": Bug(
         "An output layer that was never trained",
         "playground.models.transformer:Transformer.forward",
-        "return self.output_proj(self.decode(target_BT, self.encode(source_BS), source_BS))",
-        "return nn.Linear(self.config.d_model, "
-        "self.config.target_vocab_size)(self.decode(target_BT, self.encode(source_BS), source_BS))",
+        "return self.output_proj(x_BTD)",
+        "return nn.Linear(self.config.d_model, self.config.target_vocab_size)(x_BTD)",
         "a tutorial that adds an untrained classifier to a pretrained model and reports its output",
         "A layer created inside forward is a new one at every call. No optimizer updates it, so it "
         "stays at random weights, and the outputs stay at chance level. The model still has an "

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .config import StackConfig
+from .kv_cache import KVCache
 from .position_encoding import RelativePositionEncoding
 
 
@@ -46,29 +47,6 @@ def causal_mask(length: int, device: torch.device) -> Tensor:
     Each of the `length` positions attends to itself and to earlier positions.
     """
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
-
-
-class KVCache:
-    """The keys and values of one attention, for the positions so far.
-
-    The tensors are allocated once, for `n_positions`, on the device of `like` and with its type.
-    In cross-attention these are the positions of the memory, which the first update fills.
-    """
-
-    def __init__(
-        self, config: StackConfig, batch_size: int, n_positions: int, like: Tensor
-    ) -> None:
-        shape_BGM = (batch_size, config.n_kv_heads_resolved, n_positions)
-        self.key_BGMK = like.new_empty(*shape_BGM, config.key_size)
-        self.value_BGMK = like.new_empty(*shape_BGM, config.value_size)
-        self.length = 0
-
-    def update(self, key_BGQK: Tensor, value_BGQK: Tensor) -> tuple[Tensor, Tensor]:
-        """Append the keys and values of new positions; return those of all so far (BGMK)."""
-        start, self.length = self.length, self.length + key_BGQK.shape[2]
-        self.key_BGMK[:, :, start : self.length] = key_BGQK
-        self.value_BGMK[:, :, start : self.length] = value_BGQK
-        return self.key_BGMK[:, :, : self.length], self.value_BGMK[:, :, : self.length]
 
 
 class MultiHeadAttention(nn.Module):
@@ -148,7 +126,7 @@ class MultiHeadAttention(nn.Module):
         """Return the keys and values (BGMK) of the memory, or of x and the positions before it."""
         n_cached = cache.length if cache else 0
         if cache and n_cached and memory_BMD is not None:
-            return cache.key_BGMK, cache.value_BGMK  # the memory does not change
+            return cache.key_BGMK, cache.value_BGMK
         y_BMD = x_BQD if memory_BMD is None else memory_BMD
         key_BGMK = split_heads(self.k_proj(y_BMD), self.n_kv_heads)
         key_BGMK = self.position_encoding.rotate(key_BGMK, first_position=n_cached)

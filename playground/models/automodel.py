@@ -22,7 +22,7 @@ from .automodel_base import (
 )
 from .automodel_cache import CacheView
 from .config import ModelConfig
-from .layers import LayerCache
+from .kv_cache import LayerCache
 from .transformer import AttentionWeights, Transformer
 
 

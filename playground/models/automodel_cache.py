@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 from transformers import Cache
 
-from .attention import KVCache
+from .kv_cache import KVCache
 
 
 class CacheView(KVCache):

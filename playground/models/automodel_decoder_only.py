@@ -25,7 +25,7 @@ from .automodel_base import (
 from .automodel_cache import CacheView
 from .config import DecoderOnlyConfig
 from .decoder_only import DecoderOnly
-from .layers import LayerCache
+from .kv_cache import LayerCache
 
 
 class PlaygroundDecoderOnlyConfig(ArchitectureConfig):

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from .attention import KVCache, causal_mask, padding_mask
+from .attention import causal_mask, padding_mask
 from .config import DecoderOnlyConfig
 from .embeddings import InputEmbedding, build_token_embedding
 from .initialization import reinitialize
-from .layers import Layer, LayerCache, build_final_norm
+from .kv_cache import KVCache, LayerCache
+from .layers import Layer, build_final_norm
 
 
 class DecoderOnly(nn.Module):

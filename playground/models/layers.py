@@ -1,13 +1,13 @@
 """The layer of encoders and decoders (Vaswani et al. 2017, section 3.1)."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from .attention import KVCache, MultiHeadAttention
+from .attention import MultiHeadAttention
 from .config import StackConfig
 from .feed_forward import build_feed_forward
+from .kv_cache import LayerCache
 from .position_encoding import build_position_encoding
 
 NORM_EPS = 1e-5  # as in nn.LayerNorm; it keeps a vector of zeros at zero
@@ -48,13 +48,6 @@ class ResidualNorm(nn.Module):
         if self.norm_first:
             return x_BSD + self.dropout(sublayer(self.norm(x_BSD)))
         return self.norm(x_BSD + self.dropout(sublayer(x_BSD)))
-
-
-class LayerCache(NamedTuple):
-    """The keys and values of one layer; only a layer with cross-attention has `cross_attn`."""
-
-    self_attn: KVCache
-    cross_attn: KVCache | None = None
 
 
 class Layer(nn.Module):

@@ -54,39 +54,44 @@ class TorchTransformer(nn.Module):
                 if weight.dim() > 1:
                     nn.init.xavier_uniform_(weight)
 
-    def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
-        """Return the logits (BTV) of the token that follows each target position."""
-        return self.output_proj(self.decode(target_BT, self.encode(source_BS), source_BS))
+    def forward(
+        self, source_BS: Tensor, target_BT: Tensor, weights: AttentionWeights | None = None
+    ) -> Tensor:
+        """Return the logits (BTV) of the token that follows each target position.
 
-    def encode(self, source_BS: Tensor) -> Tensor:
+        Each layer appends its attention weights to those in `weights`, if they are given.
+        """
+        memory_BSD = self.encode(source_BS, weights)
+        return self.output_proj(self.decode(target_BT, memory_BSD, source_BS, weights))
+
+    def encode(self, source_BS: Tensor, weights: AttentionWeights | None = None) -> Tensor:
         """Return the memory (BSD): a vector for each source position, computed from all of them."""
         x_BSD = self._embed(source_BS, self.source_token_embedding, self.source_position_embedding)
-        return self.encoder(x_BSD, src_key_padding_mask=source_BS == 0)
+        with _record_attention(self.encoder, "self_attn", weights.encoder if weights else None):
+            return self.encoder(x_BSD, src_key_padding_mask=source_BS == 0)
 
-    def decode(self, target_BT: Tensor, memory_BSD: Tensor, source_BS: Tensor) -> Tensor:
+    def decode(
+        self,
+        target_BT: Tensor,
+        memory_BSD: Tensor,
+        source_BS: Tensor,
+        weights: AttentionWeights | None = None,
+    ) -> Tensor:
         """Return a vector (BTD) for each target position, from the target so far and the memory."""
         x_BTD = self._embed(target_BT, self.target_token_embedding, self.target_position_embedding)
         # PyTorch's masks are True where attention is not allowed.
         blocked_TT = ~causal_mask(target_BT.shape[1], target_BT.device)
-        return self.decoder(
-            x_BTD,
-            memory_BSD,
-            tgt_mask=blocked_TT,
-            tgt_is_causal=True,
-            memory_key_padding_mask=source_BS == 0,
-        )
-
-    def forward_with_attention(
-        self, source_BS: Tensor, target_BT: Tensor
-    ) -> tuple[Tensor, AttentionWeights]:
-        """Return the logits of `forward` and the attention weights of all layers."""
-        weights = AttentionWeights()
         with (
-            _record_attention(self.encoder, "self_attn", weights.encoder),
-            _record_attention(self.decoder, "self_attn", weights.decoder),
-            _record_attention(self.decoder, "multihead_attn", weights.cross),
+            _record_attention(self.decoder, "self_attn", weights.decoder if weights else None),
+            _record_attention(self.decoder, "multihead_attn", weights.cross if weights else None),
         ):
-            return self(source_BS, target_BT), weights
+            return self.decoder(
+                x_BTD,
+                memory_BSD,
+                tgt_mask=blocked_TT,
+                tgt_is_causal=True,
+                memory_key_padding_mask=source_BS == 0,
+            )
 
     def _embed(self, tokens_BS: Tensor, tokens: nn.Embedding, positions: nn.Embedding) -> Tensor:
         position_S = torch.arange(tokens_BS.shape[1], device=tokens_BS.device)
@@ -96,8 +101,8 @@ class TorchTransformer(nn.Module):
 
 
 @contextmanager
-def _record_attention(stack: nn.Module, name: str, weights: list[Tensor]) -> Iterator[None]:
-    """Record the attention weights of a stack during a `with` block.
+def _record_attention(stack: nn.Module, name: str, weights: list[Tensor] | None) -> Iterator[None]:
+    """Record the attention weights of a stack during a `with` block, if there is a list for them.
 
     Each layer's attention `name` appends its weights (BHQM) to `weights`. PyTorch's layers do not
     request them themselves.
@@ -109,8 +114,12 @@ def _record_attention(stack: nn.Module, name: str, weights: list[Tensor]) -> Ite
         return args, kwargs | {"need_weights": True, "average_attn_weights": False}
 
     def store_weights(_: nn.Module, args: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        weights.append(output[1])
+        recorded.append(output[1])
 
+    if weights is None:
+        yield
+        return
+    recorded = weights
     modules = [module for path, module in stack.named_modules() if path.endswith(name)]
     hooks = [
         hook

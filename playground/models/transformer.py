@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
-from .attention import KVCache, causal_mask, padding_mask
+from .attention import causal_mask, padding_mask
 from .config import ModelConfig
 from .embeddings import InputEmbedding, build_token_embedding
 from .initialization import reinitialize
-from .layers import Layer, LayerCache, build_final_norm
+from .kv_cache import KVCache, LayerCache, MemoryCache
+from .layers import Layer, build_final_norm
 
 
 @dataclass
@@ -57,9 +58,16 @@ class Transformer(nn.Module):
             self.output_proj.weight = target_tokens.weight
         reinitialize(self, config)
 
-    def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
-        """Return the logits (BTV) of the token that follows each target position."""
-        return self.output_proj(self.decode(target_BT, self.encode(source_BS), source_BS))
+    def forward(
+        self, source_BS: Tensor, target_BT: Tensor, weights: AttentionWeights | None = None
+    ) -> Tensor:
+        """Return the logits (BTV) of the token that follows each target position.
+
+        Each layer appends its attention weights to those in `weights`, if they are given.
+        """
+        memory_BSD = self.encode(source_BS, weights)
+        x_BTD = self.decode(target_BT, memory_BSD, source_BS, weights=weights)
+        return self.output_proj(x_BTD)
 
     def encode(self, source_BS: Tensor, weights: AttentionWeights | None = None) -> Tensor:
         """Return the memory (BSD): a vector for each source position, computed from all of them."""
@@ -105,23 +113,10 @@ class Transformer(nn.Module):
         """Return the log-probabilities (BTV) of the next token."""
         return self.output_proj(x_BTD).log_softmax(-1)
 
-    def forward_with_attention(
-        self, source_BS: Tensor, target_BT: Tensor
-    ) -> tuple[Tensor, AttentionWeights]:
-        """Return the logits of `forward` and the attention weights of all layers."""
-        weights = AttentionWeights()
-        memory_BSD = self.encode(source_BS, weights)
-        return self.output_proj(
-            self.decode(target_BT, memory_BSD, source_BS, weights=weights)
-        ), weights
-
-    def new_cache(self, batch_size: int, n_source: int, n_target: int) -> list[LayerCache]:
-        """Allocate the caches of all decoder layers, for generation token by token.
-
-        `n_source` and `n_target` are the numbers of source and target positions.
-        """
+    def new_cache(self, batch_size: int, n_positions: int) -> list[LayerCache]:
+        """Allocate the caches of all decoder layers, for `n_positions` target positions."""
         like = self.output_proj.weight  # the same device and type
         return [
-            LayerCache(*(KVCache(self.config, batch_size, n, like) for n in (n_target, n_source)))
+            LayerCache(KVCache(self.config, batch_size, n_positions, like), MemoryCache())
             for _ in self.decoder_layers
         ]

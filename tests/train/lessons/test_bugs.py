@@ -26,6 +26,7 @@ from playground.lessons.bugs import (
     hint,
     resolve_bug,
 )
+from playground.models.transformer import AttentionWeights
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 
@@ -162,7 +163,8 @@ def test_mask_of_wrong_rank_is_silent_if_heads_equal_batch_size(compared):
     config = RunConfig.from_flat(SMALL | {"batch_size": 2})
     buggy = buggy_model(config.model, BUGS["mask-shape"]).eval()
     sources = torch.tensor([[3, 4, 5, 2], [6, 2, 0, 0]])
-    record = buggy.forward_with_attention(sources, torch.tensor([[1, 5], [1, 6]]))[1]
+    record = AttentionWeights()
+    buggy(sources, torch.tensor([[1, 5], [1, 6]]), record)
     # head 0 goes by the padding of sequence 0
     assert float(record.encoder[0][1, 0, :, 2:].detach().sum()) > 0.1
 

@@ -16,6 +16,7 @@ from playground.checkpoints.manifest import CheckpointError
 from playground.hub.export import build_package, checkpoint_from_package, tokenizer
 from playground.hub.formats import PACKAGE_FORMATS
 from playground.models.config import ModelConfig
+from playground.models.transformer import AttentionWeights
 from playground.runs.replay import REPLAY_FILE
 from playground.tasks import EOS, PAD, UnknownSymbolError, Vocabulary, load_task
 from playground.tasks.held_out import build_held_out_set
@@ -32,7 +33,7 @@ CODE = {
     for name in (
         *("attention", "automodel", "automodel_base", "automodel_cache"),
         *("config", "config_fields", "embeddings", "feed_forward"),
-        *("initialization", "layers", "position_encoding"),
+        *("initialization", "kv_cache", "layers", "position_encoding"),
         "transformer",
     )
 }
@@ -347,7 +348,8 @@ def test_every_setting_survives_publication(resumable, tmp_path, log_messages):
             decoder_input_ids=batch.decoder_input_BT,
             output_attentions=True,
         )
-        logits_BTV, record = family.forward_with_attention(batch.source_BS, batch.decoder_input_BT)
+        record = AttentionWeights()
+        logits_BTV = family(batch.source_BS, batch.decoder_input_BT, record)
     assert torch.allclose(result.logits, logits_BTV, atol=1e-6, rtol=0)
     assert torch.allclose(result.cross_attentions[-1], record.cross[-1], atol=1e-6, rtol=0)
     generated_BT = model.generate(

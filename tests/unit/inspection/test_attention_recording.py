@@ -6,6 +6,7 @@ from playground.inspection.attention_recording import (
     record_free_running,
     record_teacher_forced,
 )
+from playground.models.transformer import AttentionWeights
 from playground.tasks import PAD, SOS
 from tests.support.handcrafted_models import random_model
 
@@ -45,8 +46,9 @@ def test_free_running_attention_is_that_of_writing_symbol_by_symbol():
     assert torch.equal(written_BT, family.generate(source_BS, 7)[:, : written_BT.shape[1]])
     for t in range(written_BT.shape[1]):
         shorter = torch.cat([torch.full((len(source_BS), 1), SOS), written_BT[:, :t]], dim=1)
+        record = AttentionWeights()
         with torch.no_grad():
-            logits_BTV, record = family.forward_with_attention(source_BS, shorter)
+            logits_BTV = family(source_BS, shorter, record)
         torch.testing.assert_close(
             recording.logits_BTV[:, t], logits_BTV[:, t], atol=1e-5, rtol=1e-5
         )

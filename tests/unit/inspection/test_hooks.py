@@ -105,7 +105,7 @@ def test_position_replacements_match_step_by_step_decoding(side):
         )
         together_BTD = family.decode(input_BT, family.encode(batch.source_BS), batch.source_BS)
         memory_BSD = family.encode(batch.source_BS)
-        cache = family.new_cache(*batch.source_BS.shape, 7)
+        cache = family.new_cache(len(batch.source_BS), 7)
         steps = [
             family.decode(input_BT[:, t : t + 1], memory_BSD, batch.source_BS, cache)
             for t in range(7)

@@ -30,6 +30,7 @@ from playground.lessons.trained_run import (
     same_multiset,
 )
 from playground.models.config_fields import ConfigError
+from playground.models.transformer import AttentionWeights
 from playground.tasks import EOS, PAD
 from playground.training.config import RunConfig
 from playground.training.presets import preset_config
@@ -161,7 +162,8 @@ def test_first_token_attends_to_the_largest_weight(trained):
     run = trained()
     result = MEASURES["first_token_attention"]([run], {"text": "3 1 4"})
     source = torch.tensor([[6, 4, 7, EOS]])
-    record = run.subject.transformer.forward_with_attention(source, torch.tensor([[1]]))[1]
+    record = AttentionWeights()
+    run.subject.transformer(source, torch.tensor([[1]]), record)
     weights = torch.stack([each[0, :, 0] for each in record.cross]).mean((0, 1))
     assert result["value"] == int(weights.argmax()) + 1
     assert percent(float(weights.detach().max())) in result["explanation"]

@@ -20,6 +20,7 @@ from playground.models.automodel import (
 from playground.models.config import POSITION_TYPES, ModelConfig
 from playground.models.config_fields import ConfigError
 from playground.models.embeddings import InputEmbedding
+from playground.models.transformer import AttentionWeights
 from playground.tasks import EOS, PAD, SOS, load_task
 from playground.tasks.held_out import build_held_out_set
 from tests.support.auto_classes import register
@@ -103,7 +104,8 @@ def test_the_published_model_equals_the_transformer(tmp_path_factory, overrides)
     assert {weight.dtype for weight in loaded.parameters()} == {torch.float32}
     assert loaded.num_parameters() == model.config.parameter_count()
     source_BS, target_BT = sources(8), targets(8)
-    logits_BTV, record = model.forward_with_attention(source_BS, target_BT)
+    record = AttentionWeights()
+    logits_BTV = model(source_BS, target_BT, record)
     result = loaded(**inputs_of(source_BS), decoder_input_ids=target_BT, output_attentions=True)
     torch.testing.assert_close(result.logits, logits_BTV, **CLOSE)
     for name in ("encoder", "decoder", "cross"):
@@ -253,7 +255,8 @@ def test_generate_returns_attention_weights(pair, beams):
             (3 * beams, 4, 1, 11)
         ] * 2
     if beams == 1:
-        _, record = model.forward_with_attention(source_BS, result.sequences[:, :-1])
+        record = AttentionWeights()
+        model(source_BS, result.sequences[:, :-1], record)
         last = [
             (record.decoder, result.decoder_attentions),
             (record.cross, result.cross_attentions),

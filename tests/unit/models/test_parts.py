@@ -101,10 +101,13 @@ def test_t5_buckets_and_biases_are_those_of_t5(causal):
 
 def test_the_cache_is_as_small_as_the_number_of_shared_heads():
     model = Transformer(ModelConfig(n_heads=8, n_kv_heads=2, d_k=5, d_v=3))
-    assert [
-        (tuple(cache.key_BGMK.shape), tuple(cache.value_BGMK.shape))
-        for cache in model.new_cache(4, 7, 9)[0]
-    ] == [((4, 2, 9, 5), (4, 2, 9, 3)), ((4, 2, 7, 5), (4, 2, 7, 3))]
+    cache = model.new_cache(4, 9)
+    source_BS = torch.ones(4, 7, dtype=torch.long)
+    model.decode(source_BS[:, :1], model.encode(source_BS), source_BS, cache)
+    assert [(tuple(each.key_BGMK.shape), tuple(each.value_BGMK.shape)) for each in cache[0]] == [
+        ((4, 2, 9, 5), (4, 2, 9, 3)),
+        ((4, 2, 7, 5), (4, 2, 7, 3)),
+    ]
 
 
 # Positions

@@ -3,7 +3,7 @@ import torch
 
 from playground.models.config import ModelConfig
 from playground.models.torch_transformer import TorchTransformer, copy_weights
-from playground.models.transformer import Transformer
+from playground.models.transformer import AttentionWeights, Transformer
 from playground.models.variant_configs import TorchTransformerConfig
 
 SOURCE_BS = torch.tensor([[3, 4, 5, 6, 2], [7, 2, 0, 0, 0]])
@@ -35,9 +35,10 @@ def build_pair(norm):
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_torch_transformer_equals_the_transformer(norm):
     torch_model, own_model = build_pair(norm)
-    expected, record = own_model.forward_with_attention(SOURCE_BS, TARGET_BT)
+    record, actual = AttentionWeights(), AttentionWeights()
+    expected = own_model(SOURCE_BS, TARGET_BT, record)
     torch.testing.assert_close(torch_model(SOURCE_BS, TARGET_BT), expected, atol=1e-5, rtol=1e-5)
-    logits_BTV, actual = torch_model.forward_with_attention(SOURCE_BS, TARGET_BT)
+    logits_BTV = torch_model(SOURCE_BS, TARGET_BT, actual)
     torch.testing.assert_close(logits_BTV, expected, atol=1e-5, rtol=1e-5)
     for kind in ("encoder", "decoder", "cross"):
         assert len(getattr(actual, kind)) == 2
@@ -47,7 +48,7 @@ def test_torch_transformer_equals_the_transformer(norm):
 
 def test_recording_removes_its_hooks():
     torch_model, _ = build_pair("pre")
-    torch_model.forward_with_attention(SOURCE_BS, TARGET_BT)
+    torch_model(SOURCE_BS, TARGET_BT, AttentionWeights())
     assert not any(
         module._forward_hooks or module._forward_pre_hooks for module in torch_model.modules()
     )

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from playground.models.transformer import Transformer
+from playground.models.transformer import AttentionWeights, Transformer
 from tests.support.numpy_reference import POSITION_TYPES, reference_attention
 from tests.support.small_models import build_small, model_settings
 
@@ -42,7 +42,8 @@ def changed(tokens_BX, row, x):
 def test_logits_and_attention_equal_a_numpy_reference(overrides):
     model = build(**overrides)
     expected, expected_logits = reference_attention(model, *tokens())
-    logits_BTV, record = model.forward_with_attention(*tokens())
+    record = AttentionWeights()
+    logits_BTV = model(*tokens(), record)
     torch.testing.assert_close(
         logits_BTV.double(), torch.tensor(np.array(expected_logits)), **CLOSE
     )
@@ -56,9 +57,7 @@ def test_logits_and_attention_equal_a_numpy_reference(overrides):
 def test_recording_gives_the_logits_of_a_plain_pass(overrides):
     """A plain pass mixes the values in PyTorch's kernel, without storing the weights."""
     model = build(**overrides)
-    torch.testing.assert_close(
-        model.forward_with_attention(*tokens())[0], model(*tokens()), **CLOSE
-    )
+    torch.testing.assert_close(model(*tokens(), AttentionWeights()), model(*tokens()), **CLOSE)
 
 
 @few
@@ -70,7 +69,7 @@ def test_decoding_in_parts_equals_decoding_together(overrides, cuts):
     model = build(**overrides)
     source_BS, target_BT = tokens()
     memory_BSD = model.encode(source_BS)
-    cache = model.new_cache(3, S, T)
+    cache = model.new_cache(3, T)
     parts = target_BT.tensor_split(sorted(cuts), dim=1)
     steps = [model.decode(part, memory_BSD, source_BS, cache) for part in parts]
     torch.testing.assert_close(
