@@ -20,7 +20,8 @@ class BertSizes(AttentionConfig):
         return {
             "embeddings": [*tables, (d,), (d,)],
             "encoder": self.library_layers(),
-            "output layer": [*linear(d, d), (d,), (d,), (self.target_vocab_size,)],
+            "head": [*linear(d, d), (d,), (d,)],
+            "output layer": [(self.target_vocab_size,)],
         }
 
     def sequence_length(self, source: int, target: int) -> int:
@@ -52,9 +53,9 @@ class BartSizes(AttentionConfig):
 
     def parameter_groups(self) -> dict[str, Shapes]:
         d = self.d_model
-        positions = [(self.max_positions + 2, d)]  # the first two are never used
+        positions = (self.max_positions + 2, d)  # the first two are never used
         return {
-            "token embedding": [(self.source_vocab_size, d)],
-            "encoder": [*positions, (d,), (d,), *self.library_layers()],
-            "decoder": [*positions, (d,), (d,), *self.library_layers(has_cross_attention=True)],
+            "embeddings": [(self.source_vocab_size, d), positions, positions],
+            "encoder": [(d,), (d,), *self.library_layers()],
+            "decoder": [(d,), (d,), *self.library_layers(has_cross_attention=True)],
         }

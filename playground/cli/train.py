@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from playground.models.config_fields import ConfigError
 from playground.runs.memory import ensure_memory_available
 from playground.tasks import LOOKUP, TASKS
 from playground.training.config import RunConfig, default_max_length
+from playground.training.optimizer_groups import describe_optimizer_groups, optimizer_groups
 from playground.training.presets import PRESETS, architecture_preset, preset_config
 from playground.training.setting_changes import config_at_step
 
@@ -212,6 +214,7 @@ def _print_result(trainer: Trainer, scores: EvalResult, out: Path, as_json: bool
         "steps": trainer.step_count,
         "seconds": round(trainer.seconds, 3),
         "parameters": trainer.config.model.parameter_count(),
+        "optimizer_groups": [asdict(group) for group in optimizer_groups(trainer.config)],
         "device": trainer.device.type,
         "checkpoint": str(out),
     }
@@ -220,8 +223,8 @@ def _print_result(trainer: Trainer, scores: EvalResult, out: Path, as_json: bool
     else:
         click.echo(messages.scores_summary(scores.exact_match, scores.token_accuracy, scores.n))
         click.echo(
-            f"{trainer.step_count} steps in {trainer.seconds:.1f} s on {trainer.device.type}; "
-            f"checkpoint {out}"
+            f"{trainer.step_count} steps in {trainer.seconds:.1f} s on {trainer.device.type} "
+            f"({describe_optimizer_groups(trainer.config)}); checkpoint {out}"
         )
 
 
@@ -244,7 +247,7 @@ def build_config(options: dict[str, Any], preset: str | None) -> RunConfig:
             if preset or "architecture" not in options
             else architecture_preset(**options)
         )
-        config.training.check_schedule()
+        config.training.check_effects()
         ensure_memory_available(config)
     except ConfigError as error:
         exit_with_error(translating_option_names(error, **flags))

@@ -119,7 +119,7 @@ class ExperimentService:
         experiment.check_cost()
         for variant in experiment.variants:
             config = variant.config(experiment.seeds[0])
-            config.training.check_schedule()
+            config.training.check_effects()
             self.registry.settings.limits.validate(config)
             require_dataset(self.registry, config, owner)
         return experiment

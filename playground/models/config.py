@@ -305,7 +305,7 @@ class StackConfig(AttentionConfig):
     def stack_groups(self, name: str, has_cross_attention: bool = False) -> dict[str, Shapes]:
         """Return the weights of a stack of layers, with its final norm."""
         d, d_ff, n = self.d_model, self.d_ff, self.n_layers
-        bias_of_t5 = [(T5_NUM_BUCKETS, self.n_heads)] if self.position_type == "t5" else []
+        t5_bias: Shapes = [(T5_NUM_BUCKETS, self.n_heads)] if self.position_type == "t5" else []
         n_up = 2 if self.activation == "swiglu" else 1  # SwiGLU has a gate
         norm: dict[str, Shapes] = {
             "layer": [(d,), (d,)] if self.bias else [(d,)],
@@ -315,7 +315,8 @@ class StackConfig(AttentionConfig):
         n_norms = n * (3 if has_cross_attention else 2) + (self.norm_placement == "pre")
         cross = {"cross-attention": n * self.attention_shapes()} if has_cross_attention else {}
         return {
-            f"{name} self-attention": n * (self.attention_shapes() + bias_of_t5),
+            f"{name} self-attention": n * self.attention_shapes(),
+            f"{name} position biases": n * t5_bias,
             **cross,
             f"{name} feed-forward": n
             * (n_up * linear(d, d_ff, self.bias) + linear(d_ff, d, self.bias)),

@@ -21,6 +21,7 @@ from playground.runs.state import Run
 from playground.runs.summary import architecture_suffix, task_label
 from playground.runs.worker_protocol import PINNED_SUFFIX
 from playground.training.config import RunConfig
+from playground.training.optimizer_groups import describe_optimizer_groups
 
 from .routes import handler
 from .schemas.base import ModelRequest
@@ -148,7 +149,10 @@ ACTIONS: dict[str, Callable[[Registry, Run, ActOnRun], dict[str, Any] | None]] =
 @handler("runs/details", ModelRequest, Right.WATCH)
 def run_details(registry: Registry, request: ModelRequest, model: Access) -> dict[str, Any]:
     """Return the settings of a model; for its owner also the checkpoints and the share link."""
-    response: dict[str, Any] = {"settings": displayed_settings(model)}
+    response: dict[str, Any] = {
+        "settings": displayed_settings(model),
+        "optimizer_groups": describe_optimizer_groups(model.config),
+    }
     if (run := model.run) is None:
         return response
     response |= {

@@ -37,9 +37,10 @@ def orthogonalize(matrix_NRC: Tensor) -> Tensor:
 class Muon(torch.optim.Optimizer):
     """Muon for matrices, and AdamW for all other weights.
 
-    `matrices` maps each matrix to the number of blocks of rows that are orthogonalized separately,
-    for example 3 for the queries, keys and values of one projection. `groups` are the parameter
-    groups of AdamW. `grad_scale` works as in PyTorch's fused optimizers: it divides the gradients.
+    `matrices` maps each matrix to the number of blocks that are orthogonalized separately, and to
+    the axis along which they lie: (3, 0) if the rows are those of queries, keys and values.
+    `groups` are the parameter groups of AdamW. `grad_scale` works as in PyTorch's fused optimizers:
+    it divides the gradients.
     """
 
     _step_supports_amp_scaling = True
@@ -47,7 +48,7 @@ class Muon(torch.optim.Optimizer):
 
     def __init__(
         self,
-        matrices: Mapping[nn.Parameter, int],
+        matrices: Mapping[nn.Parameter, tuple[int, int]],
         groups: list[dict[str, Any]],
         lr: float,
         lr_ratio: float,
@@ -62,12 +63,12 @@ class Muon(torch.optim.Optimizer):
             self.param_groups[1:], lr=lr, weight_decay=weight_decay, fused=True, **adam
         )
         self.adam.state = self.state
-        self._blocks: dict[torch.Size, list[tuple[nn.Parameter, int, int]]] = {}
-        for weight, n_blocks in matrices.items():
+        self._blocks: dict[torch.Size, list[tuple[nn.Parameter, int, int, int]]] = {}
+        for weight, (n_blocks, axis) in matrices.items():
             self.state[weight]["momentum_buffer"] = torch.zeros_like(weight)
             for i in range(n_blocks):
-                shape = _wide(weight.chunk(n_blocks)[i]).shape
-                self._blocks.setdefault(shape, []).append((weight, n_blocks, i))
+                shape = _wide(weight.chunk(n_blocks, axis)[i]).shape
+                self._blocks.setdefault(shape, []).append((weight, n_blocks, axis, i))
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -76,11 +77,10 @@ class Muon(torch.optim.Optimizer):
         self.adam.step()
         group = self.param_groups[0]
         for shape, blocks in self._blocks.items():
-            weights = [_wide(weight.chunk(n)[i]) for weight, n, i in blocks]
-            gradients = [_wide(_grad(weight).chunk(n)[i]) for weight, n, i in blocks]
-            buffers = [
-                _wide(self.state[weight]["momentum_buffer"].chunk(n)[i]) for weight, n, i in blocks
-            ]
+            weights, gradients, buffers = (
+                [_wide(tensor_of(each).chunk(n, axis)[i]) for each, n, axis, i in blocks]
+                for tensor_of in (lambda weight: weight, _grad, self._momentum)
+            )
             gradient_NRC, momentum_NRC = torch.stack(gradients), torch.stack(buffers)
             if self.grad_scale is not None:
                 gradient_NRC /= self.grad_scale
@@ -91,6 +91,10 @@ class Muon(torch.optim.Optimizer):
             torch._foreach_mul_(weights, 1 - rate * group["weight_decay"])
             update_NRC *= rate * RMS * math.sqrt(shape[1])
             torch._foreach_sub_(weights, list(update_NRC.unbind()))
+
+    def _momentum(self, weight: nn.Parameter) -> Tensor:
+        momentum: Tensor = self.state[weight]["momentum_buffer"]
+        return momentum
 
 
 def _wide(matrix: Tensor) -> Tensor:

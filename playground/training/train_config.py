@@ -73,7 +73,7 @@ class TrainConfig:
     )
     weight_decay_on: str = config_field(
         "all",
-        "Adam and AdamW: weight decay applies to all weights, or to those of linear layers only.",
+        "Weight decay applies to all weights, or to the matrices of linear layers only.",
         choices=("all", "linear"),
         role="treatment",
     )
@@ -182,12 +182,18 @@ class TrainConfig:
     def __post_init__(self) -> None:
         validate_fields(self)
 
-    def check_schedule(self) -> None:
-        """Reject a cosine that has no step to decay; stored runs may have one.
+    def check_effects(self) -> None:
+        """Reject settings without effect; stored runs may have some.
 
         Raises:
-            ConfigError: with the setting that is too large.
+            ConfigError: for a cosine that has no step to decay, or weights without decay.
         """
+        if self.weight_decay_on != "all" and not self.weight_decay:
+            raise ConfigError(
+                "weight_decay_on",
+                f"weight_decay_on is {self.weight_decay_on}, but weight_decay is 0, so no weight "
+                "decays; raise weight_decay or make weight_decay_on all",
+            )
         if self.lr_schedule == "cosine" and (
             self.lr_decay_steps <= self.warmup_steps < self.max_steps
         ):

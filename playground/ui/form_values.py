@@ -47,7 +47,7 @@ def run_config(values: dict[str, Any], owns_dataset: OwnsDataset = OWNS_NONE) ->
         if n != "preset"
     }
     config = RunConfig.from_flat(typed_values | dataset_settings(typed_values, owns_dataset))
-    config.training.check_schedule()
+    config.training.check_effects()
     return config
 
 

@@ -159,11 +159,16 @@ const RATE_AND_SPEED = [
 
 test("settings are compared, with the changes during training", () => {
   const runs = [
-    { settings: { seed: 0, d_ff: 16 } },
-    { settings: { seed: 1, d_ff: 16 }, changes: RATE_AND_SPEED },
+    { settings: { seed: 0, d_ff: 16 }, optimizer_groups: "adam 9 parameters" },
+    {
+      settings: { seed: 1, d_ff: 16 },
+      optimizer_groups: "sgd 9 parameters",
+      changes: RATE_AND_SPEED,
+    },
   ];
   assert.deepEqual(compareSettings(runs, false), [
     ["seed", "0", "1"],
+    ["weights by optimizer", "adam 9 parameters", "sgd 9 parameters"],
     ["changed during training", "none", "learning_rate 0.1 from step 3"],
   ]);
   assert.deepEqual(compareSettings(runs, true)[1], ["d_ff", "16", "16"]);

@@ -235,7 +235,7 @@ def _build_config(overrides: dict[str, Any], preset: str, owns_dataset: OwnsData
         if preset or "architecture" not in overrides
         else architecture_preset(**overrides)
     )
-    config.training.check_schedule()
+    config.training.check_effects()
     return config
 
 

@@ -258,12 +258,20 @@ def test_a_run_on_an_earlier_fixed_training_set_is_not_resumed(tiny, tmp_path, m
 def test_a_stored_run_without_a_step_of_decay_resumes(tiny, tmp_path):
     run = tiny.replace(lr_schedule="cosine", lr_decay_steps=2, warmup_steps=4)
     with pytest.raises(ConfigError, match="lower warmup_steps or raise lr_decay_steps") as error:
-        run.training.check_schedule()
+        run.training.check_effects()
     assert error.value.field == "warmup_steps"
     save_after(run, 3, tmp_path)
     assert resume_trainer(tmp_path)[0].config == run
     for harmless in ({"lr_schedule": "constant"}, {"warmup_steps": 9999}, {"lr_decay_steps": 5}):
-        run.replace(**harmless).training.check_schedule()
+        run.replace(**harmless).training.check_effects()
+
+
+def test_weight_decay_on_some_weights_needs_a_weight_decay(tiny):
+    run = tiny.replace(weight_decay_on="linear")
+    with pytest.raises(ConfigError, match="raise weight_decay or make") as error:
+        run.training.check_effects()
+    assert error.value.field == "weight_decay_on"
+    run.replace(weight_decay=0.1).training.check_effects()
 
 
 def test_an_earlier_run_keeps_its_cosine_and_saves_that(tiny, tmp_path, monkeypatch):

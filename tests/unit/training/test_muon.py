@@ -23,9 +23,9 @@ def set_gradients(weights, seed):
         weight.grad = torch.randn(weight.shape, generator=generator)
 
 
-def muon(weights, n_blocks=1, momentum=0.9, weight_decay=0.0):
+def muon(weights, blocks=(1, 0), momentum=0.9, weight_decay=0.0):
     return Muon(
-        dict.fromkeys(weights, n_blocks),
+        dict.fromkeys(weights, blocks),
         [{"params": [nn.Parameter(torch.zeros(2))]}],
         0.02,
         1.0,
@@ -68,17 +68,19 @@ def test_updates_are_those_of_torchs_muon(monkeypatch, momentum, weight_decay):
         assert (one - start).abs().max() > 1e-3
 
 
-def test_blocks_of_rows_are_updated_as_separate_matrices():
-    joined = nn.Parameter(torch.randn(12, 4, generator=torch.Generator().manual_seed(0)))
-    parts = [nn.Parameter(part.detach().clone()) for part in joined.chunk(3)]
-    one, separate = muon([joined], n_blocks=3), muon(parts)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_blocks_are_updated_as_separate_matrices(axis):
+    shape = (12, 4) if axis == 0 else (4, 12)
+    joined = nn.Parameter(torch.randn(shape, generator=torch.Generator().manual_seed(0)))
+    parts = [nn.Parameter(part.detach().clone()) for part in joined.chunk(3, axis)]
+    one, separate = muon([joined], blocks=(3, axis)), muon(parts)
     for step in range(3):
         set_gradients([joined], step)
-        for part, gradient in zip(parts, joined.grad.chunk(3), strict=True):
+        for part, gradient in zip(parts, joined.grad.chunk(3, axis), strict=True):
             part.grad = gradient.clone()
         one.step()
         separate.step()
-    torch.testing.assert_close(joined, torch.cat(parts))
+    torch.testing.assert_close(joined, torch.cat(parts, axis))
 
 
 def test_gradient_scale_divides_the_gradients():

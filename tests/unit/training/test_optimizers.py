@@ -1,10 +1,14 @@
 import math
+from collections import Counter
 
 import pytest
 import torch
 
+from playground.architectures import ARCHITECTURES, load_architecture
 from playground.training.config import RunConfig
+from playground.training.optimizer_groups import optimizer_groups
 from playground.training.optimizers import build_optimizer
+from playground.training.presets import architecture_preset
 from playground.training.train_config import TrainConfig
 from playground.training.trainer import Trainer, TrainingDivergedError
 from tests.support.app_server import ROOT
@@ -84,7 +88,7 @@ def test_installed_torch_is_the_pinned_version():
     assert torch.__version__.split("+")[0] == pinned.removeprefix("torch==").split()[0]
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "adamw"])
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd", "muon"])
 def test_weight_decay_can_be_limited_to_linear_weights(optimizer):
     every = trainer(optimizer=optimizer, weight_decay=0.5)
     linear = trainer(optimizer=optimizer, weight_decay=0.5, weight_decay_on="linear")
@@ -103,3 +107,31 @@ def test_weight_decay_can_be_limited_to_linear_weights(optimizer):
     table = "source_embedding.token_embedding.weight"
     unequal = [dict(each.model.named_parameters())[table] for each in (every, without)]
     assert not torch.equal(*unequal)
+
+
+@pytest.mark.parametrize("weight_decay_on", ["all", "linear"])
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+@pytest.mark.parametrize(
+    ("architecture", "settings"),
+    [
+        *((name, {}) for name in ARCHITECTURES),
+        ("transformer", {"position_type": "t5", "tie_output_embeddings": True}),
+        ("recurrent", {"attention": "additive", "n_layers": 2}),
+    ],
+)
+def test_counts_of_the_groups_are_those_of_the_optimizer(
+    architecture, settings, optimizer, weight_decay_on
+):
+    settings = settings | {"weight_decay": 0.1, "weight_decay_on": weight_decay_on}
+    config = architecture_preset(architecture, max_length=4, optimizer=optimizer, **settings)
+    model = load_architecture(architecture)(config.model)
+    built = build_optimizer(config.training, model)
+    expected = Counter()
+    for i, group in enumerate(built.param_groups):
+        name = "muon" if optimizer == "muon" and i == 0 else "adamw"
+        expected[name, group["weight_decay"]] += sum(each.numel() for each in group["params"])
+    assert {
+        (group.optimizer, group.weight_decay): group.parameters
+        for group in optimizer_groups(config)
+    } == expected
+    assert optimizer == "adamw" or expected["muon", 0.1] > 0

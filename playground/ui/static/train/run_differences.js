@@ -41,6 +41,7 @@ const describeChanges = ({ changes = [] }) =>
 export function compareSettings(runs, isComplete) {
   const names = [...new Set(runs.flatMap((run) => Object.keys(run.settings)))],
     rows = names.map((name) => [name, ...runs.map((run) => String(run.settings[name] ?? ""))]);
+  rows.push(["weights by optimizer", ...runs.map((run) => run.optimizer_groups ?? "")]);
   rows.push(["changed during training", ...runs.map(describeChanges)]);
   return rows.filter(([, ...values]) => isComplete || new Set(values).size > 1);
 }
