@@ -18,6 +18,7 @@ from .automodel_base import (
     Seq2SeqConfig,
     Seq2SeqModel,
     check_length,
+    check_padding_side,
     cross_entropy,
 )
 from .automodel_cache import CacheView
@@ -42,8 +43,8 @@ class PlaygroundConfig(Seq2SeqConfig):
         return config
 
 
-class TransformerEncoder(EncoderForGenerate):
-    """The encoder of the transformer."""
+class AttentionEncoder(EncoderForGenerate):
+    """The encoder of a transformer, which records its attention weights on request."""
 
     def forward(
         self,
@@ -52,39 +53,26 @@ class TransformerEncoder(EncoderForGenerate):
         output_attentions: bool | None = None,
         **unused: Any,
     ) -> BaseModelOutput:
-        """Return the memory (BSD) and, if requested, each layer's attention weights (BHSS)."""
+        """Return the memory (BSD) and, if requested, each layer's attention weights (BHSS).
+
+        Raises:
+            ValueError: for padding before a source, if positions count from the first column.
+        """
+        source_BS = self.source_tokens(input_ids, attention_mask)
+        if self.network.config.counts_from_first_column:
+            check_padding_side(source_BS)
         record = AttentionWeights() if output_attentions else None
-        memory_BSD = self.network.encode(self.source_tokens(input_ids, attention_mask), record)
+        memory_BSD = self.network.encode(source_BS, record)
         attentions = None if record is None else tuple(record.encoder)
         return BaseModelOutput(last_hidden_state=memory_BSD, attentions=attentions)
 
 
-class PlaygroundForSeq2SeqLM(Seq2SeqModel):
-    """An encoder-decoder for `generate`: greedy, sampling or beam search, in padded batches.
+class TransformerForSeq2SeqLM(Seq2SeqModel):
+    """A transformer with encoder and decoder that records its attention weights on request."""
 
-    Attention weights are returned on request. A checkpoint of the playground names its weights as
-    `Transformer` does; transformers loads them as those of the base model.
-    """
-
-    config_class = PlaygroundConfig
-    encoder_class = TransformerEncoder
-    base_model_prefix = "transformer"
-
-    def __init__(self, config: PlaygroundConfig) -> None:
-        super().__init__(config)
-        self.transformer = Transformer(config.to_model_config())
-        tied = {}
-        side = "source" if config.share_embeddings else "target"
-        table = f"transformer.{side}_embedding.token_embedding.weight"
-        if config.share_embeddings:
-            tied["transformer.target_embedding.token_embedding.weight"] = table
-        if config.tie_output_embeddings:
-            tied["transformer.output_proj.weight"] = table
-        self._tied_weights_keys = tied
-        self.post_init()
-
-    def get_input_embeddings(self) -> nn.Module:
-        return self.transformer.source_embedding.token_embedding
+    encoder_class = AttentionEncoder
+    has_cache = False
+    max_target_length: int
 
     def forward(
         self,
@@ -124,23 +112,24 @@ class PlaygroundForSeq2SeqLM(Seq2SeqModel):
             output_attentions=output_attentions,
         )
         cache = None
-        if not self.training and (use_cache or past_key_values is not None):
+        can_cache = self.has_cache and not self.training
+        if can_cache and (use_cache or past_key_values is not None):
             cache = past_key_values or EncoderDecoderCache(DynamicCache(), DynamicCache())
         past_length = 0 if cache is None else int(cache.get_seq_length())
-        max_positions = self.transformer.config.max_positions
-        check_length("decoder_input_ids", decoder_input_ids, max_positions, past_length)
+        check_length("decoder_input_ids", decoder_input_ids, self.max_target_length, past_length)
 
         memory_BSD = encoder_outputs[0]
         record = AttentionWeights() if output_attentions else None
-        views = None
+        options: dict[str, Any] = {}
         if cache is not None:
             parts = cache.self_attention_cache, cache.cross_attention_cache
-            views = [
+            options["cache"] = [
                 LayerCache(*(CacheView(part, layer) for part in parts))
-                for layer in range(self.transformer.config.n_layers)
+                for layer in range(self.config.n_layers)
             ]
-        x_BTD = self.transformer.decode(decoder_input_ids, memory_BSD, source_BS, views, record)
-        logits_BTV = self.transformer.output_proj(x_BTD)
+        network: Any = self.base_model
+        x_BTD = network.decode(decoder_input_ids, memory_BSD, source_BS, weights=record, **options)
+        logits_BTV = network.output_proj(x_BTD)
         return Seq2SeqLMOutput(
             loss=None if labels is None else cross_entropy(logits_BTV, labels),
             logits=logits_BTV,
@@ -150,3 +139,32 @@ class PlaygroundForSeq2SeqLM(Seq2SeqModel):
             decoder_attentions=None if record is None else tuple(record.decoder),
             cross_attentions=None if record is None else tuple(record.cross),
         )
+
+
+class PlaygroundForSeq2SeqLM(TransformerForSeq2SeqLM):
+    """An encoder-decoder for `generate`: greedy, sampling or beam search, in padded batches.
+
+    Attention weights are returned on request. A checkpoint of the playground names its weights as
+    `Transformer` does; transformers loads them as those of the base model.
+    """
+
+    config_class = PlaygroundConfig
+    has_cache = True
+    base_model_prefix = "transformer"
+
+    def __init__(self, config: PlaygroundConfig) -> None:
+        super().__init__(config)
+        self.transformer = Transformer(config.to_model_config())
+        self.max_target_length = config.max_positions
+        tied = {}
+        side = "source" if config.share_embeddings else "target"
+        table = f"transformer.{side}_embedding.token_embedding.weight"
+        if config.share_embeddings:
+            tied["transformer.target_embedding.token_embedding.weight"] = table
+        if config.tie_output_embeddings:
+            tied["transformer.output_proj.weight"] = table
+        self._tied_weights_keys = tied
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.transformer.source_embedding.token_embedding

@@ -239,6 +239,16 @@ def apply_attention_mask(input_ids: Tensor, attention_mask: Tensor | None) -> Te
     return input_ids if attention_mask is None else input_ids.masked_fill(attention_mask == 0, PAD)
 
 
+def check_padding_side(tokens_BS: Tensor) -> None:
+    """Raise ValueError for padding before a token: positions count from the first column."""
+    is_token_BS = tokens_BS != PAD
+    if bool((is_token_BS[:, 1:] & ~is_token_BS[:, :-1]).any()):
+        raise ValueError(
+            "input_ids has padding before tokens, which shifts their positions; pad on the right, "
+            "as the tokenizer of this model does"
+        )
+
+
 def shift_right(labels_BT: Tensor) -> Tensor:
     """Return the decoder's input (BT) for these labels: SOS, then all labels but the last."""
     return F.pad(labels_BT.masked_fill(labels_BT == IGNORE_INDEX, PAD), (1, 0), value=SOS)[:, :-1]

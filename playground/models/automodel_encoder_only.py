@@ -20,6 +20,7 @@ from .automodel_base import (
     PlaygroundModel,
     apply_attention_mask,
     check_length,
+    check_padding_side,
     cross_entropy,
 )
 from .config import EncoderOnlyConfig
@@ -57,15 +58,14 @@ class PlaygroundEncoderOnlyForMaskedLM(PlaygroundModel):
         source, and no position attends to them.
 
         Raises:
-            ValueError: for sequences longer than the model has positions for.
+            ValueError: for sequences longer than the model has positions for, or for padding
+                before a source.
         """
         width = self.network.config.max_positions
         check_length("input_ids", input_ids, width)
-        source_BW = F.pad(
-            apply_attention_mask(input_ids, attention_mask),
-            (0, width - input_ids.shape[1]),
-            value=PAD,
-        )
+        source_BS = apply_attention_mask(input_ids, attention_mask)
+        check_padding_side(source_BS)
+        source_BW = F.pad(source_BS, (0, width - input_ids.shape[1]), value=PAD)
         weights: list[Tensor] | None = [] if output_attentions else None
         logits_BWV = self.network(
             source_BW.masked_fill(source_BW == PAD, SOS), padding_mask(source_BW), weights

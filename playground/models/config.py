@@ -283,6 +283,11 @@ class StackConfig(AttentionConfig):
         return 0 if self.position_type in WITHOUT_POSITION_VECTORS else self.n_positions
 
     @property
+    def counts_from_first_column(self) -> bool:
+        """Return whether padding before a sequence would shift its positions."""
+        return bool(self.n_position_vectors) and self.position_type != "learned-from-end"
+
+    @property
     def n_positions(self) -> int:
         """Return the number of positions of the longest input."""
         return self.sequence_length(self.max_positions, self.max_positions)

@@ -15,6 +15,8 @@ GATES_PER_CELL = {"rnn": 1, "lstm": 4, "gru": 3}
 class TorchTransformerConfig(AttentionConfig):
     """Sizes of the encoder-decoder from PyTorch's own layers."""
 
+    counts_from_first_column = True  # its positions
+
     norm_placement: str = config_field(
         "pre",
         "Layer norm before each sublayer (pre), or after the residual sum (post, the paper's).",

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from transformers import AutoModelForSeq2SeqLM
 
+from playground.architectures.causal_lm import left_pad
 from playground.architectures.encoder_decoder import EncoderDecoder
 from playground.checkpoints.checkpoint import weights_by_name
 from playground.checkpoints.tensors import serialize_tensors
@@ -16,6 +17,14 @@ from playground.models import attention
 from playground.models.automodel import (
     PlaygroundConfig,
     PlaygroundForSeq2SeqLM,
+)
+from playground.models.automodel_encoder_only import (
+    PlaygroundEncoderOnlyConfig,
+    PlaygroundEncoderOnlyForMaskedLM,
+)
+from playground.models.automodel_prebuilt import (
+    PlaygroundPrebuiltConfig,
+    PlaygroundPrebuiltForSeq2SeqLM,
 )
 from playground.models.config import POSITION_TYPES, ModelConfig
 from playground.models.config_fields import ConfigError
@@ -434,3 +443,38 @@ def test_a_new_one_starts_as_the_transformer_does():
     assert torch.equal(
         ours.source_embedding.position_embedding, loaded.source_embedding.position_embedding
     )
+
+
+@pytest.mark.parametrize("kind", POSITION_TYPES)
+@torch.no_grad()
+def test_padding_before_a_source_is_correct_or_refused(kind, tmp_path):
+    loaded = save_and_load(build(position_type=kind), tmp_path).eval()
+    source_BS, target_BT = sources(8), targets(8)
+    from_left = inputs_of(left_pad(source_BS)) | {"decoder_input_ids": target_BT}
+    if loaded.transformer.config.counts_from_first_column:
+        with pytest.raises(ValueError, match="pad on the right"):
+            loaded(**from_left)
+    else:
+        expected = loaded(**inputs_of(source_BS), decoder_input_ids=target_BT).logits
+        torch.testing.assert_close(loaded(**from_left).logits, expected, **CLOSE)
+
+
+def test_an_encoder_only_model_refuses_padding_before_a_source():
+    loaded = PlaygroundEncoderOnlyForMaskedLM(PlaygroundEncoderOnlyConfig())
+    with pytest.raises(ValueError, match="pad on the right"):
+        loaded(**inputs_of(left_pad(sources(8))))
+
+
+@torch.no_grad()
+def test_pytorchs_layers_return_their_attention_weights_on_request():
+    loaded = PlaygroundPrebuiltForSeq2SeqLM(PlaygroundPrebuiltConfig()).eval()
+    source_BS, target_BT = sources(8), targets(8)
+    record = AttentionWeights()
+    logits_BTV = loaded.network(source_BS, target_BT, record)
+    requested = inputs_of(source_BS) | {"decoder_input_ids": target_BT}
+    result = loaded(**requested, output_attentions=True)
+    torch.testing.assert_close(result.logits, logits_BTV, **CLOSE)
+    for name in ("encoder", "decoder", "cross"):
+        attentions = list(result[f"{name}_attentions"])
+        torch.testing.assert_close(attentions, getattr(record, name), **CLOSE)
+    assert loaded(**requested).cross_attentions is None
