@@ -17,7 +17,7 @@ from playground.models.config import (
     EncoderOnlyConfig,
     ModelConfig,
 )
-from playground.models.variant_configs import RNNSeq2SeqConfig, TorchTransformerConfig
+from playground.models.variant_configs import RecurrentConfig, TorchTransformerConfig
 
 from .huggingface_sizes import BartSizes, BertSizes, GPT2Sizes
 
@@ -58,20 +58,20 @@ ARCHITECTURES = {
         },
     ),
     "torch-transformer": ArchitectureSpec(
-        "playground.architectures.encoder_decoder:TorchEncoderDecoder",
+        "playground.architectures.encoder_decoder:TorchTransformerModel",
         TorchTransformerConfig,
         "Transformer, PyTorch layers",
         "The same network, built from PyTorch's own layers, as in many tutorials.",
     ),
     "encoder-only": ArchitectureSpec(
-        "playground.architectures.masked_lm:EncoderOnlyLM",
+        "playground.architectures.parallel:EncoderOnlyModel",
         EncoderOnlyConfig,
         "Encoder only",
         "A single stack that attends to the whole input and predicts all tokens of the target in "
         "parallel.",
     ),
     "decoder-only": ArchitectureSpec(
-        "playground.architectures.causal_lm:DecoderOnlyLM",
+        "playground.architectures.causal_lm:DecoderOnlyModel",
         DecoderOnlyConfig,
         "Decoder only",
         "A single causal stack: the target is the continuation of the source, generated token by "
@@ -79,8 +79,8 @@ ARCHITECTURES = {
         {"max_steps": 400, "lr_decay_steps": 400},
     ),
     "recurrent": ArchitectureSpec(
-        "playground.architectures.encoder_decoder:RNNEncoderDecoder",
-        RNNSeq2SeqConfig,
+        "playground.architectures.encoder_decoder:RecurrentModel",
+        RecurrentConfig,
         "Recurrent",
         "RNN, LSTM or GRU: one network reads the source, another generates the target, with or "
         "without attention to the source.",

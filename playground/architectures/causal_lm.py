@@ -63,7 +63,7 @@ class CausalLM(TeacherForcedModel):
         return {"decoder": (tokens_BW, tokens_BW)}
 
 
-class DecoderOnlyLM(DecoderOnly, CausalLM):
+class DecoderOnlyModel(DecoderOnly, CausalLM):
     """The decoder-only transformer from scratch."""
 
     config: DecoderOnlyConfig

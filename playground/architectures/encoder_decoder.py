@@ -5,10 +5,10 @@ from torch import Tensor
 
 from playground.generation import generate
 from playground.models.config import ModelConfig
-from playground.models.rnn_seq2seq import RNNSeq2Seq
+from playground.models.recurrent import Recurrent
 from playground.models.torch_transformer import TorchTransformer
 from playground.models.transformer import AttentionWeights, Transformer
-from playground.models.variant_configs import RNNSeq2SeqConfig, TorchTransformerConfig
+from playground.models.variant_configs import RecurrentConfig, TorchTransformerConfig
 from playground.tasks.task import Batch
 
 from .base import TeacherForcedModel, check_lengths, eval_mode, greedy_decode
@@ -45,7 +45,7 @@ class EncoderDecoder(Transformer, EncoderDecoderModel):
         return generate(self, source_BS, max_tokens)
 
 
-class TorchEncoderDecoder(TorchTransformer, EncoderDecoderModel):
+class TorchTransformerModel(TorchTransformer, EncoderDecoderModel):
     """The transformer from PyTorch's layers.
 
     PyTorch's decoder has no cache, so each new token processes the whole target so far again.
@@ -66,10 +66,10 @@ class TorchEncoderDecoder(TorchTransformer, EncoderDecoderModel):
             return greedy_decode(next_token, source_BS, max_tokens)
 
 
-class RNNEncoderDecoder(RNNSeq2Seq, EncoderDecoderModel):
+class RecurrentModel(Recurrent, EncoderDecoderModel):
     """A recurrent model; its attention is a cross-attention with one layer and one head."""
 
-    config: RNNSeq2SeqConfig
+    config: RecurrentConfig
 
     @torch.no_grad()
     def generate(self, source_BS: Tensor, max_tokens: int) -> Tensor:

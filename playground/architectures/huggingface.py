@@ -26,7 +26,7 @@ from .base import check_lengths, eval_mode, greedy_decode
 from .causal_lm import CausalLM, concat_source_and_target
 from .encoder_decoder import EncoderDecoderModel
 from .huggingface_sizes import BartSizes, BertSizes, GPT2Sizes
-from .masked_lm import MaskedLM
+from .parallel import ParallelModel
 
 # The other implementations in transformers do not return attention weights.
 ATTENTION = "eager"
@@ -132,7 +132,7 @@ class GPT2(CausalLM):
         return output.logits
 
 
-class Bert(MaskedLM):
+class Bert(ParallelModel):
     """BERT (Devlin et al. 2018) on a sequence of source, EOS and blanks.
 
     Blanks are SOS instead of [MASK]. There are as many as the model has positions, because BERT

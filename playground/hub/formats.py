@@ -45,7 +45,10 @@ PACKAGE_FORMATS = {
         SEQ2SEQ, "automodel", "PlaygroundConfig", "PlaygroundForSeq2SeqLM"
     ),
     "torch-transformer": PackageFormat(
-        SEQ2SEQ, "automodel_prebuilt", "PlaygroundPrebuiltConfig", "PlaygroundPrebuiltForSeq2SeqLM"
+        SEQ2SEQ,
+        "automodel_torch_transformer",
+        "PlaygroundTorchTransformerConfig",
+        "PlaygroundTorchTransformerForSeq2SeqLM",
     ),
     "encoder-only": PackageFormat(
         MASKED,

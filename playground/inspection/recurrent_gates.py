@@ -9,8 +9,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from playground.models.recurrent import Recurrent
 from playground.models.rnn_cells import RNNCellBase
-from playground.models.rnn_seq2seq import RNNSeq2Seq
 from playground.tasks.task import Batch
 
 STACKS = ("encoder", "decoder")
@@ -19,7 +19,7 @@ Call = dict[str, Tensor]  # the gates and the next states of one position (D), b
 
 
 @torch.no_grad()
-def record_gates(model: RNNSeq2Seq, batch: Batch) -> dict[str, list[dict[str, Tensor]]]:
+def record_gates(model: Recurrent, batch: Batch) -> dict[str, list[dict[str, Tensor]]]:
     """Return the gates and next states (PD) by name, for each layer of each stack.
 
     The batch has one example. The decoder input is that of teacher forcing.

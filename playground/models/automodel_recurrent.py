@@ -20,15 +20,15 @@ from .automodel_base import (
     check_length,
     cross_entropy,
 )
-from .rnn_seq2seq import RNNSeq2Seq
-from .variant_configs import RNNSeq2SeqConfig
+from .recurrent import Recurrent
+from .variant_configs import RecurrentConfig
 
 
 class PlaygroundRecurrentConfig(Seq2SeqConfig):
     """The sizes in the form of transformers."""
 
     model_type = "transformer-playground-recurrent"
-    model_config_class = RNNSeq2SeqConfig
+    model_config_class = RecurrentConfig
 
 
 @dataclass
@@ -59,7 +59,7 @@ class PlaygroundRecurrentForSeq2SeqLM(Seq2SeqModel):
 
     def __init__(self, config: PlaygroundRecurrentConfig) -> None:
         super().__init__(config)
-        self.network = RNNSeq2Seq(config.to_model_config())
+        self.network = Recurrent(config.to_model_config())
         self.post_init()
 
     def forward(

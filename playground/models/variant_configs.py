@@ -38,7 +38,7 @@ class TorchTransformerConfig(AttentionConfig):
 
 
 @dataclass(frozen=True)
-class RNNSeq2SeqConfig(BaseConfig):
+class RecurrentConfig(BaseConfig):
     """Sizes of a recurrent encoder and decoder; d_model is the size of the hidden state."""
 
     cell: str = config_field(

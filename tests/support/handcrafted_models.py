@@ -2,7 +2,7 @@
 
 import torch
 
-from playground.architectures.encoder_decoder import EncoderDecoder, RNNEncoderDecoder
+from playground.architectures.encoder_decoder import EncoderDecoder, RecurrentModel
 from playground.inspection.inspected_model import InspectedModel
 from playground.tasks.vocabulary import SPECIAL_TOKENS
 from playground.training.config import RunConfig
@@ -64,7 +64,7 @@ def recurrent_model(**settings):
     config = RunConfig.from_flat(
         {"architecture": "recurrent", "d_model": 8, "attention": "none", "n_layers": 2} | settings
     )
-    return InspectedModel.from_model(config, RNNEncoderDecoder(config.model))
+    return InspectedModel.from_model(config, RecurrentModel(config.model))
 
 
 @torch.no_grad()

@@ -36,9 +36,8 @@ AUTOMODELS = (
     "_cache",
     "_decoder_only",
     "_encoder_only",
-    "_generation",
-    "_prebuilt",
     "_recurrent",
+    "_torch_transformer",
 )
 ONLY_IN = {
     "transformers": {

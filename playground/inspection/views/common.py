@@ -9,7 +9,7 @@ from playground.common import messages
 from playground.inspection.attention_recording import AttentionRecording
 from playground.inspection.hooks import Component
 from playground.inspection.inspected_model import Example, InspectedModel
-from playground.models.rnn_seq2seq import RNNSeq2Seq
+from playground.models.recurrent import Recurrent
 from playground.models.transformer import Transformer
 from playground.tasks.task import Batch
 
@@ -72,7 +72,7 @@ def list_views(subject: InspectedModel, batch: Batch) -> list[str]:
     if subject.is_equivalent or isinstance(subject.model, Transformer):
         return [*TRANSFORMER_VIEWS]
     attention = ["attention"] if subject.model.attention_tokens(batch) else []
-    return attention + (["gates"] if isinstance(subject.model, RNNSeq2Seq) else [])
+    return attention + (["gates"] if isinstance(subject.model, Recurrent) else [])
 
 
 def predict_answer(

@@ -8,7 +8,7 @@ from typing import Any
 from playground.architectures import ARCHITECTURES
 from playground.inspection.inspected_model import InspectedModel, NotApplicableError
 from playground.inspection.recurrent_gates import STACKS, record_gates
-from playground.models.rnn_seq2seq import RNNSeq2Seq
+from playground.models.recurrent import Recurrent
 
 from .common import answer_fields
 from .request import (
@@ -46,7 +46,7 @@ GATES = ("f", "i", "o", "r", "z")  # from 0 to 1; the others have a sign
 def gates(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
     """Return the gates and states of one layer: means by position, and one of them in full."""
     model = subject.model
-    if not isinstance(model, RNNSeq2Seq):
+    if not isinstance(model, Recurrent):
         title = ARCHITECTURES["recurrent"].title
         raise NotApplicableError(
             f"only recurrent models have gates; train one with the architecture {title!r}, and "

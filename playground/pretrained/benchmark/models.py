@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from playground.architectures.base import Seq2SeqModel
-from playground.architectures.masked_lm import MaskedLM
+from playground.architectures.parallel import ParallelModel
 from playground.errors import UserError
 from playground.jobs.progress import ProgressReporter
 from playground.models.transformer import Transformer
@@ -95,7 +95,7 @@ class CheckpointModel(BenchmarkModel):
             )
         self.decoding = (
             "all positions predicted in parallel"
-            if isinstance(model, MaskedLM)
+            if isinstance(model, ParallelModel)
             else "greedy decoding, token by token"
         )
 

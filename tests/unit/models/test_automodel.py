@@ -22,9 +22,9 @@ from playground.models.automodel_encoder_only import (
     PlaygroundEncoderOnlyConfig,
     PlaygroundEncoderOnlyForMaskedLM,
 )
-from playground.models.automodel_prebuilt import (
-    PlaygroundPrebuiltConfig,
-    PlaygroundPrebuiltForSeq2SeqLM,
+from playground.models.automodel_torch_transformer import (
+    PlaygroundTorchTransformerConfig,
+    PlaygroundTorchTransformerForSeq2SeqLM,
 )
 from playground.models.config import POSITION_TYPES, ModelConfig
 from playground.models.config_fields import ConfigError
@@ -467,7 +467,7 @@ def test_an_encoder_only_model_refuses_padding_before_a_source():
 
 @torch.no_grad()
 def test_pytorchs_layers_return_their_attention_weights_on_request():
-    loaded = PlaygroundPrebuiltForSeq2SeqLM(PlaygroundPrebuiltConfig()).eval()
+    loaded = PlaygroundTorchTransformerForSeq2SeqLM(PlaygroundTorchTransformerConfig()).eval()
     source_BS, target_BT = sources(8), targets(8)
     record = AttentionWeights()
     logits_BTV = loaded.network(source_BS, target_BT, record)

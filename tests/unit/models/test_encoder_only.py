@@ -1,12 +1,12 @@
 import torch
 
-from playground.architectures.masked_lm import EncoderOnlyLM
+from playground.architectures.parallel import EncoderOnlyModel
 from playground.models.config import EncoderOnlyConfig
 
 
 def family(**sizes):
     torch.manual_seed(0)
-    return EncoderOnlyLM(
+    return EncoderOnlyModel(
         EncoderOnlyConfig(**{"d_model": 16, "n_heads": 2, "d_ff": 16, "max_positions": 9} | sizes)
     ).eval()
 

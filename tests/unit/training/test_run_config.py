@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from playground.models.config import ModelConfig
 from playground.models.config_fields import ConfigError
-from playground.models.rnn_seq2seq import RNNSeq2Seq
+from playground.models.recurrent import Recurrent
 from playground.tasks import TASKS
 from playground.training.config import (
     SECTIONS,
@@ -217,7 +217,7 @@ def test_the_memory_estimate_includes_additive_attention():
             return tensor
 
         with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-            logits_BTV = RNNSeq2Seq(run.model)(tokens, tokens)
+            logits_BTV = Recurrent(run.model)(tokens, tokens)
         stored[alignment] = sum(storage.nbytes() for storage in saved.values())
         estimated[alignment] = run.estimate_memory()
         assert logits_BTV.requires_grad

@@ -1,4 +1,4 @@
-"""Masked language models: all tokens of the target in one pass, each from the whole input.
+"""Parallel prediction: all tokens of the target in one pass, each from the whole input.
 
 New letter of shapes: W the tokens of the input, blanks included.
 """
@@ -19,7 +19,7 @@ from playground.tasks.task import Batch
 from .base import TeacherForcedModel, check_lengths, eval_mode
 
 
-class MaskedLM(TeacherForcedModel):
+class ParallelModel(TeacherForcedModel):
     """A bidirectional stack on the source and blanks (SOS, which no sequence contains)."""
 
     @abstractmethod
@@ -56,7 +56,7 @@ class MaskedLM(TeacherForcedModel):
         return {"encoder": (tokens_BW, tokens_BW)}
 
 
-class EncoderOnlyLM(EncoderOnly, MaskedLM):
+class EncoderOnlyModel(EncoderOnly, ParallelModel):
     """The encoder-only transformer from scratch: position t predicts token t of the target.
 
     The target may be longer than the source, so blanks follow the source. They attend to the source

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from .rnn_cells import CELLS, RNNCellBase, State
-from .variant_configs import RNNSeq2SeqConfig
+from .variant_configs import RecurrentConfig
 
 
 class AdditiveAttention(nn.Module):
@@ -42,7 +42,7 @@ class AdditiveAttention(nn.Module):
         return (weights_BS[:, None] @ memory_BSD)[:, 0], weights_BS
 
 
-class RNNSeq2Seq(nn.Module):
+class Recurrent(nn.Module):
     """A recurrent encoder whose last states initialize the decoder (Sutskever et al. 2014).
 
     `attention` selects the decoder's attention to the encoder's hidden states:
@@ -58,7 +58,7 @@ class RNNSeq2Seq(nn.Module):
 
     attention: AdditiveAttention
 
-    def __init__(self, config: RNNSeq2SeqConfig) -> None:
+    def __init__(self, config: RecurrentConfig) -> None:
         super().__init__()
         self.config = config
         d, cell_class = config.d_model, CELLS[config.cell]

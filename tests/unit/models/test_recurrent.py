@@ -2,9 +2,9 @@ import pytest
 import torch
 from torch import nn
 
+from playground.models.recurrent import Recurrent
 from playground.models.rnn_cells import CELLS
-from playground.models.rnn_seq2seq import RNNSeq2Seq
-from playground.models.variant_configs import RNNSeq2SeqConfig
+from playground.models.variant_configs import RecurrentConfig
 
 TORCH = {"rnn": (nn.RNN, nn.RNNCell), "lstm": (nn.LSTM, nn.LSTMCell), "gru": (nn.GRU, nn.GRUCell)}
 SOURCE_BS = torch.tensor([[3, 4, 5, 6, 2], [7, 2, 0, 0, 0], [2, 0, 0, 0, 0]])
@@ -13,7 +13,7 @@ TARGET_BT = torch.tensor([[1, 6, 5, 4], [1, 7, 2, 0], [1, 2, 0, 0]])
 
 def network(**sizes):
     torch.manual_seed(0)
-    return RNNSeq2Seq(RNNSeq2SeqConfig(**{"d_model": 8, "n_layers": 2} | sizes)).eval()
+    return Recurrent(RecurrentConfig(**{"d_model": 8, "n_layers": 2} | sizes)).eval()
 
 
 def copied(module, cells):

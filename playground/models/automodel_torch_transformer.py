@@ -9,19 +9,19 @@ from .torch_transformer import TorchTransformer
 from .variant_configs import TorchTransformerConfig
 
 
-class PlaygroundPrebuiltConfig(Seq2SeqConfig):
+class PlaygroundTorchTransformerConfig(Seq2SeqConfig):
     """The sizes in the form of transformers."""
 
-    model_type = "transformer-playground-prebuilt"
+    model_type = "transformer-playground-torch-transformer"
     model_config_class = TorchTransformerConfig
 
 
-class PlaygroundPrebuiltForSeq2SeqLM(TransformerForSeq2SeqLM):
+class PlaygroundTorchTransformerForSeq2SeqLM(TransformerForSeq2SeqLM):
     """The encoder-decoder from PyTorch's own layers for transformers; it has no cache."""
 
-    config_class = PlaygroundPrebuiltConfig
+    config_class = PlaygroundTorchTransformerConfig
 
-    def __init__(self, config: PlaygroundPrebuiltConfig) -> None:
+    def __init__(self, config: PlaygroundTorchTransformerConfig) -> None:
         super().__init__(config)
         self.network = TorchTransformer(config.to_model_config())
         self.max_target_length = config.max_positions + 1
