@@ -1,20 +1,17 @@
-"""Define the prepared experiments, each with its question and its motivation."""
+"""The prepared experiments of presets.toml, each with its question and its motivation."""
 
 import math
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypedDict
 
+from playground.common.definitions import Definition, read_definitions
 from playground.models.config_fields import ConfigError
 
 from .analysis import min_seeds
-from .spec import DEFAULT_SEEDS, GRID, LENGTHS, MAX_RUNS, parse_experiment
-
-BASE_SETTINGS: dict[str, Any] = {"task": "reverse", "min_length": 1, "max_length": 10}
-LONG_SETTINGS = BASE_SETTINGS | {"max_steps": 600, "lr_decay_steps": 600}
+from .spec import DEFAULT_SEEDS, GRID, MAX_RUNS, parse_experiment
 
 
-@dataclass(frozen=True)
-class ExperimentPreset:
+class ExperimentPreset(Definition):
     """A question, its motivation and the experiment that answers it."""
 
     title: str
@@ -22,6 +19,7 @@ class ExperimentPreset:
     base: dict[str, Any]
     grid: dict[str, list[Any]]
     kind: str = GRID
+    times: int | None = None
 
 
 class ListedPreset(TypedDict):
@@ -38,76 +36,7 @@ class ListedPreset(TypedDict):
     unavailable_reason: str
 
 
-EXPERIMENT_PRESETS = {
-    "positions": ExperimentPreset(
-        "Which position encoding reaches length 50?",
-        "The models train on 1 to 10 tokens and are tested on up to 50. Learned position vectors "
-        "beyond length 10 are never trained; the other encodings are defined for every position.",
-        BASE_SETTINGS | {"max_steps": 1000, "lr_decay_steps": 1000, "eval_every": 50},
-        {"position_type": ["learned", "sinusoidal", "rope", "alibi", "t5"]},
-        LENGTHS,
-    ),
-    "heads": ExperimentPreset(
-        "One head or four?",
-        "Each head has d_model / n_heads dimensions, so the number of parameters stays the "
-        "same. With more heads, a layer has several attention patterns at once.",
-        LONG_SETTINGS,
-        {"n_heads": [1, 2, 4]},
-    ),
-    "warm-up": ExperimentPreset(
-        "Does training need a warm-up?",
-        "With the norm after each sublayer, the first gradients near the output are large. Xiong "
-        "et al. (2020) report that post-norm models need a learning rate that rises slowly, and "
-        "pre-norm models do not.",
-        LONG_SETTINGS,
-        {"norm_placement": ["pre", "post"], "warmup_steps": [0, 20, 100]},
-    ),
-    "norm": ExperimentPreset(
-        "Pre or post norm?",
-        "The paper, BERT and BART normalize after each sublayer. GPT-2, T5, LLaMA and most models "
-        "since 2019 normalize before it.",
-        LONG_SETTINGS,
-        {"norm_placement": ["pre", "post"]},
-    ),
-    "learning-rate": ExperimentPreset(
-        "Which learning rate?",
-        "With a small learning rate, training is slow; with a large one, it may not "
-        "converge. This experiment trains the same model at rates from 0.0005 to 0.03.",
-        LONG_SETTINGS,
-        {"learning_rate": [5e-4, 2e-3, 6e-3, 1.5e-2, 3e-2]},
-    ),
-    "size": ExperimentPreset(
-        "Deeper or wider?",
-        "More layers and wider layers both add parameters. This experiment compares them on the "
-        "same task.",
-        LONG_SETTINGS,
-        {"n_layers": [1, 2, 3], "d_model": [32, 64]},
-    ),
-    "length": ExperimentPreset(
-        "What does a longer sequence cost?",
-        "Exact match counts a sequence only if every token is correct. This experiment "
-        "measures the steps to 99 % exact match as the maximum length grows.",
-        {"task": "reverse", "min_length": 1, "max_steps": 1000, "lr_decay_steps": 1000},
-        {"max_length": [5, 10, 15]},
-    ),
-    "recurrent": ExperimentPreset(
-        "Where do recurrent models break?",
-        "Five recurrent models, two of them with attention, and a transformer learn the same task. "
-        "The experiment measures the length at which each of them fails.",
-        BASE_SETTINGS,
-        {
-            "variant": [
-                {"architecture": "recurrent", "cell": "rnn", "attention": "none"},
-                {"architecture": "recurrent", "cell": "lstm", "attention": "none"},
-                {"architecture": "recurrent", "cell": "gru", "attention": "none"},
-                {"architecture": "recurrent", "cell": "gru", "attention": "additive"},
-                {"architecture": "recurrent", "cell": "gru", "attention": "dot"},
-                {"architecture": "transformer", "max_steps": 1000, "lr_decay_steps": 1000},
-            ]
-        },
-        LENGTHS,
-    ),
-}
+EXPERIMENT_PRESETS = read_definitions(Path(__file__).with_suffix(".toml"), ExperimentPreset)
 
 
 def default_seeds(n_variants: int) -> list[int]:
@@ -127,15 +56,11 @@ def spec(name: str) -> dict[str, Any]:
             "question", f"question is {name!r}; choose one of {', '.join(EXPERIMENT_PRESETS)}"
         )
     preset = EXPERIMENT_PRESETS[name]
-    times = {"times": 3} if name == "recurrent" else {}
     return {
         "name": name,
         "question": preset.title,
-        "base": dict(preset.base),
-        "grid": dict(preset.grid),
-        "kind": preset.kind,
         "seeds": default_seeds(math.prod(map(len, preset.grid.values()))),
-        **times,
+        **preset.model_dump(exclude={"title", "why"}, exclude_none=True),
     }
 
 

@@ -17,7 +17,7 @@ from playground.lessons.bugs import (
     STEPS_RANGE,
     resolve_bug,
 )
-from playground.lessons.lessons import LESSONS, SCHEMES, Lesson
+from playground.lessons.lessons import LESSONS, Lesson
 from playground.lessons.service import MEASUREMENT_TIMEOUT_S, LessonService
 from playground.runs.registry import Registry
 from playground.training.config import RunConfig
@@ -104,7 +104,7 @@ class LessonHandlers(HandlerGroup):
     def _lessons(self, owner: str) -> list[dict[str, Any]]:
         infos, trained = [], set[RunConfig]()
         for name, lesson in LESSONS.items():
-            options = {**lesson.options, "seed": 0}
+            options = lessons.validate_options(lesson, {})
             configs = lessons.configs(lesson, options, self.lesson_service.base).values()
             info = {"name": name, **_lesson_info(lesson), "reuses_runs": bool(trained & {*configs})}
             infos.append(info | {"estimate": self._estimate(configs, owner)})
@@ -134,30 +134,12 @@ def _keep_together(value: Any) -> Any:
 
 
 def _lesson_info(lesson: Lesson) -> dict[str, Any]:
-    fields = {
-        name: _keep_together(getattr(lesson, name))
-        for name in (
-            "title",
-            "introduction",
-            "instruction",
-            "question",
-            "kind",
-            "low",
-            "high",
-            "unit",
-            "tolerance",
-            "has_translation",
-            "sources",
-        )
+    fields = lesson.model_dump(exclude={"runs", "measure", "choices", "options"})
+    return {name: _keep_together(value) for name, value in fields.items()} | {
+        "sources_anchor": heading_anchor(lesson.sources),
+        "choices": list(lesson.choices.items()),
+        "options": [
+            {"name": name} | option.model_dump(exclude={"setting"})
+            for name, option in lesson.options.items()
+        ],
     }
-    fields["sources_anchor"] = heading_anchor(lesson.sources)
-    options = [
-        {
-            "name": name,
-            "default": default,
-            "label": lesson.option_labels[name],
-            "choices": list(SCHEMES) if name == "positions" else [],
-        }
-        for name, default in lesson.options.items()
-    ]
-    return fields | {"choices": list(lesson.choices.items()), "options": options}

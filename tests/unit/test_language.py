@@ -68,7 +68,7 @@ def document_words(path: Path):
         yield False, number, line
 
 
-WORDS = {".py": python_words, ".md": document_words}
+WORDS = {".py": python_words, ".md": document_words, ".toml": document_words}
 
 
 def banned_words(is_name: bool, text: str) -> list[str]:
@@ -89,7 +89,7 @@ def listed_files(*folders: str, suffixes: tuple[str, ...]) -> list[Path]:
 
 
 def checked_files() -> list[Path]:
-    suffixes = (".py", ".js", ".mjs", ".css", ".md")
+    suffixes = (".py", ".js", ".mjs", ".css", ".md", ".toml")
     files = listed_files(*FOLDERS, "*.md", suffixes=suffixes)
     # this file lists the words, and benchmarks/RESULTS.md is generated
     return [path for path in files if path != Path(__file__) and path.name != "RESULTS.md"]
@@ -110,7 +110,7 @@ def test_code_tests_and_documents_use_the_glossary():
 
 
 def test_no_line_is_longer_than_100_characters():
-    suffixes = (".py", ".js", ".css", ".html", ".ci/run", ".ci/fresh", ".ci/retry")
+    suffixes = (".py", ".js", ".css", ".html", ".toml", ".ci/run", ".ci/fresh", ".ci/retry")
     long_lines = [
         f"{path.relative_to(ROOT)}:{number}"
         for path in listed_files(*FOLDERS, ".ci", suffixes=suffixes)

@@ -11,11 +11,9 @@ from playground.evaluation import exact_match_at_length
 from playground.inspection.cross_attention_alignment import diagonal, score_alignment
 from playground.inspection.hooks import Component
 from playground.inspection.views.attention import pack_uint16
-from playground.lessons import lessons
 from playground.lessons.lessons import (
     CHOICE,
     LESSONS,
-    NUMBER,
     configs,
     is_correct,
     validate_options,
@@ -88,7 +86,7 @@ def test_every_lesson_has_a_known_measurement_and_valid_runs():
         assert lesson.measure in MEASURES
         assert configs(lesson, validate_options(lesson, {}))
         assert bool(lesson.choices) == (lesson.kind == CHOICE)
-        assert lesson.kind == CHOICE or (lesson.kind == NUMBER and lesson.low < lesson.high)
+        assert lesson.kind == CHOICE or lesson.low < lesson.high
 
 
 def test_seeds_and_options_are_those_of_the_runs():
@@ -97,9 +95,9 @@ def test_seeds_and_options_are_those_of_the_runs():
     assert (config.model.position_type, config.training.seed, config.task.max_length) == (
         "rope",
         7,
-        lessons.TRAIN_MAX_LENGTH,
+        5,
     )
-    assert config.model.max_positions == lessons.EVAL_MAX_LENGTH + 1
+    assert config.model.max_positions == 21
     first, second = (
         next(iter(configs(LESSONS[name], {"seed": 0}).values())) for name in ("learning", "heads")
     )
@@ -286,11 +284,13 @@ def test_attention_gain_is_measured_at_the_longest_length(trained):
 
 def test_recurrent_network_and_transformer_are_compared_by_steps(trained):
     runs = [
-        with_lines(recurrent(trained, "additive"), lessons.ATTENTION, [0.5, 0.6, 0.9, 1.0]),
-        with_lines(trained(), lessons.TRANSFORMER, [0.5, 1.0]),
+        with_lines(
+            recurrent(trained, "additive"), "recurrent with attention", [0.5, 0.6, 0.9, 1.0]
+        ),
+        with_lines(trained(), "transformer", [0.5, 1.0]),
     ]
     result = MEASURES["recurrent_or_transformer"](runs, {"text": "3 1 4"})
-    assert result["value"] == lessons.TRANSFORMER
+    assert result["value"] == "transformer"
     assert "the recurrent encoder computes 4 states" in result["explanation"]
     assert [each["kind"] for each in result["figures"]] == ["curves", "map", "map"]
     agrees(LESSONS["only-attention"], result)
