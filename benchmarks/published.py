@@ -17,7 +17,6 @@ from playground.experiments.replications import (
     metrics_of_run,
     outcome_of_experiment,
     outcome_of_seeds,
-    replication_config,
 )
 from playground.models.transformer import Transformer
 from playground.tasks.held_out import build_held_out_set
@@ -40,13 +39,12 @@ def measure() -> list[dict[str, Any]]:
 def measure_claim(name: str) -> dict[str, Any]:
     """Return the row of one claim."""
     experiment, started = CLAIMS[name].experiment, time.monotonic()
-    if experiment is None:
+    if len(experiment.variants) == 1:
         result = outcome_of_seeds(name, [train(name, seed) for seed in range(SEEDS)])
     else:
+        spec = experiment.model_dump() | {"seeds": list(range(SEEDS))}
         with tempfile.TemporaryDirectory() as scratch:
-            details = run_experiment(
-                {**experiment, "seeds": list(range(SEEDS))}, Path(scratch) / "runs"
-            )
+            details = run_experiment(spec, Path(scratch) / "runs")
         result = outcome_of_experiment(name, details)
     print(result["summary"], flush=True)
     return {
@@ -64,7 +62,7 @@ def measure_claim(name: str) -> dict[str, Any]:
 
 def train(name: str, seed: int) -> dict[str, Any]:
     """Train the run of a claim, and return its metrics."""
-    config = replication_config(name, seed).replace(num_threads=1)
+    config = CLAIMS[name].experiment.variants[0].config(seed).replace(num_threads=1)
     trainer = Trainer(config)
     lines = [metrics_record(metrics) for metrics in trainer]
     metrics = metrics_of_run(config, lines, dataclasses.asdict(trainer.evaluate()))

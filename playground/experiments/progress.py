@@ -10,7 +10,7 @@ from playground.runs.summary import format_duration
 from playground.training.config import RunConfig
 
 from .length_evaluator import LengthEvaluator
-from .spec import LENGTHS, Experiment
+from .spec import LENGTHS, ExperimentSpec
 from .state import ExperimentState
 
 Estimate = dict[str, Any]
@@ -70,7 +70,7 @@ def progress(
 
 
 def estimate(
-    experiment: Experiment,
+    experiment: ExperimentSpec,
     runs: Mapping[str, Run],
     speeds_by_variant: dict[str, tuple[Hashable, float]],
     registry: Registry,

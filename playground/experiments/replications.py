@@ -1,4 +1,4 @@
-"""Compare trained runs with published claims (claims.py)."""
+"""Compare experiments with published claims (claims.py)."""
 
 import itertools
 import json
@@ -8,22 +8,16 @@ from statistics import median
 from typing import Any, NotRequired, TypedDict
 
 from playground import ASSETS_DIR
-from playground.common import messages
 from playground.common.format import format_percent
-from playground.models.config_fields import ConfigError
-from playground.runs.registry import Registry
 from playground.runs.state import Run
-from playground.training.config import RunConfig, section_of_field
+from playground.runs.weight_history import read_lines
+from playground.training.config import RunConfig
 
 from .analysis import first_step_reaching, interval_means
-from .claim import Claim
-from .claims import CLAIMS
-from .spec import parse_experiment
-from .variant import VARIANT_KEY, label
+from .claims import CLAIMS, Claim
+from .variant import VARIANT_KEY
 
-NEAR_PERFECT = 0.999  # exact match
-# settings that a replication may choose
-MACHINE_SETTINGS = ("seed", "device", "num_threads", "eval_every")
+LOSS = "annotated_transformer_loss"  # a measure that needs the model of the run
 GENERALIZED, MEMORIZED_LOSS = 0.9, 0.1  # held-out exact match and training loss
 MIN_GENERALIZATION_STEP, MIN_DELAY = 500, 5  # of grokking: updates, and times as late
 MIN_TWO_LAYERS, MAX_ONE_LAYER = 0.95, 0.5  # exact match
@@ -67,64 +61,6 @@ class StoredResult(TypedDict):
     date: str
 
 
-class ListedClaim(TypedDict):
-    """A claim for JSON, with the command that replicates it.
-
-    `unavailable_reason` is "" when the claim can run, otherwise the reason why it cannot.
-    """
-
-    name: str
-    title: str
-    source: str
-    measure: str
-    statement: str
-    published: Any
-    curve: list[Any]
-    criterion: str
-    deviations: list[str]
-    estimated_minutes: float
-    settings: dict[str, Any]
-    experiment: Any
-    seed: int
-    command: str
-    unavailable_reason: str
-    parameters: NotRequired[int]
-
-
-def find_claim(name: str) -> Claim:
-    """Return a claim.
-
-    Raises:
-        ConfigError: when it is unknown.
-    """
-    if name not in CLAIMS:
-        raise ConfigError("name", messages.choose_one_of("claim", repr(name), CLAIMS))
-    return CLAIMS[name]
-
-
-def replication_config(name: str, seed: int = 0) -> RunConfig:
-    """Return the configuration of the run that replicates a claim.
-
-    Raises:
-        ConfigError: when the claim or one of its settings is unknown, or it needs an experiment.
-    """
-    claim = find_claim(name)
-    if claim.experiment is not None:
-        raise ConfigError("name", f"{name} needs an experiment of several runs, not one run")
-    unknown = sorted(set(claim.settings) - set(section_of_field()) - {"architecture"})
-    if unknown:
-        raise ConfigError(
-            unknown[0],
-            f"{name} needs the setting {unknown[0]}, which is not a setting of a run here",
-        )
-    return RunConfig.from_flat(dict(claim.settings) | {"seed": seed})
-
-
-def claims() -> list[ListedClaim]:
-    """Return every claim."""
-    return [_describe_claim(name, claim) for name, claim in CLAIMS.items()]
-
-
 @cache
 def stored_results() -> dict[str, StoredResult]:
     """Return the project's own result of each claim; {} without measurements."""
@@ -143,44 +79,6 @@ def stored_results() -> dict[str, StoredResult]:
         return {}
 
 
-def _describe_claim(name: str, claim: Claim) -> ListedClaim:
-    line: ListedClaim = {
-        "name": name,
-        "title": claim.title,
-        "source": claim.source,
-        "measure": claim.measure,
-        "statement": claim.statement,
-        "published": claim.published,
-        "curve": [list(point) for point in claim.curve.items()],
-        "criterion": claim.criterion,
-        "deviations": list(claim.deviations),
-        "estimated_minutes": claim.estimated_minutes,
-        "settings": dict(claim.settings),
-        "experiment": claim.experiment,
-        "seed": 0,
-        "command": f"python -m benchmarks published --only {name}",
-        "unavailable_reason": "",
-    }
-    try:
-        if claim.experiment is None:
-            line["parameters"] = replication_config(name).model.parameter_count()
-        else:
-            parse_experiment(claim.experiment, owner="")
-            line["settings"] = _experiment_settings(claim.experiment)
-    except ConfigError as error:
-        line["unavailable_reason"] = str(error)
-    return line
-
-
-def _experiment_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of an experiment by name; a variant is a text."""
-    grid = {
-        name: [label(value) for value in values] if name == VARIANT_KEY else values
-        for name, values in spec["grid"].items()
-    }
-    return {**spec["base"], **grid, "seeds": spec["seeds"]}
-
-
 def metrics_of_run(
     config: RunConfig, lines: Sequence[Mapping[str, Any]], scores: Mapping[str, Any] | None
 ) -> dict[str, Any]:
@@ -197,97 +95,51 @@ def metrics_of_run(
         "token_accuracy": scores["token_accuracy"] if scores else None,
         "n": scores["n"] if scores else None,
         "steps": lines[-1]["step"] if lines else 0,
-        "steps_to": first_step_reaching(evaluations, NEAR_PERFECT, every),
         "generalization_step": first_step_reaching(evaluations, GENERALIZED, every),
         "memorization_step": next(memorized, None),
-        "seconds": lines[-1]["seconds"] if lines else 0.0,
-        "parameters": config.model.parameter_count(),
-        "annotated_transformer_loss": None,
+        LOSS: None,
         "exact_match_curve": [list(each) for each in evaluations],
         "loss_curve": interval_means(steps, losses, lines[0]["step"]) if lines else [],
     }
 
 
-def unmeasured_model(registry: Registry, name: str, run: Run) -> Mapping[str, Any] | None:
-    """Return the model for the loss measurement, or None when the claim needs no loss."""
-    needs_loss = find_claim(name).measure == "annotated_transformer_loss"
-    is_measured = needs_loss and run.status == "done" and not run.modified_settings
-    return registry.snapshots.model_ref(run, run.step) if is_measured else None
+def needs_loss(name: str, runs: Sequence[Run]) -> bool:
+    """Return whether the comparison of these runs needs the loss of their models."""
+    return CLAIMS[name].measure == LOSS and _why_incomparable(name, runs) == ""
 
 
-def evaluate_replication(
-    registry: Registry,
-    name: str,
-    run: Run,
-    seconds: float = 120.0,
-    measured: Mapping[str, Any] | None = None,
-) -> Result:
-    """Compare a run with a claim. This call blocks during the evaluation.
+def _outcome_of_runs(name: str, runs: Sequence[Run], losses: Sequence[float | None]) -> Result:
+    if reason := _why_incomparable(name, runs):
+        return without_result(name, reason)
+    metrics = [metrics_of_run(run.config, list(read_lines(run.folder)), run.scores) for run in runs]
+    for each, loss in zip(metrics, losses, strict=False):
+        each[LOSS] = loss
+    return outcome_of_seeds(name, metrics)
 
-    Args:
-        measured: the response of the inspection process, if available; otherwise requested here.
 
-    Raises:
-        ConfigError: when the claim is unknown or needs an experiment.
-    """
-    from playground.runs.weight_history import read_lines
-
-    required = replication_config(name)
-    if run.status != "done":
-        return _without_result(name, f"the run is {run.status}; only a finished run is compared")
-    if run.modified_settings:
-        changed = ", ".join(run.modified_settings)
-        return _without_result(
-            name,
-            f"this run does not have the settings of the claim: {changed} changed during the run; "
-            "run it again",
+def _why_incomparable(name: str, runs: Sequence[Run]) -> str:
+    """Return why the runs cannot be compared with a claim; empty if they can."""
+    if len(runs) < CLAIMS[name].experiment.n_runs or any(run.status != "done" for run in runs):
+        failed = (run.message for run in runs if run.status == "failed")
+        return next(failed, "not every run has finished yet")
+    if changed := {setting: None for run in runs for setting in run.modified_settings}:
+        return (
+            f"the runs do not have the settings of the claim: {', '.join(changed)} changed during "
+            "the training; delete the experiment and run it again"
         )
-    metrics = metrics_of_run(run.config, list(read_lines(run.folder)), run.scores)
-    if measured is None and (model := unmeasured_model(registry, name, run)) is not None:
-        measured = registry.snapshots.slow_inspector.request("loss", dict(model)).result(seconds)
-    if measured is not None:
-        metrics["annotated_transformer_loss"] = measured.get("loss")
-    return outcome(name, metrics, differing_settings(required, run.config))
-
-
-def differing_settings(required: RunConfig, actual: RunConfig) -> list[str]:
-    """Return the settings that differ from the claim, except those of the machine."""
-    expected, settings = required.to_flat(), actual.to_flat()
-    return [
-        name
-        for name in expected
-        if name not in MACHINE_SETTINGS and settings.get(name) != expected[name]
-    ]
-
-
-def outcome(name: str, metrics: Mapping[str, Any], differing: Sequence[str] = ()) -> Result:
-    """Compare the metrics of one run with a claim.
-
-    Raises:
-        ConfigError: when the claim is unknown.
-    """
-    if differing:
-        return _without_result(
-            name,
-            "this run does not have the settings of the claim: it differs in "
-            f"{', '.join(differing)}",
-        )
-    return outcome_of_seeds(name, [metrics])
+    return ""
 
 
 def outcome_of_seeds(name: str, runs: Sequence[Mapping[str, Any]]) -> Result:
     """Compare the runs of several seeds with a claim, by the median of the measured value.
 
     A value that a run did not reach counts as worse than every other one.
-
-    Raises:
-        ConfigError: when the claim is unknown.
     """
-    claim = find_claim(name)
+    claim = CLAIMS[name]
     values = [run.get(claim.measure) for run in runs]
     is_step = claim.measure == "generalization_step"
     if not is_step and None in values:
-        return _without_result(name, f"{claim.measure} was not measured")
+        return without_result(name, f"{claim.measure} was not measured")
     missing = float("inf")
     ordered = sorted(
         runs, key=lambda run: missing if run.get(claim.measure) is None else run[claim.measure]
@@ -306,14 +158,30 @@ def outcome_of_seeds(name: str, runs: Sequence[Mapping[str, Any]]) -> Result:
     return {**result, "by_seed": values, "curve": curve}
 
 
-def outcome_of_experiment(name: str, details: Mapping[str, Any]) -> Result:
-    """Compare the results of an experiment (`ExperimentService.details`) with a claim."""
-    claim = find_claim(name)
-    if claim.measure == "order":
+def outcome_of_experiment(
+    name: str,
+    details: Mapping[str, Any],
+    runs: Sequence[Run] = (),
+    losses: Sequence[float | None] = (),
+) -> Result:
+    """Compare the experiment of a claim with the claim.
+
+    Args:
+        details: `ExperimentService.details`.
+        runs: the started runs, for a claim with one variant.
+        losses: the loss of the model of each run, for a claim that needs it (`needs_loss`).
+    """
+    measure = CLAIMS[name].measure
+    if measure == "order":
         return outcome_of_lengths(details["lengths"], name)
-    variants = details["results"]["variants"]
+    if measure == "layers":
+        return _outcome_of_layers(name, details["results"]["variants"])
+    return _outcome_of_runs(name, runs, losses)
+
+
+def _outcome_of_layers(name: str, variants: Sequence[Mapping[str, Any]]) -> Result:
     if any(variant["n"] < variant["planned"] for variant in variants):
-        return _without_result(name, "not every run has finished yet")
+        return without_result(name, "not every run has finished yet")
     medians = {variant["label"]: variant["exact_match"]["median"] for variant in variants}
     measured_text = "; ".join(f"{each}: {format_percent(score)}" for each, score in medians.items())
     return _result(
@@ -339,7 +207,7 @@ def outcome_of_lengths(results: Mapping[str, Any], name: str = "length-order") -
     if any(beyond.get(scheme) is None for group in EXPECTED_ORDER for scheme in group) or any(
         row["n"] < row["planned"] for row in results["rows"]
     ):
-        return _without_result(name, "not every position encoding has been measured yet")
+        return without_result(name, "not every position encoding has been measured yet")
     medians = {scheme: beyond[scheme]["median"] for group in EXPECTED_ORDER for scheme in group}
     groups = [[medians[scheme] for scheme in group] for group in EXPECTED_ORDER]
     passed = all(min(one) >= max(next_one) for one, next_one in itertools.pairwise(groups))
@@ -354,7 +222,7 @@ def outcome_of_lengths(results: Mapping[str, Any], name: str = "length-order") -
 
 
 def _result(name: str, measured: Any, passed: bool, measured_text: str) -> Result:
-    claim = find_claim(name)
+    claim = CLAIMS[name]
     verdict = "pass" if passed else "fail"
     return {
         "name": name,
@@ -371,9 +239,9 @@ def _result(name: str, measured: Any, passed: bool, measured_text: str) -> Resul
     }
 
 
-def _without_result(name: str, reason: str) -> Result:
+def without_result(name: str, reason: str) -> Result:
     """Return the result of a claim that cannot be compared yet, with the reason."""
-    claim = find_claim(name)
+    claim = CLAIMS[name]
     return {
         "name": name,
         "published": claim.published,
@@ -392,7 +260,7 @@ def _meets_criterion(claim: Claim, metrics: Mapping[str, Any]) -> bool:
         if value is None or memorized is None:
             return False
         return MIN_GENERALIZATION_STEP <= value <= threshold and value >= MIN_DELAY * memorized
-    is_loss = claim.measure == "annotated_transformer_loss"
+    is_loss = claim.measure == LOSS
     return bool(value <= threshold if is_loss else value >= threshold)
 
 
@@ -403,7 +271,7 @@ def _describe_metrics(claim: Claim, metrics: Mapping[str, Any]) -> str:
         return f"held-out exact match of 90 %: {value}; training loss below {MEMORIZED_LOSS}: " + (
             f"update {memorized:,}" if memorized else "not reached"
         )
-    if claim.measure == "annotated_transformer_loss":
+    if claim.measure == LOSS:
         return f"{value} after {metrics['steps']:,} updates"
     noun = "tokens" if claim.measure == "token_accuracy" else "sequences"
     return f"{value} of the {noun}, on {metrics['n']:,} held-out sequences"
@@ -412,8 +280,4 @@ def _describe_metrics(claim: Claim, metrics: Mapping[str, Any]) -> str:
 def _format_value(measure: str, value: float | None) -> str:
     if measure == "generalization_step":
         return "not reached" if value is None else f"update {value:,.0f}"
-    return (
-        f"{value:.4f}"
-        if measure == "annotated_transformer_loss"
-        else f"{value:.2%}".replace("%", " %")
-    )
+    return f"{value:.4f}" if measure == LOSS else f"{value:.2%}".replace("%", " %")

@@ -19,14 +19,13 @@ from playground.runs.record import owner_id
 from playground.runs.registry import Registry
 from playground.runs.snapshots import SLOW_VIEW_TIMEOUT_S, VIEWER_TTL_S
 from playground.runs.state import Run
-from playground.training.config import RunConfig
 
 from . import analysis, length_generalization, progress
-from .claim import Claim
+from .claims import Claim
 from .length_evaluator import LengthEvaluator
 from .results import length_results, variant_results
 from .scheduler import Scheduler
-from .spec import LENGTHS, SPEC_FIELDS, Experiment, parse_experiment
+from .spec import LENGTHS, SPEC_FIELDS, Experiment, ExperimentSpec, parse_experiment
 from .state import ExperimentState
 from .store import ExperimentStore
 
@@ -50,7 +49,7 @@ class ExperimentService:
 
     # Creating and finding experiments
 
-    def find_equivalent(self, experiment: Experiment, owner: str) -> Experiment | None:
+    def find_equivalent(self, experiment: ExperimentSpec, owner: str) -> Experiment | None:
         """Return the owner's newest experiment with the same runs, unless it is cancelled."""
         return next(
             (
@@ -231,6 +230,11 @@ class ExperimentService:
             "message": run.message,
         }
 
+    def runs(self, experiment: Experiment, owner: str) -> list[Run]:
+        """Return the started runs in the order of the plan."""
+        runs = self.store.state(experiment).find_runs(self.registry, owner)
+        return [runs[key] for key, *_ in experiment.planned_runs() if key in runs]
+
     def results(self, experiment: Experiment, owner: str) -> dict[str, Any]:
         """Return medians, ranges and curves of each variant, and a one-text summary."""
         state = self.store.touch(experiment)
@@ -256,12 +260,8 @@ class ExperimentService:
         return self._estimate(state, state.find_runs(self.registry, owner), owner)
 
     def estimate_claim(self, claim: Claim, owner: str) -> dict[str, Any]:
-        """Estimate the duration of a replication; see `progress.estimate_run`."""
-        if claim.experiment is None:
-            config = RunConfig.from_flat(dict(claim.settings))
-            return progress.estimate_run(config, claim.estimated_minutes, self.registry, owner)
-        experiment = parse_experiment(claim.experiment, owner_id(owner))
-        measured = self.estimate(experiment, owner)
+        """Estimate the duration of a replication: from runs here, or as the claim declares it."""
+        measured = progress.estimate(claim.experiment, {}, {}, self.registry, owner)
         return (
             measured
             if measured["is_measured"]

@@ -22,6 +22,7 @@ class ResultCache:
     lengths: tuple[Hashable, dict[str, Any]] | None = None
     by_variant: dict[str, tuple[Hashable, VariantResult]] = field(default_factory=dict)
     by_run: dict[str, tuple[Hashable, dict[str, Any]]] = field(default_factory=dict)
+    losses: dict[tuple[str, int], float] = field(default_factory=dict)  # by run and step
     # What the speed of a variant's runs depends on, by label.
     speeds_by_variant: dict[str, tuple[Hashable, float]] = field(default_factory=dict)
     # The counts by length so far, by run and step.

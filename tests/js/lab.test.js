@@ -133,12 +133,9 @@ const CLAIM = {
   criterion: "all are right",
   deviations: ["Another seed."],
   settings: { d_model: 8, bias: false, seeds: [0, 1] },
-  seed: 0,
   command: "python -m benchmarks published --only sort",
   estimate: { seconds: 240, is_measured: false },
-  unavailable_reason: "",
   state: "none",
-  run: null,
   experiment: null,
   step: 0,
   steps: 0,
@@ -494,23 +491,24 @@ test("a new experiment is planned while one types, and has no error at first", a
 
 test("the progress of a replication is described", () => {
   assert.equal(describeResult(CLAIM), "not run yet");
-  assert.equal(describeResult({ ...CLAIM, unavailable_reason: "no setting" }), "No setting.");
   assert.equal(describeResult({ ...CLAIM, state: "done" }, null), "comparing");
   assert.equal(describeResult({ ...CLAIM, state: "done" }, { summary: "not yet" }), "Not yet.");
   assert.equal(describeResult({ ...CLAIM, state: "done" }, { measured_text: "99 %" }), "99 %");
-  const training = { ...CLAIM, state: "training", step: 10, steps: 40 };
-  assert.equal(describeResult(training), "training, step 10 of 40");
-  assert.equal(describeResult({ ...training, experiment: "a" }), "training, 25 %");
-  assert.equal(describeResult({ ...training, queue_position: 1 }), "position 1 in the queue");
-  assert.equal(describeResult({ ...CLAIM, state: "failed", message: "why" }), "failed: why");
+  const running = { ...CLAIM, state: "running", experiment: "a", step: 10, steps: 40 };
+  assert.equal(describeResult(running), "running, 25 %");
+  assert.equal(describeResult({ ...running, queue_position: 1 }), "position 1 in the queue");
+  assert.equal(
+    describeResult({ ...running, state: "paused", message: "why" }),
+    "paused, 25 %: why",
+  );
   assert.deepEqual(describeVerdict({ passed: true }), ["✓ pass", "ok"]);
   assert.deepEqual(describeVerdict({ passed: false }), ["✗ fail", "bad"]);
   assert.deepEqual(describeVerdict(null), ["", ""]);
-  assert.equal(describeSettings(CLAIM), "d_model 8 · bias off · seeds 0, 1 · seed 0");
+  assert.equal(describeSettings(CLAIM), "d_model 8 · bias off · seeds 0, 1");
 });
 
 test("the outcome of a finished replication is requested once", async () => {
-  const done = { ...CLAIM, state: "done", run: "run:7", step: 40 };
+  const done = { ...CLAIM, state: "done", experiment: "a", step: 40 };
   claims.value = [done];
   responses["replications/outcome"] = { passed: true, measured_text: "99 %", summary: "fine" };
   loadOutcomes();
@@ -554,7 +552,7 @@ test("the published values are drawn beside those of a finished run", async () =
       ["your run", [0.1]],
     ],
   );
-  claims.value = [{ ...CLAIM, measure: "generalization_step", curve, is_experiment: false }];
+  claims.value = [{ ...CLAIM, measure: "generalization_step", curve }];
   await mount(html`<${Replications} />`);
   const details = box.querySelector("details");
   assert.equal(details.querySelector(".pg-chart"), null);

@@ -1,7 +1,6 @@
 """The routes of the Lab tab; nothing trains in another process."""
 
 import asyncio
-import dataclasses
 import json
 from concurrent.futures import Future
 from types import SimpleNamespace
@@ -9,8 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from playground.checkpoints.checkpoint import save_checkpoint
-from playground.experiments import claims
+from playground.experiments.claims import CLAIMS
 from playground.experiments.service import ExperimentService
+from playground.experiments.spec import ExperimentSpec
 from playground.runs.registry import Registry
 from playground.server.experiments_api import ExperimentHandlers
 from playground.server.replications_api import ReplicationHandlers
@@ -204,14 +204,25 @@ def test_experiment_is_visible_to_its_owner_only(lab):
     assert send(lab, "experiments/poll", open=experiment_id) == {"experiments": [], "open": None}
 
 
-def test_claim_lists_its_matching_run_and_gets_a_verdict(lab, registry, monkeypatch):
-    lengths = {"min_length": 6, "max_length": 6}
-    settings = dict(claims.CLAIMS["mingpt-sort"].settings) | SMALL | lengths
-    monkeypatch.setitem(
-        claims.CLAIMS,
-        "mingpt-sort",
-        dataclasses.replace(claims.CLAIMS["mingpt-sort"], settings=settings),
-    )
+def change_claim(monkeypatch, name, **settings):
+    """Make the experiment of a claim small, and return the settings of its run."""
+    claim = CLAIMS[name]
+    base = {**claim.experiment.base, **SMALL, **settings}
+    spec = ExperimentSpec(**claim.experiment.model_dump() | {"base": base})
+    monkeypatch.setitem(CLAIMS, name, claim.model_copy(update={"experiment": spec}))
+    return spec.variants[0].settings
+
+
+def finish_replication(lab, registry, name, settings, owner=OWNER):
+    """Start the experiment of a claim and train its run, as if the experiment had done so."""
+    experiment = send(lab, "replications/start", owner=owner, name=name)["experiment"]
+    run = trained_run(registry, owner, **settings)
+    lab.experiments.store.states[experiment].runs["0/0"] = run.id
+    return experiment
+
+
+def test_claim_lists_its_experiment_and_gets_a_verdict(lab, registry, monkeypatch):
+    settings = change_claim(monkeypatch, "mingpt-sort", min_length=6, max_length=6)
 
     def claim(owner=OWNER):
         return next(
@@ -220,22 +231,16 @@ def test_claim_lists_its_matching_run_and_gets_a_verdict(lab, registry, monkeypa
             if entry["name"] == "mingpt-sort"
         )
 
-    assert (claim()["state"], claim()["run"]) == ("none", None)
+    assert (claim()["state"], claim()["experiment"]) == ("none", None)
     assert claim()["command"] == "python -m benchmarks published --only mingpt-sort"
+    assert claim()["settings"]["architecture"] == ["decoder-only"]
     assert send(lab, "replications/outcome", name="mingpt-sort")["summary"] == "not run yet"
-    run_id = send(lab, "replications/start", name="mingpt-sort")["run"]
-    assert (claim()["run"], claim()["state"]) == (run_id, "waiting")
-    run = trained_run(registry, **settings)
-    assert (claim()["run"], claim()["state"], claim()["step"]) == (f"run:{run.id}", "done", 20)
+    experiment = finish_replication(lab, registry, "mingpt-sort", settings)
+    assert (claim()["experiment"], claim()["state"], claim()["step"]) == (experiment, "done", 20)
     assert claim(OTHER)["state"] == "none"
     response = send(lab, "replications/outcome", name="mingpt-sort")
     assert response["passed"] is False  # after 20 steps
     assert "of the sequences, on " in response["measured_text"]
-    monkeypatch.setattr(
-        "playground.server.replications_api.evaluate_replication",
-        lambda *_: pytest.fail("the claim is evaluated twice"),
-    )
-    assert send(lab, "replications/outcome", name="mingpt-sort") == response
 
 
 def test_a_claim_with_an_experiment_shows_its_result(lab):
@@ -245,7 +250,7 @@ def test_a_claim_with_an_experiment_shows_its_result(lab):
         for entry in send(lab, "replications/list")["claims"]
         if entry["name"] == "length-order"
     )
-    assert (response["experiment"], response["run"], response["step"]) == (experiment_id, None, 0)
+    assert (response["experiment"], response["step"]) == (experiment_id, 0)
     assert (
         "not every position encoding"
         in send(lab, "replications/outcome", name="length-order")["summary"]
@@ -254,17 +259,9 @@ def test_a_claim_with_an_experiment_shows_its_result(lab):
 
 @pytest.fixture
 def pending_evaluations(lab, registry, monkeypatch):
-    """Train runs of two owners; yield the pending futures of their loss evaluations."""
-    settings = (
-        dict(claims.CLAIMS["annotated-copy"].settings) | SMALL | {"max_steps": 5, "min_length": 4}
-    )
-    monkeypatch.setitem(
-        claims.CLAIMS,
-        "annotated-copy",
-        dataclasses.replace(claims.CLAIMS["annotated-copy"], settings=settings),
-    )
-    for owner in (OWNER, OTHER):
-        trained_run(registry, owner, **settings)
+    """Finish a replication; yield the pending futures of its loss evaluations."""
+    settings = change_claim(monkeypatch, "annotated-copy", max_steps=5, min_length=4)
+    finish_replication(lab, registry, "annotated-copy", settings)
     futures = []
 
     def request_evaluation(*_, **__):
@@ -288,27 +285,17 @@ class FakeRequest:
         return {"type": "http.disconnect"}
 
 
-def test_pending_verdicts_are_limited_per_client(lab, pending_evaluations):
-    def request_outcome(owner, address):
-        fields = {"owner": owner, "name": "annotated-copy"}
-        return asyncio.ensure_future(lab.outcome(fields, FakeRequest(address)))
+def test_the_loss_of_a_model_is_measured_once(lab, pending_evaluations):
+    async def answer():
+        fields = {"owner": OWNER, "name": "annotated-copy"}
+        response = asyncio.ensure_future(lab.outcome(fields, FakeRequest("10.0.0.1")))
+        await until(lambda: pending_evaluations)
+        pending_evaluations[0].set_result({"loss": 0.25})
+        return await response
 
-    async def request_many():
-        responses = [request_outcome(OWNER, "10.0.0.1") for _ in range(10)]
-        await until(lambda: sum(response.done() for response in responses) == 8)
-        other = request_outcome(OTHER, "10.0.0.2")
-        await until(lambda: len(pending_evaluations) == 3)
-        for future in pending_evaluations:
-            future.set_result({"loss": 0.25})
-        return await asyncio.gather(other, *responses)
-
-    other, *responses = run_in_thread(asyncio.wait_for(request_many(), 60))
-    rejected = [response for response in responses if "error" in response]
-    assert len(rejected) == 8
-    assert all(response["retryable"] and "try again" in response["error"] for response in rejected)
-    assert other["measured"] == 0.25
-    # rejected requests succeed later
+    assert run_in_thread(asyncio.wait_for(answer(), 60))["measured"] == 0.25
     assert send(lab, "replications/outcome", name="annotated-copy")["measured"] == 0.25
+    assert len(pending_evaluations) == 1
 
 
 def test_measurements_stop_when_the_page_closes(lab, pending_evaluations):

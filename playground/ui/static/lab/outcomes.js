@@ -8,9 +8,8 @@ const TIMEOUT_MS = 200_000;
 /** The outcomes by `outcomeKey`; null while one is computed. */
 export const outcomes = signal(/** @type {Record<string, any>} */ ({}));
 
-/** Return the key of the outcome of a claim: another run or step has another outcome. */
-export const outcomeKey = ({ name, run, experiment, step }) =>
-  [name, run || experiment, step].join();
+/** Return the key of the outcome of a claim: another experiment or step has another one. */
+export const outcomeKey = ({ name, experiment, step }) => [name, experiment, step].join();
 
 /** Request the outcomes that are missing. */
 export function loadOutcomes() {

@@ -17,7 +17,6 @@ import {
 } from "./state.js";
 import { root } from "./view.js";
 
-const ACTIVE_STATUSES = ["waiting", "starting", "training", "stopping", "running"];
 const RUNNING_INTERVAL_MS = 1000;
 const IDLE_INTERVAL_MS = 4000;
 const CLAIMS_INTERVAL_MS = 2500;
@@ -64,7 +63,7 @@ export function startPolling() {
     route: "replications/list",
     payload: withOwner,
     get intervalMs() {
-      return claims.value.some((each) => ACTIVE_STATUSES.includes(each.state))
+      return claims.value.some((each) => each.state === "running")
         ? CLAIMS_INTERVAL_MS
         : LONG_INTERVAL_MS;
     },

@@ -1,11 +1,10 @@
 // Replications of published claims.
 import { html, useMemo, useState } from "../vendor/preact.js";
-import { navigate } from "../shared/common.js";
 import { CopyButton } from "../shared/components/copy_field.js";
 import { LineChart } from "../shared/components/line_chart.js";
 import { Section } from "../shared/components/section.js";
 import { StatusMessage } from "../shared/components/status_message.js";
-import { formatCount, formatInteger, formatMessage, formatPercent } from "../shared/format.js";
+import { formatCount, formatMessage, formatPercent } from "../shared/format.js";
 import { poller } from "../shared/poller.js";
 import { outcomeKey, outcomes } from "./outcomes.js";
 import {
@@ -19,26 +18,19 @@ import {
   send,
 } from "./state.js";
 
-const RUNNABLE_STATES = ["none", "stopped", "failed"];
 const HINT =
   "Published claims, trained here with the published settings as far as they are known. " +
   "Details list the differences. Our result: measured by this project on the given date.";
 
 /** Describe the measured result of a claim, or how far its replication is. */
 export function describeResult(claim, outcome) {
-  const { unavailable_reason: reason, state, step, steps, message, experiment } = claim;
-  if (reason) return formatMessage(reason);
+  const { state, step, steps, message } = claim;
   if (state === "none") return "not run yet";
   if (state === "done")
     return outcome ? outcome.measured_text || formatMessage(outcome.summary) : "comparing";
   if (claim.queue_position) return formatQueuePosition(claim.queue_position);
-  const share = steps ? Math.floor((100 * step) / steps) : 0,
-    progress = experiment ? `, ${share} %` : step ? `, step ${formatInteger(step)} of ` : "";
-  return (
-    state +
-    (experiment || !step ? progress : progress + formatInteger(steps)) +
-    (message ? ": " + message : "")
-  );
+  const share = steps ? Math.floor((100 * step) / steps) : 0;
+  return `${state}, ${share} %` + (message ? ": " + message : "");
 }
 
 /** Return the verdict of an outcome: its text, and the class of its color. */
@@ -58,13 +50,13 @@ function Result({ outcome, text }) {
 }
 
 /** Describe the settings of a claim in one line. */
-export const describeSettings = ({ settings, seed, is_experiment: isExperiment }) =>
+export const describeSettings = ({ settings }) =>
   Object.entries(settings)
     .map(([name, value]) => {
       const text = typeof value === "boolean" ? (value ? "on" : "off") : value;
       return `${name} ${Array.isArray(text) ? text.join(", ") : text}`;
     })
-    .join(" · ") + (isExperiment ? "" : ` · seed ${seed}`);
+    .join(" · ");
 
 async function start({ name }) {
   const response = await send("claims", "replications/start", { name });
@@ -72,8 +64,7 @@ async function start({ name }) {
   poller.wakeAll();
 }
 
-const open = ({ run, experiment }) =>
-  experiment ? openExperiment(experiment) : navigate("Train", run);
+const open = ({ experiment }) => openExperiment(experiment);
 
 /**
  * Return the published values of a claim and those of its run, as lines.
@@ -138,8 +129,7 @@ function Details({ claim, outcome }) {
 
 function Claim({ claim }) {
   const outcome = outcomes.value[outcomeKey(claim)],
-    { stored } = claim,
-    canRun = RUNNABLE_STATES.includes(claim.state) && !claim.unavailable_reason;
+    { stored } = claim;
   const button = (label, act) =>
     html`<button
       type="button"
@@ -153,7 +143,7 @@ function Claim({ claim }) {
     <header class="pg-section-header">
       <h4>${claim.title}</h4>
       <span class="pg-spacer"></span>
-      ${canRun && button("Run", start)} ${(claim.run || claim.experiment) && button("Open", open)}
+      ${claim.experiment ? button("Open", open) : button("Run", start)}
     </header>
     <p class="what">${claim.source}</p>
     <dl>
