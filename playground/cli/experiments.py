@@ -99,15 +99,19 @@ def experiment(
 
 def print_presets(as_json: bool) -> None:
     """Print the prepared experiments."""
-    from playground.experiments.presets import list_presets
+    from playground.experiments.presets import EXPERIMENT_PRESETS, spec
+    from playground.experiments.spec import ExperimentSpec
 
-    presets = list_presets()
+    presets = [
+        {"name": name, "title": preset.title, "why": preset.why, "spec": spec(name)}
+        | {"runs": ExperimentSpec(**spec(name)).n_runs}
+        for name, preset in EXPERIMENT_PRESETS.items()
+    ]
     if as_json:
         click.echo(json.dumps(presets))
         return
     for preset in presets:
-        remark = preset["unavailable_reason"] or f"{preset['runs']} runs"
-        click.echo(f"{preset['name']:14} {preset['title']} {remark}")
+        click.echo(f"{preset['name']:14} {preset['title']} {preset['runs']} runs")
 
 
 def build_spec(

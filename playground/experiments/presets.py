@@ -2,13 +2,13 @@
 
 import math
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from playground.common.definitions import Definition, read_definitions
 from playground.models.config_fields import ConfigError
 
 from .analysis import min_seeds
-from .spec import DEFAULT_SEEDS, GRID, MAX_RUNS, parse_experiment
+from .spec import DEFAULT_SEEDS, GRID, MAX_RUNS
 
 
 class ExperimentPreset(Definition):
@@ -20,20 +20,6 @@ class ExperimentPreset(Definition):
     grid: dict[str, list[Any]]
     kind: str = GRID
     times: int | None = None
-
-
-class ListedPreset(TypedDict):
-    """A prepared experiment for JSON.
-
-    `unavailable_reason` is "" when it can run, otherwise the reason why it cannot.
-    """
-
-    name: str
-    title: str
-    why: str
-    spec: dict[str, Any]
-    runs: int
-    unavailable_reason: str
 
 
 EXPERIMENT_PRESETS = read_definitions(Path(__file__).with_suffix(".toml"), ExperimentPreset)
@@ -62,23 +48,3 @@ def spec(name: str) -> dict[str, Any]:
         "seeds": default_seeds(math.prod(map(len, preset.grid.values()))),
         **preset.model_dump(exclude={"title", "why"}, exclude_none=True),
     }
-
-
-def list_presets() -> list[ListedPreset]:
-    """Return the prepared experiments."""
-    presets = []
-    for name, preset in EXPERIMENT_PRESETS.items():
-        line: ListedPreset = {
-            "name": name,
-            "title": preset.title,
-            "why": preset.why,
-            "spec": spec(name),
-            "runs": 0,
-            "unavailable_reason": "",
-        }
-        try:
-            line["runs"] = parse_experiment(spec(name), owner="").n_runs
-        except ConfigError as error:
-            line["unavailable_reason"] = str(error)
-        presets.append(line)
-    return presets

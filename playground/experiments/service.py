@@ -88,11 +88,10 @@ class ExperimentService:
                     "steps": config.training.max_steps,
                 }
             )
-        estimate = self.estimate(experiment, owner)
         return {
             "runs": experiment.n_runs,
             "variants": variants,
-            "estimate": estimate,
+            "estimate": self.estimate_plan(experiment, owner),
             "test": experiment.describe_planned_test(),
         }
 
@@ -253,15 +252,17 @@ class ExperimentService:
         return analysis.to_csv(results["fields"], results["variants"], results["test"])
 
     def estimate(self, experiment: Experiment, owner: str) -> dict[str, Any]:
-        """Estimate the remaining time; see `progress.estimate`."""
-        state = self.store.states.get(experiment.id)
-        if state is None:  # it is only planned
-            return progress.estimate(experiment, {}, {}, self.registry, owner)
+        """Estimate the remaining time of an experiment; see `progress.estimate`."""
+        state = self.store.state(experiment)
         return self._estimate(state, state.find_runs(self.registry, owner), owner)
+
+    def estimate_plan(self, spec: ExperimentSpec, owner: str) -> dict[str, Any]:
+        """Estimate the time of an experiment that has not started; see `progress.estimate`."""
+        return progress.estimate(spec, {}, {}, self.registry, owner)
 
     def estimate_claim(self, claim: Claim, owner: str) -> dict[str, Any]:
         """Estimate the duration of a replication: from runs here, or as the claim declares it."""
-        measured = progress.estimate(claim.experiment, {}, {}, self.registry, owner)
+        measured = self.estimate_plan(claim.experiment, owner)
         return (
             measured
             if measured["is_measured"]

@@ -13,14 +13,13 @@ from playground.common.validation import parse
 from playground.errors import UserError
 from playground.experiments.analysis import to_csv
 from playground.experiments.example import EXAMPLE_ID, load_example
-from playground.experiments.presets import list_presets, spec
+from playground.experiments.presets import EXPERIMENT_PRESETS, spec
 from playground.experiments.service import ExperimentService
-from playground.experiments.spec import LENGTHS, Experiment, parse_experiment
+from playground.experiments.spec import LENGTHS, Experiment, ExperimentSpec
 from playground.experiments.store import EXPERIMENT_MISSING
 from playground.experiments.variant import VARIANT_KEY, Variant, format_value, parse_value
 from playground.models.config_fields import ConfigError, short_repr
 from playground.runs.access import Access, Right
-from playground.runs.record import owner_id
 from playground.runs.registry import Registry
 from playground.ui.setting_groups import label_of
 
@@ -53,23 +52,22 @@ class ExperimentHandlers(HandlerGroup):
         Each prepared experiment has its runs, an estimated duration, and the owner's experiment
         with the same settings, if there is one.
         """
-        owner, response = request.owner, []
-        for preset in list_presets():
-            summary = {
-                key: preset[key] for key in ("name", "title", "why", "runs", "unavailable_reason")
-            } | {"kind": preset["spec"]["kind"]}
-            summary |= {
-                "varied": describe_varied_settings(preset["spec"]["grid"]),
-                "estimate": None,
-                "experiment": None,
-            }
-            if not preset["unavailable_reason"]:
-                experiment = parse_experiment(preset["spec"], owner_id(owner))
-                known = self.experiments.find_equivalent(experiment, owner)
-                summary["experiment"] = known.id if known else None
-                summary["estimate"] = self.experiments.estimate(experiment, owner)
-            response.append(summary)
-        return {"presets": response, "settings": VARIABLE_SETTINGS}
+        presets = [self._describe_preset(name, request.owner) for name in EXPERIMENT_PRESETS]
+        return {"presets": presets, "settings": VARIABLE_SETTINGS}
+
+    def _describe_preset(self, name: str, owner: str) -> dict[str, Any]:
+        preset, experiment = EXPERIMENT_PRESETS[name], ExperimentSpec(**spec(name))
+        known = self.experiments.find_equivalent(experiment, owner)
+        return {
+            "name": name,
+            "title": preset.title,
+            "why": preset.why,
+            "kind": preset.kind,
+            "runs": experiment.n_runs,
+            "varied": describe_varied_settings(preset.grid),
+            "estimate": self.experiments.estimate_plan(experiment, owner),
+            "experiment": known.id if known else None,
+        }
 
     @handler("experiments/plan", PlanExperiment, Right.REUSE)
     def plan(self, request: PlanExperiment, base: Access | None) -> dict[str, Any]:

@@ -182,9 +182,7 @@ test("a duration has one form, and a list names their source once", () => {
   );
   assert.equal(describeDurations([elsewhere]), "Durations are estimates for two cores.");
   assert.match(describeDurations([here, elsewhere]), /this machine or, without .*, for two cores/);
-  const preset = { unavailable_reason: "", runs: 6, estimate: { seconds: 90 } };
-  assert.equal(describePreset(preset), "6 runs · about 2 min");
-  assert.equal(describePreset({ unavailable_reason: "no torch" }), "No torch.");
+  assert.equal(describePreset({ runs: 6, estimate: { seconds: 90 } }), "6 runs · about 2 min");
 });
 
 test("the example is open until another experiment is opened", () => {
@@ -411,7 +409,7 @@ test("an experiment can be paused, cancelled and deleted, and the example cannot
 test("a prepared experiment is started once, then opened", async () => {
   const preset = { name: "norm", title: "Norm?", why: "Because.", varied: "norm", kind: "grid" };
   const estimate = { seconds: 5, is_measured: true, message: "" };
-  presets.value = [{ ...preset, runs: 6, estimate, unavailable_reason: "", experiment: null }];
+  presets.value = [{ ...preset, runs: 6, estimate, experiment: null }];
   responses["experiments/submit"] = { experiment: "b" };
   await mount(html`<${Presets} />`);
   await click(button("Run"));

@@ -5,7 +5,7 @@ import pytest
 
 from playground.experiments import replications
 from playground.experiments.claims import CLAIMS
-from playground.experiments.presets import EXPERIMENT_PRESETS, list_presets, spec
+from playground.experiments.presets import EXPERIMENT_PRESETS, spec
 from playground.experiments.replications import (
     metrics_of_run,
     outcome_of_experiment,
@@ -13,6 +13,7 @@ from playground.experiments.replications import (
     outcome_of_seeds,
     stored_results,
 )
+from playground.experiments.spec import ExperimentSpec
 from playground.models.config_fields import ConfigError
 from playground.runs.record import RunRecord, owner_id
 from playground.runs.state import Run
@@ -203,13 +204,12 @@ def test_unknown_preset_is_rejected_with_the_known_ones():
         spec("why")
 
 
-def test_preset_experiments_start_or_report_missing_inputs():
-    listed = list_presets()
-    json.dumps(listed, allow_nan=False)
-    assert [line["name"] for line in listed] == list(EXPERIMENT_PRESETS)
-    assert all(line["title"].endswith("?") and line["why"] for line in listed)
-    assert all((line["runs"] > 0) != bool(line["unavailable_reason"]) for line in listed)
-    assert {line["runs"] for line in listed if line["name"] == "norm"} == {10}
+def test_preset_experiments_are_questions_with_valid_runs():
+    for name, preset in EXPERIMENT_PRESETS.items():
+        assert preset.title.endswith("?")
+        assert preset.why
+        assert ExperimentSpec(**spec(name)).n_runs > 0
+    assert ExperimentSpec(**spec("norm")).n_runs == 10
 
 
 def test_run_whose_settings_changed_is_not_compared(tmp_path):

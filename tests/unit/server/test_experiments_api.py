@@ -92,10 +92,9 @@ def trained_run(registry, owner=OWNER, **settings):
 def test_an_experiment_preset_lists_its_runs_and_status(lab):
     response = send(lab, "experiments/presets")
     norm = next(entry for entry in response["presets"] if entry["name"] == "norm")
-    assert (norm["runs"], norm["varied"], norm["unavailable_reason"], norm["experiment"]) == (
+    assert (norm["runs"], norm["varied"], norm["experiment"]) == (
         10,
         "norm_placement: pre, post",
-        "",
         None,
     )
     assert norm["estimate"]["seconds"] > 0

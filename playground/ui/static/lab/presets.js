@@ -28,20 +28,11 @@ async function runPreset({ name, experiment }) {
   if (response) openExperiment(response.experiment);
 }
 
-export const describePreset = ({ unavailable_reason: reason, runs, estimate }) =>
-  reason ? formatMessage(reason) : `${formatCount(runs, "run")} · ${formatEstimate(estimate)}`;
+export const describePreset = ({ runs, estimate }) =>
+  `${formatCount(runs, "run")} · ${formatEstimate(estimate)}`;
 
 function Preset({ preset }) {
-  const {
-      name,
-      title,
-      why,
-      varied,
-      kind,
-      unavailable_reason: reason,
-      estimate,
-      experiment,
-    } = preset,
+  const { name, title, why, varied, kind, estimate, experiment } = preset,
     verb = experiment ? "Open" : "Run";
   return html`<li>
     <details>
@@ -49,12 +40,12 @@ function Preset({ preset }) {
       <p>${why}</p>
       <p class="varied">${labelSettings(varied)}${kind === "lengths" && LENGTHS_NOTE}</p>
     </details>
-    <span class="what" title=${formatMessage(estimate?.message)}>${describePreset(preset)}</span>
+    <span class="what" title=${formatMessage(estimate.message)}>${describePreset(preset)}</span>
     <button
       type="button"
       class="pg-button"
       aria-label=${`${verb}: ${title}`}
-      disabled=${Boolean(reason) || starting.value === name}
+      disabled=${starting.value === name}
       onClick=${() => runPreset(preset)}
     >
       ${verb}

@@ -318,10 +318,9 @@ export interface ExperimentPreset {
   title: string;
   why: string;
   runs: number;
-  unavailable_reason: string;
   kind: "grid" | "lengths";
   varied: string;
-  estimate: Estimate | null;
+  estimate: Estimate;
   experiment: string | null;
 }
 
