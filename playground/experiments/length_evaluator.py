@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
-from contextlib import suppress
 from typing import Any
 
 from playground.runs.inspector_client import InspectorClient
@@ -12,7 +11,7 @@ from playground.runs.record import WEIGHTS_EVICTED
 from playground.runs.registry import Registry
 from playground.runs.state import Run
 
-from .length_generalization import load_scores, next_lengths, save_scores
+from .length_generalization import load_scores, next_lengths
 from .spec import LENGTHS
 from .state import ExperimentState, PendingEvaluation
 
@@ -26,37 +25,40 @@ class LengthEvaluator:
         self._last_response: Future[dict[str, Any]] | None = None
 
     def counts(self, state: ExperimentState, run: Run) -> list[dict[str, int]]:
-        """Return the counts of a run, from memory or from disk."""
+        """Return the counts of a run, from memory or as stored."""
         key = (run.id, run.step)
         cached = state.cache.length_counts.get(key)
         if cached is None:
             if run.status != "done":
                 return []
-            cached = load_scores(run.folder, run.step, state.experiment.n)
+            stored = state.summary(run.id, run)
+            cached = (
+                stored.counts if stored else load_scores(run.folder, run.step, state.experiment.n)
+            )
             state.cache.length_counts[key] = cached
             if not self.remaining_lengths(state, run):
-                state.saved_counts.add(key)
+                state.evaluated.add(key)
         return cached
 
     def remaining_lengths(self, state: ExperimentState, run: Run) -> list[int]:
         """Return the lengths of a run that are not evaluated yet."""
-        if (run.id, run.step) in state.saved_counts:
+        if (run.id, run.step) in state.evaluated:
             return []
         evaluated = {line["length"] for line in self.counts(state, run)}
         lengths = state.experiment.evaluated_lengths(run.config.to_flat())
         return [length for length in lengths if length not in evaluated]
 
     def unevaluated_runs(self, state: ExperimentState, runs: Mapping[str, Run]) -> list[Run]:
-        """Return the finished runs whose evaluation is not complete on disk."""
+        """Return the finished runs whose evaluation is not complete."""
         if state.experiment.kind != LENGTHS:
             return []
         for run in runs.values():
-            if (run.id, run.step) not in state.saved_counts:
+            if (run.id, run.step) not in state.evaluated:
                 self.counts(state, run)
         return [
             run
             for run in runs.values()
-            if run.status == "done" and (run.id, run.step) not in state.saved_counts
+            if run.status == "done" and (run.id, run.step) not in state.evaluated
         ]
 
     def evicted_run(self, state: ExperimentState, runs: Mapping[str, Run]) -> Run | None:
@@ -85,9 +87,7 @@ class LengthEvaluator:
         """Request the next lengths of a run; return whether other runs must wait."""
         remaining, n = self.remaining_lengths(state, run), state.experiment.n
         if not remaining:
-            with suppress(OSError):  # without the file, a restart repeats the evaluation
-                save_scores(run.folder, run.step, n, self.counts(state, run))
-            state.saved_counts.add((run.id, run.step))
+            state.evaluated.add((run.id, run.step))
             return False
         model_ref = self.registry.snapshots.model_ref(run, run.step)
         if model_ref is None or run.evicted == WEIGHTS_EVICTED:

@@ -4,13 +4,11 @@ The inspection process (runs/inspector_process.py) counts correct outputs. This 
 counts to fractions, confidence intervals, maximum lengths and a summary.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypedDict
 
-from playground.common.atomic_write import write_file
 from playground.common.format import format_csv, format_percent
 from playground.common.stats import five_number_summary, quantile, wilson_interval
 from playground.common.strict_json import read_json
@@ -21,7 +19,7 @@ from playground.training.config import RunConfig
 from .analysis import TARGET_SCORE, describe_rank_test
 from .spec import MIN_PER_LENGTH, evaluation_cost
 
-SCORES_FILE = "lengths.json"  # in the folder of the run
+SCORES_FILE = "lengths.json"  # of a run that an earlier version evaluated
 LENGTHS_PER_REQUEST = 5  # lengths in one request, so that other requests run in between
 MAX_FLOPS_PER_REQUEST = 1e12  # cost limit of one request (experiment.work): seconds on one core
 LEARNED_POSITION_TABLES = (
@@ -44,16 +42,6 @@ def load_scores(folder: Path, step: int, n: int) -> list[dict[str, int]]:
             ):
                 return counts
     return []
-
-
-def save_scores(folder: Path, step: int, n: int, counts: Sequence[Mapping[str, int]]) -> None:
-    """Store the counts.
-
-    Raises:
-        OSError: when the file cannot be written; an earlier file stays unchanged.
-    """
-    content = {"step": step, "n": n, "scores": list(counts)}
-    write_file(folder / SCORES_FILE, json.dumps(content).encode() + b"\n")
 
 
 def next_lengths(left: Sequence[int], parameters: int, n: int) -> list[int]:

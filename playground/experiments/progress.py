@@ -1,6 +1,6 @@
 """Report the progress of an experiment, and estimate its remaining time."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -36,7 +36,8 @@ def state_name(state: ExperimentState, runs: Mapping[str, Run], evaluator: Lengt
     """Return "running", "done" (every run has ended and is evaluated), "paused" or "cancelled"."""
     if state.is_cancelled:
         return "cancelled"
-    is_active, all_started = bool(state.owner), len(runs) == state.experiment.n_runs
+    n_known = len(runs) + len(state.stored_keys(runs))
+    is_active, all_started = bool(state.owner), n_known == state.experiment.n_runs
     all_ended = all(run.status in ENDED_STATUSES for run in runs.values())
     if all_started and all_ended and not state.runs_to_resume:
         if not evaluator.unevaluated_runs(state, runs):
@@ -55,16 +56,20 @@ def progress(
 ) -> tuple[int, int]:
     """Return the completed and the total number of steps and lengths, for a progress bar."""
     completed = total = 0
-    experiment = state.experiment
+    experiment, stored = state.experiment, state.stored_keys(runs)
     for key, variant, _ in experiment.planned_runs():
         run = runs.get(key)
         total += variant.steps
-        if run:
+        if key in stored:
+            completed += variant.steps
+        elif run:
             completed += variant.steps if run.status in ENDED_STATUSES else run.step
         if experiment.kind == LENGTHS:
             n_lengths = len(experiment.evaluated_lengths(variant.settings))
             total += n_lengths
-            if run:
+            if key in stored:
+                completed += n_lengths
+            elif run:
                 completed += n_lengths - len(evaluator.remaining_lengths(state, run))
     return completed, total
 
@@ -75,14 +80,19 @@ def estimate(
     speeds_by_variant: dict[str, tuple[Hashable, float]],
     registry: Registry,
     owner: str,
+    stored: Collection[str] = (),
 ) -> Estimate:
-    """Estimate the remaining time of an experiment.
+    """Estimate the remaining time of an experiment, without the runs of the keys `stored`.
 
     The speed is that of earlier runs on this machine with the same model and task, preferably of
     the owner. `unknown` counts the remaining runs without such a speed; `declared_step_s` estimates
     theirs. `speeds_by_variant` caches the speed key and the declared seconds per step of a variant.
     """
-    planned = [(variant, runs.get(key)) for key, variant, _ in experiment.planned_runs()]
+    planned = [
+        (variant, runs.get(key))
+        for key, variant, _ in experiment.planned_runs()
+        if key not in stored
+    ]
     remaining = [
         (variant, run) for variant, run in planned if not run or run.status not in ENDED_STATUSES
     ]

@@ -121,7 +121,7 @@ def _why_incomparable(name: str, runs: Sequence[Run]) -> str:
     """Return why the runs cannot be compared with a claim; empty if they can."""
     if len(runs) < CLAIMS[name].experiment.n_runs or any(run.status != "done" for run in runs):
         failed = (run.message for run in runs if run.status == "failed")
-        return next(failed, "not every run has finished yet")
+        return next(failed, "not every run has finished yet, or one was deleted")
     if changed := {setting: None for run in runs for setting in run.modified_settings}:
         return (
             f"the runs do not have the settings of the claim: {', '.join(changed)} changed during "

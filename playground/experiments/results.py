@@ -8,6 +8,7 @@ from playground.runs.state import Run
 from . import analysis, length_generalization
 from .length_evaluator import LengthEvaluator
 from .state import ExperimentState
+from .summary import RunMetrics
 from .variant import Variant
 
 CURVES = ("curve", "loss")
@@ -18,7 +19,7 @@ def variant_results(
 ) -> tuple[Hashable, dict[str, Any]]:
     """Return a cache key, and the medians, ranges and curves of each variant with a summary."""
     experiment = state.experiment
-    key = tuple(_run_key(runs.get(key)) for key, _, _ in experiment.planned_runs())
+    key = tuple(_run_key(state, key, runs) for key, _, _ in experiment.planned_runs())
     cached = state.cache.results
     if cached is None or cached[0] != key:
         names = list(experiment.grid)
@@ -38,14 +39,14 @@ def _variant_result(
     state: ExperimentState, runs: Mapping[str, Run], at: int, variant: Variant
 ) -> analysis.VariantResult:
     """Return the result of a variant; `live` has the curves of its unfinished runs so far."""
-    by_seed = {seed: runs.get(f"{at}/{seed}") for seed in state.experiment.seeds}
-    key = tuple(map(_run_key, by_seed.values()))
+    keys = {seed: f"{at}/{seed}" for seed in state.experiment.seeds}
+    key = tuple(_run_key(state, each, runs) for each in keys.values())
     cached = state.cache.by_variant.get(variant.full_label)
     if cached and cached[0] == key:
         return cached[1]
     metrics = [
-        {"seed": seed} | (_run_metrics(state, run) if run else _planned_metrics(variant))
-        for seed, run in by_seed.items()
+        {"seed": seed} | _metrics(state, variant, state.runs.get(key), runs.get(key)).model_dump()
+        for seed, key in keys.items()
     ]
     result = analysis.summarize_variant(variant, metrics)
     result["live"] = [
@@ -61,28 +62,17 @@ def _variant_result(
     return result
 
 
-def _planned_metrics(variant: Variant) -> dict[str, Any]:
-    """Return the metrics of a run that has not started."""
-    return {
-        "done": False,
-        "diverged": False,
-        "changed": [],
-        "exact_match": None,
-        "exact_at_budget": None,
-        "steps": variant.steps,
-        "steps_to": None,
-        "seconds": 0.0,
-        "curve": [],
-        "loss": [],
-    }
+def _metrics(
+    state: ExperimentState, variant: Variant, run_id: str | None, run: Run | None
+) -> RunMetrics:
+    """Return the metrics of a run of the plan: stored ones, or those of the run so far."""
+    if summary := state.summary(run_id, run):
+        return summary.metrics.model_copy(update={"run": f"run:{run_id}" if run else None})
+    return run_metrics(state, run) if run else RunMetrics(steps=variant.steps)
 
 
-def _run_metrics(state: ExperimentState, run: Run) -> dict[str, Any]:
-    """Return the metrics of a run; the result of a finished run is cached."""
-    key = (run.step, run.status, run.scores is None)
-    cached = state.cache.by_run.get(run.id)
-    if cached and cached[0] == key:
-        return cached[1]
+def run_metrics(state: ExperimentState, run: Run) -> RunMetrics:
+    """Return the metrics of a run so far."""
     points = run.load_points()
     evaluations = [(step, exact) for step, exact, *_ in points.evaluations]
     training = run.config.training
@@ -90,31 +80,30 @@ def _run_metrics(state: ExperimentState, run: Run) -> dict[str, Any]:
         [step for step, _ in evaluations], training.eval_every, training.max_steps
     )
     exact_at = dict(evaluations)
-    metrics = {
-        "run": f"run:{run.id}",
-        "done": run.status == "done",
-        "diverged": run.diverged,
-        "changed": run.modified_settings,
-        "exact_match": run.scores["exact_match"] if run.scores else None,
-        "exact_at_budget": analysis.exact_match_at(
+    return RunMetrics(
+        run=f"run:{run.id}",
+        done=run.status == "done",
+        diverged=run.diverged,
+        changed=run.modified_settings,
+        exact_match=run.scores["exact_match"] if run.scores else None,
+        exact_at_budget=analysis.exact_match_at(
             evaluations, state.experiment.smallest_budget, training.eval_every
         ),
-        "n": run.scores["n"] if run.scores else None,
-        "steps": run.steps,
-        "steps_to": analysis.first_step_reaching(evaluations, every=training.eval_every),
-        "seconds": run.seconds,
-        "curve": [[step, exact_at[step]] for step in steps],
-        "loss": analysis.interval_means(steps, points.columns["loss"], points.first),
-    }
-    if run.status == "done":
-        state.cache.by_run[run.id] = (key, metrics)
-    return metrics
+        n=run.scores["n"] if run.scores else None,
+        steps=run.steps,
+        steps_to=analysis.first_step_reaching(evaluations, every=training.eval_every),
+        seconds=run.seconds,
+        curve=[[step, exact_at[step]] for step in steps],
+        loss=analysis.interval_means(steps, points.columns["loss"], points.first),
+    )
 
 
-def _run_key(run: Run | None) -> Hashable:
+def _run_key(state: ExperimentState, key: str, runs: Mapping[str, Run]) -> Hashable:
     """Return the part of the state of a run that its results depend on."""
+    run = runs.get(key)
     if run is None:
-        return None
+        run_id = state.runs.get(key)
+        return run_id if run_id in state.summarized else None
     return run.id, run.step, run.status, run.scores is None, len(run.changes)
 
 
@@ -122,18 +111,21 @@ def length_results(
     state: ExperimentState, runs: Mapping[str, Run], evaluator: LengthEvaluator
 ) -> tuple[Hashable, dict[str, Any]]:
     """Return a cache key, and exact match and maximum length of each scheme with a summary."""
-    planned = [runs.get(key) for key, _, _ in state.experiment.planned_runs()]
-    key = tuple(_length_key(state, run, evaluator) for run in planned)
+    keys = [key for key, _, _ in state.experiment.planned_runs()]
+    key = tuple(_length_key(state, each, runs, evaluator) for each in keys)
     cached = state.cache.lengths
     if cached is None or cached[0] != key:
         cached = state.cache.lengths = (key, _compare_lengths(state, runs, evaluator))
     return cached
 
 
-def _length_key(state: ExperimentState, run: Run | None, evaluator: LengthEvaluator) -> Hashable:
+def _length_key(
+    state: ExperimentState, key: str, runs: Mapping[str, Run], evaluator: LengthEvaluator
+) -> Hashable:
     """Return the part of the state of a run that its results by length depend on."""
+    run = runs.get(key)
     if run is None:
-        return None
+        return _run_key(state, key, runs)
     is_done, is_modified = run.status == "done", bool(run.modified_settings)
     n_counts = len(evaluator.counts(state, run))
     return run.id, is_done, run.step if is_done else 0, run.diverged, is_modified, n_counts
@@ -147,7 +139,7 @@ def _compare_lengths(
     for at, variant in enumerate(experiment.variants):
         config = variant.config(experiment.seeds[0])
         by_seed = [
-            {"seed": seed} | _length_scores(state, runs.get(f"{at}/{seed}"), evaluator)
+            {"seed": seed} | _length_scores(state, f"{at}/{seed}", runs, evaluator)
             for seed in experiment.seeds
         ]
         rows.append(length_generalization.summarize_scheme(variant.short_label, by_seed, config))
@@ -169,11 +161,17 @@ def _compare_lengths(
 
 
 def _length_scores(
-    state: ExperimentState, run: Run | None, evaluator: LengthEvaluator
+    state: ExperimentState, key: str, runs: Mapping[str, Run], evaluator: LengthEvaluator
 ) -> dict[str, Any]:
     """Return the scores of an evaluated run; `out` marks a run that will have no scores."""
+    run = runs.get(key)
     if run is None:
-        return {"scores": [], "out": False}
+        stored = state.summary(state.runs.get(key), None)
+        if stored is None:
+            return {"scores": [], "out": False}
+        is_out = stored.metrics.diverged or bool(stored.metrics.changed)
+        scores = [] if is_out else length_generalization.scores(stored.counts)
+        return {"scores": scores, "out": is_out}
     is_modified = bool(run.modified_settings)
     if run.status == "done" and not is_modified and not evaluator.remaining_lengths(state, run):
         scores = length_generalization.scores(evaluator.counts(state, run))

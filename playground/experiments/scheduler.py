@@ -21,8 +21,10 @@ from playground.training.config import RunConfig
 
 from .length_evaluator import LengthEvaluator
 from .progress import ENDED_STATUSES, state_name
+from .results import run_metrics
 from .state import ExperimentState
 from .store import ExperimentStore
+from .summary import RunSummary
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +125,9 @@ class Scheduler:
                 if state.owner and not self._pause_unwatched(state):
                     self.submit_runs(state)
                     runs = state.find_runs(self.registry, state.owner)
-                    if not self.evaluator.advance(state, runs):
+                    is_evaluating = self.evaluator.advance(state, runs)
+                    self._store_results(state, runs)
+                    if not is_evaluating:
                         self._end_if_complete(state, runs)
             state.logged_error = ""
         except Exception as error:  # an error in one experiment must not stop the others
@@ -153,11 +157,14 @@ class Scheduler:
         if time.monotonic() < state.next_start_at:
             return
         runs = state.find_runs(self.registry, state.owner)
+        stored = state.stored_keys(runs)
         n_waiting = sum(run.status == "waiting" for run in runs.values())
         has_started = False
         for key, variant, seed in state.experiment.planned_runs():
             if n_waiting >= MAX_QUEUED_RUNS or self._stop_event.is_set():
                 break
+            if key in stored:
+                continue
             run = runs.get(key)
             try:
                 if run is None:
@@ -182,12 +189,29 @@ class Scheduler:
         state.runs[key] = run.id
         return run
 
+    def _store_results(self, state: ExperimentState, runs: Mapping[str, Run]) -> None:
+        """Store the results of the runs that have ended and are evaluated."""
+        unevaluated = self.evaluator.unevaluated_runs(state, runs)
+        summaries = [
+            RunSummary(
+                run=run.id,
+                step=run.step,
+                metrics=run_metrics(state, run),
+                counts=self.evaluator.counts(state, run),
+            )
+            for run in runs.values()
+            if run.status == "done" and run.scores and run not in unevaluated
+            if state.summary(run.id, run) is None
+        ]
+        self.store.add_summaries(state, summaries)
+
     def _end_if_complete(self, state: ExperimentState, runs: Mapping[str, Run]) -> None:
         """End an experiment when no run is left to train or to evaluate."""
         if state_name(state, runs, self.evaluator) == "done":
             state.owner = ""
             return
-        all_ended = len(runs) == state.experiment.n_runs and all(
+        n_known = len(runs) + len(state.stored_keys(runs))
+        all_ended = n_known == state.experiment.n_runs and all(
             run.status in ENDED_STATUSES for run in runs.values()
         )
         if all_ended and (evicted := self.evaluator.evicted_run(state, runs)):

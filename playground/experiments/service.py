@@ -1,7 +1,7 @@
 """Store, schedule and evaluate the experiments of a server.
 
     <root>/experiments/<id>.json    the specification and the ids of its runs (store.py)
-    <root>/runs/<run>/lengths.json  the counts of a run by length (length_generalization.py)
+    <root>/experiments/<id>.jsonl   the results of its finished runs, which outlive the runs
 
 An experiment continues until it is complete, paused or cancelled. After a restart it is paused
 until its owner resumes it, as are runs. All public methods are safe to call from any thread; a
@@ -161,8 +161,8 @@ class ExperimentService:
 
     def _summary(self, state: ExperimentState, runs: Mapping[str, Run]) -> dict[str, Any]:
         state.last_viewed_at = time.monotonic()
-        experiment = state.experiment
-        statuses = Counter(run.status for run in runs.values())
+        experiment, stored = state.experiment, state.stored_keys(runs)
+        statuses = Counter(run.status for run in runs.values()) + Counter(done=len(stored))
         positions = [p for run in runs.values() if (p := self.registry.scheduler.position(run))]
         return {
             "id": experiment.id,
@@ -173,7 +173,7 @@ class ExperimentService:
             "state": progress.state_name(state, runs, self.evaluator),
             "message": state.message,
             "runs": experiment.n_runs,
-            "statuses": dict(statuses) | {"planned": experiment.n_runs - len(runs)},
+            "statuses": dict(statuses) | {"planned": experiment.n_runs - statuses.total()},
             "queue_position": min(positions, default=None),
         }
 
@@ -192,13 +192,14 @@ class ExperimentService:
         """
         state = self.store.touch(experiment)
         runs, now = state.find_runs(self.registry, owner), time.monotonic()
-        planned_runs = []
+        planned_runs, stored = [], state.stored_keys(runs)
         for key, variant, seed in experiment.planned_runs():
             run = runs.get(key)
             if run:
                 run.last_viewed_at = max(run.last_viewed_at, now - VIEWER_TTL_S)
             planned_runs.append(
-                {"variant": variant.full_label, "seed": seed} | self._describe_run(run)
+                {"variant": variant.full_label, "seed": seed}
+                | self._describe_run(run, "done" if key in stored else "planned")
             )
         results_key, results = variant_results(state, runs)
         computed: dict[str, Any] = {"results": results}
@@ -217,9 +218,9 @@ class ExperimentService:
             | computed
         )
 
-    def _describe_run(self, run: Run | None) -> dict[str, Any]:
+    def _describe_run(self, run: Run | None, status: str) -> dict[str, Any]:
         if run is None:
-            return {"run": None, "status": "planned", "step": 0, "queue_position": None}
+            return {"run": None, "status": status, "step": 0, "queue_position": None}
         return {
             "run": f"run:{run.id}",
             "status": run.status,
@@ -273,7 +274,8 @@ class ExperimentService:
         self, state: ExperimentState, runs: Mapping[str, Run], owner: str
     ) -> dict[str, Any]:
         variants = state.cache.speeds_by_variant
-        return progress.estimate(state.experiment, runs, variants, self.registry, owner)
+        stored = state.stored_keys(runs)
+        return progress.estimate(state.experiment, runs, variants, self.registry, owner, stored)
 
     def progress(self, experiment: Experiment, owner: str) -> tuple[int, int]:
         """Return the completed and the total number of steps and lengths, for a progress bar."""

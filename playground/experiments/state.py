@@ -1,9 +1,11 @@
-"""Hold an experiment in memory: its started runs, its schedule and its computed results."""
+"""Hold an experiment in memory: its started runs, its schedule and its results."""
 
+import threading
 import time
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from playground.jobs.admission import CLIENT_ADDRESS
@@ -12,16 +14,18 @@ from playground.runs.state import Run
 
 from .analysis import VariantResult
 from .spec import Experiment
+from .summary import RunSummary, read_summaries
 
 
 @dataclass
 class ResultCache:
-    """Computed results. Each entry is a cache key and a result."""
+    """Stored results by run, and computed ones: a cache key and a result."""
+
+    summaries: dict[str, RunSummary] | None = None  # None: not read yet
 
     results: tuple[Hashable, dict[str, Any]] | None = None
     lengths: tuple[Hashable, dict[str, Any]] | None = None
     by_variant: dict[str, tuple[Hashable, VariantResult]] = field(default_factory=dict)
-    by_run: dict[str, tuple[Hashable, dict[str, Any]]] = field(default_factory=dict)
     losses: dict[tuple[str, int], float] = field(default_factory=dict)  # by run and step
     # What the speed of a variant's runs depends on, by label.
     speeds_by_variant: dict[str, tuple[Hashable, float]] = field(default_factory=dict)
@@ -42,10 +46,19 @@ class ExperimentState:
     """The state of an experiment, without its specification."""
 
     def __init__(
-        self, experiment: Experiment, runs: Mapping[str, str] = {}, address_id: str = ""
+        self,
+        experiment: Experiment,
+        folder: Path,
+        runs: Mapping[str, str] = {},
+        summarized: Iterable[str] = (),
+        address_id: str = "",
     ) -> None:
         self.experiment = experiment
+        self.path = folder / f"{experiment.id}.json"
+        self.summaries_path = folder / f"{experiment.id}.jsonl"
         self.runs = dict(runs)  # the ids of the started runs, by key
+        self.summarized = set(summarized)  # the ids of the runs with stored results
+        self._reading = threading.Lock()  # held while they are read
         # The secret of the owner while runs remain to be started; never written to disk.
         self.owner = ""
         # of the client that created it, as `StorageFolder.address_id` hashes it
@@ -56,7 +69,7 @@ class ExperimentState:
         self.message = ""
         self.logged_error = ""  # the last error, which is logged once
         self.cache = ResultCache()  # it can be replaced at any time while `owner` is empty
-        self.saved_counts: set[tuple[str, int]] = set()  # counts that are complete on disk
+        self.evaluated: set[tuple[str, int]] = set()  # runs with counts of all lengths
         self.pending: PendingEvaluation | None = None
         self.requested_at = 0.0  # the time of the last evaluation request
         self.last_viewed_at = time.monotonic()  # the time of the last poll
@@ -67,9 +80,34 @@ class ExperimentState:
         runs = {key: registry.find(run_id, owner) for key, run_id in list(self.runs.items())}
         return {key: run for key, run in runs.items() if run is not None and run.deleted_at is None}
 
+    def stored_keys(self, runs: Mapping[str, Run]) -> set[str]:
+        """Return the keys of the runs that are deleted, but whose results are stored."""
+        return {
+            key
+            for key, run_id in list(self.runs.items())
+            if key not in runs and run_id in self.summarized
+        }
+
+    @property
+    def summaries(self) -> dict[str, RunSummary]:
+        """The stored results by run."""
+        cache = self.cache
+        with self._reading:
+            if cache.summaries is None:
+                cache.summaries = read_summaries(self.summaries_path) if self.summarized else {}
+                self.summarized &= cache.summaries.keys()
+        return cache.summaries
+
+    def summary(self, run_id: str | None, run: Run | None) -> RunSummary | None:
+        """Return the stored results of a run, unless it has trained further; None without."""
+        stored = self.summaries.get(run_id) if run_id else None
+        if stored and run and (run.status, run.step) != ("done", stored.step):
+            return None
+        return stored
+
     def drop_stale_results(self) -> None:
         """Remove the results of runs that do not belong to the experiment any more."""
         ids, cache = set(self.runs.values()), self.cache
-        cache.by_run = {run_id: each for run_id, each in cache.by_run.items() if run_id in ids}
         cache.length_counts = {k: each for k, each in cache.length_counts.items() if k[0] in ids}
-        self.saved_counts = {key for key in self.saved_counts if key[0] in ids}
+        self.evaluated = {key for key in self.evaluated if key[0] in ids}
+        self.summarized &= ids

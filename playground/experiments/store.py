@@ -1,8 +1,13 @@
-"""Store the experiments of a server, in memory and as <folder>/<id>.json."""
+"""Store the experiments of a server, in memory and as files.
+
+<folder>/<id>.json   the specification and the ids of its runs
+<folder>/<id>.jsonl  the results of the runs that have ended, one in each line
+"""
 
 import secrets
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -21,6 +26,7 @@ from playground.runs.registry import Registry
 
 from .spec import Experiment
 from .state import ExperimentState, ResultCache
+from .summary import RunSummary, append_summaries
 
 MAX_CACHED = 64  # experiments with computed results in memory
 EXPERIMENT_MISSING = "this experiment is no longer here, or not yours; select another one"
@@ -34,6 +40,7 @@ class StoredExperiment(Experiment):
     version: Literal[1] = 1
     owner: Fingerprint
     runs: dict[str, str]
+    summarized: tuple[str, ...] = ()  # the ids of the runs with stored results
     cancelled: bool
     address: str = ""  # `ExperimentState.address_id`
 
@@ -94,7 +101,8 @@ class ExperimentStore:
         with self.lock:
             if self.registry.settings.has_count_limits:
                 self._ensure_below_limits(experiment, owner)
-            state = ExperimentState(experiment, address_id=self.registry.client_address())
+            address_id = self.registry.client_address()
+            state = ExperimentState(experiment, self.folder, address_id=address_id)
             self.write(state)
             state.owner = owner
             self.states[experiment.id] = state
@@ -131,7 +139,7 @@ class ExperimentStore:
         elif reached:
             oldest = min(inactive, key=lambda each: each.created)
             with suppress(OSError):
-                self._path(oldest).unlink(missing_ok=True)
+                self._delete_files(self.states[oldest.id])
             self._forget(oldest)
 
     def remove(self, experiment: Experiment) -> None:
@@ -142,7 +150,7 @@ class ExperimentStore:
         """
         with self.lock:
             try:
-                self._path(experiment).unlink(missing_ok=True)
+                self._delete_files(self.state(experiment))
             except OSError as error:
                 raise UserError(
                     f"the experiment could not be deleted: {error.strerror or error}"
@@ -158,13 +166,24 @@ class ExperimentStore:
         stored = StoredExperiment.model_construct(
             **dict(state.experiment),
             runs=state.runs,
+            summarized=tuple(state.summarized),
             cancelled=state.is_cancelled,
             address=state.address_id,
         )
         data = stored.model_dump_json(indent=1).encode() + b"\n"
         with storing("the experiment"):
             self.folder.mkdir(parents=True, exist_ok=True)
-            write_file(self._path(state.experiment), data)
+            write_file(state.path, data)
+
+    def add_summaries(self, state: ExperimentState, summaries: Sequence[RunSummary]) -> None:
+        """Store the results of runs. Without space on the disk, they are read from the runs."""
+        if not summaries:
+            return
+        state.summaries.update({each.run: each for each in summaries})
+        with suppress(OSError, UserError):
+            append_summaries(state.summaries_path, summaries)
+            state.summarized |= {each.run for each in summaries}
+            self.write(state)
 
     def touch(self, experiment: Experiment) -> ExperimentState:
         """Return the state of an experiment and mark it as most recently used.
@@ -194,8 +213,10 @@ class ExperimentStore:
         self.states.pop(experiment.id, None)
         self._cached.pop(experiment.id, None)
 
-    def _path(self, experiment: Experiment) -> Path:
-        return self.folder / f"{experiment.id}.json"
+    @staticmethod
+    def _delete_files(state: ExperimentState) -> None:
+        state.path.unlink(missing_ok=True)
+        state.summaries_path.unlink(missing_ok=True)
 
 
 def _is_owner(experiment: Experiment, owner: str) -> bool:
@@ -211,7 +232,8 @@ def _read(path: Path) -> ExperimentState:
     stored = parse(StoredExperiment, read_json(path))
     if stored.id != path.stem:
         raise ValueError(f"its id is {short_repr(stored.id)}, which is not the name of its file")
-    fields = stored.model_dump(exclude={"version", "runs", "cancelled", "address"})
-    state = ExperimentState(Experiment.model_construct(**fields), stored.runs, stored.address)
+    fields = stored.model_dump(exclude={"version", "runs", "summarized", "cancelled", "address"})
+    experiment = Experiment.model_construct(**fields)
+    state = ExperimentState(experiment, path.parent, stored.runs, stored.summarized, stored.address)
     state.is_cancelled = stored.cancelled
     return state

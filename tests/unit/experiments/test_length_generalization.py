@@ -16,7 +16,6 @@ from playground.experiments.length_generalization import (
     max_reliable_length,
     mean_extrapolation_score,
     next_lengths,
-    save_scores,
     scores,
     summarize,
     summarize_scheme,
@@ -219,7 +218,8 @@ def test_summary_omits_lengths_without_evaluation():
 
 
 def test_stored_length_counts_are_valid_only_for_same_step_and_n(tmp_path):
-    save_scores(tmp_path, 50, 100, counts(100, 90))
+    stored = {"step": 50, "n": 100, "scores": counts(100, 90)}
+    (tmp_path / SCORES_FILE).write_text(json.dumps(stored))
     assert load_scores(tmp_path, 50, 100) == counts(100, 90)
     assert load_scores(tmp_path, 51, 100) == load_scores(tmp_path, 50, 20) == []
     for odd in (

@@ -8,7 +8,6 @@ from concurrent.futures import Future
 import pytest
 
 from playground.errors import UserError
-from playground.experiments.length_generalization import SCORES_FILE
 from playground.experiments.scheduler import MAX_QUEUED_RUNS, Scheduler
 from playground.experiments.service import ExperimentService
 from playground.models.config_fields import ConfigError
@@ -200,6 +199,59 @@ def test_pause_saves_the_run_that_trains_and_resume_continues_it(create_server, 
     assert experiments.state(experiment, "ada") == "running"
 
 
+@pytest.mark.parametrize("fields", [{}, LENGTHS], ids=["grid", "lengths"])
+def test_results_outlive_the_runs(create_server, workers, fields):
+    def results(experiments):
+        details = experiments.details(experiments.find(experiment.id, "ada"), "ada")
+        for row in details["results"]["variants"]:
+            for seed in row["seeds"]:
+                del seed["run"]
+        return details["results"], details.get("lengths"), details["statuses"], details["state"]
+
+    registry, experiments = create_server()
+    experiment = submit(experiments, **fields)
+    run_to_end(experiments, workers, experiment)
+    expected, progress = results(experiments), experiments.progress(experiment, "ada")
+    for run in registry.list_for_owner("ada"):
+        registry.delete(run)
+    assert results(experiments) == expected
+    n_workers = len(workers)
+    registry.shutdown(0)
+    _, experiments = create_server()
+    experiment = experiments.find(experiment.id, "ada")
+    assert results(experiments) == expected
+    assert experiments.progress(experiment, "ada") == progress
+    assert experiments.estimate(experiment, "ada")["seconds"] == 0
+    assert set(statuses(experiments, experiment)) == {"done"}
+    experiments.resume(experiment, "ada")
+    advance(experiments)
+    assert len(workers) == n_workers
+
+
+def test_a_damaged_line_of_stored_results_is_ignored(create_server, workers):
+    _, experiments = create_server()
+    experiment = submit(experiments, **ONE)
+    run_to_end(experiments, workers, experiment)
+    expected = experiments.results(experiment, "ada")
+    path = experiments.store.states[experiment.id].summaries_path
+    for damaged in (b'{"run": "x"}\n', path.read_bytes()[:40], b""):
+        path.write_bytes(damaged)
+        _, experiments = create_server()
+        assert experiments.results(experiments.find(experiment.id, "ada"), "ada") == expected
+
+
+def test_results_that_cannot_be_stored_are_those_of_the_runs(server, workers, monkeypatch):
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("playground.experiments.store.append_summaries", fail)
+    _, experiments = server
+    experiment = submit(experiments, **ONE)
+    run_to_end(experiments, workers, experiment)
+    assert experiments.results(experiment, "ada")["variants"][0]["n"] == 1
+    assert not experiments.store.states[experiment.id].summarized
+
+
 def test_deletion_leaves_no_run_no_file_and_no_result(server, workers):
     registry, experiments = server
     experiment = submit(experiments)
@@ -306,7 +358,7 @@ def test_length_scores_are_stored_and_not_recomputed(create_server, workers):
     experiment = experiments.find(experiment.id, "ada")
     assert experiments.state(experiment, "ada") == "done"
     assert experiments.lengths(experiment, "ada") == expected
-    (registry.list_for_owner("ada")[0].folder / SCORES_FILE).unlink()
+    experiments.store.states[experiment.id].summaries_path.unlink()
     _, experiments = create_server()
     experiment = experiments.find(experiment.id, "ada")
     assert experiments.state(experiment, "ada") == "paused"

@@ -1,0 +1,79 @@
+"""The results of the runs of an experiment that have ended: a line of a file for each run.
+
+They are the results of the experiment also after the runs are deleted.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel
+
+from playground.common.strict_json import parse_strict_json
+from playground.common.validation import parse
+
+
+class RunMetrics(BaseModel):
+    """The numbers of a run; the defaults are those of a run that has not started.
+
+    run              the name of the model, if the run exists
+    changed          the settings that changed during the training
+    exact_match, n   the final score, and its number of sequences
+    exact_at_budget  exact match after the steps that all runs of the experiment have
+    steps_to         the step that reaches 99 %
+    curve, loss      exact match and mean loss at evaluations
+    """
+
+    run: str | None = None
+    done: bool = False
+    diverged: bool = False
+    changed: list[str] = []
+    exact_match: float | None = None
+    n: int | None = None
+    exact_at_budget: float | None = None
+    steps: int
+    steps_to: int | None = None
+    seconds: float = 0.0
+    curve: list[list[float]] = []
+    loss: list[list[float]] = []
+
+
+def _check_counts(counts: list[dict[str, int]]) -> list[dict[str, int]]:
+    for line in counts:
+        if set(line) != {"length", "right", "n"} or not 0 <= line["right"] <= line["n"]:
+            raise ValueError("counts must have length, right and n")
+    return counts
+
+
+class RunSummary(BaseModel):
+    """The results of a run.
+
+    counts  of an experiment over lengths: how many of `n` sequences of each length are right
+    """
+
+    run: str
+    step: int
+    metrics: RunMetrics
+    counts: Annotated[list[dict[str, int]], AfterValidator(_check_counts)]
+
+
+def append_summaries(path: Path, summaries: Iterable[RunSummary]) -> None:
+    """Add lines to a file.
+
+    Raises:
+        OSError: when it cannot be written.
+    """
+    with path.open("ab") as file:
+        file.write(b"".join(each.model_dump_json().encode() + b"\n" for each in summaries))
+
+
+def read_summaries(path: Path) -> dict[str, RunSummary]:
+    """Return the summaries of a file by run; damaged lines are ignored."""
+    summaries = {}
+    with suppress(OSError), path.open("rb") as file:
+        for line in file:
+            with suppress(ValueError):
+                summary = parse(RunSummary, parse_strict_json(line))
+                summaries[summary.run] = summary
+    return summaries
