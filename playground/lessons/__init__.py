@@ -3,7 +3,6 @@
 lessons.py         the runs, the question and the accepted answers of each lesson (lessons.toml)
 measurements.py    the measurements on the runs of a lesson
 history_measurements.py  those of the lessons from recurrent networks to the transformer
-measures.py        the measurements by name
 trained_run.py     a finished run of a lesson, for the measurements
 bugs.py            known bugs, each as one changed line of the source (bugs.toml)
 bug_injection.py   copies of the model that contain such a bug

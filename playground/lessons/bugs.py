@@ -15,6 +15,7 @@ from typing import Any
 from playground.common import messages
 from playground.common.definitions import Definition, read_definitions
 from playground.common.format import format_percent
+from playground.models.config_fields import ConfigError, short_repr
 
 RANDOM_BUG = "random"
 FIRST_SEED = 14  # of the first random bug: a missing causal mask, which raises no error
@@ -65,18 +66,17 @@ class Bug(Definition):
 BUGS = read_definitions(Path(__file__).with_suffix(".toml"), Bug)
 
 
-def resolve_bug(name: str, seed: int) -> str:
-    """Return the name of the bug that a link requests.
-
-    For "random", the seed chooses the bug.
+def resolve_bug(name: object, seed: int) -> str:
+    """Return the name of the bug that a link requests; for "random", the seed chooses it.
 
     Raises:
-        ValueError: when no bug has this name.
+        ConfigError: when no bug has this name.
     """
     if name == RANDOM_BUG:
         return random.Random(seed).choice(sorted(BUGS))
-    if name not in BUGS:
-        raise ValueError(messages.choose_one_of("bug", repr(name[:40]), (*BUGS, RANDOM_BUG)))
+    if not isinstance(name, str) or name not in BUGS:
+        names = (*BUGS, RANDOM_BUG)
+        raise ConfigError("bug", messages.choose_one_of("bug", short_repr(name), names))
     return name
 
 

@@ -1,7 +1,7 @@
 """The lessons: their runs and a question that is answered by measurement.
 
 lessons.toml defines them, without answers. A lesson names the settings to train, the function of
-measures.py that evaluates the runs, and the tolerance of a prediction. This module does not import
+tasks.py that evaluates the runs, and the tolerance of a prediction. This module does not import
 torch.
 """
 
@@ -38,7 +38,7 @@ class Lesson(Definition):
     """One lesson.
 
     runs            the settings of each run, by label
-    measure         the name of the function of measures.py that measures the result
+    measure         the name of the function of tasks.py that measures the result
     low, high       for a number: the accepted range
     tolerance       for a number: the largest error of a correct prediction
     choices         for a choice: the accepted predictions, each with its label

@@ -14,21 +14,19 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from playground.common import messages
 from playground.errors import BusyError, UserError
 from playground.jobs.admission import CLIENT_ADDRESS, Client, limit
 from playground.jobs.executors import ProcessPerJob
 from playground.jobs.job import Job, JobStatus
 from playground.jobs.policy import Policy
 from playground.jobs.queue import JobQueue
-from playground.models.config_fields import ConfigError, short_repr
 from playground.runs.record import WEIGHTS_EVICTED, owner_id
 from playground.runs.registry import Registry
 from playground.runs.state import Run
 from playground.training.config import RunConfig
 
 from . import lessons
-from .bugs import BUGS, RANDOM_BUG, STEPS_RANGE, hint, resolve_bug
+from .bugs import BUGS, RANDOM_BUG, hint, resolve_bug
 from .measurement import ACTIVE_STATUSES, Measurement
 
 MEASUREMENT_TIMEOUT_S = 180.0  # seconds, the timeout of one process
@@ -108,39 +106,21 @@ class LessonService:
         return measurement.id
 
     def start_bug(
-        self, name: object, seed: object, steps: object, owner: str, is_hidden: bool = False
+        self, name: object, seed: int, steps: int, owner: str, is_hidden: bool = False
     ) -> str:
         """Train a buggy and a correct copy, and return the id of the measurement.
 
         For "random", the seed chooses the bug. `is_hidden` hides a known bug like a random one.
 
         Raises:
-            ConfigError: when the bug, the seed or the number of steps is invalid.
+            ConfigError: when no bug has this name.
             UserError: when the owner has too many active measurements.
         """
-        if not isinstance(name, str) or name not in (*BUGS, RANDOM_BUG):
-            raise ConfigError(
-                "bug", messages.choose_one_of("bug", short_repr(name), (*BUGS, RANDOM_BUG))
-            )
-        if type(seed) is not int or not 0 <= seed < 2**31:
-            raise ConfigError(
-                "seed",
-                messages.invalid_seed(short_repr(seed)),
-            )
-        if type(steps) is not int or not STEPS_RANGE[0] <= steps <= STEPS_RANGE[1]:
-            raise ConfigError(
-                "steps",
-                f"steps is {short_repr(steps)}; it must be a whole number from {STEPS_RANGE[0]} to "
-                f"{STEPS_RANGE[1]:,}",
-            )
+        bug = resolve_bug(name, seed)
         is_hidden = is_hidden or name == RANDOM_BUG
+        request = {"seed": seed, "steps": steps, "is_hidden": is_hidden}
         with self._lock:
-            measurement = self._new(
-                "bug",
-                resolve_bug(name, seed),
-                {"seed": seed, "steps": steps, "is_hidden": is_hidden},
-                owner,
-            )
+            measurement = self._new("bug", bug, request, owner)
             measurement.bug_identified = not is_hidden
             self._submit(measurement, measurement.name, seed, steps)
             self._measurements[measurement.id] = measurement

@@ -1,5 +1,6 @@
 """The measurements of the lessons: functions of a job in its own process."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -7,9 +8,26 @@ import torch
 
 from playground.jobs.progress import ProgressReporter
 
+from . import history_measurements, measurements, pretrained_measurements
 from .bug_comparison import compare
-from .measures import MEASURES
+from .measurements import Result
 from .trained_run import TrainedRun
+
+MEASURES: dict[str, Callable[[list[TrainedRun], Mapping[str, Any]], Result]] = {
+    each.__name__: each
+    for each in (
+        measurements.half_accuracy_step,
+        measurements.first_token_attention,
+        measurements.without_positions,
+        measurements.faster_run,
+        measurements.rank_heads,
+        measurements.failure_length,
+        history_measurements.bottleneck_length,
+        history_measurements.attention_gain,
+        history_measurements.recurrent_or_transformer,
+        pretrained_measurements.pretrained_alignment,
+    )
+}
 
 
 def measure_bug(name: str, seed: int, steps: int, reporter: ProgressReporter) -> dict[str, Any]:

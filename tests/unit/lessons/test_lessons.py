@@ -19,7 +19,7 @@ from playground.lessons.lessons import (
     validate_options,
     validate_prediction,
 )
-from playground.lessons.measures import MEASURES
+from playground.lessons.tasks import MEASURES
 from playground.lessons.trained_run import (
     EXAMPLES_PER_LENGTH,
     TrainedRun,
