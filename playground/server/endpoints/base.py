@@ -7,7 +7,6 @@ from functools import wraps
 from typing import Any
 
 import gradio as gr
-from pydantic import BaseModel
 from starlette.requests import Request
 
 from playground.common.validation import parse
@@ -30,13 +29,13 @@ from ..client import resolve_client_address
 from ..origin import is_own_origin
 from ..rate_limit import RateLimiter
 from ..routes import Handler
+from ..schemas.public_api import MODEL_ARGUMENTS, call_type
 
-MODEL_NAME = "model_name"  # attribute of calls that name a model
 Method = Callable[..., Coroutine[Any, Any, dict[str, Any]]]
 
 
 def endpoint(
-    call_type: type[BaseModel], kind: str = "calls", needs: Right | None = None
+    kind: str = "calls", needs: Right | None = None, **types: Any
 ) -> Callable[[Method], Method]:
     """Decorate an endpoint: apply the rate limit of its kind, and validate its arguments.
 
@@ -44,14 +43,17 @@ def endpoint(
 
     Args:
         needs: the right that the caller needs on the model that the call names.
+        types: the types of arguments that differ from those of other endpoints.
 
     Raises:
         TypeError: for a call that names a model without a right that it needs, or vice versa.
     """
-    if hasattr(call_type, MODEL_NAME) != (needs is not None):
-        raise TypeError(f"{call_type.__name__}: a call that names a model declares its right")
 
     def decorate(function: Method) -> Method:
+        arguments_type = call_type(function, **types)
+        names = [name for name in MODEL_ARGUMENTS if name in arguments_type.model_fields]
+        if bool(names) != (needs is not None):
+            raise TypeError(f"{function.__name__}: a call that names a model declares its right")
         signature = inspect.signature(function)
 
         @wraps(function)
@@ -60,14 +62,12 @@ def endpoint(
             request = starlette_request(arguments.pop("request", None))
             del arguments["self"]
             self.apply_rate_limit(request, kind)
-            validated = parse(call_type, arguments)
-            fields = dict(validated)
+            fields = dict(parse(arguments_type, arguments))
             if needs is not None:
-                model = getattr(validated, MODEL_NAME)
-                await self.require(model, fields["owner"], needs)
+                await self.require(fields[names[0]], fields["owner"], needs)
             return await function(self, **fields, request=request)
 
-        call.call_type = call_type  # type: ignore[attr-defined]
+        call.call_type = arguments_type  # type: ignore[attr-defined]
         return call
 
     return decorate

@@ -4,9 +4,10 @@
 import asyncio
 import base64
 from array import array
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import gradio as gr
+from pydantic import Field
 
 from playground.common.stats import exact_match_interval
 from playground.errors import UserError
@@ -14,17 +15,18 @@ from playground.runs.access import Right
 
 from ..client import resolve_client
 from ..process_calls import await_result
-from ..schemas import public_api as schemas
+from ..schemas.public_api import WholeNumber
 from .base import EndpointBase, endpoint, step_field
 
 EVALUATION_TIMEOUT_S = 280.0  # seconds
+MAX_EVAL_SIZE = 2000  # held-out sequences
 MAX_WEIGHTS = 200_000  # weights in one response
 
 
 class InferenceEndpoints(EndpointBase):
     """Run and evaluate models."""
 
-    @endpoint(schemas.Predict, needs=Right.USE)
+    @endpoint(needs=Right.USE)
     async def predict(
         self, model: str, sequence: str, owner: str = "", step: int = -1, request: gr.Request = None
     ) -> dict[str, Any]:
@@ -43,7 +45,7 @@ class InferenceEndpoints(EndpointBase):
         payload = ref.model_dump() | {"text": sequence} | step_field(step)
         return await self.call_handler("runs/predict", payload, request)
 
-    @endpoint(schemas.Attention, needs=Right.USE)
+    @endpoint(needs=Right.USE)
     async def attention(
         self,
         model: str,
@@ -90,7 +92,7 @@ class InferenceEndpoints(EndpointBase):
             "note": response["note"],
         }
 
-    @endpoint(schemas.Evaluate, "heavy", needs=Right.USE)
+    @endpoint("heavy", needs=Right.USE, n=Annotated[WholeNumber, Field(ge=1, le=MAX_EVAL_SIZE)])
     async def evaluate(
         self, model: str, n: int = 500, owner: str = "", step: int = -1, request: gr.Request = None
     ) -> dict[str, Any]:

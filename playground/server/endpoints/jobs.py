@@ -3,9 +3,10 @@
 # no `from __future__ import annotations`: Gradio reads the types of the endpoints
 import asyncio
 import time
-from typing import Any
+from typing import Annotated, Any
 
 import gradio as gr
+from pydantic import Field
 from starlette.requests import Request
 
 from playground.errors import UserError
@@ -16,7 +17,7 @@ from playground.runs.owner_keys import new_owner_key
 
 from ..client import resolve_client_address
 from ..hub_token import is_space
-from ..schemas import public_api as schemas
+from ..schemas.public_api import WholeNumber
 from .base import EndpointBase, endpoint
 
 POLL_INTERVAL_S = 0.25
@@ -25,7 +26,7 @@ POLL_INTERVAL_S = 0.25
 class JobEndpoints(EndpointBase):
     """Start, poll and cancel jobs."""
 
-    @endpoint(schemas.Compare, "heavy", needs=Right.REUSE)
+    @endpoint("heavy", needs=Right.REUSE, n=Annotated[WholeNumber, Field(ge=1, le=500)])
     async def compare(
         self,
         model: str,
@@ -59,7 +60,7 @@ class JobEndpoints(EndpointBase):
         response = await self.call_handler("jobs/submit", payload, request)
         return await self._wait_for_job(response["job"], key, wait, request)
 
-    @endpoint(schemas.Push, "heavy", needs=Right.OWN)
+    @endpoint("heavy", needs=Right.OWN)
     async def push(
         self,
         model: str,
@@ -100,7 +101,7 @@ class JobEndpoints(EndpointBase):
         response = await self.call_handler("jobs/submit", payload, request)
         return await self._wait_for_job(response["job"], key, wait, request)
 
-    @endpoint(schemas.WaitForJob)
+    @endpoint()
     async def job(
         self, job: str, owner: str, wait: float = 0, request: gr.Request = None
     ) -> dict[str, Any]:
@@ -116,7 +117,7 @@ class JobEndpoints(EndpointBase):
         """
         return await self._wait_for_job(job, self.owner_key(owner), wait, request)
 
-    @endpoint(schemas.Job)
+    @endpoint()
     async def cancel(self, job: str, owner: str, request: gr.Request = None) -> dict[str, Any]:
         """Cancel a comparison or a push.
 

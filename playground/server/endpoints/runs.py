@@ -21,7 +21,6 @@ from playground.training.config import RunConfig, field_named, section_of_field
 from playground.training.presets import PRESETS, architecture_preset, preset_config
 from playground.ui.form_values import OwnsDataset, dataset_settings
 
-from ..schemas import public_api as schemas
 from .base import EndpointBase, Method, endpoint, not_found_message, omit
 
 STATUS_CHANGE_TIMEOUT_S = 10.0  # seconds to wait for pause, resume and stop to take effect
@@ -50,13 +49,13 @@ def _control_endpoint(action: str, summary: str) -> Method:
         Returns:
             the same as status.
         """
-    return endpoint(schemas.Control, needs=Right.OWN)(control)
+    return endpoint(needs=Right.OWN)(control)
 
 
 class RunEndpoints(EndpointBase):
     """List what can be trained, and start and control runs."""
 
-    @endpoint(schemas.Call)
+    @endpoint()
     async def settings(self, request: gr.Request = None) -> dict[str, Any]:
         """List tasks, presets, architectures, and all settings of a run.
 
@@ -82,7 +81,7 @@ class RunEndpoints(EndpointBase):
             },
         }
 
-    @endpoint(schemas.OwnerCall)
+    @endpoint()
     async def models(self, owner: str = "", request: gr.Request = None) -> dict[str, Any]:
         """List the available models: public checkpoints and the runs of an owner.
 
@@ -105,7 +104,7 @@ class RunEndpoints(EndpointBase):
             "runs": [omit(row, "subject", "hidden", "deleted") for row in runs],
         }
 
-    @endpoint(schemas.Start, "starts")
+    @endpoint("starts")
     async def start(
         self,
         settings: dict[str, Any] | None = None,
@@ -150,7 +149,7 @@ class RunEndpoints(EndpointBase):
             "parameters": run.config.model.parameter_count(),
         }
 
-    @endpoint(schemas.Status, needs=Right.WATCH)
+    @endpoint(needs=Right.WATCH)
     async def status(
         self, model: str, owner: str = "", curve: bool = False, request: gr.Request = None
     ) -> dict[str, Any]:

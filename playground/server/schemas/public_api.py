@@ -1,15 +1,19 @@
-"""The arguments of the public API, one pydantic model per endpoint."""
+"""The types of the arguments of the public API.
 
-from typing import Annotated, Literal
+An argument with the same name has the same type in every endpoint.
+"""
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from collections.abc import Callable
+from inspect import signature
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, ConfigDict, Field, create_model
 
 from playground.runs.owner_keys import OWNER_KEY_PATTERN
 
 from .base import MAX_INT, JsonObject, Name, RequestBody, Sequence, whole_number
 from .hub import Token
 
-MAX_EVAL_SIZE = 2000  # held-out sequences
 MAX_WAIT_S = 240.0  # of compare, push and job
 
 
@@ -46,79 +50,49 @@ Seconds = Annotated[
 ]
 
 
+SettingsByName = Annotated[
+    JsonObject | None,
+    Field(json_schema_extra={"accepts": 'a JSON object of settings, such as {"task": "copy"}'}),
+]
+MODEL_ARGUMENTS = ("model", "run")  # the arguments that name a model
+ARGUMENT_TYPES: dict[str, Any] = {
+    "branch": Name,
+    "head": Step,
+    "job": JobId,
+    "layer": Step,
+    "model": Name,
+    "models": list[Name] | None,
+    "name": Name,
+    "owner": Owner,
+    "preset": Name,
+    "repo": Name,
+    "run": Name,
+    "sequence": Sequence,
+    "settings": SettingsByName,
+    "shots": Annotated[WholeNumber, Field(ge=0, le=32)],
+    "step": Step,
+    "token": Token,
+    "wait": Seconds,
+}
+
+
 class Call(RequestBody):
     """The arguments of a call; an unknown argument is an error."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
 
-class OwnerCall(Call):
-    owner: Owner = ""
+def call_type(function: Callable[..., Any], **types: Any) -> type[Call]:
+    """Return the model of the arguments of an endpoint, with the names of its signature.
 
-
-class Start(OwnerCall):
-    settings: Annotated[
-        JsonObject | None,
-        Field(json_schema_extra={"accepts": 'a JSON object of settings, such as {"task": "copy"}'}),
-    ] = None
-    preset: Name = ""
-    name: Name = ""
-
-
-class ModelCall(OwnerCall):
-    model: Name
-
-    @property
-    def model_name(self) -> str:
-        return self.model
-
-
-class Status(ModelCall):
-    curve: bool = False
-
-
-class Control(OwnerCall):
-    run: Name
-
-    @property
-    def model_name(self) -> str:
-        return self.run
-
-
-class Predict(ModelCall):
-    sequence: Sequence
-    step: Step = -1
-
-
-class Attention(Predict):
-    kind: Literal["cross", "encoder", "decoder"] = "cross"
-    layer: Step = -1
-    head: Step = -1
-
-
-class Evaluate(ModelCall):
-    n: WholeNumber = Field(500, ge=1, le=MAX_EVAL_SIZE)
-    step: Step = -1
-
-
-class Compare(ModelCall):
-    models: list[Name] | None = None
-    n: WholeNumber = Field(20, ge=1, le=500)
-    shots: WholeNumber = Field(8, ge=0, le=32)
-    wait: Seconds = 60.0
-
-
-class Push(ModelCall):
-    repo: Name
-    token: Token = ""
-    private: bool = False
-    branch: Name = "main"
-    wait: Seconds = 60.0
-
-
-class Job(OwnerCall):
-    job: JobId
-
-
-class WaitForJob(Job):
-    wait: Seconds = 0.0
+    The type of an argument is that of `types`, of `ARGUMENT_TYPES`, or its annotation.
+    """
+    fields: dict[str, Any] = {
+        name: (
+            types.get(name, ARGUMENT_TYPES.get(name, each.annotation)),
+            ... if each.default is each.empty else each.default,
+        )
+        for name, each in signature(function).parameters.items()
+        if name not in ("self", "request")
+    }
+    return create_model(function.__name__, __base__=Call, **fields)

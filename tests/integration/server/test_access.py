@@ -19,7 +19,6 @@ from playground.server.api import Endpoints
 from playground.server.endpoints.base import endpoint
 from playground.server.jobs_api import RIGHTS_BY_KIND
 from playground.server.routes import ROUTE_PREFIX, handler
-from playground.server.schemas import public_api
 from playground.server.schemas.base import ModelRequest, OwnerRequest
 from tests.support.page_client import zipped_small_checkpoint
 from tests.support.private_run import (
@@ -82,9 +81,13 @@ def test_a_request_that_names_a_model_must_declare_its_right(site):
     for request_type, needs in ((ModelRequest, None), (OwnerRequest, Right.USE)):
         with pytest.raises(TypeError, match="declares the right that it needs"):
             handler("runs/new", request_type, needs)
-    for call_type, needs in ((public_api.Predict, None), (public_api.Job, Right.USE)):
+
+    async def of_a_model(self, model: str): ...
+    async def of_a_job(self, job: str): ...
+
+    for function, needs in ((of_a_model, None), (of_a_job, Right.USE)):
         with pytest.raises(TypeError, match="declares its right"):
-            endpoint(call_type, needs=needs)
+            endpoint(needs=needs)(function)
     fields = {"subject", "subjects", "base", "model", "checkpoint", "run"}
     for each in site.endpoints.handlers.values():
         request_type = each.func.request_type
