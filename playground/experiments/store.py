@@ -60,6 +60,9 @@ class ExperimentStore:
         # Experiments with computed results, by id, most recently used last.
         self._cached: OrderedDict[str, ExperimentState] = OrderedDict()
         clean_up_stale(self.folder)  # the lock of the storage keeps other writers away
+        for path in self.folder.glob("*.jsonl"):
+            if not path.with_suffix(".json").exists():  # a damaged record that was removed
+                path.unlink(missing_ok=True)
         for path in sorted(self.folder.glob("*.json")):
             try:
                 state = _read(path)

@@ -238,6 +238,9 @@ def test_a_damaged_line_of_stored_results_is_ignored(create_server, workers):
         path.write_bytes(damaged)
         _, experiments = create_server()
         assert experiments.results(experiments.find(experiment.id, "ada"), "ada") == expected
+    path.with_suffix(".json").unlink()
+    create_server()
+    assert not path.exists()
 
 
 def test_results_that_cannot_be_stored_are_those_of_the_runs(server, workers, monkeypatch):
