@@ -17,7 +17,7 @@ import os
 import sys
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import nbformat
 from nbclient import NotebookClient
@@ -112,13 +112,12 @@ def computed_rows(notebook: NotebookNode) -> dict[str, tuple[str, str]]:
 
 def page_query(row: dict[str, Any]) -> str:
     """Return the query of a link to a view; settings may begin with those of a preset."""
-    ((name, value),) = row["query"].items()
-    if isinstance(value, str):
-        return f"{name}={value}"
-    if preset := value.get("preset"):
-        value = {**PRESETS[preset].settings, **value}
-        del value["preset"]
-    return f"{name}={quote(json.dumps(value, separators=(',', ':')))}"
+    params = dict(row["query"])
+    if settings := params.get("settings"):
+        preset = PRESETS[settings["preset"]].settings if "preset" in settings else {}
+        own = {name: value for name, value in settings.items() if name != "preset"}
+        params["settings"] = json.dumps({**preset, **own}, separators=(",", ":"))
+    return urlencode(params, safe="/", quote_via=quote)
 
 
 def format_row(row: dict[str, Any], computed: str, section: str) -> str:

@@ -75,17 +75,17 @@ def test_the_address_and_a_reload_keep_the_revision_that_is_open(app, hub, open_
     rows = page.locator(".hub .revisions tbody tr")
     expect(rows).to_have_count(3)  # the commit of the creation, copy, and the other user's
     rows.nth(1).get_by_role("button").click()
-    wait_until(page, "/hub=ada(\\/|%2F)changed(@|%40)/.test(location.search)")
+    wait_until(page, "/repo=ada(\\/|%2F)changed(@|%40)/.test(location.search)")
     expect(summary).to_contain_text("2 layers × 4 heads")
     page.reload()
     expect(summary).to_contain_text("2 layers × 4 heads")
-    wait_until(page, "/hub=ada(\\/|%2F)changed(@|%40)/.test(location.search)")
+    wait_until(page, "/repo=ada(\\/|%2F)changed(@|%40)/.test(location.search)")
     page.get_by_role("tab", name="Inspect").click()
-    wait_until(page, "!location.search.includes('hub=ada')")
+    wait_until(page, "!location.search.includes('repo=ada')")
     page.get_by_role("tab", name="Hub").click()
-    wait_until(page, "location.search.includes('hub=ada')")
+    wait_until(page, "location.search.includes('repo=ada')")
     page.locator(".hub .opened").get_by_role("button", name="Close").click()
-    wait_until(page, "!location.search.includes('hub=ada')")
+    wait_until(page, "!location.search.includes('repo=ada')")
 
 
 def test_the_list_of_models_returns_after_an_outage(app, hub, open_page):

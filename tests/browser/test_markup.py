@@ -233,7 +233,7 @@ def test_markup_in_a_link_is_text(page, app):
         ({"task": ALL}, "choose one of"),
         ({"architecture": ALL}, "choose one of"),
     ):
-        query = f"settings={quote(json.dumps(expected))}&watch={quote(ALL)}&inspect={quote(ALL)}"
+        query = f"settings={quote(json.dumps(expected))}&watch={quote(ALL)}&section={quote(ALL)}"
         page.goto(f"{app.url}/?{query}")
         expect(page.locator("#problem")).to_contain_text(text_rendered)
         assert rendered(page, "#problem")

@@ -112,11 +112,13 @@ def test_a_saved_page_runs_the_model_from_disk(open_run, finished_run, visiting,
 
 
 INVALID_LINKS = {
-    "inspect": '{"subject":"checkpoint:copy","view":"constructor","options":{"a":[]}}',
-    "compare": '{"view":"none","fields":{"table":7,"free-fill":[],"attention":{"models":5},'
-    '"job-table":{"id":"x"}}}',
-    "lab": '{"grid":[1,["norm"],[{},[]],["d_model",null]],"seeds":{},"times":"x"}',
-    "hub": "../../etc@x",
+    "tab": "inspect",
+    "section": "constructor",
+    "options": '{"a":[]}',
+    "part": "none",
+    "fields": '{"table":7,"free-fill":[],"attention":{"models":5},"job-table":{"id":"x"}}',
+    "form": '{"grid":[1,["norm"],[{},[]],["d_model",null]],"seeds":{},"times":"x"}',
+    "repo": "../../etc@x",
     "model": "copy",
     "kind": "__proto__",
     "curve": "constructor",
@@ -165,7 +167,11 @@ def test_a_frame_shows_one_view_in_a_page_of_another_site(app, open_page, visiti
     inner = next(each for each in host.frames if "embed=attention" in each.url)
     # the frame has no owner key
     assert inner.evaluate("localStorage.getItem('transformer-playground')") in (None, '""')
-    assert inner.locator(".open-full-page").get_attribute("href") == f"{app.url}/?model=reverse"
+    assert (
+        inner.locator(".open-full-page")
+        .get_attribute("href")
+        .endswith("?tab=train&model=checkpoint%3Areverse")
+    )
 
 
 @pytest.mark.parametrize("view", ["learning", "attention", "try", "samples"])

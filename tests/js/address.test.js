@@ -4,6 +4,7 @@ import { before, beforeEach, mock, test } from "node:test";
 import "./support/dom.js";
 import { connectAddress } from "../../playground/ui/static/shared/address.js";
 import { Store } from "../../playground/ui/static/shared/store.js";
+import { signal } from "../../playground/ui/static/vendor/preact.js";
 
 let store;
 
@@ -90,4 +91,53 @@ test("the first address opens its tab, an empty one the last tab", async () => {
   history.replaceState(null, "", "/space/?model=reverse");
   connectAddress((store = new Store()));
   assert.equal(store.tab.value, "train");
+});
+
+/** A tab with one section and its head. */
+function addInspect() {
+  const section = signal("attention"),
+    head = signal(null);
+  store.addView("inspect", {
+    read: () => ({ section: section.value, head: head.value }),
+    apply: (params) => {
+      section.value = params.get("section") ?? "attention";
+      head.value = params.get("head");
+    },
+  });
+  return { section, head };
+}
+
+test("the state of a tab is in its address, its links and the history", () => {
+  history.replaceState(null, "", "/space/?tab=inspect&model=run:1&section=lens&head=2.1");
+  connectAddress(store);
+  const first = history.length,
+    { section, head } = addInspect();
+  assert.deepEqual([section.value, head.value], ["lens", "2.1"]);
+  const before = location.search;
+  section.value = "trace";
+  head.value = null;
+  mock.timers.tick(400);
+  assert.equal(location.search, "?tab=inspect&model=run%3A1&section=trace");
+  assert.equal(history.length, first + 1);
+  assert.equal(
+    store.buildLink({ model: "watch:a" }),
+    location.origin + "/space/?section=trace&tab=inspect&model=watch%3Aa",
+  );
+  goTo(before); // Back stays in the tab
+  assert.deepEqual([store.tab.value, section.value, head.value], ["inspect", "lens", "2.1"]);
+  store.tab.value = "hub";
+  assert.equal(location.search, "?tab=hub&model=run%3A1");
+});
+
+test("a tab that is not loaded yet gets what another tab opens", () => {
+  connectAddress(store);
+  store.open("inspect", { model: "run:1", step: 3, input: "1 2", section: "lens", head: "1.2" });
+  assert.equal(store.step.value, 3);
+  assert.match(location.search, /section=lens&head=1.2/);
+  const { section, head } = addInspect();
+  assert.deepEqual([section.value, head.value], ["lens", "1.2"]);
+  store.open("inspect", { model: "run:2" });
+  assert.deepEqual([section.value, head.value], ["lens", "1.2"]);
+  store.open("inspect", { section: "trace" });
+  assert.deepEqual([section.value, head.value], ["trace", "1.2"]);
 });

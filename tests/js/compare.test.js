@@ -84,6 +84,7 @@ import { Pretrained, SECTIONS } from "../../playground/ui/static/compare/pretrai
 import {
   applyLink,
   buildViewLink,
+  compareView,
   createForm,
   section,
   selectedModel,
@@ -111,34 +112,32 @@ after(() => {
 
 test("a link stores the fields of forms, and never a job", () => {
   const stored = { "job-table": { id: "old" } };
+  const fields = { table: { n: 33 }, "job-table": { id: "x" }, other: 1 };
   applyLink(
-    {
-      view: "table",
-      section: 5,
-      subject: "checkpoint:copy",
-      fields: { table: { n: 33 }, "job-table": { id: "x" }, other: 1 },
-    },
+    new URLSearchParams({ section: "table", part: "fill", fields: JSON.stringify(fields) }),
     stored,
   );
-  assert.deepEqual(stored, { table: { n: 33 }, view: "table" });
-  assert.equal(store.model.value, "checkpoint:copy");
-  applyLink({ fields: 5 }, stored);
-
+  assert.deepEqual(stored, { table: { n: 33 }, view: "table", section: "fill" });
+  applyLink(new URLSearchParams("fields=5"), stored);
+  store.openModel("checkpoint:copy");
   store.setModels({ runs: [], checkpoints: [REVERSE, COPY] });
   assert.equal(selectedModel.value.name, "copy");
   store.model.value = "run:deleted";
   assert.equal(selectedModel.value.name, "reverse");
   view.value = "benchmark";
   form.set("n", 33);
-  const link = JSON.parse(new URL(buildViewLink("table")).searchParams.get("compare"));
-  assert.equal(link.view, "benchmark");
-  assert.equal(link.subject, "checkpoint:reverse");
-  assert.equal(link.fields.table.n, 33);
-  assert.deepEqual(JSON.parse(new URL(buildViewLink("")).searchParams.get("compare")).fields, {});
+  store.addView("compare", compareView);
+  store.tab.value = "compare";
+  const params = new URL(buildViewLink("table")).searchParams;
+  assert.equal(params.get("section"), "benchmark");
+  assert.equal(params.get("model"), "checkpoint:reverse");
+  assert.equal(JSON.parse(params.get("fields")).table.n, 33);
+  assert.equal(new URL(buildViewLink("")).searchParams.get("fields"), null);
 });
 
 test("a form takes stored values of the right kind only", () => {
-  applyLink({ fields: { "free-odd": { text: "a", top_k: "7", model: { a: 1 } } } });
+  const fields = { "free-odd": { text: "a", top_k: "7", model: { a: 1 } } };
+  applyLink(new URLSearchParams({ fields: JSON.stringify(fields) }));
   const values = createForm("free-odd", { text: "x", top_k: 5, model: "gpt2", seed: 1 });
   assert.deepEqual(values.value, { text: "a", top_k: "7", model: "gpt2", seed: 1 });
   values.set("seed", "3");

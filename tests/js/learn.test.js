@@ -139,21 +139,27 @@ beforeEach(() => {
 const $ = (selector) => box.querySelector(selector);
 
 test("a link opens a lesson with its options, a section, or a bug", () => {
-  assert.deepEqual(readLink(CATALOG, "?learn=lengths&positions=rope&seed=1"), {
+  assert.deepEqual(readLink(CATALOG, new URLSearchParams("?learn=lengths&positions=rope&seed=1")), {
     section: "tour",
     lesson: "lengths",
     options: { positions: "rope", seed: 1 },
   });
-  assert.deepEqual(readLink(CATALOG, "?learn=lengths&positions=upside-down&seed=x").options, {});
-  assert.equal(readLink(CATALOG, "?learn=picture").lesson, "picture");
-  assert.deepEqual(readLink(CATALOG, "?learn=teach"), { section: "teach" });
-  assert.match(readLink(CATALOG, "?learn=lesson-99").error, /unknown lesson lesson-99.*lengths/);
-  assert.deepEqual(readLink(CATALOG, "?bug=random&steps=5"), {
+  assert.deepEqual(
+    readLink(CATALOG, new URLSearchParams("?learn=lengths&positions=upside-down&seed=x")).options,
+    {},
+  );
+  assert.equal(readLink(CATALOG, new URLSearchParams("?learn=picture")).lesson, "picture");
+  assert.deepEqual(readLink(CATALOG, new URLSearchParams("?learn=teach")), { section: "teach" });
+  assert.match(
+    readLink(CATALOG, new URLSearchParams("?learn=lesson-99")).error,
+    /unknown lesson lesson-99.*lengths/,
+  );
+  assert.deepEqual(readLink(CATALOG, new URLSearchParams("?bug=random&steps=5")), {
     section: "bugs",
     bug: { name: "random", seed: 0, steps: 20, is_hidden: false },
   });
-  assert.match(readLink(CATALOG, "?bug=typo").error, /unknown bug typo/);
-  assert.deepEqual(readLink(CATALOG, "?tab=learn"), {});
+  assert.match(readLink(CATALOG, new URLSearchParams("?bug=typo")).error, /unknown bug typo/);
+  assert.deepEqual(readLink(CATALOG, new URLSearchParams("?tab=learn")), {});
 });
 
 test("another prediction or option discards the result, a running measurement stays", () => {
@@ -422,7 +428,7 @@ test("the bug is named, its line is found, and the solution is shown", async () 
 });
 
 test("the bug of a link has no name on the page, a selected bug has one", async () => {
-  const { bug } = readLink(CATALOG, "?bug=causal-mask&seed=1");
+  const { bug } = readLink(CATALOG, new URLSearchParams("?bug=causal-mask&seed=1"));
   openBug(bug);
   await mount(html`<${BugExercise} />`);
   assert.deepEqual(

@@ -40,7 +40,7 @@ import {
   Dialog as ShareDialog,
   open as openShare,
 } from "../../playground/ui/static/train/share_dialog.js";
-import { buildLinkQuery } from "../../playground/ui/static/train/share_links.js";
+import { trainView } from "../../playground/ui/static/train/data/selection.js";
 import { createReactive, state } from "../../playground/ui/static/train/state.js";
 import { formatStatus } from "../../playground/ui/static/train/status.js";
 import { effect, html } from "../../playground/ui/static/vendor/preact.js";
@@ -223,18 +223,23 @@ for (const [status, lastResponse, text] of STATUSES)
     assert.ok(formatStatus().startsWith(text), formatStatus());
   });
 
-test("a link has what differs from the first view", () => {
-  const attention = { cross: [[1, 2], [1, 2]] }; // prettier-ignore
-  Object.assign(state, { selectedKind: "cross", selectedHead: [1, 0], selectedMetric: "loss" });
-  Object.assign(state, { displayedSnapshot: { attention }, isLog: true });
-  assert.equal(buildLinkQuery({ model: "copy" }), "model=copy");
-  Object.assign(state, { selectedHead: [0, 1], selectedMetric: "grad_norm", viewedStep: 4 });
-  state.isLog = false;
-  assert.equal(buildLinkQuery({ watch: "id" }), "step=4&head=1.2&curve=grad_norm&log=no&watch=id");
+test("the address has what differs from the first view", () => {
+  const attention = { cross: [[[1], [1]], [[1], [1]]], encoder: [[[1]]], decoder: [[[1]]] }; // prettier-ignore
+  const info = { architecture: "encoder-decoder", n_layers: 2, axes: {}, source: [] };
+  Object.assign(state, { isFresh: false, modelRef: "run:1", typedPass: null, probeInfo: info });
+  Object.assign(state, { displayedSnapshot: { step: 4, attention } });
+  Object.assign(state, { selectedKind: "encoder", selectedHead: [0, 0], isLog: true });
+  state.selectedMetric = "loss";
+  overlays.value = new Map();
+  const none = { kind: null, head: null, curve: null, log: null, over: null };
+  assert.deepEqual(trainView.read(), { ...none, kind: "encoder" });
+  Object.assign(state, { selectedHead: [0, 1], selectedMetric: "grad_norm", isLog: false });
+  const changed = { kind: "encoder", head: "1.2", curve: "grad_norm", log: "no", over: null };
+  assert.deepEqual(trainView.read(), changed);
 });
 
 test("the frame and the program name the model", () => {
-  const code = buildEmbedCode("model=copy&step=4", "samples", true);
+  const code = buildEmbedCode("https://example.org/?model=copy&step=4", "samples", true);
   assert.match(code, /\?model=copy&amp;step=4&amp;embed=samples&amp;__theme=dark"/);
   assert.match(code, /height="240"/);
   const settings = { task: "copy", min_length: 1, max_length: 5, d_model: 16 };

@@ -1,6 +1,5 @@
 // The runs of the architectures: their curves and their table.
 import { computed, html, signal, useMemo } from "../vendor/preact.js";
-import { navigate } from "../shared/common.js";
 import { DataTable } from "../shared/components/data_table.js";
 import { Field } from "../shared/components/form.js";
 import { formatCount, formatDuration, formatInteger, formatPercent } from "../shared/format.js";
@@ -154,13 +153,17 @@ const COLUMNS = [
 ];
 
 const RunActions = ({ subject }) =>
-  html`<button type="button" class="pg-button" onClick=${() => navigate("Train", subject)}>
+  html`<button
+      type="button"
+      class="pg-button"
+      onClick=${() => store.open("train", { model: subject })}
+    >
       Open in Train
     </button>
     <button
       type="button"
       class="pg-button"
-      onClick=${() => navigate("Inspect", { subject, step: null })}
+      onClick=${() => store.open("inspect", { model: subject })}
     >
       Inspect
     </button>`;

@@ -12,7 +12,7 @@ import { resumeJobs } from "./jobs.js";
 import { listLocalModels, retryConnection } from "./models.js";
 import { Outage } from "./outage.js";
 import { currentSection, Pretrained } from "./pretrained.js";
-import { buildViewLink, isSharedModel, selectedModel, view, VIEWS } from "./state.js";
+import { buildViewLink, compareView, isSharedModel, selectedModel, view, VIEWS } from "./state.js";
 import { attach, root } from "./view.js";
 
 const MODELS_INTERVAL_MS = 4000;
@@ -75,6 +75,7 @@ const isVisible = () => Boolean(root.offsetParent);
 
 /** Show the tab in its panel. @param {Element} panel */
 export default async function main(panel) {
+  store.addView("compare", compareView);
   render(html`<${Compare} />`, root);
   await attach(panel);
   store.subscribeToModels(isVisible, poller, MODELS_INTERVAL_MS);

@@ -2,7 +2,7 @@
 // remembers.
 import { computed, effect, signal } from "../vendor/preact.js";
 import { createStorage } from "../shared/common.js";
-import { buildLink, readLinkState } from "../shared/links.js";
+import { parseLinkState, readViewState } from "../shared/links.js";
 import { rememberedModel, store } from "../shared/store.js";
 
 const DEFAULT_MODEL = "checkpoint:reverse";
@@ -18,21 +18,20 @@ const { storedState, saveLocal, loadLocal } = createStorage("transformer-playgro
 export { loadLocal, saveLocal };
 
 /** Store what a link contains, before the forms read it. */
-export function applyLink(link, stored = storedState) {
-  const fields = link.fields && typeof link.fields === "object" ? link.fields : {};
-  for (const [name, value] of Object.entries(fields)) {
+export function applyLink(/** @type {URLSearchParams} */ params, stored = storedState) {
+  for (const [name, value] of Object.entries(parseLinkState(params.get("fields")))) {
     if (!LINK_FIELDS.test(name)) continue;
     stored[name] = value;
     delete stored["job-" + name];
   }
-  for (const name of ["view", "section"])
-    if (typeof link[name] === "string") stored[name] = link[name];
-  if (typeof link.subject === "string") store.openModel(link.subject);
+  stored.view = params.get("section") ?? stored.view;
+  stored.section = params.get("part") ?? stored.section;
 }
-applyLink(readLinkState("compare"));
+if (readViewState(location.search).tab === "compare")
+  applyLink(new URLSearchParams(location.search));
 
-const isKnownView = VIEWS.some((each) => each.value === storedState.view);
-export const view = signal(isKnownView ? storedState.view : VIEWS[0].value);
+const isKnownView = (/** @type {unknown} */ name) => VIEWS.some((each) => each.value === name);
+export const view = signal(isKnownView(storedState.view) ? storedState.view : VIEWS[0].value);
 /** The name of the section of the pretrained models; empty for the first one. */
 export const section = signal(String(storedState.section ?? ""));
 effect(() => {
@@ -86,11 +85,20 @@ export function createForm(name, defaults, validate = (stored) => stored) {
 }
 
 /** Return a link to the selected view with the values of its form. Runs are not shared. */
-export function buildViewLink(formName) {
-  return buildLink("compare", {
-    view: view.value,
-    ...(section.value ? { section: section.value } : {}),
-    ...(subject.value.startsWith("checkpoint:") ? { subject: subject.value } : {}),
-    fields: formName && loadLocal(formName) ? { [formName]: loadLocal(formName) } : {},
+export function buildViewLink(/** @type {string} */ formName) {
+  const values = formName && loadLocal(formName);
+  return store.buildLink({
+    model: subject.value.startsWith("checkpoint:") ? subject.value : null,
+    fields: values ? JSON.stringify({ [formName]: values }) : null,
   });
 }
+
+/** The selected view in the address. */
+export const compareView = {
+  read: () => ({ section: view.value, part: section.value || null, fields: null }),
+  apply(/** @type {URLSearchParams} */ params) {
+    const name = params.get("section");
+    if (isKnownView(name)) view.value = name;
+    section.value = params.get("part") ?? section.value;
+  },
+};

@@ -1,8 +1,7 @@
 // The Hub tab. The server runs every Hub operation as a job, and the tab polls the job.
-import { effect, html, render } from "../vendor/preact.js";
+import { html, render } from "../vendor/preact.js";
 import { DataTable } from "../shared/components/data_table.js";
 import { formatInteger, formatPercent } from "../shared/format.js";
-import { takeQueryParam } from "../shared/links.js";
 import { poller } from "../shared/poller.js";
 import { store } from "../shared/store.js";
 import { Account, loadSession, verifyToken } from "./account.js";
@@ -66,21 +65,19 @@ async function start() {
   await loadSession();
   store.subscribeToModels(isVisible, poller, REFRESH_MS);
   loadGallery({ isRefresh: false });
-  const [repo, revision] = parseRepoAddress((takeQueryParam("hub") || "").slice(0, 300));
-  if (repo) openRepo(repo, revision);
-  effect(writeAddress);
+  store.addView("hub", hubView);
   if (session.value.method === "machine" && session.value.signed_in) verifyToken();
   refresh();
 }
 
-/** Keep the open repository in the address of this tab, so that a reload opens it again. */
-function writeAddress() {
-  const address = new URL(location.href);
-  if (opened.value && store.tab.value === "hub")
-    address.searchParams.set("hub", formatRepoAddress(opened.value));
-  else address.searchParams.delete("hub");
-  if (address.href !== location.href) history.replaceState(history.state, "", address);
-}
+/** The open repository in the address. */
+const hubView = {
+  read: () => ({ repo: opened.value && formatRepoAddress(opened.value) }),
+  apply(/** @type {URLSearchParams} */ params) {
+    const [repo, revision] = parseRepoAddress((params.get("repo") ?? "").slice(0, 300));
+    if (repo) openRepo(repo, revision);
+  },
+};
 
 /** Update what changes without a command: sign-in in another window, checkpoints of a run. */
 async function refresh() {

@@ -1,6 +1,5 @@
 // One repository on the Hub.
 import { html, signal, useEffect, useRef } from "../vendor/preact.js";
-import { navigate } from "../shared/common.js";
 import { CopyButton } from "../shared/components/copy_field.js";
 import { JobProgress } from "../shared/components/job_progress.js";
 import {
@@ -10,7 +9,7 @@ import {
   formatPercent,
   formatRelativeTime,
 } from "../shared/format.js";
-import { buildLink } from "../shared/links.js";
+import { store } from "../shared/store.js";
 import { createHubJob, opened, runHubJob } from "./state.js";
 
 const infoJob = createHubJob();
@@ -18,7 +17,7 @@ const importJob = createHubJob(); // it continues when another repository is ope
 /** The result of the evaluation on this server; null before. */
 const evaluation = signal(/** @type {any} */ (null));
 
-export const openInTrain = (subject) => navigate("Train", subject);
+export const openInTrain = (subject) => store.open("train", { model: subject });
 
 /** Return the name of a repository, with its revision unless that is the branch main. */
 export const formatRepoAddress = ({ repo, revision }) =>
@@ -218,7 +217,7 @@ export function Repository() {
         class="link"
         label="Copy link"
         title="Copies a link that opens this model here"
-        text=${() => buildLink("hub", formatRepoAddress(repository))}
+        text=${() => store.buildLink({ model: null })}
       />
       <button type="button" class="pg-button" onClick=${close}>Close</button>
     </header>

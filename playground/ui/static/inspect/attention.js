@@ -204,6 +204,7 @@ export const attentionSpec = {
     "row sums to one.",
   Component: Attention,
   options: () => ({ kind: options.value.kind, mode: options.value.mode }),
+  viewOptions: () => options.value,
   restoreOptions: restore,
   exportData: (data) => ({
     ...data,

@@ -3,7 +3,7 @@ import { html, useState } from "../vendor/preact.js";
 import { request } from "../shared/api.js";
 import { copyCanvas } from "../shared/canvas.js";
 import { copyText } from "../shared/common.js";
-import { buildLink } from "../shared/links.js";
+import { writeParams } from "../shared/links.js";
 import { recordsToCsv } from "../shared/csv.js";
 import { downloadBlob, downloadFile, downloadJson } from "../shared/download.js";
 import { store } from "../shared/store.js";
@@ -22,13 +22,7 @@ async function buildViewLink() {
     // A share id gives read-only access.
     if (response.share_id) subject = "watch:" + response.share_id;
   }
-  return buildLink("inspect", {
-    subject,
-    step: store.step.value,
-    text: store.sequence.value,
-    view: openSection.value,
-    options: VIEWS[openSection.value].options?.() ?? {},
-  });
+  return store.buildLink({ model: subject || null, input: store.sequence.value });
 }
 
 /** @param {HTMLElement} button */
@@ -36,9 +30,10 @@ export const copyViewLink = async (button) => copyText(await buildViewLink(), bu
 
 // HTML that embeds this view in another site (embedding.py).
 async function copyEmbedCode(label) {
-  const title = "Transformer Playground: " + VIEWS[openSection.value].title;
+  const title = "Transformer Playground: " + VIEWS[openSection.value].title,
+    link = writeParams(await buildViewLink(), { embed: "inspect" });
   const code =
-    `<iframe src="${await buildViewLink()}&amp;embed=inspect" title="${title}" ` +
+    `<iframe src="${link.replaceAll("&", "&amp;")}" title="${title}" ` +
     `width="100%" height="600" style="border: 0" loading="lazy"></iframe>`;
   await copyText(code, label, "The embed code");
 }

@@ -194,6 +194,7 @@ export const generationSpec = {
     const { mode, temperature, seed } = options.value;
     return mode === "sampled" ? { mode, temperature, seed } : { mode };
   },
+  viewOptions: () => options.value,
   restoreOptions: restore,
   rows: (data) =>
     data.steps.flatMap((step, i) =>

@@ -1,7 +1,6 @@
 // The Inspect tab: one model, step and input in four sub-views.
 import { html, render } from "../vendor/preact.js";
-import { takeHandOff } from "../shared/common.js";
-import { parseLinkState, takeQueryParam } from "../shared/links.js";
+import { parseLinkState } from "../shared/links.js";
 import { store } from "../shared/store.js";
 import { wholePageUrl } from "../shared/view.js";
 import { ablationSpec } from "./ablation.js";
@@ -18,7 +17,7 @@ import { refreshIfStale, watchSelection } from "./requests.js";
 import { Sections } from "./sections.js";
 import { openSection, pageWidth, VIEWS } from "./state.js";
 import { Toolbar } from "./toolbar.js";
-import { addViewListener, attach, isVisible, onResizeOrThemeChange, root } from "./view.js";
+import { attach, isVisible, onResizeOrThemeChange, root } from "./view.js";
 import { findSection, loadSavedSection, selectView } from "./views.js";
 
 const DEFAULT_MODEL = "checkpoint:reverse";
@@ -37,17 +36,28 @@ Object.assign(VIEWS, {
   gates: gatesSpec,
 });
 
-/** Open the section that a link or another tab names. */
-function openTarget({ view, options }) {
-  const section = findSection(view);
-  if (!section) return;
-  openSection.value = section;
-  try {
-    VIEWS[section].restoreOptions?.(options ?? {});
-  } catch {
-    // the link is malformed
-  }
-}
+/** The options of a section as the address has them. @param {string} section */
+const readOptions = (section) => {
+  const spec = VIEWS[section];
+  return JSON.stringify((spec.viewOptions ?? spec.options)?.() ?? {});
+};
+/** @type {Record<string, string>} */
+const defaults = Object.fromEntries(Object.keys(VIEWS).map((name) => [name, readOptions(name)]));
+
+/** The open section and its options in the address. */
+const inspectView = {
+  read: () => {
+    const section = openSection.value,
+      options = readOptions(section);
+    return { section, options: options === defaults[section] ? null : options };
+  },
+  apply(/** @type {URLSearchParams} */ params) {
+    openSection.value = findSection(params.get("section")) ?? openSection.value;
+    const options = parseLinkState(params.get("options") ?? defaults[openSection.value]);
+    VIEWS[openSection.value].restoreOptions?.(options);
+    if (isStarted) selectView(openSection.value);
+  },
+};
 
 const isKnown = (ref) => Boolean(ref?.startsWith("watch:") || store.find(ref));
 
@@ -59,24 +69,8 @@ function startIfVisible() {
     store.openRememberedModel(DEFAULT_MODEL);
   else if (!store.model.value || !(store.models.value.length || isEmbedded)) return;
   isStarted = true;
-  takeQueryParam("inspect");
-  openTarget(takeHandOff("Inspect") ?? {});
   watchSelection();
   selectView(openSection.value);
-}
-
-// Another tab has opened a model here, possibly before this tab is initialized.
-function onNavigate() {
-  const handOff = isStarted && takeHandOff("Inspect");
-  if (!handOff) return;
-  openTarget(handOff);
-  selectView(openSection.value);
-}
-
-/** Open the section that the address names, or else the last one. */
-function openFirstSection() {
-  openSection.value = findSection(loadSavedSection()) ?? openSection.value;
-  openTarget(parseLinkState(new URLSearchParams(location.search).get("inspect")));
 }
 
 const Inspect = () =>
@@ -93,12 +87,12 @@ const Inspect = () =>
 
 /** Show the tab in its panel. @param {Element} panel */
 export default async function main(panel) {
-  openFirstSection();
+  openSection.value = findSection(loadSavedSection()) ?? openSection.value;
+  store.addView("inspect", inspectView);
   render(html`<${Inspect} />`, root);
   await attach(panel);
   store.models.subscribe(startIfVisible);
   store.model.subscribe(startIfVisible);
-  addViewListener(window, "playground-Inspect", onNavigate);
   onResizeOrThemeChange(() => {
     startIfVisible();
     if (root.clientWidth) pageWidth.value = root.clientWidth;

@@ -1,6 +1,6 @@
 import { createView } from "../shared/view.js";
 
-export const { addViewListener, attach, onResizeOrThemeChange, root } = createView("inspect pg", [
+export const { attach, onResizeOrThemeChange, root } = createView("inspect pg", [
   new URL("./inspect.css", import.meta.url),
   new URL("./analysis.css", import.meta.url),
   new URL("./tensors.css", import.meta.url),

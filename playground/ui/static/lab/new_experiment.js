@@ -4,7 +4,7 @@ import { CopyButton } from "../shared/components/copy_field.js";
 import { Form } from "../shared/components/form.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { formatCount, formatInteger, formatMessage } from "../shared/format.js";
-import { buildLink, readLinkState } from "../shared/links.js";
+import { parseLinkState } from "../shared/links.js";
 import { store } from "../shared/store.js";
 import {
   formatEstimate,
@@ -39,7 +39,7 @@ const KIND_OPTIONS = [
 ];
 
 const isOpen = signal(false);
-export const form = signal(/** @type {Record<string, any>} */ ({ ...DEFAULTS }));
+export const form = signal(toValues(loadLocal("own")));
 /** The response of `experiments/plan` to the form, or its error; null before. */
 export const plan = signal(/** @type {any} */ (null));
 const isStarting = signal(false);
@@ -86,13 +86,16 @@ export function placeError({ error, field }, values) {
   };
 }
 
-/** Fill in the form from the address of the page, or with what this browser remembers. */
-export function readLink() {
-  const link = readLinkState("lab"),
-    isLink = Array.isArray(link.grid);
-  form.value = toValues(isLink ? link : loadLocal("own"));
-  isOpen.value = isLink;
-}
+/** The form of a link; the browser remembers its later values. */
+export const labView = {
+  read: () => ({ form: null }),
+  apply(/** @type {URLSearchParams} */ params) {
+    const link = parseLinkState(params.get("form"));
+    if (!Array.isArray(link.grid)) return;
+    form.value = toValues(link);
+    isOpen.value = true;
+  },
+};
 
 /** @param {string} name */
 const findSetting = (name) => settings.value.find((each) => each.name === name);
@@ -208,7 +211,10 @@ export function describePlan({ runs, variants, estimate }) {
 const copyLink = () => {
   const request = toRequest(form.value),
     isPublic = request.base.startsWith("checkpoint:");
-  return buildLink("lab", { ...request, base: isPublic ? request.base : "" });
+  return store.buildLink({
+    model: null,
+    form: JSON.stringify({ ...request, base: isPublic ? request.base : "" }),
+  });
 };
 
 /** Remember whether the form is open, and move an opened form into view. @param {any} event */

@@ -1,9 +1,9 @@
 // The tables of the open experiment.
 import { html } from "../vendor/preact.js";
-import { navigate } from "../shared/common.js";
 import { DataTable } from "../shared/components/data_table.js";
 import { formatCount, formatInteger, formatNumber, formatPercent } from "../shared/format.js";
 import { dashOf, resolveColor } from "../shared/palette.js";
+import { store } from "../shared/store.js";
 import {
   formatQueuePosition,
   hiddenVariants,
@@ -38,7 +38,7 @@ export function formatStepsTo(to, steps) {
 
 /** Open the curves of runs in the Train tab. @param {string[]} runs */
 export function overlayInTrain(runs) {
-  if (runs.length) navigate("Train", { subject: runs[0], over: runs.slice(1) });
+  if (runs.length) store.open("train", { model: runs[0], over: runs.slice(1).join() });
 }
 
 const formatSpread = (spread, format) => (spread ? formatRange(spread, format) : "–");
@@ -169,7 +169,7 @@ function renderActions(runs) {
   return html`<span class="actions">
     ${button("Show curves", "Open its curves in the Train tab", () => overlayInTrain(runs))}
     ${button("Inspect", "Open its first seed in the Inspect tab", () =>
-      navigate("Inspect", { subject: runs[0], step: null }),
+      store.open("inspect", { model: runs[0] }),
     )}
   </span>`;
 }

@@ -1,8 +1,8 @@
 // The lessons: a prediction, a measurement, and the comparison of both.
 import { html, signal, useEffect, useRef } from "../vendor/preact.js";
-import { navigate } from "../shared/common.js";
 import { Field } from "../shared/components/form.js";
 import { formatMessage } from "../shared/format.js";
+import { store } from "../shared/store.js";
 import { EXACT_MATCH_TITLE, MEASURE_AGAIN } from "../shared/strings.js";
 import { Figures } from "./figures.js";
 import {
@@ -265,14 +265,14 @@ function Outcome({ lesson, response: { options, prediction, result, runs } }) {
       <button
         type="button"
         class="pg-button"
-        onClick=${() => navigate("Train", { subject: subjects[0], over: subjects.slice(1) })}
+        onClick=${() => store.open("train", { model: subjects[0], over: subjects.slice(1).join() })}
       >
         Open in Train
       </button>
       <button
         type="button"
         class="pg-button"
-        onClick=${() => navigate("Inspect", { subject: subjects.at(-1), step: null })}
+        onClick=${() => store.open("inspect", { model: subjects.at(-1) })}
       >
         Open in Inspect
       </button>

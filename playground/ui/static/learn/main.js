@@ -5,7 +5,7 @@ import { sleep } from "../shared/api.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { Tabs } from "../shared/components/tabs.js";
 import { formatMessage } from "../shared/format.js";
-import { takeQueryParam } from "../shared/links.js";
+import { store } from "../shared/store.js";
 import { BugExercise, openBug, resumeBug } from "./bug_exercise.js";
 import { Lessons, openLinkedLesson, resumeLessons } from "./lessons.js";
 import { requestLesson } from "./measurement.js";
@@ -37,18 +37,21 @@ function Learn() {
     </section>`;
 }
 
-/** Open what the link selects. A later reload shows the current state, not that of the link. */
-function openLink() {
-  const link = readLink(catalog.value, location.search);
-  tabError.value = link.error ?? "";
-  if (link.section) showSection(link.section);
-  if (link.lesson) openLinkedLesson(link.lesson, link.options);
-  if (link.bug) openBug(link.bug);
-  const options = catalog.value.lessons.flatMap((lesson) =>
-    lesson.options.map((each) => each.name),
-  );
-  for (const name of ["learn", "bug", "seed", "steps", ...options]) takeQueryParam(name);
-}
+/** What a link selects. The address does not keep it: a reload shows the current state. */
+const learnView = {
+  read: () => {
+    const options = catalog.value.lessons.flatMap((/** @type {any} */ lesson) => lesson.options),
+      names = ["learn", "bug", "seed", "steps", ...options.map(({ name }) => name)];
+    return Object.fromEntries(names.map((name) => [name, null]));
+  },
+  apply(/** @type {URLSearchParams} */ params) {
+    const link = readLink(catalog.value, params);
+    tabError.value = link.error ?? "";
+    if (link.section) showSection(link.section);
+    if (link.lesson) openLinkedLesson(link.lesson, link.options);
+    if (link.bug) openBug(link.bug);
+  },
+};
 
 async function start() {
   for (;;) {
@@ -61,7 +64,7 @@ async function start() {
     await sleep(RETRY_MS);
   }
   restoreProgress();
-  openLink();
+  store.addView("learn", learnView);
   resumeLessons();
   resumeBug();
 }

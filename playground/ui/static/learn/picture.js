@@ -1,7 +1,6 @@
 // The first lesson: the diagram of a trained model, with a caption for each of its parts.
 import { html, signal, useEffect } from "../vendor/preact.js";
 import { request } from "../shared/api.js";
-import { navigate } from "../shared/common.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { Resource } from "../shared/resource.js";
@@ -107,12 +106,11 @@ function Caption() {
   const next = PARTS[PARTS.indexOf(current) + 1],
     options = selection.value;
   const openInInspect = () =>
-    navigate("Inspect", {
-      subject: MODEL,
-      step: null,
-      view: "attention",
-      options,
-      text: text.value,
+    store.open("inspect", {
+      model: MODEL,
+      input: text.value,
+      section: "attention",
+      options: JSON.stringify(options),
     });
   return html`<div class="picture-caption">
     <h4>${current.title}</h4>

@@ -49,12 +49,11 @@ export function restoreProgress() {
 /**
  * Read what a link opens: a section, a lesson with its options, or a bug.
  * @param {any} lists the catalog
- * @param {string} search
+ * @param {URLSearchParams} params of the address
  * @returns {{section?: string, lesson?: string, options?: any, bug?: any, error?: string}}
  */
-export function readLink(lists, search) {
-  const params = new URLSearchParams(search),
-    name = params.get("learn"),
+export function readLink(lists, params) {
+  const name = params.get("learn"),
     bug = params.get("bug"),
     integer = (key) => (/^\d{1,9}$/.test(params.get(key) ?? "") ? Number(params.get(key)) : null);
   if (name !== null) {

@@ -1,21 +1,35 @@
-// The address of the page follows the state, and the state follows the address. Another tab or
-// model is a new entry of the history, so that Back returns to it.
+// The address of the page follows the state, and the state follows the address. Another tab, model
+// or section is a new entry of the history, so that Back returns to it.
 
 import { loadText, saveText } from "./storage.js";
-import { store as pageStore } from "./store.js";
-import { batch, effect } from "../vendor/preact.js";
+import { DEFAULT_TAB, store as pageStore } from "./store.js";
+import { batch, computed, effect } from "../vendor/preact.js";
 
 /** @import { Store } from "./store.js" */
 
-const DEFAULT_TAB = "train";
 const LAST_TAB_KEY = "transformer-playground-tab";
 // Browsers limit how often a page may change its address.
 const WRITE_DELAY_MS = 300;
 // A link with one of these opens the Train tab, not the last one.
 const TRAIN_PARAMS = ["settings", "watch", "model"];
 
-/** @param {Store} store */
-const entryName = ({ tab, model }) => `${tab.value} ${model.value}`;
+/** What an entry of the history differs in. @param {Store} store */
+const entryOf = (store) => ({
+  tab: store.tab.value,
+  model: store.model.value,
+  section: store.readView().section ?? null,
+});
+/** @typedef {ReturnType<typeof entryOf> | null} Entry */
+
+/**
+ * Whether the state is that of another entry. A model or section after none is part of its entry.
+ * @type {(before: Entry, next: Entry) => boolean}
+ */
+const isOther = (before, next) =>
+  Boolean(before?.model) &&
+  (before?.tab !== next?.tab ||
+    before?.model !== next?.model ||
+    (before?.section !== null && before?.section !== next?.section));
 
 /** Apply the address of the page, and the tab that the browser remembers. @param {Store} store */
 function readFirstAddress(store) {
@@ -33,37 +47,38 @@ function readFirstAddress(store) {
  * @param {Store} [store]
  */
 export function connectAddress(store = pageStore) {
-  let entry = ""; // the tab and model of the current entry of the history
+  let entry = /** @type {Entry} */ (null); // the current one of the history
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
+  const address = computed(() => store.buildAddress(location.origin + location.pathname));
 
   function write() {
     clearTimeout(timer);
-    const next = entryName(store),
-      isNew = Boolean(entry) && next !== entry && !entry.endsWith(" null"),
-      address = store.buildAddress();
+    const next = entryOf(store),
+      isNew = isOther(entry, next),
+      href = store.buildAddress();
     entry = next;
-    if (address === location.href) return;
-    if (isNew) history.pushState(null, "", address);
-    else history.replaceState(history.state, "", address);
+    if (href === location.href) return;
+    if (isNew) history.pushState(null, "", href);
+    else history.replaceState(history.state, "", href);
   }
 
   readFirstAddress(store);
   effect(() => void saveText(LAST_TAB_KEY, store.tab.value));
   effect(() => {
-    const next = entryName(store);
-    void [store.step.value, store.input.value];
+    void address.value;
     clearTimeout(timer);
-    if (next === entry && store.isPlaying.value) return; // after a reload, the latest step is shown
-    if (next === entry) timer = setTimeout(write, WRITE_DELAY_MS);
+    const isSame = JSON.stringify(entryOf(store)) === JSON.stringify(entry);
+    if (isSame && store.isPlaying.value) return; // after a reload, the latest step is shown
+    if (isSame) timer = setTimeout(write, WRITE_DELAY_MS);
     else write();
   });
   addEventListener("popstate", () => {
-    entry = ""; // a change of the state replaces the entry that the browser has opened
+    entry = null; // a change of the state replaces the entry that the browser has opened
     batch(() => {
       store.readAddress();
       store.tab.value ??= DEFAULT_TAB;
     });
-    entry = entryName(store);
+    entry = entryOf(store);
   });
 }

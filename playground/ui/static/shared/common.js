@@ -1,6 +1,5 @@
 // What the modules of every tab share.
 import { loadJson, saveJson } from "./storage.js";
-import { store } from "./store.js";
 
 /**
  * The values that a tab stores in this browser, as one JSON object under `key`.
@@ -37,32 +36,6 @@ export async function copyText(text, label, promptTitle) {
     label.textContent = label.dataset.label ?? "";
   }, 1500);
   label.dataset.copied = text;
-}
-window.playground ||= {};
-/**
- * Open another tab, with the model, step and sequence of the payload: a model, or {subject, step,
- * text}. The payload stays in `window.playground` until the tab reads it, because a tab is built
- * when it is first opened.
- * @param {string} tab
- * @param {any} payload
- */
-export function navigate(tab, payload) {
-  const {
-    subject,
-    step = null,
-    text,
-  } = typeof payload === "string" ? { subject: payload } : payload;
-  if (subject) store.openModel(subject, step);
-  if (text) store.setInput(text);
-  window.playground[tab] = payload;
-  window.dispatchEvent(new CustomEvent("playground-" + tab));
-  store.tab.value = tab.toLowerCase();
-}
-/** Return the payload of `navigate`, once. @param {string} tab */
-export function takeHandOff(tab) {
-  const payload = window.playground[tab];
-  delete window.playground[tab];
-  return payload;
 }
 
 /**

@@ -3,7 +3,7 @@
 
 import { batch, computed, signal } from "../vendor/preact.js";
 import { request } from "./api.js";
-import { readViewState, writeViewState } from "./links.js";
+import { readViewState, writeParams } from "./links.js";
 import { poller as pagePoller } from "./poller.js";
 import { loadText, saveText } from "./storage.js";
 
@@ -11,6 +11,13 @@ import { loadText, saveText } from "./storage.js";
 /** @import { RunList, RunSummary } from "./responses.js" */
 /** @import { Poller } from "./poller.js" */
 
+/**
+ * How the state of a tab gets into the address, and back: its parameters, null for defaults.
+ * @typedef {Record<string, any>} Params
+ * @typedef {{ read: () => Params, apply: (params: URLSearchParams) => void }} TabView
+ */
+
+export const DEFAULT_TAB = "train";
 const MODEL_KEY = "transformer-playground-subject";
 const RUNS_INTERVAL_MS = 2000;
 export const ACTIVE_STATUSES = ["waiting", "starting", "training", "paused", "stopping"];
@@ -49,6 +56,8 @@ export class Store {
     /** The jobs of all tabs by their key. */
     this.jobs = signal(/** @type {Record<string, JobState>} */ ({}));
     this.tab = signal(/** @type {string | null} */ (null));
+    /** What each tab adds to the address. */
+    this.views = signal(/** @type {Record<string, TabView>} */ ({}));
     this.model = signal(/** @type {ModelRef | null} */ (null));
     /** The step to show; null for the latest. */
     this.step = signal(/** @type {number | null} */ (null));
@@ -177,6 +186,7 @@ export class Store {
     const state = readViewState(search);
     batch(() => {
       this.tab.value = state.tab;
+      this.views.peek()[state.tab ?? DEFAULT_TAB]?.apply(new URLSearchParams(search));
       if (state.model) this.openModel(state.model, state.step);
       this.step.value = state.step;
       this.input.value = state.input;
@@ -194,13 +204,55 @@ export class Store {
     if (ref) this.openModel(ref, this.step.value);
   }
 
+  /** Connect the state of a tab with the address. @param {string} tab @param {TabView} view */
+  addView(tab, view) {
+    const held = this.views.peek()[tab]?.read(),
+      isLinked = (readViewState(location.search).tab ?? DEFAULT_TAB) === tab;
+    if (held) view.apply(toSearchParams(held));
+    else if (isLinked) view.apply(new URLSearchParams(location.search));
+    this.views.value = { ...this.views.peek(), [tab]: view };
+  }
+
+  /**
+   * Open a tab, with a model, its step, a sequence, and parameters of the tab.
+   * @param {string} tab
+   * @param {{ model?: ModelRef, step?: number | null, input?: string } & Params} state
+   */
+  open(tab, { model, step = null, input, ...params }) {
+    batch(() => {
+      if (model) this.openModel(model, step);
+      if (input) this.setInput(input);
+      const view = this.views.peek()[tab];
+      if (view) view.apply(toSearchParams({ ...view.read(), ...params }));
+      // until its modules are loaded
+      else this.views.value = { ...this.views.peek(), [tab]: { read: () => params, apply() {} } };
+      this.tab.value = tab;
+    });
+  }
+
+  /** The parameters of the open tab. */
+  readView() {
+    return this.views.value[this.tab.value ?? DEFAULT_TAB]?.read() ?? {};
+  }
+
   /** Return the address of the page with the current state. */
   buildAddress(href = location.href) {
-    return writeViewState(href, {
+    const others = Object.values(this.views.value).flatMap(({ read }) => Object.keys(read()));
+    return writeParams(href, {
+      ...Object.fromEntries(others.map((name) => [name, null])),
+      ...this.readView(),
       tab: this.tab.value,
       model: this.model.value,
       step: this.step.value,
       input: this.input.value,
+    });
+  }
+
+  /** Return a link to what the page shows, with other parameters. @param {Params} params */
+  buildLink(params) {
+    return writeParams(this.buildAddress(location.origin + location.pathname), {
+      ...(params.model === null ? { step: null, input: null } : {}),
+      ...params,
     });
   }
 
@@ -252,5 +304,9 @@ export class Store {
 function setIfChanged(target, value) {
   if (JSON.stringify(target.peek()) !== JSON.stringify(value)) target.value = value;
 }
+
+/** @param {Params} params */
+const toSearchParams = (params) =>
+  new URLSearchParams(Object.entries(params).filter(([, value]) => value !== null));
 
 export const store = new Store();

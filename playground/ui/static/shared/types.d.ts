@@ -2,13 +2,6 @@
 
 import type { ModelRef } from "./responses.js";
 
-declare global {
-  interface Window {
-    /** What a tab hands over to another one, by the name of the tab. */
-    playground: Record<string, any>;
-  }
-}
-
 export type { CheckpointSummary, ModelRef, RunList, RunStatus, RunSummary } from "./responses.js";
 
 export type JobStatus = "idle" | "waiting" | "working" | "done" | "failed" | "cancelled";

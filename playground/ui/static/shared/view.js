@@ -16,29 +16,12 @@ export function loadStylesheet(url) {
   return stylesheets.get(url.href);
 }
 /**
- * Return an element with these classes, and functions for the modules of the tab.
+ * Return an element with these classes, and functions of the tab.
  * @param {string} className
  * @param {URL[]} [styleUrls]
  */
 export function createView(className, styleUrls = []) {
   const root = el("div", { className });
-  const $ = (/** @type {string} */ selector) => root.querySelector(selector);
-
-  /**
-   * Add a listener that removes itself once this view has left the page.
-   * @param {EventTarget} target
-   * @param {string} kind
-   * @param {(event: any) => void} handler
-   */
-  function addViewListener(target, kind, handler) {
-    let wasConnected = false;
-    const onEvent = (/** @type {Event} */ event) => {
-      wasConnected ||= root.isConnected;
-      if (root.isConnected) handler(event);
-      else if (wasConnected) target.removeEventListener(kind, onEvent);
-    };
-    target.addEventListener(kind, onEvent);
-  }
   /**
    * Redraw when the size of this view or the page's theme changes, until the view has left the
    * page.
@@ -65,7 +48,7 @@ export function createView(className, styleUrls = []) {
     await Promise.all(styleUrls.map(loadStylesheet));
     element.replaceChildren(root);
   }
-  return { root, $, addViewListener, onResizeOrThemeChange, attach };
+  return { root, onResizeOrThemeChange, attach };
 }
 // The address of the whole page with what an embedded view shows.
 export function wholePageUrl() {

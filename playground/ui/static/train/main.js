@@ -1,7 +1,6 @@
 // The Train tab. It polls the server for new data and holds no connection open. The page computes
 // no values: the training and inspection processes do.
 import { sleep } from "../shared/api.js";
-import { takeHandOff } from "../shared/common.js";
 import { el } from "../shared/dom.js";
 import { store } from "../shared/store.js";
 import { RETRYING } from "../shared/strings.js";
@@ -9,8 +8,8 @@ import { createView } from "../shared/view.js";
 import { effect, html, render } from "../vendor/preact.js";
 import { loadRuns, startPollingRuns } from "./data/actions.js";
 import { followSelection, openModel, resetView } from "./data/model_poll.js";
-import { followRuns, loadSavedOverlays, setOverlays } from "./data/overlays.js";
-import { followModel } from "./data/selection.js";
+import { followRuns } from "./data/overlays.js";
+import { followModel, trainView } from "./data/selection.js";
 import { followSettingsLink, initForm } from "./settings.js";
 import { Buttons, SettingsForm } from "./settings_form.js";
 import { embeddedView, state } from "./state.js";
@@ -23,13 +22,12 @@ async function start() {
   state.owner = store.owner.value;
   state.defaultModel =
     /** @type {HTMLElement} */ (document.querySelector("#page")).dataset.firstModel ?? "";
-  state.linkedModel = store.model.value?.startsWith("run:") ? "" : (store.model.value ?? "");
   followSelection();
   if (!embeddedView) followSettingsLink();
   await waitForRuns();
   if (!store.model.value) store.openRememberedModel(state.defaultModel);
   if (!store.model.value) openModel("");
-  if (!store.model.value?.startsWith("watch:")) setOverlays(loadSavedOverlays());
+  store.addView("train", trainView);
 }
 
 /** Load the lists, as soon as the server responds. */
@@ -38,13 +36,6 @@ async function waitForRuns() {
     state.statusNote = RETRYING;
     await sleep(RETRY_MS);
   }
-}
-
-/** Overlay the runs that another tab hands over; the store has its model. */
-async function onNavigate() {
-  const { over } = takeHandOff("Train");
-  await loadRuns();
-  if (over) setOverlays(over);
 }
 
 /** Show the status in the attributes that style sheets use. */
@@ -79,7 +70,6 @@ export default async function main(panel) {
   resetView();
   followModel();
   effect(updatePageStatus);
-  window.addEventListener("playground-Train", onNavigate);
   await attach(showPage(panel));
   start();
   startPollingRuns();

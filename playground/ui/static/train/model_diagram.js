@@ -1,5 +1,4 @@
 // The diagram of the open model, on the typed sequence or on the probe. Every number is measured.
-import { navigate } from "../shared/common.js";
 import { formatCount } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { html } from "../vendor/preact.js";
@@ -139,17 +138,17 @@ function Note({ current: { pass, info } }) {
 }
 
 function openInInspect() {
-  navigate("Inspect", {
-    subject: state.modelRef,
+  store.open("inspect", {
+    model: state.modelRef,
     step: state.viewedStep,
-    view: "attention",
-    options: {
+    input: state.typedPass ? store.sequence.value : undefined,
+    section: "attention",
+    options: JSON.stringify({
       kind: state.selectedKind,
       layer: state.selectedHead[0],
       head: state.selectedHead[1],
       mode: "teacher-forced", // as in the diagram
-    },
-    text: state.typedPass ? store.sequence.value : undefined,
+    }),
   });
 }
 

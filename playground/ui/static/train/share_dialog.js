@@ -4,14 +4,15 @@ import { CopyField } from "../shared/components/copy_field.js";
 import { Dialog as ModalDialog } from "../shared/components/dialog.js";
 import { downloadFile } from "../shared/download.js";
 import { formatMessage } from "../shared/format.js";
+import { writeParams } from "../shared/links.js";
 import { store } from "../shared/store.js";
 import { html, signal, useState } from "../vendor/preact.js";
 import { Message, setMessage } from "./messages.js";
 import { fetchDetails, runAction } from "./data/actions.js";
 import { loadSettings } from "./settings.js";
-import { buildLinkQuery, pageUrl } from "./share_links.js";
 import { state } from "./state.js";
 
+const pageUrl = () => location.origin + location.pathname;
 const FILE_TIMEOUT_MS = 120_000;
 // The files that the server writes: route, label, content, and the rights that allow it.
 const FILES = /** @type {[string, string, string, string[]][]} */ ([
@@ -37,7 +38,7 @@ const EMBED_VIEWS = /** @type {Record<string, [string, number]>} */ ({
 const PROGRAM = "program";
 const EXAMPLES = ["try", "samples", PROGRAM]; // codes that need the right to use the model
 
-/** What the open dialog shares: {ref, shareId, query, settings, isOwn, mayUse}. */
+/** What the open dialog shares: {ref, link, settings, isOwn, mayUse}. */
 const shared = signal(/** @type {any} */ (null));
 
 export async function open() {
@@ -47,13 +48,11 @@ export async function open() {
     setMessage("run", formatMessage(error), { isError: true });
     return;
   }
-  const [kind, name] = state.modelRef.split(":"),
-    shareId = ownShareId || (kind === "watch" ? name : "");
+  const ref = ownShareId ? "watch:" + ownShareId : state.modelRef;
   setMessage("file", "");
   shared.value = {
-    ref: shareId ? "watch:" + shareId : state.modelRef,
-    shareId,
-    query: buildLinkQuery(shareId ? { watch: shareId } : { model: name }),
+    ref,
+    link: store.buildLink({ model: ref, over: null }),
     settings,
     isOwn: Boolean(ownShareId),
     mayUse: details.viewers_may_use ?? !store.privacy.value,
@@ -62,15 +61,13 @@ export async function open() {
 
 /**
  * Return the HTML of a frame with one view.
- * @param {string} linkQuery
+ * @param {string} link
  * @param {string} view
  * @param {boolean} isDark
  */
-export function buildEmbedCode(linkQuery, view, isDark) {
-  const query = new URLSearchParams(linkQuery);
-  query.set("embed", view);
-  if (isDark) query.set("__theme", "dark");
-  const url = (pageUrl() + "?" + query).replaceAll("&", "&amp;"),
+export function buildEmbedCode(link, view, isDark) {
+  const address = writeParams(link, { embed: view, __theme: isDark ? "dark" : null }),
+    url = address.replaceAll("&", "&amp;"),
     size = `width="100%" height="${EMBED_VIEWS[view][1]}" style="border: 0" loading="lazy"`;
   return `<iframe src="${url}" title="Transformer Playground: ${view}" ${size}></iframe>`;
 }
@@ -94,7 +91,7 @@ print(playground.predict(model=run["run"], owner=run["owner"], api_name="/status
 }
 
 /** @param {{ content: any }} props */
-function Code({ content: { ref: model, query, settings, mayUse } }) {
+function Code({ content: { ref: model, link, settings, mayUse } }) {
   const [kind, setKind] = useState("learning"),
     [isDark, setDark] = useState(false),
     isProgram = kind === PROGRAM,
@@ -131,7 +128,7 @@ function Code({ content: { ref: model, query, settings, mayUse } }) {
           : "An iframe with one read-only view of this model, for a course or a post"
       }
       rows=${8}
-      value=${isProgram ? buildProgram(model, settings) : buildEmbedCode(query, kind, isDark)}
+      value=${isProgram ? buildProgram(model, settings) : buildEmbedCode(link, kind, isDark)}
     />
     ${
       isProgram &&
@@ -221,17 +218,17 @@ export function Dialog() {
       html`<${CopyField}
           class="watch-link"
           label=${
-            content.shareId
+            content.ref.startsWith("watch:")
               ? "Link to this view of the run. Viewers can replay it, but cannot change it."
               : "Link to this view of the model"
           }
-          value=${pageUrl() + "?" + content.query}
+          value=${content.link}
         />
         ${content.isOwn && html`<${Consent} content=${content} />`}
         <${CopyField}
           class="settings-link"
           label="Link that fills the form with these settings"
-          value=${pageUrl() + "?settings=" + encodeURIComponent(JSON.stringify(content.settings))}
+          value=${writeParams(pageUrl(), { settings: JSON.stringify(content.settings) })}
         />
         <${CopyField}
           class="settings-json"

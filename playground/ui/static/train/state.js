@@ -32,7 +32,6 @@ export const state = createReactive({
   // The open model and its state.
   owner: "",
   modelRef: "",
-  linkedModel: "", // the model of the link that opened the page
   defaultModel: "",
   isFresh: true,
   metricCurve: /** @type {any} */ ({ steps: [], loss: [], learning_rate: [], grad_norm: [] }),

@@ -1,6 +1,5 @@
 // The runs whose curves are drawn over those of the open model.
 import { request } from "../../shared/api.js";
-import { loadJson, saveJson } from "../../shared/storage.js";
 import { store } from "../../shared/store.js";
 import { resolveColor } from "../../shared/palette.js";
 import { effect, signal, untracked } from "../../vendor/preact.js";
@@ -9,12 +8,9 @@ import { state, TERMINAL_STATUSES } from "../state.js";
 /** @typedef {{ colorIndex: number, curve: any, status?: string, name?: string }} Overlay */
 
 export const MAX_OVERLAYS = 7; // as many as the palette has colors besides that of the open run
-// The browser stores the overlays, like the open model.
-const STORAGE_KEY = "transformer-playground-laid";
 
 /** By model reference. @type {{ value: Map<string, Overlay>, peek: () => Map<string, Overlay> }} */
 export const overlays = signal(new Map());
-let areRestored = false; // until then, an empty list has no meaning
 
 /** @param {number} colorIndex */
 export const overlayColor = (colorIndex) => resolveColor(colorIndex + 1);
@@ -24,7 +20,6 @@ function changeOverlays(edit) {
   const next = new Map(overlays.peek());
   edit(next);
   overlays.value = next;
-  storeOverlays();
 }
 
 /** @param {Map<string, Overlay>} map */
@@ -58,25 +53,12 @@ export function swapOverlay(/** @type {string} */ opened, /** @type {string} */ 
 
 /** @param {string[]} refs */
 export function setOverlays(refs) {
-  areRestored = true;
   const others = refs.filter((ref) => ref !== state.modelRef).slice(0, MAX_OVERLAYS);
   changeOverlays((next) => {
     next.clear();
     others.forEach((ref, colorIndex) => next.set(ref, { colorIndex, curve: null }));
   });
   fetchOverlays({ isForced: true });
-}
-
-/** @returns {string[]} */
-export function loadSavedOverlays() {
-  const saved = loadJson(STORAGE_KEY);
-  if (!Array.isArray(saved)) return [];
-  return saved.filter((ref) => store.runs.value.some((run) => run.subject === ref));
-}
-
-function storeOverlays() {
-  const refs = [...overlays.peek().keys()];
-  if (areRestored || refs.length) saveJson(STORAGE_KEY, refs);
 }
 
 /** Request the curves of the overlays that may have changed. */

@@ -1,16 +1,44 @@
-// What is selected in the diagram: an attention type, one of its heads, and the open block. A link
-// may select them, and the curve, for the model that it names.
-import { takeQueryParam } from "../../shared/links.js";
-import { batch, computed, effect, untracked } from "../../vendor/preact.js";
+// What is selected in the diagram: an attention type, one of its heads, and the open block. The
+// address has them, with the curve.
+import { store } from "../../shared/store.js";
+import { batch, computed, effect, signal, untracked } from "../../vendor/preact.js";
 import { buildStacks } from "../diagram/structure.js";
-import { embeddedView, METRICS, state } from "../state.js";
+import { METRICS, state } from "../state.js";
+import { overlays, setOverlays } from "./overlays.js";
 import { figure } from "./snapshots.js";
 
 /** @import { Block, Stack } from "../diagram/structure.js" */
 
-const linkParams = new URLSearchParams(location.search);
-if (!embeddedView) for (const name of ["kind", "head", "curve", "log"]) takeQueryParam(name);
-let isLinkPending = ["watch", "model"].some((name) => linkParams.has(name));
+/** What a link or another tab selects, until its model is on display. */
+const requested = signal(/** @type {Record<string, string | null> | null} */ (null));
+
+/** What the diagram and the curves show, without what the first view of a model shows. */
+function readSelection() {
+  const { selectedKind: kind, selectedMetric: metric, selectedHead } = state,
+    [layer, head] = selectedHead,
+    blocks = stacks.value.flatMap(({ layers }) => layers.flat()),
+    last = blocks.findLast((block) => block.kind === kind)?.layer,
+    isFirst = last === undefined || (layer === last && !head);
+  return {
+    kind: kind === "cross" ? null : kind,
+    head: isFirst ? null : `${layer + 1}.${head + 1}`,
+    curve: metric === "loss" ? null : metric,
+    log: state.isLog ? null : "no",
+  };
+}
+
+/** The selection and the overlaid runs in the address. */
+export const trainView = {
+  read: () => ({
+    ...(requested.value ?? readSelection()),
+    over: [...overlays.value.keys()].join() || null,
+  }),
+  apply(/** @type {URLSearchParams} */ params) {
+    const names = ["kind", "head", "curve", "log"];
+    requested.value = Object.fromEntries(names.map((name) => [name, params.get(name)]));
+    setOverlays((params.get("over") ?? "").split(",").filter((ref) => ref.startsWith("run:")));
+  },
+};
 
 /** The model with its numbers of layers and heads. */
 const shape = computed(() => {
@@ -37,43 +65,36 @@ export const openBlock = computed(() =>
     .find((block) => block.component === state.selectedBlock),
 );
 
-/** Select a head of each model that is displayed. */
-export const followModel = () =>
+/** Select a head of each model that is displayed, or what is requested for it. */
+export function followModel() {
   effect(() => {
-    if (stacks.value.length) untracked(() => batch(() => selectFirst(figure.value)));
+    if (stacks.value.length) untracked(() => batch(selectFirst));
   });
+  effect(() => {
+    if (requested.value && figure.value?.modelRef === store.model.value)
+      untracked(() => batch(selectRequested));
+  });
+}
 
-/** @param {any} figure */
-function selectFirst({ info: { axes }, pass: { attention } }) {
-  if (isLinkPending && /^(watch|checkpoint):/.test(state.modelRef)) applyLink(axes);
-  const kinds = Object.keys(attention);
+function selectFirst() {
+  const { attention } = figure.value.pass,
+    kinds = Object.keys(attention);
   if (kinds.length && !kinds.includes(state.selectedKind)) selectKind(kinds[0]);
   const layers = attention[state.selectedKind];
   state.selectedBlock = "";
-  if (layers) state.selectedHead = linkedHead(layers) ?? [layers.length - 1, 0];
+  if (layers) state.selectedHead = [layers.length - 1, 0];
 }
 
-/** @param {object} axes */
-function applyLink(axes) {
-  const kind = linkParams.get("kind") ?? "",
-    curve = linkParams.get("curve") ?? "";
-  isLinkPending = false;
-  if (Object.hasOwn(axes, kind)) selectKind(kind);
-  if (Object.hasOwn(METRICS, curve)) state.selectedMetric = curve;
-  if (linkParams.get("log") === "no") state.isLog = false;
-}
-
-/**
- * Return the head of the link while its model is displayed; null if the model lacks this head.
- * @param {any[][]} layers
- */
-function linkedHead(layers) {
-  const match =
-    state.modelRef === state.linkedModel &&
-    /^(\d{1,2})\.(\d{1,2})$/.exec(linkParams.get("head") || "");
-  if (!match) return null;
-  const [layer, head] = [Number(match[1]) - 1, Number(match[2]) - 1];
-  return layers[layer]?.[head] ? [layer, head] : null;
+function selectRequested() {
+  const { kind, head, curve, log } = /** @type {Record<string, string>} */ (requested.value),
+    { attention } = figure.value.pass,
+    [layer, index] = (head ?? "").split(".").map((number) => Number(number) - 1);
+  requested.value = null;
+  selectKind(Object.hasOwn(attention, kind) ? kind : "cross");
+  selectFirst();
+  if (attention[state.selectedKind]?.[layer]?.[index]) state.selectedHead = [layer, index];
+  state.selectedMetric = Object.hasOwn(METRICS, curve) ? curve : "loss";
+  state.isLog = log !== "no";
 }
 
 /** @param {string} kind */

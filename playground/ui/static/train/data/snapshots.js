@@ -140,8 +140,11 @@ export async function startPlayback(frameMs = () => FRAME_MS, onStep = () => {})
     onStep();
     // From the display on: a snapshot may arrive late.
     await new Promise((resolve) => {
-      endFrame = () => resolve(undefined);
-      setTimeout(resolve, frameMs(at));
+      const timer = setTimeout(resolve, frameMs(at));
+      endFrame = () => {
+        clearTimeout(timer);
+        resolve(undefined);
+      };
     });
     at = nearestIndex(state.weightSteps, state.weightSteps[at] ?? 0) + 1;
   }
