@@ -7,6 +7,7 @@ import { store } from "../../playground/ui/static/shared/store.js";
 import { state } from "../../playground/ui/static/train/state.js";
 import {
   clearSnapshotCache,
+  showStep,
   startPlayback,
   stopPlayback,
 } from "../../playground/ui/static/train/data/snapshots.js";
@@ -116,4 +117,31 @@ test("others than the owner cannot branch", async () => {
   state.lastResponse = { ...state.lastResponse, is_owner: false };
   await key(slider(), "ArrowLeft");
   assert.equal(box.querySelector(".branch").hidden, true);
+});
+
+test("a step is requested once, however often it is shown before the answer", async () => {
+  const steps = [];
+  responses["runs/snapshot"] = async ({ step }) => {
+    steps.push(step);
+    await settle();
+    return { snapshot: { step, samples: [] } };
+  };
+  await startPlayback(() => 0);
+  assert.deepEqual(steps.sort(), [0, 10, 20]);
+});
+
+test("large steps are stored for a few frames only", async () => {
+  const steps = Array.from({ length: 12 }, (_, i) => i),
+    attention = { cross: [[Array(1_000_000).fill(1)]] },
+    requested = [];
+  state.weightSteps = steps;
+  responses["runs/snapshot"] = ({ step }) => {
+    requested.push(step);
+    return { snapshot: { step, samples: [], attention: step ? attention : {} } };
+  };
+  for (const step of steps) await showStep(step);
+  requested.length = 0;
+  await showStep(11);
+  await showStep(1);
+  assert.deepEqual(requested, [1]);
 });

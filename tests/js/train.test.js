@@ -14,6 +14,7 @@ import {
   texts,
   waitFor,
 } from "./support/page.js";
+import { poller } from "../../playground/ui/static/shared/poller.js";
 import { store } from "../../playground/ui/static/shared/store.js";
 import {
   overlays,
@@ -29,7 +30,8 @@ import {
   matchesFilter,
 } from "../../playground/ui/static/train/run_list.js";
 import { axisMaxStep, withHeldOutLoss } from "../../playground/ui/static/train/curves.js";
-import { lacksWeights } from "../../playground/ui/static/train/data/model_poll.js";
+import { followDeletions } from "../../playground/ui/static/train/data/actions.js";
+import { followSelection, lacksWeights } from "../../playground/ui/static/train/data/model_poll.js";
 import { predict } from "../../playground/ui/static/train/data/prediction.js";
 import { Prediction } from "../../playground/ui/static/train/prediction.js";
 import { Samples, ScoresByLength } from "../../playground/ui/static/train/samples.js";
@@ -469,6 +471,15 @@ test("the menu of a run renames, hides, repeats and deletes it", async () => {
   await mount(html`<${RunList} />`);
   await choose("rename");
   assert.equal(box.querySelector(".renaming").value, RUN.name);
+  enter(box.querySelector(".renaming"), "typed");
+  listRuns({ ...RUN, step: 7 }, { ...RUN, subject: "run:2", name: "it trains" });
+  await settle();
+  assert.equal(box.querySelector(".renaming").value, "typed", "while another run trains");
+  const names = [...box.querySelectorAll(".plot-run")].map((each) =>
+    each.getAttribute("aria-label"),
+  );
+  assert.equal(new Set(names).size, 2, "no two checkboxes have one name");
+  listRuns(RUN);
   await key(".renaming", "Escape");
   await choose("rename");
   enter(box.querySelector(".renaming"), "mine");
@@ -512,4 +523,41 @@ test("a checkpoint is deleted by the second click, with the reason of a refusal"
   await click('[aria-label="Delete permanently, step 7"]');
   assert.deepEqual(sent.find(([route]) => route === "runs/action")[1].action, "remove");
   assert.match(text(".saved-note"), /only checkpoint/);
+});
+
+test("tokens of a script from right to left stand in the order of the model", async () => {
+  const sample = { source: ["א", "ב"], target: ["ב", "א"], prediction: ["ב", "א"] };
+  Object.assign(state, { displayedSnapshot: { step: 1, samples: [sample] } });
+  await mount(html`<${Samples} />`);
+  assert.equal(text(".sample"), "א ב");
+  assert.deepEqual(texts(".sample bdi"), ["א", "ב"]);
+});
+
+test("a run that another page deletes is closed", async () => {
+  listRuns(RUN);
+  store.model.value = RUN.subject;
+  Object.assign(state, { modelRef: RUN.subject, defaultModel: "checkpoint:reverse" });
+  followDeletions();
+  store.deletedRuns.value = [RUN];
+  assert.equal(store.model.value, "checkpoint:reverse");
+  store.deletedRuns.value = [];
+});
+
+test("while another tab is open, the model is polled once a second", (t) => {
+  t.mock.method(Date, "now", () => 1e15); // long after a command
+  const { subscribe } = poller;
+  let subscription;
+  poller.subscribe = (each) => {
+    subscription = each;
+    return { wake() {}, unsubscribe() {} };
+  };
+  store.tab.value = "train";
+  store.model.value = "run:polled";
+  followSelection();
+  poller.subscribe = subscribe;
+  Object.assign(state, { status: "training", pointCount: 5 });
+  assert.equal(subscription.intervalMs(), 200);
+  store.tab.value = "inspect";
+  assert.equal(subscription.intervalMs(), 1000);
+  store.tab.value = "train";
 });

@@ -9,7 +9,6 @@ export const LOSS_TITLE =
   "sequences of each evaluation, without dropout and with the averaged weights, if they are on";
 export const MEASURE_AGAIN = "Measure again";
 export const MOST_PROBABLE_TOKENS = "The most probable tokens";
-export const OVERLAY_TITLE = "Overlay its curves on those shown";
 export const PEAK_LEARNING_RATE = "Peak learning rate";
 export const PLAY_LABEL = "Play from here";
 export const RETRYING = "The server did not respond; retrying";

@@ -6,7 +6,7 @@ import { store } from "../shared/store.js";
 import { RETRYING } from "../shared/strings.js";
 import { createView } from "../shared/view.js";
 import { effect, html, render } from "../vendor/preact.js";
-import { loadRuns, startPollingRuns } from "./data/actions.js";
+import { followDeletions, loadRuns, startPollingRuns } from "./data/actions.js";
 import { followSelection, openModel, resetView } from "./data/model_poll.js";
 import { followRuns } from "./data/overlays.js";
 import { followModel, trainView } from "./data/selection.js";
@@ -73,5 +73,6 @@ export default async function main(panel) {
   await attach(showPage(panel));
   start();
   startPollingRuns();
+  followDeletions();
   followRuns();
 }

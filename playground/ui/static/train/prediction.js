@@ -1,5 +1,5 @@
 // The prediction for the input.
-import { TokenStrip } from "../shared/components/token_strip.js";
+import { TokenStrip, TokenText } from "../shared/components/token_strip.js";
 import { store } from "../shared/store.js";
 import { SequenceInput } from "../shell/model_bar.js";
 import { html } from "../vendor/preact.js";
@@ -18,11 +18,14 @@ export function Prediction() {
     <h3 title="The greedy prediction for the input">Prediction</h3>
     ${embeddedView && html`<${SequenceInput} />`}
     <span class="arrow" aria-hidden="true">→</span>
-    <output class=${isOld ? "answer old" : "answer"} aria-live="polite">
+    <output
+      class=${isOld ? "answer old" : "answer"}
+      aria-live=${state.status === "training" ? "off" : "polite"}
+    >
       ${
         target
           ? html`<${TokenStrip} label="Prediction" tokens=${prediction} targets=${target} />`
-          : prediction.join(" ")
+          : html`<${TokenText} tokens=${prediction} />`
       }
     </output>
     <${Message} name="prediction" class="try-note" />

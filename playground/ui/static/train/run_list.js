@@ -2,7 +2,6 @@
 import { formatAge, formatCount, formatInteger, formatPercent } from "../shared/format.js";
 import { Menu } from "../shared/components/menu.js";
 import { ACTIVE_STATUSES, store } from "../shared/store.js";
-import { OVERLAY_TITLE } from "../shared/strings.js";
 import { html, signal } from "../vendor/preact.js";
 import { DamagedRecords } from "./damaged_records.js";
 import { loadRuns, runAction, runAndOpen } from "./data/actions.js";
@@ -98,7 +97,6 @@ async function deleteRun({ subject }) {
   const reply = await runAction({ action: "delete" }, subject);
   if (reply.error) return;
   removeOverlays([subject]);
-  if (subject === state.modelRef) openModel(state.defaultModel);
   await loadRuns();
 }
 
@@ -134,7 +132,7 @@ const EDITABLE = /** @type {Record<string, any>} */ ({
 });
 
 /** The color of the curves of a run, and whether they are drawn. */
-function Swatch({ subject = "" }) {
+function Swatch({ subject = "", name = "the open model" }) {
   const overlay = overlays.value.get(subject),
     isOpen = !subject || subject === state.modelRef,
     isFull = !overlay && overlays.value.size >= MAX_OVERLAYS,
@@ -147,7 +145,7 @@ function Swatch({ subject = "" }) {
     <input
       type="checkbox"
       class="plot-run"
-      aria-label=${OVERLAY_TITLE}
+      aria-label=${`Draw the curves of ${name}`}
       title=${isOpen ? "Shown" : isFull ? "At most eight curves can be drawn" : "Draw its curves"}
       checked=${isOpen || Boolean(overlay)}
       disabled=${isOpen || isFull}
@@ -178,7 +176,7 @@ function EditField({ run, property }) {
     maxlength=${maxLength}
     aria-label=${label}
     placeholder=${label}
-    value=${textOf(run)}
+    defaultValue=${textOf(run)}
     onKeyDown=${onKeyDown}
     onBlur=${(/** @type {any} */ event) => edited.value.subject && save(event.currentTarget.value)}
   />`;
@@ -239,7 +237,7 @@ function RunRow({ run }) {
     class=${["run", isOpen && "open", isHidden && "hidden-run"].filter(Boolean).join(" ")}
     data-subject=${run.subject}
   >
-    <${Swatch} subject=${run.subject} />
+    <${Swatch} subject=${run.subject} name=${run.name} />
     ${
       edited.value.subject === run.subject
         ? html`<${EditField} run=${run} property=${edited.value.property} />`

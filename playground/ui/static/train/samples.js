@@ -1,5 +1,5 @@
 // The held-out samples of the displayed step, and the scores by length.
-import { TokenStrip } from "../shared/components/token_strip.js";
+import { TokenStrip, TokenText } from "../shared/components/token_strip.js";
 import { formatInteger, formatPercent } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { html, useRef } from "../vendor/preact.js";
@@ -21,7 +21,7 @@ function SampleRow({ sample: { source, target, prediction } }) {
         aria-label=${"Try " + text}
         onClick=${() => store.setInput(text)}
       >
-        ${text}
+        <${TokenText} tokens=${source} />
       </button>
     </td>
     <td>→</td>

@@ -2,6 +2,7 @@
 import { ATTENTION_KIND, PART_NOT_LOADED } from "../shared/strings.js";
 import { html, useEffect, useState } from "../vendor/preact.js";
 import { wholePageUrl } from "../shared/view.js";
+import { TokenText } from "../shared/components/token_strip.js";
 import { formatInteger } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { SelectedHead } from "./attention.js";
@@ -25,9 +26,11 @@ const KINDS = /** @type {Record<string, string>} */ ({
 function DisplayedPass() {
   const { source = [], step } = figure.value?.pass ?? {},
     tokens = source.filter((/** @type {string} */ token) => token !== "EOS"),
-    parts = [tokens.join(" "), step !== undefined && "step " + formatInteger(step)];
+    separator = tokens.length ? " · " : "";
   return html`<output class="value probe" aria-live="off">
-    ${parts.filter(Boolean).join(" · ")}
+    <${TokenText}
+      tokens=${tokens}
+    />${step !== undefined && `${separator}step ${formatInteger(step)}`}
   </output>`;
 }
 

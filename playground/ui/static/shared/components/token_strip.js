@@ -8,6 +8,13 @@ const SPECIAL_TOKENS = /** @type {Record<string, string>} */ ({
 });
 
 /**
+ * Tokens from left to right, also those of a script that is written from right to left.
+ * @param {{ tokens: string[] }} props
+ */
+export const TokenText = ({ tokens }) =>
+  tokens.map((token, i) => html`${i > 0 && " "}<bdi>${token}</bdi>`);
+
+/**
  * A row of tokens. Wrong tokens have an underline and a mark in addition to the color. With
  * `onSelect`, each token is a button.
  * @param {{

@@ -3,6 +3,7 @@ import { NO_RESPONSE, request, requestOrError } from "../../shared/api.js";
 import { formatMessage } from "../../shared/format.js";
 import { poller } from "../../shared/poller.js";
 import { ACTIVE_STATUSES, store } from "../../shared/store.js";
+import { effect, untracked } from "../../vendor/preact.js";
 import { setMessage } from "../messages.js";
 import { state } from "../state.js";
 import { announce, openModel, pollNow } from "./model_poll.js";
@@ -94,3 +95,10 @@ export function startPollingRuns() {
     HIDDEN_MS,
   );
 }
+
+/** Close the open run once it is deleted, also by another page. */
+export const followDeletions = () =>
+  effect(() => {
+    const isDeleted = store.deletedRuns.value.some((run) => run.subject === state.modelRef);
+    if (isDeleted) untracked(() => openModel(state.defaultModel));
+  });

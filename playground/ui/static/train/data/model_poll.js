@@ -1,7 +1,7 @@
 // The open model, which any tab may select, and its poll: status, curves and latest snapshot.
 import { formatMessage } from "../../shared/format.js";
 import { poller } from "../../shared/poller.js";
-import { store } from "../../shared/store.js";
+import { DEFAULT_TAB, store } from "../../shared/store.js";
 import { RETRYING } from "../../shared/strings.js";
 import { batch, effect, untracked } from "../../vendor/preact.js";
 import { messages, setMessage } from "../messages.js";
@@ -15,6 +15,7 @@ const MAX_POINTS = 20_000; // a downsampled curve replaces a longer one
 const FAST_INTERVAL_MS = 60;
 const ENDED_INTERVAL_MS = 2000;
 const MAX_POLLS_WITHOUT_SNAPSHOT = 30;
+const HIDDEN_MS = 1000; // between polls while another tab is open
 const OPENING_MS = 400;
 const FAST_MS = 1500;
 
@@ -42,6 +43,9 @@ export function announce(status, text = "") {
   announcedUntil = status === "starting" ? Infinity : Date.now() + FAST_MS;
 }
 
+/** Whether another tab is open; those need the steps of the model. */
+const isHidden = () => (store.tab.value ?? DEFAULT_TAB) !== "train";
+
 function intervalMs() {
   const { status } = state,
     hasEnded = TERMINAL_STATUSES.includes(status);
@@ -50,6 +54,7 @@ function intervalMs() {
   // The owner may resume an ended run, here or in another tab.
   const isComplete = state.displayedSnapshot || pollsWithoutSnapshot > MAX_POLLS_WITHOUT_SNAPSHOT;
   if (status === "not-found" || (hasEnded && isComplete)) ms = ENDED_INTERVAL_MS;
+  if (isHidden()) ms = Math.max(ms, HIDDEN_MS);
   return Date.now() < fastPollUntil ? Math.min(ms, FAST_INTERVAL_MS) : ms;
 }
 
@@ -74,7 +79,9 @@ export function followSelection() {
   });
   effect(() => {
     void store.input.value;
+    if (isHidden()) return;
     untracked(schedulePrediction);
+    subscription.wake();
   });
 }
 
@@ -215,6 +222,7 @@ export const lacksWeights = (/** @type {{ status: string, step?: number }} */ { 
 const PREDICTION_MS = 1000;
 /** @param {any} response */
 const isPredictionOld = (response) =>
+  !isHidden() &&
   response.snapshot &&
   (state.status !== "training" || Date.now() - state.predictedAt > PREDICTION_MS);
 

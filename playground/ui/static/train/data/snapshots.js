@@ -10,7 +10,8 @@ import { setMessage } from "../messages.js";
 import { state } from "../state.js";
 import { predict } from "./prediction.js";
 
-const MAX_CACHED_SNAPSHOTS = 400;
+const MAX_CACHED_WEIGHTS = 4e6;
+const MIN_CACHED_SNAPSHOTS = 8;
 const FRAME_MS = 120; // of the replay
 let snapshotCache = new Map(),
   playbackId = 0,
@@ -41,18 +42,27 @@ export function clearSnapshotCache() {
   snapshotCache = new Map();
 }
 
-/** @param {number} step */
-async function fetchSnapshot(step) {
-  const cache = snapshotCache;
-  if (!cache.has(step)) {
-    const payload = { owner: state.owner, subject: state.modelRef, step },
-      reply = await request("runs/snapshot", payload);
-    if (reply.error) return reply;
-    state.probeInfo ||= reply.probe_info;
-    cache.set(step, reply);
-    if (cache.size > MAX_CACHED_SNAPSHOTS) cache.delete(cache.keys().next().value);
-  }
+/** Request a step, once. @param {number} step */
+function fetchSnapshot(step) {
+  const cache = snapshotCache,
+    payload = { owner: state.owner, subject: state.modelRef, step };
+  if (!cache.has(step)) cache.set(step, request("runs/snapshot", payload));
+  cache.get(step).then(
+    (/** @type {any} */ reply) => {
+      if (reply.error) cache.delete(step);
+      else dropOldest(cache, reply.snapshot);
+    },
+    () => cache.delete(step),
+  );
   return cache.get(step);
+}
+
+/** @param {Map<number, unknown>} cache @param {{ attention?: Record<string, number[][][]> }} last */
+function dropOldest(cache, { attention = {} }) {
+  const weights = Object.values(attention).flat(2),
+    size = weights.reduce((sum, head) => sum + head.length, 0),
+    maxCount = Math.max(MIN_CACHED_SNAPSHOTS, MAX_CACHED_WEIGHTS / size);
+  for (const step of cache.keys()) if (cache.size > maxCount) cache.delete(step);
 }
 const requestedStep = new Resource(fetchSnapshot, (reason) => setMessage("timeline", reason));
 
@@ -76,6 +86,7 @@ export async function showStep(step) {
   setMessage("timeline", error, { isError: true });
   if (error) returnToDisplayedStep();
   else {
+    state.probeInfo ||= reply.probe_info;
     state.displayedSnapshot = reply.snapshot;
     predict();
   }
