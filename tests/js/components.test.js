@@ -306,6 +306,21 @@ test("a menu closes after a choice, with Escape and with a click elsewhere", asy
   assert.equal(menu.open, false);
 });
 
+test("only an open menu listens to the page", async () => {
+  const kinds = new Set(),
+    add = mock.method(document, "addEventListener", (kind) => kinds.add(kind)),
+    remove = mock.method(document, "removeEventListener", (kind) => kinds.delete(kind));
+  await mount(html`<${Menu} label="Actions"><button>Rename</button><//>`);
+  const menu = box.querySelector("details");
+  for (const expected of [[], ["click", "scroll"], []]) {
+    menu.open = expected.length > 0;
+    menu.dispatchEvent(new Event("toggle"));
+    assert.deepEqual([...kinds], expected);
+  }
+  add.mock.restore();
+  remove.mock.restore();
+});
+
 test("a menu with a form stays open while it is used", async () => {
   await mount(html`<${Menu} label="Settings" isForm><button>Save</button><//>`);
   const menu = box.querySelector("details");

@@ -226,7 +226,8 @@ for (const [status, lastResponse, text] of STATUSES)
   });
 
 test("the address has what differs from the first view", () => {
-  const attention = { cross: [[[1], [1]], [[1], [1]]], encoder: [[[1]]], decoder: [[[1]]] }; // prettier-ignore
+  const heads = [[[1]]],
+    attention = { cross: heads, encoder: heads, decoder: heads };
   const info = { architecture: "encoder-decoder", n_layers: 2, axes: {}, source: [] };
   Object.assign(state, { isFresh: false, modelRef: "run:1", typedPass: null, probeInfo: info });
   Object.assign(state, { displayedSnapshot: { step: 4, attention } });

@@ -2,7 +2,8 @@
 import { html, useState } from "../vendor/preact.js";
 import { request } from "../shared/api.js";
 import { copyCanvas } from "../shared/canvas.js";
-import { copyText } from "../shared/common.js";
+import { CopyButton } from "../shared/components/copy_field.js";
+import { Menu } from "../shared/components/menu.js";
 import { writeParams } from "../shared/links.js";
 import { recordsToCsv } from "../shared/csv.js";
 import { downloadBlob, downloadFile, downloadJson } from "../shared/download.js";
@@ -25,17 +26,17 @@ async function buildViewLink() {
   return store.buildLink({ model: subject || null, input: store.sequence.value });
 }
 
-/** @param {HTMLElement} button */
-export const copyViewLink = async (button) => copyText(await buildViewLink(), button, "The link");
+export const CopyLink = () =>
+  html`<${CopyButton} label="Copy link" title="Copy a link to this view" text=${buildViewLink} />`;
 
 // HTML that embeds this view in another site (embedding.py).
-async function copyEmbedCode(label) {
+async function buildEmbedCode() {
   const title = "Transformer Playground: " + VIEWS[openSection.value].title,
     link = writeParams(await buildViewLink(), { embed: "inspect" });
-  const code =
+  return (
     `<iframe src="${link.replaceAll("&", "&amp;")}" title="${title}" ` +
-    `width="100%" height="600" style="border: 0" loading="lazy"></iframe>`;
-  await copyText(code, label, "The embed code");
+    `width="100%" height="600" style="border: 0" loading="lazy"></iframe>`
+  );
 }
 
 /** Return the first heat map of the open section. @returns {HTMLCanvasElement | null} */
@@ -45,21 +46,14 @@ const EXPORTS = [
   { format: "png", label: "Heat map (PNG)", title: "The first heat map of this view" },
   { format: "csv", label: "Data (CSV)" },
   { format: "json", label: "Data (JSON)" },
-  {
-    format: "frame",
-    label: "Copy embed code (HTML)",
-    title: "HTML that embeds this view in another page",
-  },
 ];
 
-function exportView(format, menu) {
+function exportView(format) {
   const section = openSection.value,
     data = results.value[section],
     spec = VIEWS[section],
     sequence = store.sequence.value.replace(/[^A-Za-z0-9]+/g, "").slice(0, 20),
     name = `inspect-${section}-${sequence}`;
-  menu.open = false;
-  if (format === "frame") return copyEmbedCode(menu.querySelector("summary"));
   if (!data) return;
   const heatMap = findHeatMap();
   if (format === "png" && heatMap)
@@ -76,9 +70,8 @@ function exportView(format, menu) {
 
 export function ExportMenu() {
   const [hasHeatMap, setHasHeatMap] = useState(false);
-  return html`<details class="menu export" onToggle=${() => setHasHeatMap(Boolean(findHeatMap()))}>
-    <summary class="quiet">Export</summary>
-    <div>
+  return html`<span class="export" onToggleCapture=${() => setHasHeatMap(Boolean(findHeatMap()))}>
+    <${Menu} label="Export" text="Export">
       ${EXPORTS.filter(({ format }) => format !== "png" || hasHeatMap).map(
         ({ format, label, title }) =>
           html`<button
@@ -86,11 +79,16 @@ export function ExportMenu() {
             type="button"
             data-format=${format}
             title=${title}
-            onClick=${(event) => exportView(format, event.currentTarget.closest("details"))}
+            onClick=${() => exportView(format)}
           >
             ${label}
           </button>`,
       )}
-    </div>
-  </details>`;
+      <${CopyButton}
+        label="Copy embed code (HTML)"
+        title="HTML that embeds this view in another page"
+        text=${buildEmbedCode}
+      />
+    <//>
+  </span>`;
 }

@@ -3,7 +3,7 @@ import { html } from "../vendor/preact.js";
 import { TokenStrip } from "../shared/components/token_strip.js";
 import { store } from "../shared/store.js";
 import { SequenceInput } from "../shell/model_bar.js";
-import { copyViewLink, ExportMenu } from "./export.js";
+import { CopyLink, ExportMenu } from "./export.js";
 import { prediction, problem } from "./state.js";
 
 /** The prediction for the last valid input, compared with the target if that is known. */
@@ -36,15 +36,5 @@ export const Toolbar = () =>
     /></output>
     <span class="note hint">${prediction.value?.note}</span>
     <p class="problem" role="alert">${problem.value}</p>
-    <span class="right top">
-      <button
-        type="button"
-        class="quiet link"
-        title="Copy a link to this view"
-        onClick=${(event) => copyViewLink(event.currentTarget)}
-      >
-        Copy link
-      </button>
-      <${ExportMenu} />
-    </span>
+    <span class="right top"> <${CopyLink} /><${ExportMenu} /> </span>
   </div>`;

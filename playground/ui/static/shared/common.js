@@ -17,26 +17,6 @@ export function createStorage(key) {
     },
   };
 }
-/**
- * Copy a text and confirm it in `label` for 1.5 s. If the browser denies clipboard access, show the
- * text in a prompt.
- * @param {string} text
- * @param {HTMLElement} label
- * @param {string} promptTitle
- */
-export async function copyText(text, label, promptTitle) {
-  label.dataset.label ||= label.textContent;
-  try {
-    await navigator.clipboard.writeText(text);
-    label.textContent = "Copied";
-  } catch {
-    window.prompt(promptTitle, text);
-  }
-  setTimeout(() => {
-    label.textContent = label.dataset.label ?? "";
-  }, 1500);
-  label.dataset.copied = text;
-}
 
 /**
  * Return the index of the value nearest to `target` in a sorted list; ties take the later one.

@@ -32,24 +32,24 @@ export function Menu({ label, text = "⋯", isForm, class: className = "", child
   useEffect(() => {
     const element = /** @type {HTMLDetailsElement} */ (box.current);
     let top = 0; // of the button when the panel opened
-    const onToggle = () => {
-      top = element.open ? element.getBoundingClientRect().top : 0;
-      if (element.open) place(element);
-    };
     const onClick = (/** @type {Event} */ event) => {
       if (!element.contains(/** @type {Node} */ (event.target))) close();
     };
     // The event of a scroll before the click may arrive after it.
     const onScroll = () => {
-      if (element.open && top && element.getBoundingClientRect().top !== top) close();
+      if (element.getBoundingClientRect().top !== top) close();
+    };
+    const listen = (/** @type {"addEventListener" | "removeEventListener"} */ change) => {
+      document[change]("click", onClick, true);
+      document[change]("scroll", onScroll, true);
+    };
+    const onToggle = () => {
+      top = element.getBoundingClientRect().top;
+      if (element.open) place(element);
+      listen(element.open ? "addEventListener" : "removeEventListener");
     };
     element.addEventListener("toggle", onToggle);
-    document.addEventListener("click", onClick, true);
-    document.addEventListener("scroll", onScroll, true);
-    return () => {
-      document.removeEventListener("click", onClick, true);
-      document.removeEventListener("scroll", onScroll, true);
-    };
+    return () => listen("removeEventListener");
   }, []);
   const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
     if (event.key !== "Escape" || !box.current?.open) return;

@@ -57,7 +57,10 @@ function fetchSnapshot(step) {
   return cache.get(step);
 }
 
-/** @param {Map<number, unknown>} cache @param {{ attention?: Record<string, number[][][]> }} last */
+/**
+ * @param {Map<number, unknown>} cache
+ * @param {{ attention?: Record<string, number[][][]> }} latest
+ */
 function dropOldest(cache, { attention = {} }) {
   const weights = Object.values(attention).flat(2),
     size = weights.reduce((sum, head) => sum + head.length, 0),
