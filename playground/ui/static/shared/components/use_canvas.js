@@ -1,4 +1,4 @@
-import { useLayoutEffect, useRef } from "../../vendor/preact.js";
+import { useEffect, useRef } from "../../vendor/preact.js";
 import { onThemeChange } from "../palette.js";
 
 /**
@@ -15,8 +15,8 @@ export function useCanvas(paint, inputs, box) {
   const repaint = () => {
     if (ref.current?.clientWidth) latest.current(ref.current);
   };
-  useLayoutEffect(repaint, inputs);
-  useLayoutEffect(() => {
+  useEffect(repaint, inputs);
+  useEffect(() => {
     const resize = new ResizeObserver(repaint),
       stop = onThemeChange(repaint);
     resize.observe(/** @type {Element} */ ((box ?? ref).current));
