@@ -84,7 +84,9 @@ function StepSlider() {
       selectStepAt(nearestIndex(steps, Number(event.currentTarget.value)))}
   />`;
   return html`<label class="page-bar-step">
-    <span>Step</span>${steps.length > 1 && slider}<output class="step-words">${text}</output>
+    <span>Step</span>${steps.length > 1 && slider}<output class="step-words" aria-live="off"
+      >${text}</output
+    >
   </label>`;
 }
 
