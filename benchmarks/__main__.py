@@ -27,6 +27,7 @@ from benchmarks import (
     page_traffic,
     preset_ablation,
     published,
+    reactions,
     recurrent_lengths,
     scaling,
     slider,
@@ -186,6 +187,13 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
         "Size of the page",
         "Chromium on the same machine, with an empty cache at the first visit. Responses from the "
         "browser's cache do not count. Opening a tab includes the polls of its first seconds.",
+    ),
+    "reactions": (
+        reactions,
+        "Reactions of the Train tab",
+        "A run trains, and one more process is always at work, on two cores. A time begins with "
+        "the action and ends in the next task after the frame that has its effect. Chromium on "
+        "the same machine, with software rendering.",
     ),
     "inspecting": (
         inspection_latency,

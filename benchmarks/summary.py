@@ -57,6 +57,9 @@ def summarize() -> list[Result]:
     return results
 
 
+LOAD_GOALS_S = {"localhost": 1.5, "1.6 Mbit/s, 150 ms": 3.0}
+
+
 def _steps_to_target(rows: list[dict[str, Any]]) -> Iterator[Result]:
     for row in rows:
         if row["promised"]:
@@ -200,20 +203,29 @@ def _page_reason() -> str:
 
 
 def _traffic(rows: dict[str, Any]) -> Iterator[Result]:
-    visits = zip(("first", "second"), (0.3, 0.1), rows["visits"], strict=True)
-    for which, goal, visit in visits:
-        size = visit["bytes"] / 1e6
-        parts = ", ".join(
-            f"{part / 1e6:.2f} MB are {kind}" for kind, part in visit["by_kind"].items()
-        )
-        yield Result(
-            f"{which} visit",
-            f"at most {goal} MB",
-            f"{size:.2f} MB",
-            size <= goal,
-            "page-traffic",
-            f"Of these, {parts}.",
-        )
+    first = rows["visits"][0]
+    what = "first visit until a model"
+    parts = ", ".join(f"{size / 1000:.0f} kB are {kind}" for kind, size in first["by_kind"].items())
+    yield Result(
+        f"{what}, transferred",
+        "at most 150 kB",
+        f"{first['bytes'] / 1000:.0f} kB",
+        first["bytes"] <= 150_000,
+        "page-traffic",
+        f"Of these, {parts}.",
+    )
+    count = first["requests"]
+    yield Result(f"{what}, requests", "at most 60", str(count), count <= 60, "page-traffic")
+    for row in rows["loads"]:
+        if row["line"] in LOAD_GOALS_S:
+            goal, took = LOAD_GOALS_S[row["line"]], median(row["now"])
+            yield Result(
+                f"{what}, {row['line']}",
+                f"at most {goal:g} s",
+                f"{took:.2f} s; n = {len(row['now'])}",
+                took <= goal,
+                "page-traffic",
+            )
 
 
 def _watching(rows: dict[str, Any]) -> Iterator[Result]:

@@ -54,12 +54,13 @@ def test_ratios_pair_seeds_and_skip_seeds_that_miss_the_target():
 
 
 def test_a_missed_goal_has_a_reason_below_the_table():
-    kinds = {"modules": 200_000, "files of Gradio": 300_000}
-    visits = [{"bytes": 500_000, "by_kind": kinds}, {"bytes": 40_000, "by_kind": kinds}]
-    _results.save_results("page-traffic", {"visits": visits})
+    kinds = {"modules": 120_000, "the page": 60_000}
+    visits = [{"bytes": 180_000, "requests": 60, "by_kind": kinds}]
+    _results.save_results("page-traffic", {"visits": visits, "loads": []})
     table = summary.table(summary.summarize())
     reasons = table.partition("Why goals are missed:")[2].strip()
-    assert reasons == "- first visit: Of these, 0.20 MB are modules, 0.30 MB are files of Gradio."
+    what = "first visit until a model, transferred"
+    assert reasons == f"- {what}: Of these, 120 kB are modules, 60 kB are the page."
 
 
 def test_baseline_alternates_the_commits(monkeypatch):
