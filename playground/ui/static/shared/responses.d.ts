@@ -185,6 +185,8 @@ export interface ProbeInfo {
 /** The response of `runs/details`; viewers get no checkpoints and no share link. */
 export interface RunDetails {
   settings: Record<string, any>;
+  /** Which optimizer trains which weights, in words. */
+  optimizer_groups: string;
   changes?: [number, string, any][];
   name?: string;
   created?: number;

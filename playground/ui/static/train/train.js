@@ -67,8 +67,8 @@ const Notes = () => html`<p class="device pg-hint">${store.server.value.device}<
 const NONE = () => null,
   NotLoaded = () => html`<p class="pg-hint">${PART_NOT_LOADED}</p>`;
 /**
- * Return the components about learning, which load after the model: on a slow line, they would delay
- * it. What they import loads at the same time.
+ * Return the components about learning. They load after the model, which they would delay on a slow
+ * line. What they import loads at the same time.
  */
 function useLearning() {
   const isOpening = state.status === "opening",
