@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from playground.ui.page import FIRST_STYLES, STATIC_DIR, content_version, module_graph
+from playground.ui.page import FIRST_STYLES, STATIC_DIR, content_version, module_graph, read_static
 
 MODULES = sorted(
     path.relative_to(STATIC_DIR).as_posix()
@@ -51,7 +51,7 @@ def test_every_module_of_a_tab_belongs_to_an_entry():
     lazy = {
         f"{module.rpartition('/')[0]}/{name}"
         for module in MODULES
-        for name in re.findall(r'(?:=> |\[)import\("\./([^"]+)"\)', (STATIC_DIR / module).read_text())
+        for name in re.findall(r'(?:=> |\[)import\("\./([^"]+)"\)', read_static(module))
     }
     used = set(module_graph(*ENTRIES, "export/page.js", *lazy)) | {"shell/first.js"}
     assert not lazy & set(module_graph(*ENTRIES))
