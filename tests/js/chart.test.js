@@ -12,7 +12,7 @@ import {
   thinRows,
   toTable,
 } from "../../playground/ui/static/shared/chart_data.js";
-import { nearestIndex } from "../../playground/ui/static/shared/common.js";
+import { nearestIndex } from "../../playground/ui/static/shared/store.js";
 import { formatNumber } from "../../playground/ui/static/shared/format.js";
 import {
   buildPlotOptions,

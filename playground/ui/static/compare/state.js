@@ -1,7 +1,7 @@
 // The state of the tab: the selected view and section, the selected model, and what this browser
 // remembers.
 import { computed, effect, signal } from "../vendor/preact.js";
-import { createStorage } from "../shared/common.js";
+import { createStorage } from "../shared/storage.js";
 import { parseLinkState, readViewState } from "../shared/links.js";
 import { rememberedModel, store } from "../shared/store.js";
 

@@ -1,7 +1,7 @@
 // The state of the tab, and its requests. Components read the signals.
 import { computed, signal } from "../vendor/preact.js";
 import { requestOrError } from "../shared/api.js";
-import { createStorage } from "../shared/common.js";
+import { createStorage } from "../shared/storage.js";
 import { formatDuration, formatMessage } from "../shared/format.js";
 import { store } from "../shared/store.js";
 

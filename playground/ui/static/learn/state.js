@@ -1,6 +1,6 @@
 // The state of the tab. Components read the signals; the browser stores the user's progress.
 import { signal } from "../vendor/preact.js";
-import { createStorage } from "../shared/common.js";
+import { createStorage } from "../shared/storage.js";
 
 const storage = createStorage("transformer-playground-learn");
 export const saveLocal = storage.saveLocal;

@@ -5,7 +5,7 @@ import { html, render } from "../vendor/preact.js";
 import uPlot from "../vendor/uplot.js";
 import { alignColumns, listColumns, nearestValue } from "./chart_data.js";
 import { buildPlotOptions } from "./chart_options.js";
-import { nearestIndex } from "./common.js";
+import { nearestIndex } from "./store.js";
 import { formatInteger, formatNumber } from "./format.js";
 import { dashOf, onThemeChange, resolveColor } from "./palette.js";
 

@@ -40,3 +40,20 @@ export function saveText(key, text) {
 
 /** Store a value as JSON. @param {string} key @param {unknown} value */
 export const saveJson = (key, value) => saveText(key, JSON.stringify(value));
+
+/**
+ * The values that a tab stores in this browser, as one JSON object under `key`.
+ * @param {string} key
+ */
+export function createStorage(key) {
+  /** @type {Record<string, any>} */
+  const values = loadJson(key) ?? {};
+  return {
+    storedState: values,
+    loadLocal: (/** @type {string} */ name) => values[name],
+    saveLocal: (/** @type {string} */ name, /** @type {any} */ value) => {
+      values[name] = value;
+      saveJson(key, values);
+    },
+  };
+}

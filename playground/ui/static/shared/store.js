@@ -309,4 +309,21 @@ function setIfChanged(target, value) {
 const toSearchParams = (params) =>
   new URLSearchParams(Object.entries(params).filter(([, value]) => value !== null));
 
+/**
+ * Return the index of the value nearest to `target` in a sorted list; ties take the later one.
+ * @param {ArrayLike<number>} sorted
+ * @param {number} target
+ */
+export function nearestIndex(sorted, target) {
+  let low = 0,
+    high = sorted.length - 1;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (sorted[middle] <= target) low = middle;
+    else high = middle - 1;
+  }
+  const isNextNearer = sorted[low + 1] - target <= Math.abs(target - sorted[low]);
+  return isNextNearer ? low + 1 : low;
+}
+
 export const store = new Store();

@@ -1,10 +1,9 @@
 // The model, step and input of all tabs.
 import { html } from "../vendor/preact.js";
-import { nearestIndex } from "../shared/common.js";
 import { renderOptions } from "../shared/components/model_select.js";
 import { formatInteger } from "../shared/format.js";
 import { INPUT_SEQUENCE } from "../shared/strings.js";
-import { store } from "../shared/store.js";
+import { nearestIndex, store } from "../shared/store.js";
 
 /** @import { Option } from "../shared/types.js" */
 

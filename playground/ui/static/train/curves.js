@@ -1,6 +1,5 @@
 // The curves of the open run and of its overlays: loss, and exact match.
 import { Chart } from "../shared/chart.js";
-import { nearestIndex } from "../shared/common.js";
 import { ChartTools } from "../shared/components/chart_tools.js";
 import {
   formatCount,
@@ -9,7 +8,7 @@ import {
   formatPercent,
   formatWholePercent,
 } from "../shared/format.js";
-import { store } from "../shared/store.js";
+import { nearestIndex, store } from "../shared/store.js";
 import { computed, effect, html, untracked, useEffect, useRef } from "../vendor/preact.js";
 import { overlays } from "./data/overlays.js";
 import { showStep } from "./data/snapshots.js";

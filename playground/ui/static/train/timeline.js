@@ -1,7 +1,6 @@
 // The slider of the recorded steps, their replay, and the button that branches off a run.
-import { nearestIndex } from "../shared/common.js";
 import { formatCount, formatInteger } from "../shared/format.js";
-import { store } from "../shared/store.js";
+import { nearestIndex, store } from "../shared/store.js";
 import { PLAY_LABEL } from "../shared/strings.js";
 import { html } from "../vendor/preact.js";
 import { axisMaxStep } from "./curves.js";

@@ -1,10 +1,9 @@
 // Earlier steps of the open model. The server stores their weights, and computes attention and
 // predictions on request.
 import { request } from "../../shared/api.js";
-import { nearestIndex } from "../../shared/common.js";
 import { formatMessage } from "../../shared/format.js";
 import { Resource } from "../../shared/resource.js";
-import { store } from "../../shared/store.js";
+import { nearestIndex, store } from "../../shared/store.js";
 import { computed } from "../../vendor/preact.js";
 import { setMessage } from "../messages.js";
 import { state } from "../state.js";
