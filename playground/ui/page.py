@@ -21,15 +21,14 @@ from markupsafe import Markup
 
 from playground import __version__
 from playground.common.content_policy import source_hash
-from playground.runs.access import CHECKPOINT_PREFIX
 
+from .first_view import FIRST_CHECKPOINT, first_view
 from .form_schema import form_schema
 
 UI_DIR = Path(__file__).parent
 STATIC_DIR = UI_DIR / "static"
 HUB = "https://huggingface.co"
 PAPER_URL = "https://arxiv.org/abs/1706.03762"
-FIRST_CHECKPOINT = CHECKPOINT_PREFIX + "reverse"  # the model that a first visit opens
 TABS = (
     "train",
     "inspect",
@@ -122,6 +121,7 @@ def build_page(project_links: dict[str, str], space: str, has_mcp: bool) -> str:
         has_mcp=has_mcp,
         tabs=TABS,
         links=links,
+        **first_view(),
     )
 
 

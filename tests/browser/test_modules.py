@@ -38,6 +38,26 @@ def test_modules_of_a_tab_load_when_it_is_first_opened(app, open_page):
     assert len(paths) == n_requests
 
 
+def test_a_picture_of_the_first_model_stands_in_until_the_page_has_it(app, open_page):
+    page = open_page(app.url, may_complain=True, visit=False)
+    page.route("**/playground/static/**", lambda route: route.abort())
+    for query in ("?tab=inspect", "?model=copy", "?embed=attention", "?bug=no-mask"):
+        page.goto(app.url + query)
+        expect(page.locator(".first-picture")).to_be_hidden()
+    page.goto(app.url)
+    expect(page.locator(".first-picture")).to_be_visible()
+    place = page.locator(".first-picture").bounding_box()
+    page.unroute("**/playground/static/**")
+    page.route("**/runs/poll", lambda route: route.abort())
+    page.reload()
+    expect(page.locator("#form")).to_be_visible()
+    expect(page.locator(".diagram-box .first-picture")).to_be_visible()
+    assert page.locator(".first-picture").bounding_box() == place
+    page.unroute("**/runs/poll")
+    expect(page.locator(".diagram-box .head canvas")).to_have_count(24)
+    expect(page.locator(".first-picture")).to_have_count(0)
+
+
 def test_a_dialog_loads_when_it_is_first_opened(app, open_page):
     page = open_page(app.url, may_complain=True)
     page.wait_for_selector(".live[data-status=checkpoint]")

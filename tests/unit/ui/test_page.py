@@ -6,6 +6,7 @@ import html
 import json
 import re
 
+from playground.ui.first_view import draw_map
 from playground.ui.form_schema import form_schema
 from playground.ui.page import STATIC_DIR, TABS, build_page, page_policy
 
@@ -35,6 +36,13 @@ def test_every_file_that_it_names_exists():
     assert modules[0] == "shell/page.js"
     assert {"train/main.js", "shared/view.js", "shared/dom.js"} < set(modules)
     assert not any(module.startswith(("hub/", "lab/")) for module in modules)
+
+
+def test_its_picture_of_a_model_has_a_map_for_each_head():
+    maps = re.findall(r'<span class="head"><svg[^>]*>(.*?)</svg>', PAGE)
+    assert len(maps) == 3 * 2 * 4  # kinds of attention, layers, heads
+    assert all(maps)
+    assert draw_map([1000, 0, 249, 130], 2) == ["M0 1h1v1h-1M1 1h1v1h-1", "", "", "M0 0h1v1h-1"]
 
 
 def test_every_tab_has_a_panel():

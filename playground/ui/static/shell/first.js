@@ -6,12 +6,20 @@
     view = query.get("embed") ?? "";
   if (["learning", "attention", "try", "samples", "inspect"].includes(view))
     root.dataset.embed = view;
-  let theme = query.get("__theme"); // Hugging Face adds it to the address of a Space
+  let theme = query.get("__theme"), // Hugging Face adds it to the address of a Space
+    model = query.get("model");
   try {
     theme ??= localStorage.getItem("transformer-playground-theme");
+    model ??= localStorage.getItem("transformer-playground-subject");
   } catch {
     // the browser denies storage
   }
+  // The picture of the first paint is that of the first model in the first tab.
+  root.classList.toggle(
+    "without-first-view",
+    ["embed", "tab", "watch", "learn", "bug"].some((name) => query.has(name)) ||
+      !["checkpoint:reverse", "reverse"].includes(model ?? "reverse"),
+  );
   const isDark = ["light", "dark"].includes(theme ?? "")
     ? theme === "dark"
     : matchMedia("(prefers-color-scheme: dark)").matches;

@@ -152,6 +152,10 @@ function openInInspect() {
   });
 }
 
+/** The picture of the document, until the page has the model. */
+const firstPicture = document.querySelector("html:not(.without-first-view) .first-picture");
+const FirstPicture = () => html`<div ref=${(box) => box?.append(firstPicture)}></div>`;
+
 /** A double click or Enter on the selected head opens it in Inspect. */
 const openIfHead = (event) => event.target.closest(".head[aria-pressed=true]") && openInInspect();
 
@@ -163,6 +167,7 @@ export function ModelDiagram() {
       <p class="no-figures pg-hint">
         The model, its attention and its predictions appear after the first training step.
       </p>
+      ${!current && firstPicture && state.status === "opening" && html`<${FirstPicture} />`}
       <figure
         class="diagram"
         onDblClick=${openIfHead}
