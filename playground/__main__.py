@@ -45,7 +45,6 @@ def main() -> None:
 
 for command, summary in (
     (app, "Open the playground in a web page."),
-    (limits, "List the limits of a server."),
     (train, "Train a model and save its checkpoint."),
     (add_dataset, "Check and store a dataset of your own."),
     (evaluate, "Score a checkpoint on held-out sequences."),
@@ -60,6 +59,7 @@ for command, summary in (
     (pull, "Download a published model as a checkpoint."),
     (reproduce, "Compare a published model with its card."),
     (gallery, "List published models."),
+    (limits, "List the limits of a server."),
 ):
     command.short_help = summary
     main.add_command(command)

@@ -101,6 +101,7 @@ def open_run(app, open_page) -> Callable[..., Page]:
         session = storage_of(app, json.dumps({"owner": client.owner}))
         page = open_page(f"{app.url}/?model={run}", storage_state=session, **options)
         wait_for_status(page, "done")
+        expect(page.locator(".runs .name").first).to_be_visible()  # it loads after the model
         expect(page.locator(".live .answer")).to_contain_text(re.compile("[✓✗]"))
         return page
 

@@ -72,7 +72,9 @@ def test_a_dialog_loads_when_it_is_first_opened(app, open_page):
     paths = requested_modules(page)
     for _ in range(2):
         page.click(".live .share")
-        expect(page.locator(".sharing .watch-link")).to_have_value(re.compile("model=reverse"))
+        expect(page.locator(".sharing .watch-link")).to_have_value(
+            re.compile("checkpoint%3Areverse")
+        )
         expect(page.locator(".sharing")).to_be_visible()
         page.keyboard.press("Escape")
         expect(page.locator(".sharing")).to_be_hidden()

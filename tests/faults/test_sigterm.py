@@ -1,6 +1,8 @@
 """The real app receives SIGTERM while a run trains; the next app resumes the run."""
 
+import tempfile
 from getpass import getuser
+from pathlib import Path
 
 import pytest
 
@@ -21,12 +23,17 @@ def wait_for_step(page, subject, step):
     )
 
 
+@pytest.fixture
+def short_folder():
+    """A temporary folder whose path leaves room for the names of sockets."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
 @pytest.mark.smoke
-def test_sigterm_saves_the_run_and_next_app_resumes_it(tmp_path):
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
+def test_sigterm_saves_the_run_and_next_app_resumes_it(tmp_path, short_folder):
     app = AppServer(
-        tmp_path, PLAYGROUND_SLOTS="1", TMPDIR=str(temporary), HF_ENDPOINT="http://192.0.2.1"
+        tmp_path, PLAYGROUND_SLOTS="1", TMPDIR=str(short_folder), HF_ENDPOINT="http://192.0.2.1"
     )
     page = PageClient(app, new_owner_key())
     subject = page.upload(zipped_small_checkpoint(tmp_path))
@@ -35,7 +42,7 @@ def test_sigterm_saves_the_run_and_next_app_resumes_it(tmp_path):
     page.call("jobs/submit", kind="repo_info", request={"repo": "ada/x"})  # its process starts
     assert app.stop() == 0
     caches = {"gradio", f"torchinductor_{getuser()}"}  # of libraries, with the same name each time
-    assert {path.name for path in temporary.iterdir()} <= caches
+    assert {path.name for path in short_folder.iterdir()} <= caches
     log = app.log.read_text()
     assert "Runs saved: 1\n" in log
     assert "Traceback" not in log

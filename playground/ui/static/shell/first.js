@@ -17,7 +17,8 @@
   // The picture of the first paint is that of the first model in the first tab.
   root.classList.toggle(
     "without-first-view",
-    ["embed", "tab", "watch", "learn", "bug"].some((name) => query.has(name)) ||
+    ["embed", "watch", "learn", "bug"].some((name) => query.has(name)) ||
+      (query.get("tab") ?? "train") !== "train" ||
       !["checkpoint:reverse", "reverse"].includes(model ?? "reverse"),
   );
   const isDark = ["light", "dark"].includes(theme ?? "")
