@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
+import time
 from collections import Counter
 from pathlib import Path
 from statistics import median
@@ -114,6 +115,18 @@ def load(browser: Browser, url: str, line: str) -> float:
         return round(float(page.evaluate("performance.now()")) / 1000, 2)
 
 
+def start_in_turns(checkouts: dict[str, Path], scratch: Path) -> dict[str, list[float]]:
+    """Return the seconds until the app of each checkout responds; the first start of each warms."""
+    seconds: dict[str, list[float]] = {name: [] for name in checkouts}
+    for turn in range(N_LOADS + 1):
+        for name, checkout in checkouts.items():
+            started = time.perf_counter()
+            app = AppServer(scratch / f"{name}-{turn}", checkout=checkout)
+            seconds[name].append(round(time.perf_counter() - started, 2))
+            app.stop()
+    return {name: values[1:] for name, values in seconds.items()}
+
+
 def load_in_turns(browser: Browser, urls: dict[str, str]) -> list[dict[str, Any]]:
     """Return the seconds of N_LOADS loads of each page over each line."""
     rows = []
@@ -132,6 +145,7 @@ def measure() -> dict[str, Any]:
         command = ["git", "clone", "--quiet", "--no-checkout", str(ROOT), str(checkout)]
         subprocess.run(command, check=True)
         subprocess.run(["git", "checkout", "--quiet", BEFORE], cwd=checkout, check=True)
+        starts = start_in_turns({"before": checkout, "now": ROOT}, Path(scratch))
         app = AppServer(Path(scratch) / "now")
         before = AppServer(Path(scratch) / "then", checkout=checkout)
         browser = playwright.chromium.launch(executable_path=find_browser(), args=FLAGS)
@@ -139,7 +153,12 @@ def measure() -> dict[str, Any]:
         before.stop()
         context = browser.new_context(viewport={"width": 1440, "height": 950})
         visits = visit(context, app.url) + visit(context, app.url)
-        result = {"loads": loads, "visits": visits, "tabs": open_tabs(browser, app.url)}
+        result = {
+            "starts": starts,
+            "loads": loads,
+            "visits": visits,
+            "tabs": open_tabs(browser, app.url),
+        }
         browser.close()
         app.stop()
     return result
@@ -153,11 +172,13 @@ def table(rows: dict[str, Any]) -> str:
     names += [f"opening {row['tab']}" for row in rows["tabs"]]
     return "\n".join(
         [
-            "Seconds until a new profile shows a model: median (range) of "
-            f"{N_LOADS} loads, in turns with commit {BEFORE}.",
+            "Seconds until the app responds, and until a new profile shows a model: median (range) "
+            f"of {N_LOADS} in turns with commit {BEFORE}.",
             "",
-            f"| line | {BEFORE} | now |",
+            f"| what | {BEFORE} | now |",
             "|---|---|---|",
+            f"| start of the app | {_seconds(rows['starts']['before'])} | "
+            f"{_seconds(rows['starts']['now'])} |",
             *(
                 f"| {row['line']} | {_seconds(row['before'])} | {_seconds(row['now'])} |"
                 for row in rows["loads"]

@@ -216,6 +216,14 @@ def _traffic(rows: dict[str, Any]) -> Iterator[Result]:
     )
     count = first["requests"]
     yield Result(f"{what}, requests", "at most 60", str(count), count <= 60, "page-traffic")
+    before, now = (median(rows["starts"][name]) for name in ("before", "now"))
+    yield Result(
+        "start of the app, in turns with the page of Gradio's components",
+        "not slower",
+        f"{now / before:.2f} times; n = {len(rows['starts']['now'])}",
+        now <= before,
+        "page-traffic",
+    )
     for row in rows["loads"]:
         if row["line"] in LOAD_GOALS_S:
             goal, took = LOAD_GOALS_S[row["line"]], median(row["now"])

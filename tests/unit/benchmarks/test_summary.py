@@ -56,7 +56,9 @@ def test_ratios_pair_seeds_and_skip_seeds_that_miss_the_target():
 def test_a_missed_goal_has_a_reason_below_the_table():
     kinds = {"modules": 120_000, "the page": 60_000}
     visits = [{"bytes": 180_000, "requests": 60, "by_kind": kinds}]
-    _results.save_results("page-traffic", {"visits": visits, "loads": []})
+    starts = {"before": [5.0], "now": [4.0]}
+    rows = {"visits": visits, "loads": [], "starts": starts}
+    _results.save_results("page-traffic", rows)
     table = summary.table(summary.summarize())
     reasons = table.partition("Why goals are missed:")[2].strip()
     what = "first visit until a model, transferred"
