@@ -25,7 +25,7 @@ def wait_for_step(page, subject, step):
 
 @pytest.fixture
 def short_folder():
-    """A temporary folder whose path leaves room for the names of sockets."""
+    """A temporary folder with a short path: below it, the paths of sockets must be short."""
     with tempfile.TemporaryDirectory() as folder:
         yield Path(folder)
 
