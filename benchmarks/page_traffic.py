@@ -42,6 +42,7 @@ class Traffic:
     def __init__(self, page: Page) -> None:
         self.requests: Counter[str] = Counter()
         self.bytes: Counter[str] = Counter()
+        self.until_model: dict[str, Any] = {}  # the summary when the data of a model has come
         self._urls: dict[str, str] = {}
         network = page.context.new_cdp_session(page)
         network.send("Network.enable")
@@ -58,6 +59,8 @@ class Traffic:
             kind = next(kind for start, kind in KINDS.items() if url.path.startswith(start))
             self.requests[kind] += 1
             self.bytes[kind] += size
+        if url.path.endswith("/runs/poll") and not self.until_model:
+            self.until_model = self.summary()
 
     def summary(self) -> dict[str, Any]:
         """Return the totals, and the bytes of each kind."""
@@ -69,15 +72,14 @@ class Traffic:
 
 
 def visit(context: BrowserContext, url: str) -> list[dict[str, Any]]:
-    """Open the page; return the traffic until it shows a model, and until it is complete."""
+    """Open the page; return the traffic until it has a model, and until it is complete."""
     page = context.new_page()
     traffic = Traffic(page)
     page.goto(url)
     page.wait_for_selector(".live[data-status=checkpoint]", timeout=60_000)
-    until_model = traffic.summary()
     page.wait_for_timeout(SETTLE_MS)
     page.close()
-    return [until_model, traffic.summary()]
+    return [traffic.until_model, traffic.summary()]
 
 
 def open_tabs(browser: Browser, url: str) -> list[dict[str, Any]]:
