@@ -98,7 +98,7 @@ def slow_senders(port, count, opened):
 
 
 def streams_of_one_session(port, count, opened):
-    """Open the stream of one event repeatedly; all but one are rejected."""
+    """Open the stream of one event repeatedly; all but one at a time are rejected."""
     event = call(port, "evaluate", "checkpoint:reverse", 2000, "", -1)
     assert isinstance(event, str), event
     statuses = Counter()
@@ -108,7 +108,8 @@ def streams_of_one_session(port, count, opened):
         opened[-1].sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
     for each in opened:
         statuses[each.recv(12)[9:]] += 1
-    assert statuses[b"429"] + statuses[b"404"] >= len(opened) - 1, statuses
+    # the first may end meanwhile, and a second one begin
+    assert statuses[b"429"] + statuses[b"404"] >= len(opened) - 2, statuses
 
 
 def unread_joins(port, count, opened):
