@@ -89,7 +89,7 @@ class ReplicationHandlers(HandlerGroup):
         experiment = await asyncio.to_thread(self._find_experiment, owner, name)
         if experiment is None:
             return dict(without_result(name, "not run yet"))
-        runs = self.experiments.runs(experiment, owner)
+        runs = await asyncio.to_thread(self.experiments.runs, experiment, owner)
         losses = [
             await self._loss(experiment, run, owner, http_request)
             for run in (runs if needs_loss(name, runs) else [])
@@ -102,8 +102,11 @@ class ReplicationHandlers(HandlerGroup):
     ) -> float | None:
         """Return the loss of the model of a run, measured once; None without weights."""
         measured, key = self.experiments.store.touch(experiment).cache.losses, (run.id, run.step)
+        if key in measured:
+            return measured[key]
         snapshots = self.registry.snapshots
-        if key not in measured and (model := snapshots.model_ref(run, run.step)) is not None:
+        model = await asyncio.to_thread(snapshots.model_ref, run, run.step)
+        if model is not None:
             client = resolve_client(ModelRef(subject="", owner=owner), http_request)
             future = snapshots.slow_inspector.request("loss", model, client=client)
             measured[key] = (await await_result(future, LOSS_TIMEOUT_S, http_request))["loss"]

@@ -124,8 +124,8 @@ def optimizer_state_keys(config: TrainConfig, model: nn.Module) -> dict[str, tup
     momentum = ("momentum_buffer",)
     if config.optimizer == "sgd":
         return {name: momentum if config.momentum else () for name, _ in model.named_parameters()}
-    matrices = hidden_matrices(model) if config.optimizer == "muon" else {}
+    hidden = hidden_matrices(model) if config.optimizer == "muon" else {}
     return {
-        name: momentum if weight in matrices else ("step", "exp_avg", "exp_avg_sq")
+        name: momentum if weight in hidden else ("step", "exp_avg", "exp_avg_sq")
         for name, weight in model.named_parameters()
     }

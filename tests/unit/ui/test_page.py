@@ -6,9 +6,9 @@ import html
 import json
 import re
 
-from playground.ui.first_view import draw_map
+from playground.ui.first_view import FIRST_CHECKPOINT, draw_map
 from playground.ui.form_schema import form_schema
-from playground.ui.page import STATIC_DIR, TABS, build_page, page_policy
+from playground.ui.page import FIRST_SCRIPT, STATIC_DIR, TABS, build_page, page_policy
 
 PAGE = build_page({"Docs": "playground/files/README.md"}, "", has_mcp=True)
 
@@ -42,6 +42,7 @@ def test_its_picture_of_a_model_has_a_map_for_each_head():
     maps = re.findall(r'<span class="head"><svg[^>]*>(.*?)</svg>', PAGE)
     assert len(maps) == 3 * 2 * 4  # kinds of attention, layers, heads
     assert all(maps)
+    assert f'"{FIRST_CHECKPOINT}"' in FIRST_SCRIPT  # which hides it for other models
     assert draw_map([1000, 0, 249, 130], 2) == ["M0 1h1v1h-1M1 1h1v1h-1", "", "", "M0 0h1v1h-1"]
 
 
