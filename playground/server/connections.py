@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from functools import partial
 from typing import Any
 
@@ -29,7 +29,8 @@ SWEEP_INTERVAL_S = 2.0
 SILENCE_TIMEOUT_S = 20.0  # without a complete request, or with an unread response
 CROWDED_TIMEOUT_S = 1.0  # where connections take half of the file descriptors
 MAX_HEADER_BYTES = 64_000
-MAX_ACCEPTED = 512  # connections in one turn of the event loop: nothing else runs meanwhile
+MAX_ACCEPTED = 64  # connections in one turn of the event loop: nothing else runs meanwhile
+MAX_WAITING = 4096  # connections that the system holds until a turn accepts them
 
 
 def raise_descriptor_limit() -> int:
@@ -69,10 +70,15 @@ async def sweep_connections(app: Any) -> AsyncIterator[None]:
 
     async def sweep_repeatedly() -> None:
         silent: dict[Any, tuple[int, float]] = {}
+        while (server := app.get_blocks().server) is None:  # until the launch is complete
+            await asyncio.sleep(SWEEP_INTERVAL_S)
+        for listener in (each for listening in server.servers for each in listening.sockets):
+            with closing(listener.dup()) as duplicate:
+                # asyncio has one number for what a turn accepts and for what the system holds
+                duplicate.listen(MAX_WAITING)
         while True:
             await asyncio.sleep(SWEEP_INTERVAL_S)
-            if server := app.get_blocks().server:  # None until the launch is complete
-                silent = sweep(server.server_state.connections, silent, max_open)
+            silent = sweep(server.server_state.connections, silent, max_open)
 
     task = asyncio.create_task(sweep_repeatedly())
     yield

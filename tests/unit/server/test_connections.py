@@ -1,13 +1,14 @@
 """Limits of silent connections and of headers, on a local server."""
 
 import asyncio
+import socket
 from types import SimpleNamespace
 
 import pytest
 import uvicorn
 
 from playground.server import connections
-from playground.server.connections import configure_uvicorn, sweep_connections
+from playground.server.connections import MAX_ACCEPTED, configure_uvicorn, sweep_connections
 from playground.server.datasets_api import UPLOAD_PATH
 from tests.support.coroutines import run_in_thread, until
 
@@ -44,12 +45,15 @@ def serve(monkeypatch):
         async def run_scene():
             config = uvicorn.Config(answer, lifespan="off", log_config=None)
             config.load()
-            app = SimpleNamespace(server=SimpleNamespace(server_state=uvicorn.server.ServerState()))
-            state = app.server.server_state
-            app.get_blocks = lambda: app
+            state = uvicorn.server.ServerState()
             server = await asyncio.get_running_loop().create_server(
-                lambda: config.http_protocol_class(config, state, {}), "127.0.0.1", 0
+                lambda: config.http_protocol_class(config, state, {}),
+                "127.0.0.1",
+                0,
+                backlog=config.backlog,
             )
+            app = SimpleNamespace(server=SimpleNamespace(server_state=state, servers=[server]))
+            app.get_blocks = lambda: app
             opened = []
 
             async def connect(request=b""):
@@ -96,6 +100,21 @@ def test_a_silent_client_is_disconnected(serve, monkeypatch, start, max_open):
         await until(lambda: not state.connections)
 
     serve(scenario, max_open)
+
+
+def test_connections_wait_for_a_turn_and_are_not_refused(serve):
+    """No turn runs while they are opened; each turn accepts fewer than there are."""
+
+    async def scenario(connect, state):
+        _, first = await connect()
+        await until(lambda: not state.connections)  # swept, so the sweep has begun
+        address = first.get_extra_info("peername")
+        opened = [socket.create_connection(address, timeout=5) for _ in range(4 * MAX_ACCEPTED)]
+        await until(lambda: len(state.connections) == len(opened))
+        for each in opened:
+            each.close()
+
+    serve(scenario)
 
 
 def test_a_long_response_and_an_upload_are_no_silence(serve):
