@@ -70,7 +70,8 @@ async def sweep_connections(app: Any) -> AsyncIterator[None]:
 
     async def sweep_repeatedly() -> None:
         silent: dict[Any, tuple[int, float]] = {}
-        while (server := app.get_blocks().server) is None:  # until the launch is complete
+        # until the launch is complete
+        while (server := getattr(app.get_blocks(), "server", None)) is None:
             await asyncio.sleep(SWEEP_INTERVAL_S)
         for listener in (each for listening in server.servers for each in listening.sockets):
             with closing(listener.dup()) as duplicate:

@@ -52,8 +52,8 @@ def serve(monkeypatch):
                 0,
                 backlog=config.backlog,
             )
-            app = SimpleNamespace(server=SimpleNamespace(server_state=state, servers=[server]))
-            app.get_blocks = lambda: app
+            blocks = SimpleNamespace()  # Gradio sets its server after the lifespan has begun
+            app = SimpleNamespace(get_blocks=lambda: blocks)
             opened = []
 
             async def connect(request=b""):
@@ -65,6 +65,8 @@ def serve(monkeypatch):
 
             try:
                 async with sweep_connections(app):
+                    await asyncio.sleep(0)
+                    blocks.server = SimpleNamespace(server_state=state, servers=[server])
                     return await asyncio.wait_for(scenario(connect, state), 30)
             finally:
                 for writer in opened:
