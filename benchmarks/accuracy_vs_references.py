@@ -22,7 +22,7 @@ from typing import Any, cast
 
 from playground.common.format import format_count
 from playground.evaluation import EvalResult
-from playground.models.config import ModelConfig
+from playground.models.config import TransformerConfig
 from playground.training.config import RunConfig
 from playground.training.presets import preset_config
 from playground.training.trainer import FINAL_EVAL_SIZE, Trainer, TrainingDivergedError
@@ -111,7 +111,7 @@ def train_until(
 
     The run ends at the goal, at its budget, after `seconds`, or at the step at which it cannot win.
     """
-    sizes = cast(ModelConfig, config.model)
+    sizes = cast(TransformerConfig, config.model)
     trainer = TimedTrainer(config, model=CANDIDATES[name].build_model(sizes, config.training.seed))
     end_reason, score, started = "budget", None, time.process_time()
     try:

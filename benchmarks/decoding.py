@@ -19,7 +19,7 @@ from torch import Tensor
 from playground.architectures.base import greedy_decode
 from playground.architectures.encoder_decoder import EncoderDecoder
 from playground.generation import generate
-from playground.models.config import ModelConfig
+from playground.models.config import TransformerConfig
 from playground.tasks import EOS, SOS
 
 from ._timing import format_interval, rounds, speedup
@@ -28,7 +28,7 @@ from .reference_models import OURS, Bart, X, XTransformers, reference_versions
 N_TOKENS = 20
 BATCHES = {1: 5, 256: 1}  # calls in a turn, by batch size
 SECONDS = 60  # for each batch size
-SIZES = ModelConfig(max_positions=N_TOKENS + 1)
+SIZES = TransformerConfig(max_positions=N_TOKENS + 1)
 CACHED = f"{OURS}, key-value cache"
 CACHED_ROPE = "with RoPE, key-value cache"
 GENERATE = "BART, generate with cache"

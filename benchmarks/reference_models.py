@@ -30,7 +30,7 @@ from playground.architectures.encoder_decoder import EncoderDecoder
 from playground.architectures.huggingface import Bart as EagerAttentionBart
 from playground.architectures.huggingface_sizes import BartSizes
 from playground.models.attention import causal_mask
-from playground.models.config import ModelConfig
+from playground.models.config import TransformerConfig
 from playground.models.embeddings import sinusoidal_positions
 from playground.models.transformer import AttentionWeights
 from playground.tasks import PAD
@@ -84,7 +84,7 @@ class TorchTransformer(ReferenceModel):
     source_positions: Tensor
     target_positions: Tensor
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config
         d, norm_first = config.d_model, config.norm_placement == "pre"
@@ -151,7 +151,7 @@ class Bart(EagerAttentionBart):
     The default, SDPA, is faster than eager attention, but returns no attention weights.
     """
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: TransformerConfig) -> None:
         names = [field.name for field in dataclasses.fields(BartSizes)]
         super().__init__(BartSizes(**{name: getattr(config, name) for name in names}))
         self.model.set_attn_implementation("sdpa")
@@ -169,7 +169,7 @@ class XTransformers(ReferenceModel):
     A head has d_model / n_heads dimensions here, instead of 64.
     """
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         with warnings.catch_warnings():
             # The import calls torch.jit.script, which is deprecated.
@@ -210,10 +210,10 @@ class XTransformers(ReferenceModel):
 class Candidate:
     """An architecture, with its changes to the common settings."""
 
-    build: Callable[[ModelConfig], Seq2SeqModel]
+    build: Callable[[TransformerConfig], Seq2SeqModel]
     changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
-    def build_model(self, sizes: ModelConfig, seed: int = 0) -> Seq2SeqModel:
+    def build_model(self, sizes: TransformerConfig, seed: int = 0) -> Seq2SeqModel:
         """Build the model, with the initial weights of a seed."""
         torch.manual_seed(seed)
         return self.build(dataclasses.replace(sizes, **self.changes))

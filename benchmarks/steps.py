@@ -16,7 +16,7 @@ from typing import Any, cast
 import torch
 
 from playground.architectures.base import Seq2SeqModel
-from playground.models.config import ModelConfig
+from playground.models.config import TransformerConfig
 from playground.tasks.held_out import sample_training_batch
 from playground.training.config import RunConfig
 from playground.training.presets import preset_config
@@ -110,7 +110,7 @@ def with_two_threads(step: Callable[[], object]) -> None:
 def candidates(setting: Setting) -> dict[str, Callable[[], object]]:
     """Return the step of each candidate."""
     config = setting.config()
-    sizes = cast(ModelConfig, config.model)
+    sizes = cast(TransformerConfig, config.model)
     steps: dict[str, Callable[[], object]] = {}
     for name, contestant in CANDIDATES.items():
         steps[f"{name}, {IN_TRAINER}"] = Trainer(

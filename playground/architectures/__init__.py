@@ -15,7 +15,7 @@ from playground.models.config import (
     BaseConfig,
     DecoderOnlyConfig,
     EncoderOnlyConfig,
-    ModelConfig,
+    TransformerConfig,
 )
 from playground.models.variant_configs import RecurrentConfig, TorchTransformerConfig
 
@@ -44,7 +44,7 @@ class ArchitectureSpec:
 ARCHITECTURES = {
     "transformer": ArchitectureSpec(
         "playground.architectures.encoder_decoder:EncoderDecoder",
-        ModelConfig,
+        TransformerConfig,
         "Transformer",
         "Encoder and decoder, as in the paper.",
         {

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from playground.generation import generate
-from playground.models.config import ModelConfig
+from playground.models.config import TransformerConfig
 from playground.models.recurrent import Recurrent
 from playground.models.torch_transformer import TorchTransformer
 from playground.models.transformer import AttentionWeights, Transformer
@@ -39,7 +39,7 @@ class EncoderDecoderModel(TeacherForcedModel):
 class EncoderDecoder(Transformer, EncoderDecoderModel):
     """The transformer from scratch."""
 
-    config: ModelConfig
+    config: TransformerConfig
 
     def generate(self, source_BS: Tensor, max_tokens: int) -> Tensor:
         return generate(self, source_BS, max_tokens)

@@ -23,7 +23,7 @@ from torch.utils.hooks import RemovableHandle
 
 from playground.architectures.base import split_into_chunks
 from playground.models.attention import MultiHeadAttention
-from playground.models.config import ModelConfig
+from playground.models.config import TransformerConfig
 from playground.models.embeddings import InputEmbedding
 from playground.models.transformer import Transformer
 from playground.tasks import EOS, PAD
@@ -79,7 +79,7 @@ class Component:
         return f"{stack}.{self.layer}.{part}"
 
 
-def all_heads(config: ModelConfig, *kinds: str) -> list[Component]:
+def all_heads(config: TransformerConfig, *kinds: str) -> list[Component]:
     """List every head of these types of attention (default: all three), layer by layer."""
     return [
         Component(kind, layer, head)
@@ -89,7 +89,7 @@ def all_heads(config: ModelConfig, *kinds: str) -> list[Component]:
     ]
 
 
-def all_components(config: ModelConfig) -> list[Component]:
+def all_components(config: TransformerConfig) -> list[Component]:
     """List every component that can be replaced.
 
     These are the heads, the feed-forward networks, and the position vectors if the model adds any.
@@ -104,7 +104,7 @@ def all_components(config: ModelConfig) -> list[Component]:
     ]
 
 
-def component_groups(config: ModelConfig) -> dict[str, list[Component]]:
+def component_groups(config: TransformerConfig) -> dict[str, list[Component]]:
     """Return the groups of components by name.
 
     A group holds all heads of one type of attention in one layer, all heads of one type, or all

@@ -18,7 +18,7 @@ from playground.architectures.base import Seq2SeqModel
 from playground.architectures.encoder_decoder import EncoderDecoder
 from playground.checkpoints.checkpoint import load_model
 from playground.errors import UserError
-from playground.models.config import ModelConfig
+from playground.models.config import TransformerConfig
 from playground.models.torch_transformer import TorchTransformer, copy_weights
 from playground.models.transformer import Transformer
 from playground.tasks import EOS, UnknownSymbolError
@@ -84,7 +84,7 @@ class InspectedModel:
         """
         if isinstance(self.model, TorchTransformer):
             with torch.device("meta"):  # copy_weights sets every weight
-                equivalent = EncoderDecoder(ModelConfig(**asdict(self.model.config)))
+                equivalent = EncoderDecoder(TransformerConfig(**asdict(self.model.config)))
             copy_weights(self.model, equivalent.to_empty(device=self.device))
             return equivalent.eval()
         if not isinstance(self.model, Transformer):

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from playground.models.attention import MultiHeadAttention
-from playground.models.config import ModelConfig
+from playground.models.config import TransformerConfig
 from playground.models.embeddings import InputEmbedding
 from playground.models.layers import ResidualNorm
 from playground.models.transformer import Transformer
@@ -319,7 +319,7 @@ def _explain_activation(
     )
 
 
-def _positions_formula(config: ModelConfig, side: str) -> str:
+def _positions_formula(config: TransformerConfig, side: str) -> str:
     position_type = config.position_type
     if position_type == "learned-from-end" and side == "source":
         return "P[i], a learned vector for each position i, counted from the end"

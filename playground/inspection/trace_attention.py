@@ -15,7 +15,7 @@ from playground.models.attention import (
     scaled_dot_product_attention,
     split_heads,
 )
-from playground.models.config import ModelConfig
+from playground.models.config import TransformerConfig
 from playground.models.position_encoding import (
     ALiBi,
     RelativePositionEncoding,
@@ -58,7 +58,7 @@ class AttentionCall:
     """
 
     component: Component
-    config: ModelConfig
+    config: TransformerConfig
     attention: MultiHeadAttention
     calls: dict[str, list[ModuleCall]]
     query_input_XD: Tensor

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from playground.architectures.base import eval_mode, exact_match_mask
 from playground.inspection.attention_recording import record_free_running
-from playground.models.config import ModelConfig
+from playground.models.config import TransformerConfig
 from playground.tasks import PAD
 from playground.tasks.held_out import HeldOutSet, build_held_out_set
 from playground.tasks.task import make_batch
@@ -84,7 +84,7 @@ class TrainingCopy:
         # step, exact match with teacher forcing, exact match free-running
         self.evaluations: list[tuple[int, float, float]] = []
         torch.manual_seed(config.training.seed)
-        sizes = cast(ModelConfig, config.model)
+        sizes = cast(TransformerConfig, config.model)
         self.model = buggy_model(sizes, bug) if bug else reference_model(sizes)
         self.trainer = Trainer(config, model=self.model)
 

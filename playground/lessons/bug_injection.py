@@ -26,7 +26,7 @@ from playground.architectures.base import Seq2SeqModel
 from playground.architectures.encoder_decoder import EncoderDecoder
 from playground.inspection.hooks import compute_weights
 from playground.models.attention import MultiHeadAttention
-from playground.models.config import ModelConfig
+from playground.models.config import TransformerConfig
 from playground.models.embeddings import InputEmbedding
 from playground.models.feed_forward import FeedForward
 from playground.models.layers import Layer, ResidualNorm
@@ -183,14 +183,14 @@ def _rebind(method: FunctionType, name: str, function: FunctionType) -> Function
     return rebound
 
 
-def reference_model(config: ModelConfig) -> ReferenceModel:
+def reference_model(config: TransformerConfig) -> ReferenceModel:
     """Build the correct model for the comparison."""
     model = ReferenceModel(config)
     disable_fused_attention(model)
     return model
 
 
-def buggy_model(config: ModelConfig, bug: Bug) -> BuggyModel:
+def buggy_model(config: TransformerConfig, bug: Bug) -> BuggyModel:
     """Build a model with the bug."""
     changed = patched_methods(bug)
     model: BuggyModel = type("Buggy", (BuggyModel,), changed.get(Transformer, {}))(config)

@@ -22,20 +22,20 @@ from .automodel_base import (
     cross_entropy,
 )
 from .automodel_cache import CacheView
-from .config import ModelConfig
+from .config import TransformerConfig
 from .kv_cache import LayerCache
 from .transformer import AttentionWeights, Transformer
 
 
 class PlaygroundConfig(Seq2SeqConfig):
-    """The fields of `ModelConfig`, and the settings that transformers requires.
+    """The fields of `TransformerConfig`, and the settings that transformers requires.
 
     Raises:
         ConfigError: a ValueError, for invalid sizes.
     """
 
     model_type = "transformer-playground"
-    model_config_class = ModelConfig
+    model_config_class = TransformerConfig
 
     def default_generation_config(self) -> GenerationConfig:
         config = super().default_generation_config()

@@ -340,7 +340,7 @@ class StackConfig(AttentionConfig):
 
 
 @dataclass(frozen=True)
-class ModelConfig(StackConfig):
+class TransformerConfig(StackConfig):
     """An encoder-decoder transformer as in "Attention Is All You Need" (Vaswani et al. 2017).
 
     Options add later variants. The defaults learn the playground's tasks fast: pre-norm, learned

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from torch import Tensor, nn
 
 from .attention import causal_mask, padding_mask
-from .config import ModelConfig
+from .config import TransformerConfig
 from .embeddings import InputEmbedding, build_token_embedding
 from .initialization import reinitialize
 from .kv_cache import KVCache, LayerCache, MemoryCache
@@ -35,7 +35,7 @@ class Transformer(nn.Module):
     Sources are BS, targets BT, both padded with token 0.
     """
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config
         target_tokens = build_token_embedding(config.target_vocab_size, config.d_model)

@@ -13,7 +13,7 @@ from typing import Any
 
 from playground.architectures import ARCHITECTURES
 from playground.common import messages
-from playground.models.config import BaseConfig, ModelConfig
+from playground.models.config import BaseConfig, TransformerConfig
 from playground.models.config_fields import ConfigError, short_repr
 from playground.tasks import TASKS
 from playground.tasks.vocabulary import SPECIAL_TOKENS
@@ -32,7 +32,7 @@ class RunConfig:
     """
 
     task: TaskConfig = field(default_factory=TaskConfig)
-    model: BaseConfig = field(default_factory=ModelConfig)
+    model: BaseConfig = field(default_factory=TransformerConfig)
     training: TrainConfig = field(default_factory=TrainConfig)
     architecture: str = "transformer"
 

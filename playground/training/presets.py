@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from playground.architectures import ARCHITECTURES
-from playground.models.config import ModelConfig
+from playground.models.config import TransformerConfig
 
 from .config import RunConfig, accepted_settings
 
@@ -131,14 +131,14 @@ def architecture_preset(architecture: str, **values: Any) -> RunConfig:
     return RunConfig.from_flat({**overrides, **values, "architecture": architecture})
 
 
-def paper_base_config(vocab_size: int = 30_000, max_positions: int = 5_000) -> ModelConfig:
+def paper_base_config(vocab_size: int = 30_000, max_positions: int = 5_000) -> TransformerConfig:
     """Return the paper's base model (Vaswani et al. 2017, table 3).
 
     The paper also uses one table for source, target and output (section 3.4). Here these are
     `share_embeddings` and `tie_output_embeddings`. They are off, because each side has its own
     vocabulary.
     """
-    return ModelConfig(
+    return TransformerConfig(
         d_model=512,
         n_heads=8,
         n_layers=6,

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from playground.architectures import ARCHITECTURES, load_architecture
 from playground.checkpoints.checkpoint import expected_tensors
 from playground.checkpoints.manifest import CheckpointError, Manifest, read_manifest
-from playground.models.config import ModelConfig
+from playground.models.config import TransformerConfig
 from playground.models.config_fields import ConfigError
 from playground.runs.memory import ensure_memory_available
 from playground.server.runs_api import describe_config
@@ -83,7 +83,7 @@ INDEPENDENT_SETTINGS = sorted(
 TRANSFORMER_SETTINGS = [
     name
     for name in INDEPENDENT_SETTINGS
-    if name in ModelConfig.__dataclass_fields__ or section_of_field()[name] != "model"
+    if name in TransformerConfig.__dataclass_fields__ or section_of_field()[name] != "model"
 ]
 
 

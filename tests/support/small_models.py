@@ -5,12 +5,12 @@ import dataclasses
 import torch
 from hypothesis import strategies as st
 
-from playground.models.config import POSITION_TYPES, ModelConfig
+from playground.models.config import POSITION_TYPES, TransformerConfig
 
 SIZES = {"d_model": 16, "n_heads": 4, "n_layers": 2, "d_ff": 24}
 
 
-def build_small(model_class, config_class=ModelConfig, **changes):
+def build_small(model_class, config_class=TransformerConfig, **changes):
     """Build a small model whose biases and norms are not at their defaults either."""
     torch.manual_seed(0)
     model = model_class(config_class(**SIZES | changes))
@@ -20,7 +20,7 @@ def build_small(model_class, config_class=ModelConfig, **changes):
     return model.eval()
 
 
-def model_settings(config_class=ModelConfig, position_types=POSITION_TYPES):
+def model_settings(config_class=TransformerConfig, position_types=POSITION_TYPES):
     """Draw settings that decide what a model computes, of those that its config has."""
     names = {each.name for each in dataclasses.fields(config_class)}
     flags = {"bias", "attention_bias", "share_embeddings", "tie_output_embeddings"}

@@ -5,7 +5,7 @@ import torch
 
 from playground.architectures.base import Seq2SeqModel, eval_mode
 from playground.evaluation import evaluate, mean_loss, safe_divide, score_targets
-from playground.models.config import ModelConfig
+from playground.models.config import TransformerConfig
 from playground.tasks import PAD, load_task
 from playground.tasks.held_out import build_held_out_set
 
@@ -17,7 +17,7 @@ class Oracle(Seq2SeqModel):
 
     def __init__(self, knows):
         super().__init__()
-        self.config = ModelConfig()
+        self.config = TransformerConfig()
         self.knows = knows
 
     def loss(self, batch, label_smoothing=0.0):

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from playground.generation import generate
 from playground.models import position_encoding
-from playground.models.config import ModelConfig
+from playground.models.config import TransformerConfig
 from playground.models.transformer import Transformer
 from playground.tasks import EOS, PAD, SOS, load_task
 from playground.tasks.held_out import build_held_out_set
@@ -15,7 +15,7 @@ from tests.support.small_models import model_settings
 def untrained(**changes):
     torch.manual_seed(0)
     model = Transformer(
-        ModelConfig(
+        TransformerConfig(
             **{"d_model": 16, "n_heads": 2, "n_layers": 2, "d_ff": 32, "max_positions": 12}
             | changes
         )

@@ -8,7 +8,7 @@ import pytest
 
 from playground.lessons.bugs import BUGS
 from playground.lessons.lessons import LESSONS
-from playground.models.config import ModelConfig
+from playground.models.config import TransformerConfig
 from playground.tasks.specs import TASKS
 from playground.training.presets import PRESETS
 from playground.training.train_config import TrainConfig
@@ -100,7 +100,7 @@ def test_counts_in_words_are_those_of_the_code(document, phrase):
 
 def test_counts_of_the_lessons_are_those_of_the_default_model():
     lessons = " ".join(lesson.introduction for lesson in LESSONS.values())
-    config = ModelConfig()
+    config = TransformerConfig()
     assert f"Each training step uses {TrainConfig().batch_size} of them" in lessons
     assert f"The model has {3 * config.n_layers * config.n_heads} heads of three kinds" in lessons
     assert f"one vector of {config.d_model} numbers" in lessons

@@ -21,7 +21,7 @@ from playground.checkpoints.manifest import read_manifest
 from playground.common.format import format_bytes
 from playground.errors import UserError
 from playground.jobs.progress import JobCancelled, ProgressReporter
-from playground.models.config import ModelConfig
+from playground.models.config import TransformerConfig
 from playground.models.config_fields import ConfigError
 from playground.runs.memory import free_memory
 from playground.tasks.vocabulary import SPECIAL_TOKENS
@@ -103,7 +103,7 @@ class FinetuneRequest(JobRequest):
         )
         return RunConfig(
             task,
-            ModelConfig(
+            TransformerConfig(
                 source_vocab_size=vocabulary, target_vocab_size=vocabulary, max_positions=positions
             ),
             training,

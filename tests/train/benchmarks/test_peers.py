@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from benchmarks.reference_models import CANDIDATES, REFERENCES, TUTORIAL
-from playground.models.config import ModelConfig
+from playground.models.config import TransformerConfig
 from playground.tasks import EOS, PAD, load_task
 from playground.tasks.task import Batch, make_batch
 from playground.training.presets import preset_config
@@ -15,7 +15,7 @@ from playground.training.trainer import Trainer
 pytestmark = pytest.mark.usefixtures("frozen_heap")
 
 COPY = load_task("copy", 10)
-SIZES = ModelConfig(d_model=32, n_heads=2, n_layers=1, d_ff=64, max_positions=8)
+SIZES = TransformerConfig(d_model=32, n_heads=2, n_layers=1, d_ff=64, max_positions=8)
 
 
 def rows():
@@ -120,7 +120,7 @@ def test_peer_learns_copy_with_trainer_and_its_own_decoding(name):
 
 
 def test_all_have_about_as_many_parameters():
-    sizes = ModelConfig()
+    sizes = TransformerConfig()
     counts = {
         name: sum(weight.numel() for weight in contestant.build_model(sizes).parameters())
         for name, contestant in CANDIDATES.items()

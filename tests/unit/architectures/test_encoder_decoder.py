@@ -5,7 +5,7 @@ import torch
 
 from playground.architectures import load_architecture
 from playground.architectures.encoder_decoder import EncoderDecoder
-from playground.models.config import ModelConfig
+from playground.models.config import TransformerConfig
 from playground.models.transformer import AttentionWeights
 from playground.tasks import load_task
 from playground.tasks.task import make_batch
@@ -16,7 +16,7 @@ REVERSE = load_task("reverse")
 def family(**changes):
     torch.manual_seed(0)
     return EncoderDecoder(
-        ModelConfig(
+        TransformerConfig(
             **{"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 32, "max_positions": 6} | changes
         )
     )

@@ -24,7 +24,7 @@ from playground.experiments.length_generalization import (
 )
 from playground.experiments.presets import EXPERIMENT_PRESETS, spec
 from playground.experiments.spec import parse_experiment
-from playground.models.config import ModelConfig
+from playground.models.config import TransformerConfig
 from playground.models.config_fields import ConfigError
 from playground.tasks import PAD, load_task
 from playground.tasks.held_out import build_held_out_set, is_held_out
@@ -36,7 +36,7 @@ class KnowsUpTo(EncoderDecoder):
 
     def __init__(self, longest: int, positions: int = 40) -> None:
         super().__init__(
-            ModelConfig(d_model=4, n_heads=1, n_layers=1, d_ff=4, max_positions=positions)
+            TransformerConfig(d_model=4, n_heads=1, n_layers=1, d_ff=4, max_positions=positions)
         )
         self.longest, self.seen = longest, []
 
@@ -70,7 +70,7 @@ def test_short_lengths_have_fewer_sequences_and_long_ones_need_positions():
 def test_published_loss_matches_torch_kl_divergence_without_eos():
     torch.manual_seed(0)
     family = EncoderDecoder(
-        ModelConfig(d_model=8, n_heads=1, n_layers=1, d_ff=8, dropout=0.5, max_positions=6)
+        TransformerConfig(d_model=8, n_heads=1, n_layers=1, d_ff=8, dropout=0.5, max_positions=6)
     )
     held_out = build_held_out_set(load_task("copy"), 30, 4, 4)
     batch = held_out.batch

@@ -15,7 +15,7 @@ from playground.checkpoints.checkpoint import load_model, resume_trainer, save_c
 from playground.checkpoints.manifest import CheckpointError
 from playground.hub.export import build_package, checkpoint_from_package, tokenizer
 from playground.hub.formats import PACKAGE_FORMATS
-from playground.models.config import ModelConfig
+from playground.models.config import TransformerConfig
 from playground.models.transformer import AttentionWeights
 from playground.runs.replay import REPLAY_FILE
 from playground.tasks import EOS, PAD, UnknownSymbolError, Vocabulary, load_task
@@ -135,9 +135,8 @@ def test_the_config_has_every_size_and_its_class(package):
     config = json.loads((package / "config.json").read_text())
     sizes = json.loads((REVERSE / "config.json").read_text())["model"]
     # includes settings that the old file does not have
-    assert {name: config[name] for name in ModelConfig.__dataclass_fields__} == dataclasses.asdict(
-        ModelConfig(**sizes)
-    )
+    settings = dataclasses.asdict(TransformerConfig(**sizes))
+    assert {name: config[name] for name in settings} == settings
     assert config["auto_map"] == {
         "AutoConfig": "automodel.PlaygroundConfig",
         "AutoModel": "automodel.PlaygroundForSeq2SeqLM",

@@ -5,7 +5,7 @@ import torch
 
 from playground.checkpoints.checkpoint import build_model
 from playground.inspection.contributions import record_contributions
-from playground.models.config import ModelConfig
+from playground.models.config import TransformerConfig
 from playground.models.transformer import Transformer
 from tests.support.small_configs import VARIANTS, small_config
 
@@ -14,7 +14,7 @@ SOURCE, TARGET = torch.tensor([[3, 4, 5, 2]]), torch.tensor([[1, 5, 4, 3]])
 
 def build_transformer(norm_placement):
     torch.manual_seed(0)
-    return Transformer(ModelConfig(norm_placement=norm_placement, dropout=0.0)).eval()
+    return Transformer(TransformerConfig(norm_placement=norm_placement, dropout=0.0)).eval()
 
 
 @pytest.mark.parametrize("norm_placement", ["pre", "post"])

@@ -6,7 +6,7 @@ from playground.models.attention import (
     padding_mask,
     scaled_dot_product_attention,
 )
-from playground.models.config import ModelConfig
+from playground.models.config import TransformerConfig
 
 
 def test_masks_are_true_where_one_may_look():
@@ -32,7 +32,7 @@ def test_masked_positions_have_weight_zero_and_no_influence():
 
 
 def test_attention_returns_weights_only_on_request():
-    attention = MultiHeadAttention(ModelConfig(d_model=16, n_heads=2)).eval()
+    attention = MultiHeadAttention(TransformerConfig(d_model=16, n_heads=2)).eval()
     x = torch.randn(2, 5, 16, generator=torch.Generator().manual_seed(0))
     weights = []
     output = attention(x, weights=weights)

@@ -26,7 +26,7 @@ from playground.models.automodel_torch_transformer import (
     PlaygroundTorchTransformerConfig,
     PlaygroundTorchTransformerForSeq2SeqLM,
 )
-from playground.models.config import POSITION_TYPES, ModelConfig
+from playground.models.config import POSITION_TYPES, TransformerConfig
 from playground.models.config_fields import ConfigError
 from playground.models.embeddings import InputEmbedding
 from playground.models.transformer import AttentionWeights
@@ -64,7 +64,7 @@ def save_and_load(model, folder):
     """Save the weights as a checkpoint, and load them with transformers."""
     (folder / "model.safetensors").write_bytes(serialize_tensors(weights_by_name(model)))
     config = PlaygroundConfig(
-        **{name: getattr(model.config, name) for name in ModelConfig.__dataclass_fields__},
+        **{name: getattr(model.config, name) for name in TransformerConfig.__dataclass_fields__},
         dtype="float32",
     )
     config.save_pretrained(folder)
@@ -406,7 +406,7 @@ def test_the_config_accepts_only_valid_models(tmp_path):
     config = PlaygroundConfig(
         d_model=24, n_heads=3, norm_placement="post", tie_output_embeddings=True
     )
-    assert config.to_model_config() == ModelConfig(
+    assert config.to_model_config() == TransformerConfig(
         d_model=24, n_heads=3, norm_placement="post", tie_output_embeddings=True
     )
     assert (config.hidden_size, config.num_attention_heads, config.vocab_size) == (24, 3, 13)
@@ -432,7 +432,7 @@ def test_a_new_one_starts_as_the_transformer_does():
     """transformers' own initialization does not change the weights."""
     sizes = {"position_type": "sinusoidal", "sinusoidal_scale": 0.3}
     torch.manual_seed(5)
-    ours = EncoderDecoder(ModelConfig(**sizes))
+    ours = EncoderDecoder(TransformerConfig(**sizes))
     torch.manual_seed(5)
     expected = PlaygroundForSeq2SeqLM(PlaygroundConfig(**sizes))
     loaded = expected.transformer

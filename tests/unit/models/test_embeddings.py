@@ -1,13 +1,13 @@
 import pytest
 import torch
 
-from playground.models.config import POSITION_TYPES, ModelConfig
+from playground.models.config import POSITION_TYPES, TransformerConfig
 from playground.models.embeddings import InputEmbedding, build_token_embedding, sinusoidal_positions
 
 
 def embedding(side="target", **changes):
     torch.manual_seed(0)
-    config = ModelConfig(**changes)
+    config = TransformerConfig(**changes)
     return InputEmbedding(config, build_token_embedding(13, config.d_model), side)
 
 
@@ -37,7 +37,7 @@ def test_a_position_beyond_the_last_one_is_rejected(kind):
 
 
 def test_token_and_learned_position_embeddings_start_at_equal_scale():
-    config = ModelConfig(d_model=256, max_positions=60)
+    config = TransformerConfig(d_model=256, max_positions=60)
     embed = InputEmbedding(config, build_token_embedding(60, 256))
     assert float((embed.token_embedding.weight * embed.scale).std().detach()) == pytest.approx(
         1, abs=0.05

@@ -6,7 +6,7 @@ from torch import nn
 
 from playground.architectures import load_architecture
 from playground.models.attention import MultiHeadAttention
-from playground.models.config import DecoderOnlyConfig, ModelConfig
+from playground.models.config import DecoderOnlyConfig, TransformerConfig
 from playground.models.feed_forward import build_feed_forward
 from playground.models.transformer import Transformer
 from playground.training.config import RunConfig
@@ -16,7 +16,7 @@ WIDE = {"d_model": 64, "d_ff": 256, "source_vocab_size": 200, "target_vocab_size
 
 def build(**settings):
     torch.manual_seed(0)
-    return Transformer(ModelConfig(**WIDE | settings))
+    return Transformer(TransformerConfig(**WIDE | settings))
 
 
 def std(weight):
@@ -70,11 +70,11 @@ def test_output_bias_is_separate_from_the_other_biases():
     assert model.output_proj.bias is None
     assert model.encoder_layers[0].feed_forward.up_proj.bias is not None
     n_parameters = sum(weight.numel() for weight in model.parameters())
-    assert n_parameters == ModelConfig(**WIDE, output_bias=False).parameter_count()
+    assert n_parameters == TransformerConfig(**WIDE, output_bias=False).parameter_count()
 
 
 def test_dropout_inside_acts_in_training_only():
-    config = ModelConfig(d_model=16, attention_dropout=0.5)
+    config = TransformerConfig(d_model=16, attention_dropout=0.5)
     attention = MultiHeadAttention(config)
     x_BSD = torch.randn(2, 5, 16)
     assert not torch.equal(attention(x_BSD), attention(x_BSD))
@@ -82,7 +82,7 @@ def test_dropout_inside_acts_in_training_only():
     torch.testing.assert_close(attention(x_BSD), attention(x_BSD, weights=[]))
     for activation in ("relu", "swiglu"):
         network = build_feed_forward(
-            ModelConfig(d_model=16, activation=activation, activation_dropout=0.5)
+            TransformerConfig(d_model=16, activation=activation, activation_dropout=0.5)
         )
         assert not torch.equal(network(x_BSD), network(x_BSD))
         assert torch.equal(network.eval()(x_BSD), network(x_BSD))

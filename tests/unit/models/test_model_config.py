@@ -7,13 +7,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from playground.models.config import ModelConfig
+from playground.models.config import TransformerConfig
 from playground.models.config_fields import ConfigError, format_number
 from playground.models.transformer import Transformer
 from playground.training.presets import paper_base_config
 from tests.support.small_models import model_settings
 
-FIELDS = {each.name: each for each in dataclasses.fields(ModelConfig)}
+FIELDS = {each.name: each for each in dataclasses.fields(TransformerConfig)}
 NEVER = [math.nan, math.inf, -math.inf, -1, -0.5, None, "text", "", (), 10**30]
 
 
@@ -52,7 +52,7 @@ def count(config):
 def test_a_field_of_the_wrong_type_is_rejected_by_name(name):
     for value in unfit(name):
         with pytest.raises(ConfigError) as caught:
-            ModelConfig(**{name: value})
+            TransformerConfig(**{name: value})
         assert caught.value.field == name
         assert str(caught.value).startswith(f"{name} is {value!r}; ")
 
@@ -65,12 +65,12 @@ def test_numeric_field_accepts_its_range_and_rejects_values_outside(name):
     # so that no two fields contradict each other
     others = {"n_heads": 64 if name == "n_kv_heads" else 1, "share_embeddings": False}
     for value in (low, high):
-        assert getattr(ModelConfig(**others | {name: value}), name) == value
+        assert getattr(TransformerConfig(**others | {name: value}), name) == value
     for value in (low - 1, high + 1):
         with pytest.raises(
             ConfigError, match=re.escape(f"from {format_number(low)} to {format_number(high)}")
         ) as caught:
-            ModelConfig(**others | {name: value})
+            TransformerConfig(**others | {name: value})
         assert caught.value.field == name
 
 
@@ -117,18 +117,18 @@ def test_numeric_field_accepts_its_range_and_rejects_values_outside(name):
 )
 def test_contradictory_settings_are_rejected_at_one_field(values, field, expected_message):
     with pytest.raises(ConfigError, match=expected_message) as caught:
-        ModelConfig(**values)
+        TransformerConfig(**values)
     assert caught.value.field == field
 
 
 def test_an_absurdly_long_number_is_rejected_like_any_other():
     with pytest.raises(ConfigError):
-        ModelConfig(d_model=10**5000)
+        TransformerConfig(d_model=10**5000)
 
 
 def test_a_whole_number_for_a_fraction_is_the_same_setting():
-    assert ModelConfig(dropout=0) == ModelConfig(dropout=0.0)
-    assert type(ModelConfig(dropout=0).dropout) is float
+    assert TransformerConfig(dropout=0) == TransformerConfig(dropout=0.0)
+    assert type(TransformerConfig(dropout=0).dropout) is float
 
 
 @settings(max_examples=100)
@@ -140,7 +140,7 @@ def test_a_whole_number_for_a_fraction_is_the_same_setting():
 def test_any_values_make_a_valid_config_or_an_error_that_names_a_field(values):
     config, complaint = None, None
     try:
-        config = ModelConfig(**values)
+        config = TransformerConfig(**values)
     except ConfigError as error:
         complaint = error
     if config is None:
@@ -177,14 +177,14 @@ def test_the_parameter_count_equals_what_is_built(overrides, sizes):
         sizes["target_vocab_size"] = sizes.get("source_vocab_size", 13)
     if sizes.get("position_type") == "rope":  # heads of an even size
         sizes["d_model"] = 16
-    config = ModelConfig(**sizes)
+    config = TransformerConfig(**sizes)
     assert config.parameter_count() == count(config)
     groups = config.parameter_groups()
     assert sorted(shape for shapes in groups.values() for shape in shapes) == built_shapes(config)
 
 
 def test_sizes_of_heads_need_not_divide_the_width():
-    config = ModelConfig(d_model=10, n_heads=3, d_k=4, d_v=5, position_type="rope")
+    config = TransformerConfig(d_model=10, n_heads=3, d_k=4, d_v=5, position_type="rope")
     assert (config.key_size, config.value_size, config.n_kv_heads_resolved) == (4, 5, 3)
     assert count(config) == config.parameter_count()
 
@@ -209,5 +209,5 @@ def test_the_papers_base_model_has_its_sizes():
     ids=["small", "base"],
 )
 def test_the_models_of_the_documents_have_their_parameters(sizes, n_parameters):
-    config = ModelConfig(**sizes, norm_placement="post", position_type="sinusoidal")
+    config = TransformerConfig(**sizes, norm_placement="post", position_type="sinusoidal")
     assert config.parameter_count() == count(config) == n_parameters

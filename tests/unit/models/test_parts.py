@@ -10,7 +10,7 @@ from transformers.models.llama.modeling_llama import (
 )
 from transformers.models.t5.modeling_t5 import T5Attention
 
-from playground.models.config import ModelConfig
+from playground.models.config import TransformerConfig
 from playground.models.embeddings import (
     InputEmbedding,
     build_token_embedding,
@@ -41,7 +41,7 @@ def test_rope_turns_queries_and_keys_as_llama_does():
     cos, sin = reference(query_BHQK, torch.arange(P)[None])
     expected = apply_rotary_pos_emb(query_BHQK, key_BGMK, cos, sin)
     rotary = RotaryEmbedding(
-        ModelConfig(d_model=H * K, n_heads=H, position_type="rope"), causal=True
+        TransformerConfig(d_model=H * K, n_heads=H, position_type="rope"), causal=True
     )
     ours = rotary.rotate(query_BHQK), rotary.rotate(key_BGMK)
     torch.testing.assert_close(ours, expected, **CLOSE)
@@ -51,7 +51,7 @@ def test_rope_turns_queries_and_keys_as_llama_does():
 
 
 def test_rotations_do_not_depend_on_earlier_calls():
-    config = ModelConfig(d_model=H * K, n_heads=H, position_type="rope")
+    config = TransformerConfig(d_model=H * K, n_heads=H, position_type="rope")
     used, x_BHPK = RotaryEmbedding(config, causal=True), random(B, H, P, K)
     expected = RotaryEmbedding(config, causal=True).rotate(x_BHPK)
     for first, end, dtype in ((0, 3, torch.float32), (2, 9, torch.float16), (5, P, torch.float32)):
@@ -64,7 +64,7 @@ def test_rotations_do_not_depend_on_earlier_calls():
 @pytest.mark.parametrize("n_heads", [1, 3, 8, 12])
 def test_alibi_has_blooms_slopes(n_heads):
     alibi = ALiBi(
-        ModelConfig(d_model=8 * n_heads, n_heads=n_heads, position_type="alibi"), causal=True
+        TransformerConfig(d_model=8 * n_heads, n_heads=n_heads, position_type="alibi"), causal=True
     )
     # slope * place of the key
     theirs_H1P = build_alibi_tensor(torch.ones(1, P), n_heads, torch.float32)
@@ -87,7 +87,9 @@ def test_t5_buckets_and_biases_are_those_of_t5(causal):
         offset_QM, bidirectional=not causal, num_buckets=32, max_distance=128
     )
     assert torch.equal(relative_position_bucket(offset_QM, causal), reference)
-    ours = T5RelativePositionBias(ModelConfig(d_model=H * K, n_heads=H, position_type="t5"), causal)
+    ours = T5RelativePositionBias(
+        TransformerConfig(d_model=H * K, n_heads=H, position_type="t5"), causal
+    )
     attention = T5Attention(
         T5Config(d_model=H * K, d_kv=K, num_heads=H, is_decoder=causal),
         has_relative_attention_bias=True,
@@ -100,7 +102,7 @@ def test_t5_buckets_and_biases_are_those_of_t5(causal):
 
 
 def test_the_cache_is_as_small_as_the_number_of_shared_heads():
-    model = Transformer(ModelConfig(n_heads=8, n_kv_heads=2, d_k=5, d_v=3))
+    model = Transformer(TransformerConfig(n_heads=8, n_kv_heads=2, d_k=5, d_v=3))
     cache = model.new_cache(4, 9)
     source_BS = torch.ones(4, 7, dtype=torch.long)
     model.decode(source_BS[:, :1], model.encode(source_BS), source_BS, cache)
@@ -115,7 +117,7 @@ def test_the_cache_is_as_small_as_the_number_of_shared_heads():
 
 def embedding(side="source", **changes):
     torch.manual_seed(0)
-    config = ModelConfig(**changes)
+    config = TransformerConfig(**changes)
     return InputEmbedding(config, build_token_embedding(13, config.d_model), side)
 
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from playground.models.config import ModelConfig
+from playground.models.config import TransformerConfig
 from playground.models.torch_transformer import TorchTransformer, copy_weights
 from playground.models.transformer import AttentionWeights, Transformer
 from playground.models.variant_configs import TorchTransformerConfig
@@ -23,7 +23,7 @@ def build_pair(norm):
     }
     torch_model, own_model = (
         TorchTransformer(TorchTransformerConfig(**sizes)).eval(),
-        Transformer(ModelConfig(**sizes)).eval(),
+        Transformer(TransformerConfig(**sizes)).eval(),
     )
     with torch.no_grad():
         for weight in torch_model.parameters():

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from playground.models.config import ModelConfig
+from playground.models.config import TransformerConfig
 from playground.models.config_fields import ConfigError
 from playground.models.recurrent import Recurrent
 from playground.tasks import TASKS
@@ -111,7 +111,7 @@ def test_lengths_above_the_positions_are_rejected_with_both_numbers():
     with pytest.raises(
         ConfigError, match="max_length is 20, but the model's max_positions 11 allow 10 tokens"
     ) as caught:
-        RunConfig(TaskConfig(max_length=20), ModelConfig(max_positions=11))
+        RunConfig(TaskConfig(max_length=20), TransformerConfig(max_positions=11))
     assert caught.value.field == "max_length"
     with pytest.raises(
         ConfigError, match="max_length is 20, but the model's max_positions 20 allow 19 tokens"

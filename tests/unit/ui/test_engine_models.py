@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from playground.models.config import DecoderOnlyConfig, EncoderOnlyConfig, ModelConfig
+from playground.models.config import DecoderOnlyConfig, EncoderOnlyConfig, TransformerConfig
 from playground.tasks.specs import TASKS
 from tests.support.engine_models import FOLDER, MODELS, TASK_FILE, build, compute, task_examples
 
-CONFIGS = (ModelConfig, DecoderOnlyConfig, EncoderOnlyConfig)
+CONFIGS = (TransformerConfig, DecoderOnlyConfig, EncoderOnlyConfig)
 # Settings that change training or initial weights only, and sizes that every golden model has.
 WITHOUT_EFFECT = {
     *("dropout", "attention_dropout", "activation_dropout"),
