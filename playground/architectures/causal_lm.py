@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from playground.models.config import DecoderOnlyConfig
-from playground.models.decoder_only import DecoderOnly
+from playground.models.single_stack import DecoderOnly
 from playground.models.transformer import AttentionWeights
 from playground.tasks import PAD
 from playground.tasks.task import Batch

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from playground.models.attention import padding_mask
 from playground.models.config import EncoderOnlyConfig
-from playground.models.encoder_only import EncoderOnly
+from playground.models.single_stack import EncoderOnly
 from playground.models.transformer import AttentionWeights
 from playground.tasks import EOS, PAD, SOS
 from playground.tasks.task import Batch

@@ -52,13 +52,13 @@ PACKAGE_FORMATS = {
     ),
     "encoder-only": PackageFormat(
         MASKED,
-        "automodel_encoder_only",
+        "automodel_single_stack",
         "PlaygroundEncoderOnlyConfig",
         "PlaygroundEncoderOnlyForMaskedLM",
     ),
     "decoder-only": PackageFormat(
         CAUSAL,
-        "automodel_decoder_only",
+        "automodel_single_stack",
         "PlaygroundDecoderOnlyConfig",
         "PlaygroundDecoderOnlyForCausalLM",
     ),

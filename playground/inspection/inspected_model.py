@@ -16,10 +16,11 @@ from torch import Tensor
 from playground.architectures import ARCHITECTURES
 from playground.architectures.base import Seq2SeqModel
 from playground.architectures.encoder_decoder import EncoderDecoder
+from playground.architectures.torch_weights import copy_weights
 from playground.checkpoints.checkpoint import load_model
 from playground.errors import UserError
 from playground.models.config import TransformerConfig
-from playground.models.torch_transformer import TorchTransformer, copy_weights
+from playground.models.torch_transformer import TorchTransformer
 from playground.models.transformer import Transformer
 from playground.tasks import EOS, UnknownSymbolError
 from playground.tasks.held_out import HeldOutSet, build_held_out_set

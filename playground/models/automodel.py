@@ -9,25 +9,25 @@ transformers is slow.
 
 from typing import Any
 
-from torch import Tensor, nn
-from transformers import DynamicCache, EncoderDecoderCache, GenerationConfig
+from torch import Tensor
+from transformers import DynamicCache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from .automodel_base import (
+    CacheView,
+    EncoderDecoderConfig,
+    EncoderDecoderModel,
     EncoderForGenerate,
-    Seq2SeqConfig,
-    Seq2SeqModel,
     check_length,
     check_padding_side,
     cross_entropy,
 )
-from .automodel_cache import CacheView
 from .config import TransformerConfig
 from .kv_cache import LayerCache
 from .transformer import AttentionWeights, Transformer
 
 
-class PlaygroundConfig(Seq2SeqConfig):
+class PlaygroundConfig(EncoderDecoderConfig):
     """The fields of `TransformerConfig`, and the settings that transformers requires.
 
     Raises:
@@ -36,11 +36,7 @@ class PlaygroundConfig(Seq2SeqConfig):
 
     model_type = "transformer-playground"
     model_config_class = TransformerConfig
-
-    def default_generation_config(self) -> GenerationConfig:
-        config = super().default_generation_config()
-        config.use_cache = True
-        return config
+    has_cache = True
 
 
 class AttentionEncoder(EncoderForGenerate):
@@ -67,12 +63,10 @@ class AttentionEncoder(EncoderForGenerate):
         return BaseModelOutput(last_hidden_state=memory_BSD, attentions=attentions)
 
 
-class TransformerForSeq2SeqLM(Seq2SeqModel):
+class TransformerForSeq2SeqLM(EncoderDecoderModel):
     """A transformer with encoder and decoder that records its attention weights on request."""
 
     encoder_class = AttentionEncoder
-    has_cache = False
-    max_target_length: int
 
     def forward(
         self,
@@ -112,7 +106,7 @@ class TransformerForSeq2SeqLM(Seq2SeqModel):
             output_attentions=output_attentions,
         )
         cache = None
-        can_cache = self.has_cache and not self.training
+        can_cache = self.config.has_cache and not self.training
         if can_cache and (use_cache or past_key_values is not None):
             cache = past_key_values or EncoderDecoderCache(DynamicCache(), DynamicCache())
         past_length = 0 if cache is None else int(cache.get_seq_length())
@@ -149,22 +143,10 @@ class PlaygroundForSeq2SeqLM(TransformerForSeq2SeqLM):
     """
 
     config_class = PlaygroundConfig
-    has_cache = True
+    network_class = Transformer
     base_model_prefix = "transformer"
 
-    def __init__(self, config: PlaygroundConfig) -> None:
-        super().__init__(config)
-        self.transformer = Transformer(config.to_model_config())
-        self.max_target_length = config.max_positions
-        tied = {}
-        side = "source" if config.share_embeddings else "target"
-        table = f"transformer.{side}_embedding.token_embedding.weight"
-        if config.share_embeddings:
-            tied["transformer.target_embedding.token_embedding.weight"] = table
-        if config.tie_output_embeddings:
-            tied["transformer.output_proj.weight"] = table
-        self._tied_weights_keys = tied
-        self.post_init()
-
-    def get_input_embeddings(self) -> nn.Module:
-        return self.transformer.source_embedding.token_embedding
+    @property
+    def max_target_length(self) -> int:
+        """Return the number of positions of the target; nothing follows the EOS."""
+        return self.config.max_positions

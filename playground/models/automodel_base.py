@@ -20,6 +20,7 @@ from transformers import (
 )
 
 from .config import BaseConfig
+from .kv_cache import KVCache
 
 PAD, SOS, EOS = 0, 1, 2  # the first three tokens of every vocabulary
 # labels that the loss ignores, by transformers' convention; it ignores PAD, too
@@ -55,10 +56,8 @@ class ArchitectureConfig(PreTrainedConfig):
         )
         for name in names:
             setattr(self, name, getattr(sizes, name))
-        tied: dict[str, Any] = {
-            "tie_word_embeddings": getattr(sizes, "tie_output_embeddings", False)
-            or getattr(sizes, "share_embeddings", False)
-        }
+        is_tied = sizes.tie_output_embeddings or sizes.share_embeddings
+        tied: dict[str, Any] = {"tie_word_embeddings": is_tied}
         super().__init__(**(tied | SPECIAL_TOKEN_IDS | self.defaults | values))
 
     def to_model_config(self) -> Any:
@@ -71,10 +70,11 @@ class ArchitectureConfig(PreTrainedConfig):
         )
 
 
-class Seq2SeqConfig(ArchitectureConfig):
+class EncoderDecoderConfig(ArchitectureConfig):
     """Sizes of an architecture with an encoder and a decoder."""
 
     defaults: ClassVar[dict[str, Any]] = {"is_encoder_decoder": True, "decoder_start_token_id": SOS}
+    has_cache = False
 
     def default_generation_config(self) -> GenerationConfig:
         """Return the default generation: greedy, up to the last position. SOS counts, too."""
@@ -82,18 +82,32 @@ class Seq2SeqConfig(ArchitectureConfig):
             **SPECIAL_TOKEN_IDS,
             decoder_start_token_id=SOS,
             max_length=self.max_positions + 1,
-            use_cache=False,
+            use_cache=self.has_cache,
         )
 
 
 class PlaygroundModel(PreTrainedModel):
-    """The settings that the published models share."""
+    """A network of this package as a model of transformers."""
 
+    network_class: ClassVar[type[nn.Module]]
     base_model_prefix = "network"
     main_input_name = "input_ids"
     # The loss is a mean over the batch. Without this line transformers' Trainer would treat it as a
     # part of a sum.
     accepts_loss_kwargs = False
+
+    def __init__(self, config: ArchitectureConfig) -> None:
+        super().__init__(config)
+        if self.can_generate():
+            self.generation_config = config.default_generation_config()
+        setattr(self, self.base_model_prefix, self.network_class(config.to_model_config()))
+        first_names: dict[nn.Parameter, str] = {}
+        self._tied_weights_keys = {
+            name: first_names[weight]
+            for name, weight in self.named_parameters(remove_duplicate=False)
+            if first_names.setdefault(weight, name) != name
+        }
+        self.post_init()
 
     def init_weights(self) -> None:
         """Tie the weights. The network has initialized them."""
@@ -108,9 +122,9 @@ class PlaygroundModel(PreTrainedModel):
         if reset is not None:
             reset()
 
-    def get_input_embeddings(self) -> Any:
-        network: Any = self.base_model
-        return network.embedding.token_embedding
+    def get_input_embeddings(self) -> nn.Module:
+        """Return the token embeddings of the source."""
+        return next(each for each in self.base_model.modules() if isinstance(each, nn.Embedding))
 
     def get_output_embeddings(self) -> Any:
         return self.base_model.output_proj
@@ -153,20 +167,18 @@ class EncoderForGenerate(nn.Module):
         return apply_attention_mask(input_ids, attention_mask)
 
 
-class Seq2SeqModel(PlaygroundModel, PlaygroundGenerationMixin):
+class EncoderDecoderModel(PlaygroundModel, PlaygroundGenerationMixin):
     """An encoder-decoder for `generate`: greedy, sampling or beam search, in padded batches."""
 
     encoder_class: ClassVar[type[EncoderForGenerate]]
 
-    def __init__(self, config: Seq2SeqConfig) -> None:
-        super().__init__(config)
-        self.generation_config = config.default_generation_config()
+    @property
+    def max_target_length(self) -> int:
+        """Return the number of positions of the target; it may begin with SOS and end with EOS."""
+        return self.config.max_positions + 1
 
     def get_encoder(self, modality: str | None = None) -> EncoderForGenerate:
         return self.encoder_class(self.base_model)
-
-    def get_input_embeddings(self) -> Any:
-        return self.base_model.source_token_embedding
 
     def encode_inputs(
         self,
@@ -220,6 +232,24 @@ class Seq2SeqModel(PlaygroundModel, PlaygroundGenerationMixin):
             "attention_mask": attention_mask,
             "output_attentions": output_attentions,
         }
+
+
+class CacheView(KVCache):
+    """One layer's part of a transformers cache, which beam search can reorder."""
+
+    def __init__(self, cache: Cache, layer: int) -> None:
+        self.cache, self.layer = cache, layer
+        self.length = int(cache.get_seq_length(layer))
+        if self.length:
+            # Any, because the type has no keys and values for every kind of layer
+            stored: Any = cache.layers[layer]
+            self.key_BGMK = stored.keys[:, :, : self.length]
+            self.value_BGMK = stored.values[:, :, : self.length]
+
+    def update(self, key_BGQK: Tensor, value_BGQK: Tensor) -> tuple[Tensor, Tensor]:
+        self.length += key_BGQK.shape[2]
+        key_BGMK, value_BGMK = self.cache.update(key_BGQK, value_BGQK, self.layer)
+        return key_BGMK[:, :, : self.length], value_BGMK[:, :, : self.length]
 
 
 class MaxPositionsCriteria(StoppingCriteria):

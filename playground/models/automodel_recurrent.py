@@ -14,9 +14,9 @@ from transformers.modeling_outputs import Seq2SeqLMOutput
 from transformers.utils.generic import ModelOutput
 
 from .automodel_base import (
+    EncoderDecoderConfig,
+    EncoderDecoderModel,
     EncoderForGenerate,
-    Seq2SeqConfig,
-    Seq2SeqModel,
     check_length,
     cross_entropy,
 )
@@ -24,7 +24,7 @@ from .recurrent import Recurrent
 from .variant_configs import RecurrentConfig
 
 
-class PlaygroundRecurrentConfig(Seq2SeqConfig):
+class PlaygroundRecurrentConfig(EncoderDecoderConfig):
     """The sizes in the form of transformers."""
 
     model_type = "transformer-playground-recurrent"
@@ -51,16 +51,12 @@ class RecurrentEncoder(EncoderForGenerate):
         )
 
 
-class PlaygroundRecurrentForSeq2SeqLM(Seq2SeqModel):
+class PlaygroundRecurrentForSeq2SeqLM(EncoderDecoderModel):
     """The recurrent encoder-decoder for transformers."""
 
     config_class = PlaygroundRecurrentConfig
+    network_class = Recurrent
     encoder_class = RecurrentEncoder
-
-    def __init__(self, config: PlaygroundRecurrentConfig) -> None:
-        super().__init__(config)
-        self.network = Recurrent(config.to_model_config())
-        self.post_init()
 
     def forward(
         self,
@@ -84,7 +80,7 @@ class PlaygroundRecurrentForSeq2SeqLM(Seq2SeqModel):
         encoder_outputs, source_BS, decoder_input_ids = self.encode_inputs(
             input_ids, attention_mask, encoder_outputs, decoder_input_ids, labels
         )
-        check_length("decoder_input_ids", decoder_input_ids, self.network.config.max_positions + 1)
+        check_length("decoder_input_ids", decoder_input_ids, self.max_target_length)
         memory_BSD = encoder_outputs["last_hidden_state"]
         states_BLCD = encoder_outputs["states_BLCD"]
         states = [tuple(layer_BCD.unbind(1)) for layer_BCD in states_BLCD.unbind(1)]

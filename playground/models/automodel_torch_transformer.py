@@ -4,12 +4,12 @@ This file and those that it imports are uploaded to the Hub unchanged.
 """
 
 from .automodel import TransformerForSeq2SeqLM
-from .automodel_base import Seq2SeqConfig
+from .automodel_base import EncoderDecoderConfig
 from .torch_transformer import TorchTransformer
 from .variant_configs import TorchTransformerConfig
 
 
-class PlaygroundTorchTransformerConfig(Seq2SeqConfig):
+class PlaygroundTorchTransformerConfig(EncoderDecoderConfig):
     """The sizes in the form of transformers."""
 
     model_type = "transformer-playground-torch-transformer"
@@ -20,9 +20,4 @@ class PlaygroundTorchTransformerForSeq2SeqLM(TransformerForSeq2SeqLM):
     """The encoder-decoder from PyTorch's own layers for transformers; it has no cache."""
 
     config_class = PlaygroundTorchTransformerConfig
-
-    def __init__(self, config: PlaygroundTorchTransformerConfig) -> None:
-        super().__init__(config)
-        self.network = TorchTransformer(config.to_model_config())
-        self.max_target_length = config.max_positions + 1
-        self.post_init()
+    network_class = TorchTransformer

@@ -63,6 +63,7 @@ class BaseConfig:
     )
 
     has_single_vocabulary = False  # for source and target
+    share_embeddings = tie_output_embeddings = False  # settings of some architectures
 
     def __post_init__(self) -> None:
         validate_fields(self)
@@ -333,10 +334,10 @@ class StackConfig(AttentionConfig):
         is_trained = self.n_position_vectors and self.position_type != "sinusoidal"
         return [(self.n_position_vectors, self.d_model)] if is_trained else []
 
-    def output_shapes(self, is_tied: bool = False) -> Shapes:
+    def output_shapes(self) -> Shapes:
         """Return the shapes of the output layer; a tied one has only its bias."""
         shapes = linear(self.d_model, self.target_vocab_size, self.has_output_bias)
-        return shapes[1:] if is_tied else shapes
+        return shapes[1:] if self.tie_output_embeddings else shapes
 
 
 @dataclass(frozen=True)
@@ -393,7 +394,7 @@ class TransformerConfig(StackConfig):
             "target position vectors": self.position_shapes(),
             **self.stack_groups("encoder"),
             **self.stack_groups("decoder", has_cross_attention=True),
-            "output layer": self.output_shapes(self.tie_output_embeddings),
+            "output layer": self.output_shapes(),
         }
 
 
@@ -444,7 +445,7 @@ class DecoderOnlyConfig(SingleStackConfig):
             "token embedding": [(self.source_vocab_size, self.d_model)],
             "position vectors": self.position_shapes(),
             **self.stack_groups("decoder"),
-            "output layer": self.output_shapes(self.tie_output_embeddings),
+            "output layer": self.output_shapes(),
         }
 
     def sequence_length(self, source: int, target: int) -> int:

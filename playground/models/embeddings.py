@@ -18,6 +18,15 @@ def build_token_embedding(vocab_size: int, d_model: int) -> nn.Embedding:
     return embedding
 
 
+def build_output_layer(config: StackConfig, token_embedding: nn.Embedding) -> nn.Linear:
+    """Build the linear layer that scores every token; a tied one uses the embeddings as weights."""
+    output_proj = nn.Linear(config.d_model, config.target_vocab_size, bias=config.has_output_bias)
+    nn.init.xavier_uniform_(output_proj.weight)
+    if config.tie_output_embeddings:
+        output_proj.weight = token_embedding.weight
+    return output_proj
+
+
 def sinusoidal_positions(n_positions: int, d_model: int) -> Tensor:
     """Return the paper's sine waves (PD).
 

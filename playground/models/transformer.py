@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from .attention import causal_mask, padding_mask
 from .config import TransformerConfig
-from .embeddings import InputEmbedding, build_token_embedding
+from .embeddings import InputEmbedding, build_output_layer, build_token_embedding
 from .initialization import reinitialize
 from .kv_cache import KVCache, LayerCache, MemoryCache
 from .layers import Layer, build_final_norm
@@ -50,12 +50,7 @@ class Transformer(nn.Module):
         )
         self.encoder_norm = build_final_norm(config)
         self.decoder_norm = build_final_norm(config)
-        self.output_proj = nn.Linear(
-            config.d_model, config.target_vocab_size, bias=config.has_output_bias
-        )
-        nn.init.xavier_uniform_(self.output_proj.weight)
-        if config.tie_output_embeddings:
-            self.output_proj.weight = target_tokens.weight
+        self.output_proj = build_output_layer(config, target_tokens)
         reinitialize(self, config)
 
     def forward(

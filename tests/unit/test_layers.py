@@ -30,15 +30,7 @@ WITH_TRANSFORMERS = {
     path.relative_to(PACKAGE).as_posix() for path in (PACKAGE / "pretrained").rglob("*.py")
 }
 # The files that may import each heavy package.
-AUTOMODELS = (
-    "",
-    "_base",
-    "_cache",
-    "_decoder_only",
-    "_encoder_only",
-    "_recurrent",
-    "_torch_transformer",
-)
+AUTOMODELS = ("", "_base", "_recurrent", "_single_stack", "_torch_transformer")
 ONLY_IN = {
     "transformers": {
         *(f"models/automodel{kind}.py" for kind in AUTOMODELS),

@@ -31,7 +31,7 @@ REVERSE = ROOT / "checkpoints/reverse"
 CODE = {
     f"{name}.py"
     for name in (
-        *("attention", "automodel", "automodel_base", "automodel_cache"),
+        *("attention", "automodel", "automodel_base"),
         *("config", "config_fields", "embeddings", "feed_forward"),
         *("initialization", "kv_cache", "layers", "position_encoding"),
         "transformer",

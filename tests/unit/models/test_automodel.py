@@ -18,7 +18,7 @@ from playground.models.automodel import (
     PlaygroundConfig,
     PlaygroundForSeq2SeqLM,
 )
-from playground.models.automodel_encoder_only import (
+from playground.models.automodel_single_stack import (
     PlaygroundEncoderOnlyConfig,
     PlaygroundEncoderOnlyForMaskedLM,
 )

@@ -5,14 +5,14 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from playground.models.automodel_decoder_only import (
+from playground.models.automodel_single_stack import (
     PlaygroundDecoderOnlyConfig,
     PlaygroundDecoderOnlyForCausalLM,
 )
 from playground.models.config import SINGLE_STACK_POSITION_TYPES, DecoderOnlyConfig
 from playground.models.config_fields import ConfigError
-from playground.models.decoder_only import DecoderOnly
 from playground.models.embeddings import InputEmbedding
+from playground.models.single_stack import DecoderOnly
 from tests.support.small_models import build_small, model_settings
 
 CLOSE = {"atol": 1e-4, "rtol": 1e-4}

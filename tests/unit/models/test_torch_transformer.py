@@ -1,8 +1,9 @@
 import pytest
 import torch
 
+from playground.architectures.torch_weights import copy_weights
 from playground.models.config import TransformerConfig
-from playground.models.torch_transformer import TorchTransformer, copy_weights
+from playground.models.torch_transformer import TorchTransformer
 from playground.models.transformer import AttentionWeights, Transformer
 from playground.models.variant_configs import TorchTransformerConfig
 

@@ -1,8 +1,8 @@
-"""The decoder-only transformer as a class that transformers' Auto classes load.
+"""The transformers of one stack as classes that transformers' Auto classes load.
 
 This file and those that it imports are uploaded to the Hub unchanged.
 
-New letter of shapes: W the tokens of a sequence that holds source and target.
+New letter of shapes: W the tokens of a sequence that holds source and target, or source and blanks.
 """
 
 from typing import Any
@@ -10,22 +10,25 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 from transformers import Cache, DynamicCache, GenerationConfig
-from transformers.modeling_outputs import CausalLMOutputWithPast
+from transformers.modeling_outputs import CausalLMOutputWithPast, MaskedLMOutput
 
+from .attention import padding_mask
 from .automodel_base import (
     PAD,
+    SOS,
     SPECIAL_TOKEN_IDS,
     ArchitectureConfig,
+    CacheView,
     PlaygroundGenerationMixin,
     PlaygroundModel,
     apply_attention_mask,
     check_length,
+    check_padding_side,
     cross_entropy,
 )
-from .automodel_cache import CacheView
-from .config import DecoderOnlyConfig
-from .decoder_only import DecoderOnly
+from .config import DecoderOnlyConfig, EncoderOnlyConfig
 from .kv_cache import LayerCache
+from .single_stack import DecoderOnly, EncoderOnly
 
 
 class PlaygroundDecoderOnlyConfig(ArchitectureConfig):
@@ -46,18 +49,7 @@ class PlaygroundDecoderOnlyForCausalLM(PlaygroundModel, PlaygroundGenerationMixi
     """
 
     config_class = PlaygroundDecoderOnlyConfig
-
-    def __init__(self, config: PlaygroundDecoderOnlyConfig) -> None:
-        super().__init__(config)
-        self.generation_config = config.default_generation_config()
-        self.network = DecoderOnly(config.to_model_config())
-        self._tied_weights_keys = (
-            {"network.output_proj.weight": "network.embedding.token_embedding.weight"}
-            if config.tie_output_embeddings
-            else {}
-        )
-        self.n_layers = self.network.config.n_layers
-        self.post_init()
+    network_class = DecoderOnly
 
     @property
     def max_sequence_length(self) -> int:
@@ -98,7 +90,7 @@ class PlaygroundDecoderOnlyForCausalLM(PlaygroundModel, PlaygroundGenerationMixi
             weights,
             None
             if cache is None
-            else [LayerCache(CacheView(cache, layer)) for layer in range(self.n_layers)],
+            else [LayerCache(CacheView(cache, layer)) for layer in range(self.config.n_layers)],
             attention_mask != 0,
         )
         loss = (
@@ -131,3 +123,48 @@ class PlaygroundDecoderOnlyForCausalLM(PlaygroundModel, PlaygroundGenerationMixi
             "use_cache": use_cache,
             "output_attentions": output_attentions,
         }
+
+
+class PlaygroundEncoderOnlyConfig(ArchitectureConfig):
+    """The sizes in the form of transformers."""
+
+    model_type = "transformer-playground-encoder-only"
+    model_config_class = EncoderOnlyConfig
+
+
+class PlaygroundEncoderOnlyForMaskedLM(PlaygroundModel):
+    """Scores all tokens at all target positions in one pass; the first EOS ends the target."""
+
+    config_class = PlaygroundEncoderOnlyConfig
+    network_class = EncoderOnly
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        output_attentions: bool | None = None,
+        **unused: Any,
+    ) -> MaskedLMOutput:
+        """Return the logits (BWV) of each target position, as many as the model has positions.
+
+        With `labels`, the loss is returned as well. Blanks follow the source. They attend to the
+        source, and no position attends to them.
+
+        Raises:
+            ValueError: for sequences longer than the model has positions for, or for padding
+                before a source.
+        """
+        width = self.config.max_positions
+        check_length("input_ids", input_ids, width)
+        source_BS = apply_attention_mask(input_ids, attention_mask)
+        check_padding_side(source_BS)
+        source_BW = F.pad(source_BS, (0, width - input_ids.shape[1]), value=PAD)
+        weights: list[Tensor] | None = [] if output_attentions else None
+        logits_BWV = self.network(
+            source_BW.masked_fill(source_BW == PAD, SOS), padding_mask(source_BW), weights
+        )
+        loss = None if labels is None else cross_entropy(logits_BWV[:, : labels.shape[1]], labels)
+        return MaskedLMOutput(
+            loss=loss, logits=logits_BWV, attentions=tuple(weights) if weights is not None else None
+        )
