@@ -4,11 +4,10 @@ import torch
 from torch import Tensor
 
 from playground.generation import generate
-from playground.models.config import TransformerConfig
+from playground.models.config import RecurrentConfig, TorchTransformerConfig, TransformerConfig
 from playground.models.recurrent import Recurrent
 from playground.models.torch_transformer import TorchTransformer
 from playground.models.transformer import AttentionWeights, Transformer
-from playground.models.variant_configs import RecurrentConfig, TorchTransformerConfig
 from playground.tasks.task import Batch
 
 from .base import TeacherForcedModel, check_lengths, eval_mode, greedy_decode

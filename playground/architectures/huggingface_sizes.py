@@ -5,7 +5,7 @@ This file imports neither torch nor transformers, because forms and command line
 
 from dataclasses import dataclass
 
-from playground.models.config import AttentionConfig, Shapes, linear
+from playground.models.config_fields import AttentionConfig, Shapes, linear
 
 
 @dataclass(frozen=True)

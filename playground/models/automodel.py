@@ -16,8 +16,8 @@ from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 from .automodel_base import (
     CacheView,
     EncoderDecoderConfig,
-    EncoderDecoderModel,
     EncoderForGenerate,
+    PlaygroundEncoderDecoder,
     check_length,
     check_padding_side,
     cross_entropy,
@@ -63,7 +63,7 @@ class AttentionEncoder(EncoderForGenerate):
         return BaseModelOutput(last_hidden_state=memory_BSD, attentions=attentions)
 
 
-class TransformerForSeq2SeqLM(EncoderDecoderModel):
+class TransformerForSeq2SeqLM(PlaygroundEncoderDecoder):
     """A transformer with encoder and decoder that records its attention weights on request."""
 
     encoder_class = AttentionEncoder

@@ -19,7 +19,7 @@ from transformers import (
     StoppingCriteriaList,
 )
 
-from .config import BaseConfig
+from .config_fields import BaseConfig
 from .kv_cache import KVCache
 
 PAD, SOS, EOS = 0, 1, 2  # the first three tokens of every vocabulary
@@ -90,6 +90,7 @@ class PlaygroundModel(PreTrainedModel):
     """A network of this package as a model of transformers."""
 
     network_class: ClassVar[type[nn.Module]]
+    network: Any
     base_model_prefix = "network"
     main_input_name = "input_ids"
     # The loss is a mean over the batch. Without this line transformers' Trainer would treat it as a
@@ -167,7 +168,7 @@ class EncoderForGenerate(nn.Module):
         return apply_attention_mask(input_ids, attention_mask)
 
 
-class EncoderDecoderModel(PlaygroundModel, PlaygroundGenerationMixin):
+class PlaygroundEncoderDecoder(PlaygroundModel, PlaygroundGenerationMixin):
     """An encoder-decoder for `generate`: greedy, sampling or beam search, in padded batches."""
 
     encoder_class: ClassVar[type[EncoderForGenerate]]

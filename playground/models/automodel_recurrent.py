@@ -15,13 +15,13 @@ from transformers.utils.generic import ModelOutput
 
 from .automodel_base import (
     EncoderDecoderConfig,
-    EncoderDecoderModel,
     EncoderForGenerate,
+    PlaygroundEncoderDecoder,
     check_length,
     cross_entropy,
 )
+from .config import RecurrentConfig
 from .recurrent import Recurrent
-from .variant_configs import RecurrentConfig
 
 
 class PlaygroundRecurrentConfig(EncoderDecoderConfig):
@@ -51,7 +51,7 @@ class RecurrentEncoder(EncoderForGenerate):
         )
 
 
-class PlaygroundRecurrentForSeq2SeqLM(EncoderDecoderModel):
+class PlaygroundRecurrentForSeq2SeqLM(PlaygroundEncoderDecoder):
     """The recurrent encoder-decoder for transformers."""
 
     config_class = PlaygroundRecurrentConfig

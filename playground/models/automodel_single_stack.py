@@ -105,25 +105,6 @@ class PlaygroundDecoderOnlyForCausalLM(PlaygroundModel, PlaygroundGenerationMixi
             attentions=tuple(weights) if weights is not None else None,
         )
 
-    def prepare_inputs_for_generation(  # type: ignore[override]
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        past_key_values: Cache | None = None,
-        use_cache: bool | None = None,
-        output_attentions: bool | None = None,
-        **kwargs: Any,
-    ) -> dict[str, Any]:
-        """Return the inputs of a step: only the tokens that are not in the cache yet."""
-        n_cached = 0 if past_key_values is None else int(past_key_values.get_seq_length())
-        return {
-            "input_ids": input_ids[:, n_cached:],
-            "attention_mask": attention_mask,
-            "past_key_values": past_key_values,
-            "use_cache": use_cache,
-            "output_attentions": output_attentions,
-        }
-
 
 class PlaygroundEncoderOnlyConfig(ArchitectureConfig):
     """The sizes in the form of transformers."""

@@ -5,8 +5,8 @@ This file and those that it imports are uploaded to the Hub unchanged.
 
 from .automodel import TransformerForSeq2SeqLM
 from .automodel_base import EncoderDecoderConfig
+from .config import TorchTransformerConfig
 from .torch_transformer import TorchTransformer
-from .variant_configs import TorchTransformerConfig
 
 
 class PlaygroundTorchTransformerConfig(EncoderDecoderConfig):

@@ -5,10 +5,17 @@ each, and `parameter_groups` is the table of its weights. This file does not imp
 forms and command lines use it too.
 """
 
-import math
 from dataclasses import dataclass
+from typing import ClassVar
 
-from .config_fields import ConfigError, config_field, validate_fields
+from .config_fields import (
+    AttentionConfig,
+    BaseConfig,
+    ConfigError,
+    Shapes,
+    config_field,
+    linear,
+)
 
 POSITION_TYPES = (
     "learned",
@@ -27,127 +34,7 @@ SINGLE_STACK_POSITION_TYPES = tuple(
     name for name in POSITION_TYPES if name not in ("learned-from-end", "randomized")
 )
 T5_NUM_BUCKETS = 32  # relative distances that T5 distinguishes
-MAX_ATTENTION_SCORES = 4_000_000  # limit on the attention scores of one layer: 16 MB
-MAX_EVAL_BATCH_SIZE = 512
-
-Shapes = list[tuple[int, ...]]  # of the weights of one component, those of all layers
-
-
-def linear(n_in: int, n_out: int, bias: bool = True) -> Shapes:
-    """Return the shapes of a linear layer."""
-    return [(n_out, n_in), (n_out,)] if bias else [(n_out, n_in)]
-
-
-@dataclass(frozen=True)
-class BaseConfig:
-    """The settings that every architecture has. Subclasses add their own."""
-
-    d_model: int = config_field(64, "Width of the model: size of every vector.", low=1, high=4096)
-    n_layers: int = config_field(
-        2, "Layers in each stack: the same number in encoder and decoder.", low=1, high=48
-    )
-    dropout: float = config_field(
-        0.0,
-        "Fraction of values set to zero in training, after the embedding and each sublayer.",
-        low=0,
-        high=0.9,
-    )
-    source_vocab_size: int = config_field(
-        13, "Tokens in the source vocabulary, including PAD, SOS and EOS.", low=4, high=1_000_000
-    )
-    target_vocab_size: int = config_field(
-        13, "Tokens in the target vocabulary, including PAD, SOS and EOS.", low=4, high=1_000_000
-    )
-    max_positions: int = config_field(
-        11, "Tokens in the longest sequence, including one EOS or SOS.", low=2, high=1_000_000
-    )
-
-    has_single_vocabulary = False  # for source and target
-    share_embeddings = tie_output_embeddings = False  # settings of some architectures
-
-    def __post_init__(self) -> None:
-        validate_fields(self)
-        if self.has_single_vocabulary and self.source_vocab_size != self.target_vocab_size:
-            raise ConfigError(
-                "target_vocab_size",
-                f"target_vocab_size is {self.target_vocab_size}, but this architecture has a "
-                f"single vocabulary; make it {self.source_vocab_size}, equal to source_vocab_size",
-            )
-
-    def parameter_groups(self) -> dict[str, Shapes]:
-        """Return the shapes of the trainable weights of each component of the model."""
-        raise NotImplementedError
-
-    def parameter_count(self) -> int:
-        """Count the trainable parameters of the model without building it."""
-        return sum(
-            math.prod(shape) for shapes in self.parameter_groups().values() for shape in shapes
-        )
-
-    def sequence_length(self, source: int, target: int) -> int:
-        """Return the length of the model's input for these source and target lengths."""
-        return max(source, target)
-
-    def layer_sizes(self) -> tuple[int, int, int]:
-        """Return the width of all heads, the width of the hidden layer, and the number of heads."""
-        return self.d_model, 0, 1
-
-    @property
-    def attention_heads(self) -> int:
-        """Return the number of attention heads in a layer, 1 for an architecture without them."""
-        return self.layer_sizes()[2]
-
-    def extra_activations(self, source: int, target: int) -> int:
-        """Count the activations of an example beyond those of its tokens and pairs of tokens."""
-        return 0
-
-    def max_batch_size(self, length: int) -> int:
-        """Return the maximum batch size for inputs of `length` tokens without gradients."""
-        return max(1, min(MAX_EVAL_BATCH_SIZE, MAX_ATTENTION_SCORES // (self.d_model * length)))
-
-
-@dataclass(frozen=True)
-class AttentionConfig(BaseConfig):
-    """The sizes that every transformer has."""
-
-    n_heads: int = config_field(
-        4,
-        "Attention heads in each layer; must divide d_model, unless d_k and d_v are set.",
-        low=1,
-        high=64,
-    )
-    d_ff: int = config_field(
-        128, "Width of the hidden layer in the feed-forward networks.", low=1, high=16384
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.d_model % self.n_heads and not self.has_head_sizes:
-            divisors = [n for n in range(1, min(self.d_model, 64) + 1) if self.d_model % n == 0]
-            raise ConfigError(
-                "n_heads",
-                f"n_heads is {self.n_heads}, which does not divide d_model {self.d_model}; use one "
-                f"of {', '.join(map(str, divisors))}, or set the head sizes d_k and d_v",
-            )
-
-    @property
-    def has_head_sizes(self) -> bool:
-        """Return whether d_k and d_v are both set, so that n_heads need not divide d_model."""
-        return False
-
-    def layer_sizes(self) -> tuple[int, int, int]:
-        return self.d_model, self.d_ff, self.n_heads
-
-    def library_layers(self, has_cross_attention: bool = False) -> Shapes:
-        """Return the weights of the layers of PyTorch or transformers, which have every bias."""
-        d, d_ff, n_attentions = self.d_model, self.d_ff, 2 if has_cross_attention else 1
-        attention, norms = 4 * linear(d, d), [(d,)] * 2 * (n_attentions + 1)
-        layer = n_attentions * attention + linear(d, d_ff) + linear(d_ff, d) + norms
-        return self.n_layers * layer
-
-    def max_batch_size(self, length: int) -> int:
-        n_scores = self.n_heads * length * length  # of one example
-        return max(1, min(MAX_EVAL_BATCH_SIZE, MAX_ATTENTION_SCORES // n_scores))
+GATES_PER_CELL = {"rnn": 1, "lstm": 4, "gru": 3}
 
 
 @dataclass(frozen=True)
@@ -313,11 +200,8 @@ class StackConfig(AttentionConfig):
         d, d_ff, n = self.d_model, self.d_ff, self.n_layers
         t5_bias: Shapes = [(T5_NUM_BUCKETS, self.n_heads)] if self.position_type == "t5" else []
         n_up = 2 if self.activation == "swiglu" else 1  # SwiGLU has a gate
-        norm: dict[str, Shapes] = {
-            "layer": [(d,), (d,)] if self.bias else [(d,)],
-            "rms": [(d,)],
-            "none": [],
-        }
+        vector: Shapes = [(d,)]
+        norm = {"layer": (1 + self.bias) * vector, "rms": vector, "none": []}
         n_norms = n * (3 if has_cross_attention else 2) + (self.norm_placement == "pre")
         cross = {"cross-attention": n * self.attention_shapes()} if has_cross_attention else {}
         return {
@@ -400,8 +284,9 @@ class TransformerConfig(StackConfig):
 
 @dataclass(frozen=True)
 class SingleStackConfig(StackConfig):
-    """Sizes of one stack of our own layers."""
+    """The settings of a model with one stack of our own layers."""
 
+    stack: ClassVar[str]  # "encoder" or "decoder"
     norm_type: str = config_field(
         "layer",
         "Layer norm, RMSNorm, which does not subtract the mean and has no shift, or none.",
@@ -414,6 +299,14 @@ class SingleStackConfig(StackConfig):
         choices=SINGLE_STACK_POSITION_TYPES,
     )
 
+    def parameter_groups(self) -> dict[str, Shapes]:
+        return {
+            "token embedding": [(self.source_vocab_size, self.d_model)],
+            "position vectors": self.position_shapes(),
+            **self.stack_groups(self.stack),
+            "output layer": self.output_shapes(),
+        }
+
 
 @dataclass(frozen=True)
 class EncoderOnlyConfig(SingleStackConfig):
@@ -422,31 +315,82 @@ class EncoderOnlyConfig(SingleStackConfig):
     It predicts a token at each position.
     """
 
-    def parameter_groups(self) -> dict[str, Shapes]:
-        return {
-            "token embedding": [(self.source_vocab_size, self.d_model)],
-            "position vectors": self.position_shapes(),
-            **self.stack_groups("encoder"),
-            "output layer": self.output_shapes(),
-        }
+    stack = "encoder"
 
 
 @dataclass(frozen=True)
 class DecoderOnlyConfig(SingleStackConfig):
     """One stack of causal layers over source and target (as in GPT; Radford et al. 2018)."""
 
+    stack = "decoder"
     has_single_vocabulary = True
     tie_output_embeddings: bool = config_field(
         False, "The output layer uses the target's token embeddings as its weights."
     )
 
-    def parameter_groups(self) -> dict[str, Shapes]:
-        return {
-            "token embedding": [(self.source_vocab_size, self.d_model)],
-            "position vectors": self.position_shapes(),
-            **self.stack_groups("decoder"),
-            "output layer": self.output_shapes(),
-        }
-
     def sequence_length(self, source: int, target: int) -> int:
         return source + target
+
+
+@dataclass(frozen=True)
+class TorchTransformerConfig(AttentionConfig):
+    """Sizes of the encoder-decoder from PyTorch's own layers."""
+
+    counts_from_first_column = True  # its positions
+
+    norm_placement: str = config_field(
+        "pre",
+        "Layer norm before each sublayer (pre), or after the residual sum (post, the paper's).",
+        choices=("pre", "post"),
+    )
+
+    def parameter_groups(self) -> dict[str, Shapes]:
+        d = self.d_model
+        final_norms: Shapes = [(d,)] * 4 if self.norm_placement == "pre" else []
+        return {
+            "source token embedding": [(self.source_vocab_size, d)],
+            "source position vectors": [(self.max_positions, d)],
+            "target token embedding": [(self.target_vocab_size, d)],
+            "target position vectors": [(self.max_positions + 1, d)],
+            "encoder": self.library_layers(),
+            "decoder": self.library_layers(has_cross_attention=True) + final_norms,
+            "output layer": linear(d, self.target_vocab_size),
+        }
+
+
+@dataclass(frozen=True)
+class RecurrentConfig(BaseConfig):
+    """Sizes of a recurrent encoder and decoder; d_model is the size of the hidden state."""
+
+    cell: str = config_field(
+        "gru",
+        "Type of the recurrent cell, each as in PyTorch: plain RNN, LSTM or GRU.",
+        choices=tuple(GATES_PER_CELL),
+    )
+    attention: str = config_field(
+        "none",
+        "Attention of the decoder to the source: none, additive (a small network) or dot product.",
+        choices=("none", "additive", "dot"),
+    )
+
+    def parameter_groups(self) -> dict[str, Shapes]:
+        d, gates = self.d_model, GATES_PER_CELL[self.cell]
+        cells = self.n_layers * (linear(d, gates * d) + linear(d, gates * d))
+        context_input: Shapes = [(gates * d, d)] if self.attention == "additive" else []
+        attention: dict[str, Shapes] = {
+            "none": [],
+            "additive": [*linear(d, d), (d, d), (1, d)],
+            "dot": linear(2 * d, d),
+        }
+        return {
+            "source token embedding": [(self.source_vocab_size, d)],
+            "target token embedding": [(self.target_vocab_size, d)],
+            "encoder": cells,
+            "decoder": cells + context_input,  # the first input contains the context, too
+            "cross-attention": attention[self.attention],
+            "output layer": linear(d, self.target_vocab_size),
+        }
+
+    def extra_activations(self, source: int, target: int) -> int:
+        # the hidden layer of the additive attention, for each pair of positions
+        return source * target * self.d_model if self.attention == "additive" else 0

@@ -9,8 +9,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from .config import RecurrentConfig
 from .rnn_cells import CELLS, RNNCellBase, State
-from .variant_configs import RecurrentConfig
 
 
 class AdditiveAttention(nn.Module):
@@ -95,21 +95,8 @@ class Recurrent(nn.Module):
         Padding changes no state.
         """
         x_BSD = self.dropout(self.source_token_embedding(source_BS))
-        is_token_BS1 = (source_BS != 0)[..., None]
-        states = []
-        for cell in cast(Iterable[RNNCellBase], self.encoder_cells):
-            state, hidden = self.initial_state(len(source_BS)), []
-            for x_gates_BG, is_token_B1 in zip(
-                cell.input_proj(x_BSD).unbind(1), is_token_BS1.unbind(1), strict=True
-            ):
-                state = tuple(
-                    torch.where(is_token_B1, new, old)
-                    for new, old in zip(cell(x_gates_BG, state), state, strict=True)
-                )
-                hidden.append(state[0])
-            x_BSD = self.dropout(torch.stack(hidden, dim=1))
-            states.append(state)
-        return x_BSD, states
+        states = [self.initial_state(len(source_BS))] * self.config.n_layers
+        return self._run_layers(self.encoder_cells, x_BSD, states, (source_BS != 0)[..., None])
 
     def initial_state(self, batch_size: int) -> State:
         """Return the initial state of a cell: zeros."""
@@ -130,7 +117,7 @@ class Recurrent(nn.Module):
                 x_BTD, memory_BSD, states, attn_mask_BS
             )
             return self.output_proj(hidden_BTD), states, weights_BTS
-        hidden_BTD, states = self._run_layers(x_BTD, states)
+        hidden_BTD, states = self._run_layers(self.decoder_cells, x_BTD, states)
         if self.config.attention == "none":
             return self.output_proj(hidden_BTD), states, None
         score_BTS = hidden_BTD @ memory_BSD.transpose(1, 2)
@@ -140,19 +127,32 @@ class Recurrent(nn.Module):
         ).tanh()
         return self.output_proj(combined_BTD), states, weights_BTS
 
-    def _run_layers(self, x_BTD: Tensor, states: list[State]) -> tuple[Tensor, list[State]]:
-        """Run the decoder's layers one after the other, each over the whole target."""
+    def _run_layers(
+        self,
+        cells: nn.ModuleList,
+        x_BPD: Tensor,
+        states: list[State],
+        is_token_BP1: Tensor | None = None,
+    ) -> tuple[Tensor, list[State]]:
+        """Run the layers one after the other, each over all positions.
+
+        Returns the top layer's hidden states (BPD) and each layer's last state.
+        """
         next_states = []
-        for cell, state in zip(
-            cast(Iterable[RNNCellBase], self.decoder_cells), states, strict=True
-        ):
+        for cell, state in zip(cast(Iterable[RNNCellBase], cells), states, strict=True):
             hidden = []
-            for x_gates_BG in cell.input_proj(x_BTD).unbind(1):
-                state = cell(x_gates_BG, state)
+            for p, x_gates_BG in enumerate(cell.input_proj(x_BPD).unbind(1)):
+                new_state = cell(x_gates_BG, state)
+                if is_token_BP1 is not None:
+                    new_state = tuple(
+                        torch.where(is_token_BP1[:, p], new, old)
+                        for new, old in zip(new_state, state, strict=True)
+                    )
+                state = new_state
                 hidden.append(state[0])
-            x_BTD = self.dropout(torch.stack(hidden, dim=1))
+            x_BPD = self.dropout(torch.stack(hidden, dim=1))
             next_states.append(state)
-        return x_BTD, next_states
+        return x_BPD, next_states
 
     def _decode_with_input_attention(
         self, x_BTD: Tensor, memory_BSD: Tensor, states: list[State], attn_mask_BS: Tensor
@@ -164,7 +164,8 @@ class Recurrent(nn.Module):
             context_BD, weights_BS = self.attention(
                 states[-1][0], memory_BSD, memory_proj_BSD, attn_mask_BS
             )
-            x_B1D, states = self._run_layers(torch.cat([x_BD, context_BD], dim=-1)[:, None], states)
-            hidden.append(x_B1D)
+            x_B1D = torch.cat([x_BD, context_BD], dim=-1)[:, None]
+            hidden_B1D, states = self._run_layers(self.decoder_cells, x_B1D, states)
+            hidden.append(hidden_B1D)
             weights.append(weights_BS)
         return torch.cat(hidden, dim=1), states, torch.stack(weights, dim=1)

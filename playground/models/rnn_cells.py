@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from .variant_configs import GATES_PER_CELL
+from .config import GATES_PER_CELL
 
 State = tuple[Tensor, ...]  # the state of a cell; the first tensor is its hidden state (BD)
 

@@ -2,16 +2,16 @@
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from .attention import causal_mask
+from .config import TorchTransformerConfig
 from .embeddings import build_token_embedding
 from .transformer import AttentionWeights
-from .variant_configs import TorchTransformerConfig
 
 
 class TorchTransformer(nn.Module):
@@ -113,24 +113,17 @@ def _record_attention(stack: nn.Module, name: str, weights: list[Tensor] | None)
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return args, kwargs | {"need_weights": True, "average_attn_weights": False}
 
-    def store_weights(_: nn.Module, args: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        recorded.append(output[1])
-
     if weights is None:
         yield
         return
     recorded = weights
-    modules = [module for path, module in stack.named_modules() if path.endswith(name)]
-    hooks = [
-        hook
-        for each in modules
-        for hook in (
-            each.register_forward_pre_hook(request_weights, with_kwargs=True),
-            each.register_forward_hook(store_weights),
-        )
-    ]
-    try:
+    with ExitStack() as hooks:
+        for path, attention in stack.named_modules():
+            if path.endswith(name):
+                hooks.enter_context(
+                    attention.register_forward_pre_hook(request_weights, with_kwargs=True)
+                )
+                hooks.enter_context(
+                    attention.register_forward_hook(lambda *args: recorded.append(args[-1][1]))
+                )
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()

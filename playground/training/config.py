@@ -13,8 +13,8 @@ from typing import Any
 
 from playground.architectures import ARCHITECTURES
 from playground.common import messages
-from playground.models.config import BaseConfig, TransformerConfig
-from playground.models.config_fields import ConfigError, short_repr
+from playground.models.config import TransformerConfig
+from playground.models.config_fields import BaseConfig, ConfigError, short_repr
 from playground.tasks import TASKS
 from playground.tasks.vocabulary import SPECIAL_TOKENS
 

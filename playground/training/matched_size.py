@@ -8,8 +8,7 @@ import dataclasses
 import math
 
 from playground.architectures import ARCHITECTURES
-from playground.models.config import AttentionConfig, BaseConfig
-from playground.models.config_fields import ConfigError
+from playground.models.config_fields import AttentionConfig, BaseConfig, ConfigError
 
 from .config import RunConfig
 from .presets import architecture_preset

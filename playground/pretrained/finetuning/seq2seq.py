@@ -26,8 +26,7 @@ from torch import Tensor
 from playground.architectures.base import Seq2SeqModel, eval_mode
 from playground.common import messages
 from playground.errors import UserError
-from playground.models.config import AttentionConfig
-from playground.models.config_fields import config_field
+from playground.models.config_fields import AttentionConfig, config_field
 from playground.models.transformer import AttentionWeights
 from playground.tasks import EOS, PAD, SOS
 from playground.tasks.task import Batch, Task

@@ -43,12 +43,3 @@ def test_token_and_learned_position_embeddings_start_at_equal_scale():
         1, abs=0.05
     )
     assert float(embed.position_embedding.std().detach()) == pytest.approx(1, abs=0.05)
-
-
-def test_sine_waves_are_no_parameters_and_not_saved():
-    embed = embedding(position_type="sinusoidal")
-    assert (
-        [name for name, _ in embed.named_parameters()]
-        == list(embed.state_dict())
-        == ["token_embedding.weight"]
-    )

@@ -6,7 +6,7 @@ from torch import nn
 
 from playground.architectures import load_architecture
 from playground.models.attention import MultiHeadAttention
-from playground.models.config import DecoderOnlyConfig, TransformerConfig
+from playground.models.config import POSITION_TYPES, DecoderOnlyConfig, TransformerConfig
 from playground.models.feed_forward import build_feed_forward
 from playground.models.transformer import Transformer
 from playground.training.config import RunConfig
@@ -49,6 +49,21 @@ def test_learned_positions_start_with_their_own_scale():
     assert std(model.source_embedding.position_embedding) == pytest.approx(0.1, rel=0.1)
     waves = build(position_std=0.0, position_type="sinusoidal")
     assert float(waves.source_embedding.position_embedding.abs().max()) == 1.0
+
+
+@pytest.mark.parametrize("kind", POSITION_TYPES)
+def test_derived_tables_are_computed_and_not_saved(kind):
+    model = build(position_type=kind)
+    assert model.state_dict().keys() == dict(model.named_parameters()).keys()
+    expected = {name: table.clone() for name, table in model.named_buffers()}
+    assert bool(expected) == (kind in ("sinusoidal", "rope", "alibi"))
+    for table in model.buffers():
+        table.fill_(torch.nan)
+    for module in model.modules():
+        if list(module.buffers(recurse=False)):
+            module.reset_parameters()
+    for name, table in model.named_buffers():
+        assert torch.equal(table, expected[name]), name
 
 
 def test_weights_of_linear_layers_follow_weight_init():

@@ -2,9 +2,9 @@ import pytest
 import torch
 from torch import nn
 
+from playground.models.config import RecurrentConfig
 from playground.models.recurrent import Recurrent
 from playground.models.rnn_cells import CELLS
-from playground.models.variant_configs import RecurrentConfig
 
 TORCH = {"rnn": (nn.RNN, nn.RNNCell), "lstm": (nn.LSTM, nn.LSTMCell), "gru": (nn.GRU, nn.GRUCell)}
 SOURCE_BS = torch.tensor([[3, 4, 5, 6, 2], [7, 2, 0, 0, 0], [2, 0, 0, 0, 0]])
@@ -83,7 +83,8 @@ def test_dot_attention_is_softmax_of_products_joined_with_state():
     model, weights = network(attention="dot"), []
     logits_BTV = model(SOURCE_BS, TARGET_BT, weights)
     memory_BSD, states = model.encode(SOURCE_BS)
-    hidden_BTD, _ = model._run_layers(model.target_token_embedding(TARGET_BT), states)
+    embedded_BTD = model.target_token_embedding(TARGET_BT)
+    hidden_BTD, _ = model._run_layers(model.decoder_cells, embedded_BTD, states)
     for b, length in enumerate([5, 2, 1]):
         for t in range(4):
             share_S = torch.stack(

@@ -2,10 +2,9 @@ import pytest
 import torch
 
 from playground.architectures.torch_weights import copy_weights
-from playground.models.config import TransformerConfig
+from playground.models.config import TorchTransformerConfig, TransformerConfig
 from playground.models.torch_transformer import TorchTransformer
 from playground.models.transformer import AttentionWeights, Transformer
-from playground.models.variant_configs import TorchTransformerConfig
 
 SOURCE_BS = torch.tensor([[3, 4, 5, 6, 2], [7, 2, 0, 0, 0]])
 TARGET_BT = torch.tensor([[1, 6, 5, 4], [1, 7, 2, 0]])
