@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from playground.architectures.base import greedy_decode
-from playground.architectures.encoder_decoder import EncoderDecoder
+from playground.architectures.encoder_decoder import TransformerModel
 from playground.generation import generate
 from playground.models.config import TransformerConfig
 from playground.tasks import EOS, SOS
@@ -40,8 +40,8 @@ def decoding_methods(batch_size: int) -> dict[str, Callable[[], Tensor]]:
     Each returns the generated tokens (BT); those of our model are equal.
     """
     torch.manual_seed(0)
-    ours, bart, x = EncoderDecoder(SIZES).eval(), Bart(SIZES).eval(), XTransformers(SIZES).eval()
-    rope = EncoderDecoder(dataclasses.replace(SIZES, position_type="rope")).eval()
+    ours, bart, x = TransformerModel(SIZES).eval(), Bart(SIZES).eval(), XTransformers(SIZES).eval()
+    rope = TransformerModel(dataclasses.replace(SIZES, position_type="rope")).eval()
     model: Any = bart.model  # its type has no `generate`
     for each in (ours, rope):
         each.output_proj.bias.data[EOS] = -1e9

@@ -26,7 +26,7 @@ from playground.architectures.base import (
     eval_mode,
     greedy_decode,
 )
-from playground.architectures.encoder_decoder import EncoderDecoder
+from playground.architectures.encoder_decoder import TransformerModel
 from playground.architectures.huggingface import Bart as EagerAttentionBart
 from playground.architectures.huggingface_sizes import BartSizes
 from playground.models.attention import causal_mask
@@ -227,7 +227,7 @@ BART = "BART, dropout 0"
 X = "x-transformers"
 SINUSOIDAL_SETTINGS = {"norm_placement": "post", "position_type": "sinusoidal"}
 CANDIDATES = {
-    OURS: Candidate(EncoderDecoder),
+    OURS: Candidate(TransformerModel),
     TUTORIAL: Candidate(TorchTransformer, {**SINUSOIDAL_SETTINGS, "dropout": 0.1}),
     TUTORIAL_WITHOUT_DROPOUT: Candidate(TorchTransformer, {**SINUSOIDAL_SETTINGS, "dropout": 0.0}),
     BEST: Candidate(

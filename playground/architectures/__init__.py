@@ -44,7 +44,7 @@ class ArchitectureSpec:
 
 ARCHITECTURES = {
     "transformer": ArchitectureSpec(
-        "playground.architectures.encoder_decoder:EncoderDecoder",
+        "playground.architectures.encoder_decoder:TransformerModel",
         TransformerConfig,
         "Transformer",
         "Encoder and decoder, as in the paper.",

@@ -35,7 +35,7 @@ class EncoderDecoderModel(TeacherForcedModel):
         }
 
 
-class EncoderDecoder(Transformer, EncoderDecoderModel):
+class TransformerModel(Transformer, EncoderDecoderModel):
     """The transformer from scratch."""
 
     config: TransformerConfig

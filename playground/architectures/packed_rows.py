@@ -28,7 +28,7 @@ from playground.tasks import PAD
 from playground.tasks.task import Batch
 
 from .base import Seq2SeqModel, eval_mode
-from .encoder_decoder import EncoderDecoder
+from .encoder_decoder import TransformerModel
 
 MIN_WIDTH = 32  # positions of a row
 WIDTH_STEP = 16  # a vector register of the CPU holds 16 numbers
@@ -42,14 +42,14 @@ GROUP_SIZE = 256  # sequences that are packed together, to limit the time of the
 DISTANCE_ENCODINGS = {RelativePositionEncoding, RotaryEmbedding, ALiBi, T5RelativePositionBias}
 
 
-def can_pack(model: Seq2SeqModel) -> TypeGuard[EncoderDecoder]:
+def can_pack(model: Seq2SeqModel) -> TypeGuard[TransformerModel]:
     """Return whether packed rows compute what this model computes, and are faster.
 
     The model must be the transformer from scratch without changes. On a GPU, the number of rows
     would have to be read from the device at every step.
     """
     return (
-        type(model) is EncoderDecoder
+        type(model) is TransformerModel
         and next(model.parameters()).device.type == "cpu"
         and all(
             type(module) in DISTANCE_ENCODINGS
@@ -59,7 +59,7 @@ def can_pack(model: Seq2SeqModel) -> TypeGuard[EncoderDecoder]:
     )
 
 
-def packed_loss(model: EncoderDecoder, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+def packed_loss(model: TransformerModel, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
     """Return the result of `model.loss` from packed rows, if they are shorter than the batch."""
     rows = pack(batch, batch.loss_weight_B > 0)
     if rows is None:
@@ -70,7 +70,7 @@ def packed_loss(model: EncoderDecoder, batch: Batch, label_smoothing: float = 0.
 
 @torch.no_grad()
 def packed_exact_match_and_loss(
-    model: EncoderDecoder, batch: Batch, label_smoothing: float = 0.0
+    model: TransformerModel, batch: Batch, label_smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor | None]:
     """Return the result of `model.exact_match_and_loss` from packed rows, if they are shorter."""
     rows = pack(batch, torch.ones(len(batch.source_BS), dtype=torch.bool))
@@ -104,7 +104,7 @@ class PackedRows(NamedTuple):
     target: PackedSide
 
 
-def packed_logits(model: EncoderDecoder, batch: Batch, rows: PackedRows) -> tuple[Tensor, Tensor]:
+def packed_logits(model: TransformerModel, batch: Batch, rows: PackedRows) -> tuple[Tensor, Tensor]:
     """Return the logits (NV) and labels (N) of the target tokens, in the order of the batch."""
     source, target = rows
     source_mask = may_attend(source.sequence_RM, source.sequence_RM)

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from playground.architectures.encoder_decoder import EncoderDecoder
+from playground.architectures.encoder_decoder import TransformerModel
 from playground.generation import generate
 from playground.models.attention import causal_mask, padding_mask
 from playground.models.transformer import AttentionWeights
@@ -45,7 +45,7 @@ class AttentionRecording:
 
 
 @torch.no_grad()
-def record_teacher_forced(model: EncoderDecoder, batch: Batch) -> AttentionRecording:
+def record_teacher_forced(model: TransformerModel, batch: Batch) -> AttentionRecording:
     """Record the attention weights of a teacher-forced pass."""
     source_BS, decoder_input_BT = batch.source_BS, batch.decoder_input_BT
     weights = AttentionWeights()
@@ -61,7 +61,7 @@ def record_teacher_forced(model: EncoderDecoder, batch: Batch) -> AttentionRecor
 
 
 def record_free_running(
-    model: EncoderDecoder,
+    model: TransformerModel,
     source_BS: Tensor,
     max_tokens: int,
     *,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from playground.architectures.encoder_decoder import EncoderDecoder
+from playground.architectures.encoder_decoder import TransformerModel
 from playground.generation import sampling_probabilities
 from playground.tasks import PAD
 from playground.tasks.task import Batch
@@ -41,7 +41,7 @@ class GenerationStep:
     cross_LHS: Tensor
 
 
-def teacher_forced_steps(model: EncoderDecoder, batch: Batch) -> list[GenerationStep]:
+def teacher_forced_steps(model: TransformerModel, batch: Batch) -> list[GenerationStep]:
     """Return the steps of a teacher-forced pass.
 
     As in training, the decoder input is the target, shifted right.
@@ -56,7 +56,12 @@ def teacher_forced_steps(model: EncoderDecoder, batch: Batch) -> list[Generation
 
 
 def free_running_steps(
-    model: EncoderDecoder, batch: Batch, max_tokens: int, *, temperature: float = 0.0, seed: int = 0
+    model: TransformerModel,
+    batch: Batch,
+    max_tokens: int,
+    *,
+    temperature: float = 0.0,
+    seed: int = 0,
 ) -> list[GenerationStep]:
     """Return the steps of free-running decoding, until EOS or `max_tokens`.
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from playground.architectures import ARCHITECTURES
 from playground.architectures.base import Seq2SeqModel
-from playground.architectures.encoder_decoder import EncoderDecoder
+from playground.architectures.encoder_decoder import TransformerModel
 from playground.architectures.torch_weights import copy_weights
 from playground.checkpoints.checkpoint import load_model
 from playground.errors import UserError
@@ -73,7 +73,7 @@ class InspectedModel:
         return cls(config, model.eval(), config.task.load(), hides_targets)
 
     @cached_property
-    def transformer(self) -> EncoderDecoder:
+    def transformer(self) -> TransformerModel:
         """Return the encoder-decoder from scratch, whose components can be ablated.
 
         For a model from PyTorch's layers it is the transformer from scratch with the same weights,
@@ -85,7 +85,7 @@ class InspectedModel:
         """
         if isinstance(self.model, TorchTransformer):
             with torch.device("meta"):  # copy_weights sets every weight
-                equivalent = EncoderDecoder(TransformerConfig(**asdict(self.model.config)))
+                equivalent = TransformerModel(TransformerConfig(**asdict(self.model.config)))
             copy_weights(self.model, equivalent.to_empty(device=self.device))
             return equivalent.eval()
         if not isinstance(self.model, Transformer):
@@ -94,7 +94,7 @@ class InspectedModel:
                 "this view needs the encoder-decoder transformer from scratch; this model has the "
                 f"architecture {title!r}"
             )
-        return cast(EncoderDecoder, self.model)
+        return cast(TransformerModel, self.model)
 
     @property
     def is_equivalent(self) -> bool:

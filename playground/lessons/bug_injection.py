@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from playground.architectures.base import Seq2SeqModel
-from playground.architectures.encoder_decoder import EncoderDecoder
+from playground.architectures.encoder_decoder import TransformerModel
 from playground.inspection.hooks import compute_weights
 from playground.models.attention import MultiHeadAttention
 from playground.models.config import TransformerConfig
@@ -48,7 +48,7 @@ PATCHABLE_MODULES: tuple[type[nn.Module], ...] = (
 BUGGY_SUFFIX = " (buggy model)"  # the suffix of a file name
 
 
-class ReferenceModel(EncoderDecoder):
+class ReferenceModel(TransformerModel):
     """The transformer of a lesson.
 
     `is_exact_match` generates free-running. The faster teacher-forced check of the other

@@ -67,6 +67,7 @@ class MultiHeadAttention(nn.Module):
         self.k_proj = nn.Linear(d_model, self.n_kv_heads * config.key_size, bias=bias)
         self.v_proj = nn.Linear(d_model, self.n_kv_heads * config.value_size, bias=bias)
         self.out_proj = nn.Linear(self.n_heads * config.value_size, d_model, bias=bias)
+        # Cross-attention has none: a distance from a target to a source position has no meaning.
         self.position_encoding = position_encoding or RelativePositionEncoding()
         self.dropout = config.attention_dropout
         self.reset_parameters()

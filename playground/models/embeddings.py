@@ -55,8 +55,9 @@ class InputEmbedding(nn.Module):
         self.token_embedding = token_embedding
         self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
         self.dropout = nn.Dropout(config.dropout)
-        self.position_type, self.side = config.position_type, side
+        self.position_type, self.side = config.position_type, side  # "source" or "target"
         self.n_positions, self.sinusoidal_scale = config.n_positions, config.sinusoidal_scale
+        # Randomized positions have more vectors than the longest input has positions.
         shape_PD = config.n_position_vectors, config.d_model
         if not config.n_position_vectors:
             self.position_embedding = None

@@ -53,7 +53,8 @@ class ResidualNorm(nn.Module):
 class Layer(nn.Module):
     """Self-attention, in a decoder cross-attention to the memory, then the feed-forward network.
 
-    `causal`: T5's position bias uses all buckets for the past. The caller passes the causal mask.
+    The memory is the output of the encoder. `causal` is for T5's position bias only, which uses all
+    buckets for the past; the caller of `forward` passes the causal mask.
     """
 
     def __init__(
@@ -80,8 +81,9 @@ class Layer(nn.Module):
     ) -> Tensor:
         """Return the next vector of each position (BTD).
 
-        With a `cache`, x are new positions, after those in the cache. The weights of self- and
-        cross-attention (BHTM, BHTS) are appended to the lists, if they are given.
+        The masks are True where attention is allowed, and broadcast to BHTM and BHTS. With a
+        `cache`, x are new positions, after those in the cache; M counts both. The weights of self-
+        and cross-attention (BHTM, BHTS) are appended to the lists, if they are given.
         """
         self_cache, cross_cache = cache or (None, None)
         x_BTD = self.self_attn_residual(

@@ -32,7 +32,7 @@ class AttentionWeights:
 class Transformer(nn.Module):
     """Encoder and decoder stacks over embeddings, and a linear layer that scores every token.
 
-    Sources are BS, targets BT, both padded with token 0.
+    Sources (BS) end with EOS, targets (BT) begin with SOS. Token 0 pads both at their end.
     """
 
     def __init__(self, config: TransformerConfig) -> None:

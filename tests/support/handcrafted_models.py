@@ -2,7 +2,7 @@
 
 import torch
 
-from playground.architectures.encoder_decoder import EncoderDecoder, RecurrentModel
+from playground.architectures.encoder_decoder import RecurrentModel, TransformerModel
 from playground.inspection.inspected_model import InspectedModel
 from playground.tasks.vocabulary import SPECIAL_TOKENS
 from playground.training.config import RunConfig
@@ -51,7 +51,7 @@ def random_model(**changes):
         "max_positions": 9,
     }
     config = RunConfig.from_flat(settings | changes)
-    model = EncoderDecoder(config.model)
+    model = TransformerModel(config.model)
     with torch.no_grad():
         for weight in model.parameters():
             weight += 0.1 * torch.randn_like(weight)
@@ -91,7 +91,7 @@ def reversing_model():
             "max_positions": SEQUENCE_LENGTH + 1,
         }
     )
-    model = EncoderDecoder(config.model)
+    model = TransformerModel(config.model)
     for embedding in (model.source_embedding, model.target_embedding):
         embedding.token_embedding.weight.copy_(torch.eye(VOCAB_SIZE, 32) / embedding.scale)
         embedding.position_embedding.copy_(

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from playground.architectures import load_architecture
-from playground.architectures.encoder_decoder import EncoderDecoder
+from playground.architectures.encoder_decoder import TransformerModel
 from playground.models.config import TransformerConfig
 from playground.models.transformer import AttentionWeights
 from playground.tasks import load_task
@@ -15,7 +15,7 @@ REVERSE = load_task("reverse")
 
 def family(**changes):
     torch.manual_seed(0)
-    return EncoderDecoder(
+    return TransformerModel(
         TransformerConfig(
             **{"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 32, "max_positions": 6} | changes
         )

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playground.architectures import ARCHITECTURES
-from playground.architectures.encoder_decoder import EncoderDecoder
+from playground.architectures.encoder_decoder import TransformerModel
 from playground.architectures.packed_rows import (
     GROUP_SIZE,
     MIN_WIDTH,
@@ -153,15 +153,15 @@ def test_other_architectures_are_not_packed(name):
 def test_changed_models_and_unknown_position_encodings_are_not_packed():
     config = RunConfig.from_flat(SMALL).model
 
-    class Changed(EncoderDecoder):
+    class Changed(TransformerModel):
         pass
 
     class AbsolutePositions(RelativePositionEncoding):
         pass
 
-    assert can_pack(EncoderDecoder(config))
+    assert can_pack(TransformerModel(config))
     assert not can_pack(Changed(config))
-    model = EncoderDecoder(config)
+    model = TransformerModel(config)
     model.encoder_layers[0].self_attn.position_encoding = AbsolutePositions()
     assert not can_pack(model)
 

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from playground.architectures.encoder_decoder import EncoderDecoder
+from playground.architectures.encoder_decoder import TransformerModel
 from playground.cli.experiments import format_scheme
 from playground.common.stats import wilson_interval
 from playground.evaluation import annotated_transformer_loss, exact_match_at_length
@@ -31,7 +31,7 @@ from playground.tasks.held_out import build_held_out_set, is_held_out
 from playground.training.config import RunConfig
 
 
-class KnowsUpTo(EncoderDecoder):
+class KnowsUpTo(TransformerModel):
     """Solves sequences up to a length, and longer ones with a small first token."""
 
     def __init__(self, longest: int, positions: int = 40) -> None:
@@ -69,7 +69,7 @@ def test_short_lengths_have_fewer_sequences_and_long_ones_need_positions():
 
 def test_published_loss_matches_torch_kl_divergence_without_eos():
     torch.manual_seed(0)
-    family = EncoderDecoder(
+    family = TransformerModel(
         TransformerConfig(d_model=8, n_heads=1, n_layers=1, d_ff=8, dropout=0.5, max_positions=6)
     )
     held_out = build_held_out_set(load_task("copy"), 30, 4, 4)

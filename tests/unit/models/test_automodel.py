@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from transformers import AutoModelForSeq2SeqLM
 
 from playground.architectures.causal_lm import left_pad
-from playground.architectures.encoder_decoder import EncoderDecoder
+from playground.architectures.encoder_decoder import TransformerModel
 from playground.checkpoints.checkpoint import weights_by_name
 from playground.checkpoints.tensors import serialize_tensors
 from playground.generation import generate
@@ -57,7 +57,7 @@ def no_warnings():
     assert messages == []
 
 
-build = functools.partial(build_small, EncoderDecoder)
+build = functools.partial(build_small, TransformerModel)
 
 
 def save_and_load(model, folder):
@@ -432,7 +432,7 @@ def test_a_new_one_starts_as_the_transformer_does():
     """transformers' own initialization does not change the weights."""
     sizes = {"position_type": "sinusoidal", "sinusoidal_scale": 0.3}
     torch.manual_seed(5)
-    ours = EncoderDecoder(TransformerConfig(**sizes))
+    ours = TransformerModel(TransformerConfig(**sizes))
     torch.manual_seed(5)
     expected = PlaygroundForSeq2SeqLM(PlaygroundConfig(**sizes))
     loaded = expected.transformer
