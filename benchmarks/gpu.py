@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from benchmarks._results import save_results
 from benchmarks.flops import counted_flops
+from playground.architectures.parameter_groups import parameter_count
 from playground.tasks.task import Batch
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
@@ -90,7 +91,7 @@ def _one(d_model: int, batch_size: int, precision: str) -> dict[str, Any]:
             for name in ("compiled", "graphed")
         },
         "flops": counted_flops(trainers["eager"]),
-        "bytes": 4 * 9 * config.model.parameter_count(),
+        "bytes": 4 * 9 * parameter_count(config.model),
     }
 
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from playground.common import messages
 from playground.models.config import (
+    BaseConfig,
     DecoderOnlyConfig,
     EncoderOnlyConfig,
     RecurrentConfig,
     TorchTransformerConfig,
     TransformerConfig,
 )
-from playground.models.config_fields import BaseConfig
 
 from .huggingface_sizes import BartSizes, BertSizes, GPT2Sizes
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from playground.common import messages
 from playground.generation import eval_mode as eval_mode
-from playground.models.config_fields import BaseConfig
+from playground.models.config import BaseConfig
 from playground.models.transformer import AttentionWeights
 from playground.tasks import EOS, PAD, SOS
 from playground.tasks.task import Batch

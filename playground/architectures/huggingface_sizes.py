@@ -5,7 +5,7 @@ This file imports neither torch nor transformers, because forms and command line
 
 from dataclasses import dataclass
 
-from playground.models.config_fields import AttentionConfig, Shapes, linear
+from playground.models.config import AttentionConfig
 
 
 @dataclass(frozen=True)
@@ -13,16 +13,6 @@ class BertSizes(AttentionConfig):
     """The settings of transformers' BertConfig that can be chosen here."""
 
     has_single_vocabulary = True
-
-    def parameter_groups(self) -> dict[str, Shapes]:
-        d = self.d_model
-        tables = [(self.source_vocab_size, d), (2 * self.max_positions, d), (2, d)]
-        return {
-            "embeddings": [*tables, (d,), (d,)],
-            "encoder": self.library_layers(),
-            "head": [*linear(d, d), (d,), (d,)],
-            "output layer": [(self.target_vocab_size,)],
-        }
 
     def sequence_length(self, source: int, target: int) -> int:
         return source + self.max_positions
@@ -34,13 +24,6 @@ class GPT2Sizes(AttentionConfig):
 
     has_single_vocabulary = True
 
-    def parameter_groups(self) -> dict[str, Shapes]:
-        d = self.d_model
-        return {
-            "embeddings": [(self.source_vocab_size, d), (2 * self.max_positions, d)],
-            "decoder": [*self.library_layers(), (d,), (d,)],
-        }
-
     def sequence_length(self, source: int, target: int) -> int:
         return source + target
 
@@ -50,12 +33,3 @@ class BartSizes(AttentionConfig):
     """The settings of transformers' BartConfig that can be chosen here."""
 
     has_single_vocabulary = True
-
-    def parameter_groups(self) -> dict[str, Shapes]:
-        d = self.d_model
-        positions = (self.max_positions + 2, d)  # the first two are never used
-        return {
-            "embeddings": [(self.source_vocab_size, d), positions, positions],
-            "encoder": [(d,), (d,), *self.library_layers()],
-            "decoder": [(d,), (d,), *self.library_layers(has_cross_attention=True)],
-        }

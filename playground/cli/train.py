@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from playground.architectures import ARCHITECTURES
+from playground.architectures.parameter_groups import parameter_count
 from playground.checkpoints.manifest import CheckpointError, read_manifest
 from playground.common import messages
 from playground.common.storage import checkpoints_root
@@ -213,7 +214,7 @@ def _print_result(trainer: Trainer, scores: EvalResult, out: Path, as_json: bool
         "token_accuracy": scores.token_accuracy,
         "steps": trainer.step_count,
         "seconds": round(trainer.seconds, 3),
-        "parameters": trainer.config.model.parameter_count(),
+        "parameters": parameter_count(trainer.config.model),
         "optimizer_groups": [asdict(group) for group in optimizer_groups(trainer.config)],
         "device": trainer.device.type,
         "checkpoint": str(out),

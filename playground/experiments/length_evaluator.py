@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
 
+from playground.architectures.parameter_groups import parameter_count
 from playground.runs.inspector_client import InspectorClient
 from playground.runs.record import WEIGHTS_EVICTED
 from playground.runs.registry import Registry
@@ -94,7 +95,7 @@ class LengthEvaluator:
             return False
         if self._last_response is not None and not self._last_response.done():
             return True
-        lengths = next_lengths(remaining, run.config.model.parameter_count(), n)
+        lengths = next_lengths(remaining, parameter_count(run.config.model), n)
         request = json.dumps({"lengths": lengths, "n": n})
         self._last_response = self.inspector.request("lengths", model_ref, request)
         state.pending = PendingEvaluation(run.id, run.step, self._last_response)

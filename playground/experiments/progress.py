@@ -4,6 +4,7 @@ from collections.abc import Collection, Hashable, Mapping
 from functools import lru_cache
 from typing import Any
 
+from playground.architectures.parameter_groups import parameter_count
 from playground.runs.registry import Registry
 from playground.runs.state import Run
 from playground.runs.summary import format_duration
@@ -145,7 +146,7 @@ def _describe(seconds: float, unknown: int, message: str) -> Estimate:
 def declared_step_s(config: RunConfig) -> float:
     """Return the expected seconds of a training step on one core, evaluations included."""
     tokens = config.training.batch_size * config.task.max_length
-    n_flops = FLOPS_PER_WEIGHT * config.model.parameter_count() * tokens
+    n_flops = FLOPS_PER_WEIGHT * parameter_count(config.model) * tokens
     layers_s = LAYER_S * getattr(config.model, "n_layers", 1)
     return STEP_S + layers_s + n_flops / FLOPS_PER_SECOND
 

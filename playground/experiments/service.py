@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from playground.architectures.parameter_groups import parameter_count
 from playground.runs.access import require_dataset
 from playground.runs.inspector_client import InspectorClient
 from playground.runs.record import owner_id
@@ -84,7 +85,7 @@ class ExperimentService:
                 {
                     "label": variant.full_label,
                     "values": variant.values,
-                    "parameters": config.model.parameter_count(),
+                    "parameters": parameter_count(config.model),
                     "steps": config.training.max_steps,
                 }
             )

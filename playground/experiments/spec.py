@@ -26,6 +26,7 @@ from pydantic import (
 )
 
 from playground.architectures import ARCHITECTURES
+from playground.architectures.parameter_groups import parameter_count
 from playground.common import messages
 from playground.common.validation import describe
 from playground.models.config_fields import ConfigError, short_repr
@@ -259,7 +260,7 @@ class ExperimentSpec(BaseModel):
             ConfigError: when it does not; `field` is n.
         """
         for variant in self.variants if self.kind == LENGTHS else ():
-            parameters = variant.config(self.seeds[0]).model.parameter_count()
+            parameters = parameter_count(variant.config(self.seeds[0]).model)
             max_length = self.max_evaluated_length(variant.settings)
             if evaluation_cost(parameters, self.n, max_length) > MAX_COST_FLOPS:
                 raise ConfigError(

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from playground.architectures.parameter_groups import parameter_count
 from playground.checkpoints.manifest import Manifest, read_manifest
 from playground.common import messages
 from playground.common.format import format_bytes
@@ -136,7 +137,7 @@ class DownloadTasks(TaskRunner):
             "files_in_all": len(repo.files),
             "task": task_label(manifest.config),
             "shape": [model.n_layers, model.attention_heads, model.d_model],
-            "parameters": model.parameter_count(),
+            "parameters": parameter_count(model),
             "step": manifest.step,
             "seconds": manifest.seconds,
             "device": manifest.device,

@@ -36,7 +36,7 @@ from playground.checkpoints.checkpoint import expected_tensors, load_model, weig
 from playground.checkpoints.manifest import CheckpointError, Manifest, read_manifest
 from playground.checkpoints.tensors import load_checked_tensors, serialize_tensors
 from playground.common.atomic_write import write_dir
-from playground.models.config_fields import BaseConfig
+from playground.models.config import BaseConfig
 from playground.tasks import EOS, PAD, SOS, Vocabulary
 from playground.tasks.vocabulary import SPECIAL_TOKENS
 

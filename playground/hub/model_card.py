@@ -15,6 +15,7 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCardData
 
 from playground.architectures.base import Seq2SeqModel
+from playground.architectures.parameter_groups import parameter_count
 from playground.checkpoints.checkpoint import iter_metrics, load_model
 from playground.checkpoints.manifest import Manifest
 from playground.checkpoints.train_command import training_command
@@ -258,7 +259,7 @@ def card_facts(
 def _model_facts(config: RunConfig) -> dict[str, Any]:
     return {
         "architecture": _architecture(config),
-        "n_parameters": config.model.parameter_count(),
+        "n_parameters": parameter_count(config.model),
         "layers": _layers(config),
         "n_positions": config.model.max_positions - 1,
     }

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from playground.architectures.parameter_groups import parameter_count
+
 from .measurements import Result, faster_run
 from .trained_run import (
     EXAMPLES_PER_LENGTH,
@@ -73,7 +75,7 @@ def recurrent_or_transformer(runs: list[TrainedRun], options: Mapping[str, Any])
     """Measure which model reaches the target score first, and what both attend to."""
     result = faster_run(runs, options)
     recurrent, transformer = runs
-    sizes = {run.label: run.config.model.parameter_count() for run in runs}
+    sizes = {run.label: parameter_count(run.config.model) for run in runs}
     length = len(recurrent.subject.encode_text(options["text"]).source_BS[0])
     result["explanation"] = (
         f"{result['explanation']} The sizes differ: "

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from playground.architectures.parameter_groups import parameter_count
 from playground.inspection.ablation import Ablation
 from playground.inspection.attention_recording import record_teacher_forced
 from playground.inspection.hooks import all_heads
@@ -180,7 +181,7 @@ def faster_run(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
         len(reached) == 2 and abs(reached[runs[0].label] - reached[runs[1].label]) <= EVAL_INTERVAL
     )
     value = "same" if close or not reached else best
-    sizes = {run.label: run.config.model.parameter_count() for run in runs}
+    sizes = {run.label: parameter_count(run.config.model) for run in runs}
     line = "; ".join(
         f"{run.label}: "
         + (

@@ -3,7 +3,6 @@
 This file is uploaded to the Hub beside the model. It reads no file and opens no connection.
 """
 
-import dataclasses
 from typing import Any, ClassVar
 
 import torch
@@ -19,7 +18,7 @@ from transformers import (
     StoppingCriteriaList,
 )
 
-from .config_fields import BaseConfig
+from .config import BaseConfig
 from .kv_cache import KVCache
 
 PAD, SOS, EOS = 0, 1, 2  # the first three tokens of every vocabulary
@@ -50,9 +49,9 @@ class ArchitectureConfig(PreTrainedConfig):
         super().__init_subclass__(**options)
 
     def __init__(self, **values: Any) -> None:
-        names = [field.name for field in dataclasses.fields(self.model_config_class)]
+        names = self.model_config_class.__dataclass_fields__
         sizes = self.model_config_class(
-            **{name: values.pop(name) for name in names if name in values}
+            **{name: values.pop(name) for name in names.keys() & values.keys()}
         )
         for name in names:
             setattr(self, name, getattr(sizes, name))
@@ -62,12 +61,8 @@ class ArchitectureConfig(PreTrainedConfig):
 
     def to_model_config(self) -> Any:
         """Return the sizes as the config of the model."""
-        return self.model_config_class(
-            **{
-                field.name: getattr(self, field.name)
-                for field in dataclasses.fields(self.model_config_class)
-            }
-        )
+        names = self.model_config_class.__dataclass_fields__
+        return self.model_config_class(**{name: getattr(self, name) for name in names})
 
 
 class EncoderDecoderConfig(ArchitectureConfig):

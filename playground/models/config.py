@@ -1,21 +1,11 @@
-"""The settings of the models from scratch, and the weights that each setting makes.
+"""The settings of each model: a dataclass whose fields have a description and accepted values.
 
-A model has a dataclass: its fields are the settings, with a description and the accepted values of
-each, and `parameter_groups` is the table of its weights. This file does not import torch, because
-forms and command lines use it too.
+This file does not import torch, because forms and command lines use it too.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
-from .config_fields import (
-    AttentionConfig,
-    BaseConfig,
-    ConfigError,
-    Shapes,
-    config_field,
-    linear,
-)
+from .config_fields import ConfigError, config_field, validate_fields
 
 POSITION_TYPES = (
     "learned",
@@ -35,6 +25,103 @@ SINGLE_STACK_POSITION_TYPES = tuple(
 )
 T5_NUM_BUCKETS = 32  # relative distances that T5 distinguishes
 GATES_PER_CELL = {"rnn": 1, "lstm": 4, "gru": 3}
+MAX_ATTENTION_SCORES = 4_000_000  # limit on the attention scores of one layer: 16 MB
+MAX_EVAL_BATCH_SIZE = 512
+
+
+@dataclass(frozen=True)
+class BaseConfig:
+    """The settings that every architecture has. Subclasses add their own."""
+
+    d_model: int = config_field(64, "Width of the model: size of every vector.", low=1, high=4096)
+    n_layers: int = config_field(
+        2, "Layers in each stack: the same number in encoder and decoder.", low=1, high=48
+    )
+    dropout: float = config_field(
+        0.0,
+        "Fraction of values set to zero in training, after the embedding and each sublayer.",
+        low=0,
+        high=0.9,
+    )
+    source_vocab_size: int = config_field(
+        13, "Tokens in the source vocabulary, including PAD, SOS and EOS.", low=4, high=1_000_000
+    )
+    target_vocab_size: int = config_field(
+        13, "Tokens in the target vocabulary, including PAD, SOS and EOS.", low=4, high=1_000_000
+    )
+    max_positions: int = config_field(
+        11, "Tokens in the longest sequence, including one EOS or SOS.", low=2, high=1_000_000
+    )
+
+    has_single_vocabulary = False  # for source and target
+    share_embeddings = tie_output_embeddings = False  # settings of some architectures
+
+    def __post_init__(self) -> None:
+        validate_fields(self)
+        if self.has_single_vocabulary and self.source_vocab_size != self.target_vocab_size:
+            raise ConfigError(
+                "target_vocab_size",
+                f"target_vocab_size is {self.target_vocab_size}, but this architecture has a "
+                f"single vocabulary; make it {self.source_vocab_size}, equal to source_vocab_size",
+            )
+
+    def sequence_length(self, source: int, target: int) -> int:
+        """Return the length of the model's input for these source and target lengths."""
+        return max(source, target)
+
+    def layer_sizes(self) -> tuple[int, int, int]:
+        """Return the width of all heads, the width of the hidden layer, and the number of heads."""
+        return self.d_model, 0, 1
+
+    @property
+    def attention_heads(self) -> int:
+        """Return the number of attention heads in a layer, 1 for an architecture without them."""
+        return self.layer_sizes()[2]
+
+    def extra_activations(self, source: int, target: int) -> int:
+        """Count the activations of an example beyond those of its tokens and pairs of tokens."""
+        return 0
+
+    def max_batch_size(self, length: int) -> int:
+        """Return the maximum batch size for inputs of `length` tokens without gradients."""
+        return max(1, min(MAX_EVAL_BATCH_SIZE, MAX_ATTENTION_SCORES // (self.d_model * length)))
+
+
+@dataclass(frozen=True)
+class AttentionConfig(BaseConfig):
+    """The sizes that every transformer has."""
+
+    n_heads: int = config_field(
+        4,
+        "Attention heads in each layer; must divide d_model, unless d_k and d_v are set.",
+        low=1,
+        high=64,
+    )
+    d_ff: int = config_field(
+        128, "Width of the hidden layer in the feed-forward networks.", low=1, high=16384
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.d_model % self.n_heads and not self.has_head_sizes:
+            divisors = [n for n in range(1, min(self.d_model, 64) + 1) if self.d_model % n == 0]
+            raise ConfigError(
+                "n_heads",
+                f"n_heads is {self.n_heads}, which does not divide d_model {self.d_model}; use one "
+                f"of {', '.join(map(str, divisors))}, or set the head sizes d_k and d_v",
+            )
+
+    @property
+    def has_head_sizes(self) -> bool:
+        """Return whether d_k and d_v are both set, so that n_heads need not divide d_model."""
+        return False
+
+    def layer_sizes(self) -> tuple[int, int, int]:
+        return self.d_model, self.d_ff, self.n_heads
+
+    def max_batch_size(self, length: int) -> int:
+        n_scores = self.n_heads * length * length  # of one example
+        return max(1, min(MAX_EVAL_BATCH_SIZE, MAX_ATTENTION_SCORES // n_scores))
 
 
 @dataclass(frozen=True)
@@ -184,45 +271,6 @@ class StackConfig(AttentionConfig):
         width = max(self.d_model, self.n_heads * max(self.key_size, self.value_size))
         return width, self.d_ff * (2 if self.activation == "swiglu" else 1), self.n_heads
 
-    def attention_shapes(self) -> Shapes:
-        """Return the shapes of an attention: query, key, value and output projections."""
-        d, bias = self.d_model, self.bias and self.attention_bias
-        key_size, value_size, n_kv_heads = self.key_size, self.value_size, self.n_kv_heads_resolved
-        return [
-            *linear(d, self.n_heads * key_size, bias),
-            *linear(d, n_kv_heads * key_size, bias),
-            *linear(d, n_kv_heads * value_size, bias),
-            *linear(self.n_heads * value_size, d, bias),
-        ]
-
-    def stack_groups(self, name: str, has_cross_attention: bool = False) -> dict[str, Shapes]:
-        """Return the weights of a stack of layers, with its final norm."""
-        d, d_ff, n = self.d_model, self.d_ff, self.n_layers
-        t5_bias: Shapes = [(T5_NUM_BUCKETS, self.n_heads)] if self.position_type == "t5" else []
-        n_up = 2 if self.activation == "swiglu" else 1  # SwiGLU has a gate
-        vector: Shapes = [(d,)]
-        norm = {"layer": (1 + self.bias) * vector, "rms": vector, "none": []}
-        n_norms = n * (3 if has_cross_attention else 2) + (self.norm_placement == "pre")
-        cross = {"cross-attention": n * self.attention_shapes()} if has_cross_attention else {}
-        return {
-            f"{name} self-attention": n * self.attention_shapes(),
-            f"{name} position biases": n * t5_bias,
-            **cross,
-            f"{name} feed-forward": n
-            * (n_up * linear(d, d_ff, self.bias) + linear(d_ff, d, self.bias)),
-            f"{name} norms": n_norms * norm[self.norm_type],
-        }
-
-    def position_shapes(self) -> Shapes:
-        """Return the shapes of the position vectors of one side; sinusoids are not trained."""
-        is_trained = self.n_position_vectors and self.position_type != "sinusoidal"
-        return [(self.n_position_vectors, self.d_model)] if is_trained else []
-
-    def output_shapes(self) -> Shapes:
-        """Return the shapes of the output layer; a tied one has only its bias."""
-        shapes = linear(self.d_model, self.target_vocab_size, self.has_output_bias)
-        return shapes[1:] if self.tie_output_embeddings else shapes
-
 
 @dataclass(frozen=True)
 class TransformerConfig(StackConfig):
@@ -267,26 +315,11 @@ class TransformerConfig(StackConfig):
             return self.randomized_range or 4 * self.max_positions
         return super().n_position_vectors
 
-    def parameter_groups(self) -> dict[str, Shapes]:
-        target_tokens: Shapes = (
-            [] if self.share_embeddings else [(self.target_vocab_size, self.d_model)]
-        )
-        return {
-            "source token embedding": [(self.source_vocab_size, self.d_model)],
-            "source position vectors": self.position_shapes(),
-            "target token embedding": target_tokens,
-            "target position vectors": self.position_shapes(),
-            **self.stack_groups("encoder"),
-            **self.stack_groups("decoder", has_cross_attention=True),
-            "output layer": self.output_shapes(),
-        }
-
 
 @dataclass(frozen=True)
 class SingleStackConfig(StackConfig):
     """The settings of a model with one stack of our own layers."""
 
-    stack: ClassVar[str]  # "encoder" or "decoder"
     norm_type: str = config_field(
         "layer",
         "Layer norm, RMSNorm, which does not subtract the mean and has no shift, or none.",
@@ -299,14 +332,6 @@ class SingleStackConfig(StackConfig):
         choices=SINGLE_STACK_POSITION_TYPES,
     )
 
-    def parameter_groups(self) -> dict[str, Shapes]:
-        return {
-            "token embedding": [(self.source_vocab_size, self.d_model)],
-            "position vectors": self.position_shapes(),
-            **self.stack_groups(self.stack),
-            "output layer": self.output_shapes(),
-        }
-
 
 @dataclass(frozen=True)
 class EncoderOnlyConfig(SingleStackConfig):
@@ -315,14 +340,11 @@ class EncoderOnlyConfig(SingleStackConfig):
     It predicts a token at each position.
     """
 
-    stack = "encoder"
-
 
 @dataclass(frozen=True)
 class DecoderOnlyConfig(SingleStackConfig):
     """One stack of causal layers over source and target (as in GPT; Radford et al. 2018)."""
 
-    stack = "decoder"
     has_single_vocabulary = True
     tie_output_embeddings: bool = config_field(
         False, "The output layer uses the target's token embeddings as its weights."
@@ -344,19 +366,6 @@ class TorchTransformerConfig(AttentionConfig):
         choices=("pre", "post"),
     )
 
-    def parameter_groups(self) -> dict[str, Shapes]:
-        d = self.d_model
-        final_norms: Shapes = [(d,)] * 4 if self.norm_placement == "pre" else []
-        return {
-            "source token embedding": [(self.source_vocab_size, d)],
-            "source position vectors": [(self.max_positions, d)],
-            "target token embedding": [(self.target_vocab_size, d)],
-            "target position vectors": [(self.max_positions + 1, d)],
-            "encoder": self.library_layers(),
-            "decoder": self.library_layers(has_cross_attention=True) + final_norms,
-            "output layer": linear(d, self.target_vocab_size),
-        }
-
 
 @dataclass(frozen=True)
 class RecurrentConfig(BaseConfig):
@@ -372,24 +381,6 @@ class RecurrentConfig(BaseConfig):
         "Attention of the decoder to the source: none, additive (a small network) or dot product.",
         choices=("none", "additive", "dot"),
     )
-
-    def parameter_groups(self) -> dict[str, Shapes]:
-        d, gates = self.d_model, GATES_PER_CELL[self.cell]
-        cells = self.n_layers * (linear(d, gates * d) + linear(d, gates * d))
-        context_input: Shapes = [(gates * d, d)] if self.attention == "additive" else []
-        attention: dict[str, Shapes] = {
-            "none": [],
-            "additive": [*linear(d, d), (d, d), (1, d)],
-            "dot": linear(2 * d, d),
-        }
-        return {
-            "source token embedding": [(self.source_vocab_size, d)],
-            "target token embedding": [(self.target_vocab_size, d)],
-            "encoder": cells,
-            "decoder": cells + context_input,  # the first input contains the context, too
-            "cross-attention": attention[self.attention],
-            "output layer": linear(d, self.target_vocab_size),
-        }
 
     def extra_activations(self, source: int, target: int) -> int:
         # the hidden layer of the additive attention, for each pair of positions

@@ -18,6 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from torch import Tensor
 
 from playground.architectures import ARCHITECTURES
+from playground.architectures.parameter_groups import parameter_count
 from playground.checkpoints.manifest import cached_manifest
 from playground.checkpoints.tensors import serialize_tensors
 from playground.common.content_policy import source_hash
@@ -75,7 +76,7 @@ def write_page(checkpoint: Path, run_folder: Path | None = None, name: str = "")
             "this model was trained without EOS, so a page cannot find where its output ends; "
             "choose a model with Predict EOS"
         )
-    parameters = subject.config.model.parameter_count()
+    parameters = parameter_count(subject.config.model)
     if parameters > MAX_PARAMETERS:
         raise UserError(
             f"the model has {parameters:,} parameters; a page has at most {MAX_PARAMETERS:,}; "

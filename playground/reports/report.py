@@ -21,6 +21,7 @@ from markupsafe import Markup
 
 from playground.architectures import ARCHITECTURES
 from playground.architectures.base import Seq2SeqModel
+from playground.architectures.parameter_groups import parameter_count
 from playground.checkpoints.checkpoint import load_model
 from playground.checkpoints.manifest import Manifest
 from playground.checkpoints.train_command import training_command
@@ -123,7 +124,7 @@ def render_html(
         "name": name,
         "task": task_label(config),
         "architecture": ARCHITECTURES[config.architecture].title,
-        "n_parameters": config.model.parameter_count(),
+        "n_parameters": parameter_count(config.model),
         "manifest": manifest,
         "scores": scores,
         "interval": exact_match_interval(scores) or (0.0, 1.0),

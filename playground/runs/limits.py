@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from playground.architectures.parameter_groups import parameter_count
 from playground.common.devices import usable_cores
 from playground.common.env import env_bytes, env_number
 from playground.common.format import format_bytes
@@ -127,7 +128,7 @@ class Limits:
         if self.bytes_per_owner and needed > self.bytes_per_owner:
             raise ConfigError(
                 "d_model",
-                f"d_model is {config.model.d_model}: a model of {config.model.parameter_count():,} "
+                f"d_model is {config.model.d_model}: a model of {parameter_count(config.model):,} "
                 f"parameters needs about {format_bytes(needed)} on the disk, and "
                 f"{self.instance_name} stores {format_bytes(self.bytes_per_owner)} per user; "
                 f"use a smaller d_model, d_ff or n_layers, or {self.how_to_raise('RUNS_MB')}",
@@ -208,4 +209,4 @@ class RegistrySettings:
 
 def estimated_run_bytes(config: RunConfig) -> int:
     """Estimate the disk space of a run in bytes, without its evictable history."""
-    return BYTES_PER_PARAMETER * config.model.parameter_count()
+    return BYTES_PER_PARAMETER * parameter_count(config.model)

@@ -11,6 +11,7 @@ import torch
 
 from playground.architectures import ARCHITECTURES
 from playground.architectures.base import Seq2SeqModel, TeacherForcedModel, eval_mode
+from playground.architectures.parameter_groups import parameter_count
 from playground.common import messages
 from playground.inspection.contributions import SUBLAYERS, record_contributions
 from playground.tasks import EOS, PAD, UnknownSymbolError
@@ -77,7 +78,7 @@ class SnapshotBuilder:
             "axes": self._axes(model, self.probe_batch),
             "accepts": self.task.vocabulary.describe(),
             "default_input": self.default_input,
-            "parameters": model.config.parameter_count(),
+            "parameters": parameter_count(model.config),
             "architecture": ARCHITECTURES[self.architecture].title,
             "n_layers": model.config.n_layers,
             "component_parameters": {

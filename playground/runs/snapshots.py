@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from playground.architectures.parameter_groups import parameter_count
 from playground.errors import BusyError, error_response
 from playground.jobs.admission import NO_CLIENT, Client
 from playground.jobs.job import Response, set_result_if_pending
@@ -232,6 +233,6 @@ def min_seconds(config: RunConfig, view: str, n: int = 0) -> float:
     scores = 3 * layers * heads * length**2
     return (
         sequences
-        * (config.model.parameter_count() * length + FLOPS_PER_SCORE * scores)
+        * (parameter_count(config.model) * length + FLOPS_PER_SCORE * scores)
         / MAX_FLOPS_PER_SECOND
     )

@@ -3,6 +3,7 @@
 from typing import Any
 
 from playground.architectures import ARCHITECTURES
+from playground.architectures.parameter_groups import parameter_count
 from playground.training.config import RunConfig
 
 from .limits import TIME_WARNING_S, Limits
@@ -53,7 +54,7 @@ def to_summary(run: Run) -> dict[str, Any]:
         "status": record.status,
         "task": task_label(record.config),
         "shape": [model.n_layers, model.attention_heads, model.d_model],
-        "parameters": model.parameter_count(),
+        "parameters": parameter_count(model),
         "step": record.step,
         "max_steps": record.steps,
         "best": record.scores["exact_match"] if record.scores else record.best,
@@ -91,7 +92,7 @@ def live_response(
         "max_steps": record.steps,
         "speed": record.max_steps_per_second,
         "learning_rate": record.learning_rate,
-        "parameters": record.config.model.parameter_count(),
+        "parameters": parameter_count(record.config.model),
         "device": record.device,
         "series_id": live.series_id,
         "points": points.delta_since(n_points),

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from playground.architectures import ARCHITECTURES
+from playground.architectures.parameter_groups import parameter_count
 from playground.errors import UserError
 from playground.models.config_fields import ConfigError
 from playground.runs.access import RUN_PREFIX, Access, Right
@@ -83,7 +84,7 @@ class ArchitectureHandlers(HandlerGroup):
             }
             try:
                 other = match_parameters(config, name, request.same_optimizer)
-                row["parameters"] = other.model.parameter_count()
+                row["parameters"] = parameter_count(other.model)
                 row["optimizer"] = describe_optimizer(other.training)
             except ConfigError as error:
                 row["error"] = str(error)
@@ -92,7 +93,7 @@ class ArchitectureHandlers(HandlerGroup):
         return {
             "architectures": rows,
             "task": task_label(config),
-            "parameters": config.model.parameter_count(),
+            "parameters": parameter_count(config.model),
             "optimizer": describe_optimizer(config.training),
             **lengths,
         }
@@ -155,7 +156,7 @@ def run_curves(run: Run) -> dict[str, Any]:
         "message": run.message,
         "step": run.step,
         "steps": run.steps,
-        "parameters": run.config.model.parameter_count(),
+        "parameters": parameter_count(run.config.model),
         "optimizer": describe_optimizer(run.config.training),
         "loss": list(zip(curve["steps"], curve["loss"], strict=True)),
         "evaluations": curve["evaluations"],

@@ -11,6 +11,7 @@ from typing import Any
 
 from starlette.requests import Request
 
+from playground.architectures.parameter_groups import parameter_count
 from playground.checkpoints.manifest import Manifest, read_manifest
 from playground.errors import UserError, error_text
 from playground.jobs.admission import Client
@@ -91,7 +92,7 @@ async def _poll_checkpoint(
         "name": folder.name,
         "step": manifest.step,
         "max_steps": manifest.step,
-        "parameters": manifest.config.model.parameter_count(),
+        "parameters": parameter_count(manifest.config.model),
         "device": "",
         "series_id": 0,
         "points": points.delta_since(0),

@@ -6,6 +6,7 @@ from typing import Any
 
 from starlette.requests import Request
 
+from playground.architectures.parameter_groups import parameter_count
 from playground.common import messages
 from playground.common.format import format_count
 from playground.errors import UserError
@@ -128,7 +129,7 @@ def _describe_claim(name: str, claim: Claim) -> dict[str, Any]:
         "stored": stored_results().get(name),
     }
     if len(spec.variants) == 1:
-        described["parameters"] = spec.variants[0].config(0).model.parameter_count()
+        described["parameters"] = parameter_count(spec.variants[0].config(0).model)
     return described
 
 

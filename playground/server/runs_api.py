@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from playground.architectures.parameter_groups import parameter_count
 from playground.checkpoints.manifest import cached_manifest
 from playground.common.atomic_write import remove_dir
 from playground.common.format import format_count
@@ -44,7 +45,7 @@ def list_runs(registry: Registry, request: ListRuns) -> dict[str, Any]:
                     "name": name,
                     "about": describe_config(manifest.config),
                     "task": task_label(manifest.config),
-                    "parameters": manifest.config.model.parameter_count(),
+                    "parameters": parameter_count(manifest.config.model),
                     "best": manifest.scores["exact_match"] if manifest.scores else None,
                 }
             )

@@ -12,9 +12,10 @@ from functools import cache
 from typing import Any
 
 from playground.architectures import ARCHITECTURES
+from playground.architectures.parameter_groups import parameter_count
 from playground.common import messages
-from playground.models.config import TransformerConfig
-from playground.models.config_fields import BaseConfig, ConfigError, short_repr
+from playground.models.config import BaseConfig, TransformerConfig
+from playground.models.config_fields import ConfigError, short_repr
 from playground.tasks import TASKS
 from playground.tasks.vocabulary import SPECIAL_TOKENS
 
@@ -164,7 +165,7 @@ class RunConfig:
             * (4 * m.d_model + 8 * inside + 2 * d_ff + 4 * n_heads * width)
         )
         bytes_per_parameter = 20 if self.training.weight_averaging else 16
-        return bytes_per_parameter * m.parameter_count() + 4 * (training + scoring)
+        return bytes_per_parameter * parameter_count(m) + 4 * (training + scoring)
 
 
 def accepted_settings(values: Mapping[str, Any], architecture: str) -> dict[str, Any]:

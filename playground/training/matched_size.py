@@ -8,7 +8,9 @@ import dataclasses
 import math
 
 from playground.architectures import ARCHITECTURES
-from playground.models.config_fields import AttentionConfig, BaseConfig, ConfigError
+from playground.architectures.parameter_groups import parameter_count
+from playground.models.config import AttentionConfig, BaseConfig
+from playground.models.config_fields import ConfigError
 
 from .config import RunConfig
 from .presets import architecture_preset
@@ -54,7 +56,7 @@ def match_parameter_count(
     """
     if architecture not in ARCHITECTURES or architecture == config.architecture:
         return config.replace(architecture=architecture)
-    target_count = config.model.parameter_count()
+    target_count = parameter_count(config.model)
     fields = config.to_flat()
     spec = ARCHITECTURES[architecture]
     shared_sizes = {
@@ -75,7 +77,7 @@ def match_parameter_count(
         else _fit_d_model(start, target_count)
     )
     result = architecture_preset(architecture, **base_settings | sizes)
-    if abs(result.model.parameter_count() / target_count - 1) > TOLERANCE:
+    if abs(parameter_count(result.model) / target_count - 1) > TOLERANCE:
         raise ConfigError(
             "architecture",
             f"architecture is {architecture!r}, which has no size near {target_count:,} parameters "
@@ -100,9 +102,9 @@ def _fit_depth_and_d_ff(start: AttentionConfig, target_count: int) -> dict[str, 
         for layers in range(1, min(48, 4 * start.n_layers) + 1):
             sizes = {"d_model": width, "n_layers": layers}
             narrow, wide = (
-                dataclasses.replace(
-                    start, d_model=width, n_layers=layers, d_ff=d_ff
-                ).parameter_count()
+                parameter_count(
+                    dataclasses.replace(start, d_model=width, n_layers=layers, d_ff=d_ff)
+                )
                 for d_ff in (1, 2)
             )
             # the count is linear in d_ff
@@ -120,7 +122,7 @@ def _fit_d_model(start: BaseConfig, target_count: int) -> dict[str, int]:
     """Find the d_model with the closest parameter count."""
 
     def error(width: int) -> int:
-        return dataclasses.replace(start, d_model=width).parameter_count() - target_count
+        return parameter_count(dataclasses.replace(start, d_model=width)) - target_count
 
     above = bisect.bisect_left(range(1, 4096), 0, key=error) + 1
     return {"d_model": min((max(1, above - 1), above), key=lambda width: abs(error(width)))}

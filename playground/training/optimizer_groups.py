@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
+from playground.architectures.parameter_groups import parameter_groups
 from playground.common.format import format_count
 
 from .config import RunConfig
@@ -27,7 +28,7 @@ class OptimizerGroup:
 def optimizer_groups(config: RunConfig) -> list[OptimizerGroup]:
     """Count the weights of each group that `build_optimizer` makes, by the same rules."""
     training, counts = config.training, Counter[tuple[str, float]]()
-    for component, shapes in config.model.parameter_groups().items():
+    for component, shapes in parameter_groups(config.model).items():
         for shape in shapes:
             is_matrix = len(shape) == 2 and not component.endswith(TABLES)
             optimizer = training.optimizer

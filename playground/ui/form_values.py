@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from playground.architectures import ARCHITECTURES
+from playground.architectures.parameter_groups import parameter_count
 from playground.common import messages
 from playground.common.strict_json import parse_strict_json
 from playground.datasets.pairs import DatasetError, DatasetNotFoundError
@@ -177,6 +178,6 @@ def check_form(
     if errors := validate_form(values, limits, owns_dataset):
         return {"size": "", "errors": errors}
     config = run_config(values, owns_dataset)
-    count, memory = config.model.parameter_count(), config.estimate_memory() / 1e6
+    count, memory = parameter_count(config.model), config.estimate_memory() / 1e6
     size = f"Next run: {count:,} parameters, about {memory:,.0f} MB of memory."
     return {"size": size, "errors": {}}

@@ -3,6 +3,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
+from playground.architectures.parameter_groups import parameter_count
 from playground.training.presets import preset_config
 from tests.support.app_server import wait_for
 from tests.support.browser_page import (
@@ -147,7 +148,7 @@ def test_a_preset_fills_the_form_and_another_model_can_be_opened(app, open_page)
     page.click("#field-preset label:has-text('One head')")
     expect(page.locator("#field-preset")).to_contain_text("small enough to interpret every figure")
     expect(page.locator("#size")).to_contain_text(
-        f"{preset_config('one-head').model.parameter_count():,} parameters"
+        f"{parameter_count(preset_config('one-head').model):,} parameters"
     )
     page.select_option(".subject", "checkpoint:copy")
     wait_until(

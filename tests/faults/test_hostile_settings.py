@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playground.architectures import ARCHITECTURES, load_architecture
+from playground.architectures.parameter_groups import parameter_count
 from playground.checkpoints.checkpoint import expected_tensors
 from playground.checkpoints.manifest import CheckpointError, Manifest, read_manifest
 from playground.models.config import TransformerConfig
@@ -135,7 +136,7 @@ def run_examples(count, strategy, examine):
 def check_config(config):
     """Compute what every run needs before its start, which must be cheap."""
     assert RunConfig.from_flat(config.to_flat()) == config
-    assert config.estimate_memory() > 16 * config.model.parameter_count() > 0
+    assert config.estimate_memory() > 16 * parameter_count(config.model) > 0
     assert describe_config(config)
     json.dumps(config.to_flat(), allow_nan=False)
     with suppress(ConfigError):

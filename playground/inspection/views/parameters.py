@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from typing import Any
 
+from playground.architectures.parameter_groups import parameter_count, parameter_groups
 from playground.inspection.inspected_model import InspectedModel
 
 from .common import predict_answer
@@ -16,7 +17,7 @@ def parameters(subject: InspectedModel, request: dict[str, Any]) -> dict[str, An
     share counts once, for the first of them.
     """
     config, rows = subject.transformer.config, []
-    for component, shapes in config.parameter_groups().items():
+    for component, shapes in parameter_groups(config).items():
         counts = Counter(shapes).items()
         texts = [(f"{n} × " if n > 1 else "") + str(list(shape)) for shape, n in counts]
         if shapes:
@@ -29,7 +30,7 @@ def parameters(subject: InspectedModel, request: dict[str, Any]) -> dict[str, An
             )
     return {
         "components": rows,
-        "total": config.parameter_count(),
+        "total": parameter_count(config),
         **predict_answer(subject, request),
     }
 

@@ -26,7 +26,8 @@ from torch import Tensor
 from playground.architectures.base import Seq2SeqModel, eval_mode
 from playground.common import messages
 from playground.errors import UserError
-from playground.models.config_fields import AttentionConfig, config_field
+from playground.models.config import AttentionConfig
+from playground.models.config_fields import config_field
 from playground.models.transformer import AttentionWeights
 from playground.tasks import EOS, PAD, SOS
 from playground.tasks.task import Batch, Task
@@ -72,9 +73,6 @@ class PretrainedSeq2SeqConfig(AttentionConfig):
             parameters=parameters,
             reads_all=reads_all,
         )
-
-    def parameter_count(self) -> int:
-        return self.parameters
 
     def sequence_length(self, source: int, target: int) -> int:
         return self.prompt_tokens + source + target

@@ -11,6 +11,7 @@ import gradio as gr
 from starlette.requests import Request
 
 from playground.architectures import ARCHITECTURES
+from playground.architectures.parameter_groups import parameter_count
 from playground.errors import UserError
 from playground.models.config_fields import short_repr
 from playground.runs.access import RUN_PREFIX, SHARE_PREFIX, ModelRef, Right, owns_dataset
@@ -146,7 +147,7 @@ class RunEndpoints(EndpointBase):
             "name": run.name,
             "status": run.status,
             "steps": run.steps,
-            "parameters": run.config.model.parameter_count(),
+            "parameters": parameter_count(run.config.model),
         }
 
     @endpoint(needs=Right.WATCH)

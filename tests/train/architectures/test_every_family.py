@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from playground.architectures import ARCHITECTURES, load_architecture
 from playground.architectures.causal_lm import left_pad
+from playground.architectures.parameter_groups import parameter_count
 from playground.checkpoints.checkpoint import (
     WeightsSerializer,
     load_model,
@@ -121,7 +122,7 @@ def test_the_parameter_count_is_that_of_the_model_that_is_built(name, data):
     except ConfigError:  # two settings exclude each other
         assume(False)
     model = load_architecture(VARIANTS[name]["architecture"])(config(**sizes))
-    assert config(**sizes).parameter_count() == sum(weight.numel() for weight in model.parameters())
+    assert parameter_count(config(**sizes)) == sum(weight.numel() for weight in model.parameters())
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ from statistics import median
 
 import pytest
 
+from playground.architectures.parameter_groups import parameter_count
 from playground.experiments import replications
 from playground.experiments.claims import CLAIMS
 from playground.experiments.presets import EXPERIMENT_PRESETS, spec
@@ -80,8 +81,8 @@ def outcome(name, metrics):
 
 def test_sizes_of_the_models_are_the_published_ones():
     # minGPT counts weights without the output layer's; its tables have 3 tokens and 11 positions
-    assert round(replication_config("mingpt-sort").model.parameter_count() / 1e6, 2) == 0.09
-    assert round(replication_config("mingpt-addition").model.parameter_count() / 1e5) == 4
+    assert round(parameter_count(replication_config("mingpt-sort").model) / 1e6, 2) == 0.09
+    assert round(parameter_count(replication_config("mingpt-addition").model) / 1e5) == 4
 
 
 def test_the_settings_of_a_claim_are_the_published_ones():
@@ -97,7 +98,7 @@ def test_the_settings_of_a_claim_are_the_published_ones():
     noam = 512**-0.5 * 200 * 400**-1.5
     assert learning_rate_at(copying.training, 512, 200) == pytest.approx(noam)
     assert (model.dropout, model.attention_dropout, model.activation_dropout) == (0.1, 0.1, 0.1)
-    assert (model.weight_init, model.parameter_count()) == ("xavier", 14_734_861)
+    assert (model.weight_init, parameter_count(model)) == ("xavier", 14_734_861)
     assert (sorting.task.held_out_one_in, sorting.training.weight_decay_on) == (4, "linear")
     assert not sorting.model.has_output_bias
     assert replication_config("mingpt-addition").training.max_steps == 50 * -(-9000 // 512)

@@ -15,7 +15,7 @@ from playground.inspection.hooks import (
     record_activations,
     replace_outputs,
 )
-from playground.models.config_fields import MAX_ATTENTION_SCORES
+from playground.models.config import MAX_ATTENTION_SCORES
 from playground.tasks import PAD
 from tests.support.handcrafted_models import NON_STANDARD_SETTINGS, random_model
 

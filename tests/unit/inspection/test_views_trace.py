@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from playground.architectures.parameter_groups import parameter_count
 from playground.inspection.attention_recording import record_teacher_forced
 from playground.inspection.hooks import Component
 from playground.inspection.trace import ForwardTrace
@@ -423,7 +424,7 @@ def test_invalid_requests_for_embeddings_are_rejected(options, expected_message)
 def test_the_components_have_all_parameters_of_the_model(settings):
     subject = random_model(**settings)
     actual = render(subject, "parameters")
-    assert actual["total"] == subject.transformer.config.parameter_count()
+    assert actual["total"] == parameter_count(subject.transformer.config)
     assert sum(row["parameters"] for row in actual["components"]) == actual["total"]
     for row in actual["components"]:
         products = row["shapes"].replace("×", "*").replace(", ", "*")

@@ -9,6 +9,7 @@ from transformers import AutoModelForSeq2SeqLM
 
 from playground.architectures.causal_lm import left_pad
 from playground.architectures.encoder_decoder import TransformerModel
+from playground.architectures.parameter_groups import parameter_count
 from playground.checkpoints.checkpoint import weights_by_name
 from playground.checkpoints.tensors import serialize_tensors
 from playground.generation import generate
@@ -111,7 +112,7 @@ def test_the_published_model_equals_the_transformer(tmp_path_factory, overrides)
     model = build(**overrides)
     loaded = save_and_load(model, tmp_path_factory.mktemp("published"))
     assert {weight.dtype for weight in loaded.parameters()} == {torch.float32}
-    assert loaded.num_parameters() == model.config.parameter_count()
+    assert loaded.num_parameters() == parameter_count(model.config)
     source_BS, target_BT = sources(8), targets(8)
     record = AttentionWeights()
     logits_BTV = model(source_BS, target_BT, record)

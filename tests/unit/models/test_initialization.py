@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from playground.architectures import load_architecture
+from playground.architectures.parameter_groups import parameter_count
 from playground.models.attention import MultiHeadAttention
 from playground.models.config import POSITION_TYPES, DecoderOnlyConfig, TransformerConfig
 from playground.models.feed_forward import build_feed_forward
@@ -85,7 +86,7 @@ def test_output_bias_is_separate_from_the_other_biases():
     assert model.output_proj.bias is None
     assert model.encoder_layers[0].feed_forward.up_proj.bias is not None
     n_parameters = sum(weight.numel() for weight in model.parameters())
-    assert n_parameters == TransformerConfig(**WIDE, output_bias=False).parameter_count()
+    assert n_parameters == parameter_count(TransformerConfig(**WIDE, output_bias=False))
 
 
 def test_dropout_inside_acts_in_training_only():
@@ -108,4 +109,4 @@ def test_model_without_norms_has_no_norm_weights():
     model = load_architecture("decoder-only")(config)
     assert isinstance(config, DecoderOnlyConfig)
     assert not any(isinstance(each, nn.LayerNorm | nn.RMSNorm) for each in model.modules())
-    assert sum(weight.numel() for weight in model.parameters()) == config.parameter_count()
+    assert sum(weight.numel() for weight in model.parameters()) == parameter_count(config)

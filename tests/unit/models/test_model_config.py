@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from playground.architectures.parameter_groups import parameter_count, parameter_groups
 from playground.models.config import TransformerConfig
 from playground.models.config_fields import ConfigError, format_number
 from playground.models.transformer import Transformer
@@ -152,7 +153,7 @@ def test_any_values_make_a_valid_config_or_an_error_that_names_a_field(values):
     assert config.key_size > 0
     assert config.value_size > 0
     assert not any(value is bad for name, value in values.items() for bad in unfit(name))
-    assert config.parameter_count() > 0
+    assert parameter_count(config) > 0
     assert dataclasses.replace(config) == config
 
 
@@ -178,15 +179,15 @@ def test_the_parameter_count_equals_what_is_built(overrides, sizes):
     if sizes.get("position_type") == "rope":  # heads of an even size
         sizes["d_model"] = 16
     config = TransformerConfig(**sizes)
-    assert config.parameter_count() == count(config)
-    groups = config.parameter_groups()
+    assert parameter_count(config) == count(config)
+    groups = parameter_groups(config)
     assert sorted(shape for shapes in groups.values() for shape in shapes) == built_shapes(config)
 
 
 def test_sizes_of_heads_need_not_divide_the_width():
     config = TransformerConfig(d_model=10, n_heads=3, d_k=4, d_v=5, position_type="rope")
     assert (config.key_size, config.value_size, config.n_kv_heads_resolved) == (4, 5, 3)
-    assert count(config) == config.parameter_count()
+    assert count(config) == parameter_count(config)
 
 
 def test_the_papers_base_model_has_its_sizes():
@@ -210,4 +211,4 @@ def test_the_papers_base_model_has_its_sizes():
 )
 def test_the_models_of_the_documents_have_their_parameters(sizes, n_parameters):
     config = TransformerConfig(**sizes, norm_placement="post", position_type="sinusoidal")
-    assert config.parameter_count() == count(config) == n_parameters
+    assert parameter_count(config) == count(config) == n_parameters

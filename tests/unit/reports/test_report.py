@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from playground.__main__ import run as command
+from playground.architectures.parameter_groups import parameter_count
 from playground.checkpoints.checkpoint import read_metrics, save_checkpoint
 from playground.checkpoints.manifest import CheckpointError, read_manifest
 from playground.reports import inline_svg, report
@@ -94,7 +95,7 @@ def test_report_has_the_measured_numbers(shipped):
     manifest, text = read_manifest(REVERSE), " ".join(Page(shipped).text.split())
     scores = manifest.scores
     assert f"of {scores['n']:,} held-out sequences" in text
-    assert f"{manifest.config.model.parameter_count():,} parameters" in text
+    assert f"{parameter_count(manifest.config.model):,} parameters" in text
     for name, value in manifest.config.to_flat().items():
         assert re.search(rf"\b{name}\b\s+{re.escape(str(value))}", text), name
     for name, value in manifest.versions.items():

@@ -72,14 +72,13 @@ def test_limits_are_on_by_default_on_a_shared_instance_only(monkeypatch):
 
 
 @pytest.mark.parametrize("field", LIMIT_ENV_NAMES)
-def test_a_setting_above_the_limit_is_rejected_with_a_remedy(field):
+def test_a_setting_above_the_limit_is_rejected_with_a_remedy(field, monkeypatch):
+    monkeypatch.setattr("playground.runs.limits.parameter_count", lambda config: 1)
     limits = Limits(d_model=32, n_layers=8, max_length=128, batch_size=512)
     maximum = limits.max_length if field == "max_target_length" else getattr(limits, field)
 
     def with_value(value):
-        sizes = SimpleNamespace(
-            **(dict.fromkeys(LIMIT_ENV_NAMES, 1) | {field: value}), parameter_count=lambda: 1
-        )
+        sizes = SimpleNamespace(**dict.fromkeys(LIMIT_ENV_NAMES, 1) | {field: value})
         return SimpleNamespace(task=sizes, model=sizes, training=sizes)
 
     limits.validate(with_value(maximum))

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from playground.architectures import ARCHITECTURES
+from playground.architectures.parameter_groups import parameter_count
 from playground.checkpoints.manifest import read_manifest
 from playground.hub.jobs import HubJobs
 from playground.pretrained.jobs import KINDS, PretrainedJobs
@@ -151,7 +152,7 @@ def test_architectures_are_matched_to_the_selected_model_and_lengths(compare_han
     assert [entry["architecture"] for entry in result["architectures"] if entry["is_current"]] == [
         config.architecture
     ]
-    assert result["parameters"] == config.model.parameter_count()
+    assert result["parameters"] == parameter_count(config.model)
     assert (result["task"], result["min_length"], result["max_length"]) == ("reverse 1–10", 1, 10)
     longer_result = send(
         compare_handlers,

@@ -1,5 +1,6 @@
 import pytest
 
+from playground.architectures.parameter_groups import parameter_count
 from playground.models.config_fields import ConfigError
 from playground.training.config import RunConfig, section_of_field
 from playground.training.presets import PRESETS, architecture_preset, preset_config
@@ -50,9 +51,7 @@ def test_a_preset_describes_its_purpose(name):
 def test_the_same_budget_is_about_the_same(name):
     run = preset_config(name)
     assert run.architecture == name
-    assert run.model.parameter_count() == pytest.approx(
-        RunConfig().model.parameter_count(), rel=0.05
-    )
+    assert parameter_count(run.model) == pytest.approx(parameter_count(RunConfig().model), rel=0.05)
 
 
 def test_an_architecture_has_defaults_that_values_override():

@@ -6,6 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from playground.architectures.parameter_groups import parameter_count
 from playground.models.config import TransformerConfig
 from playground.models.config_fields import ConfigError
 from playground.models.recurrent import Recurrent
@@ -73,7 +74,7 @@ def test_settings_in_range_round_trip_or_raise_error_with_field_name(values):
     assert RunConfig.from_flat(run.to_flat()) == run
     settings_of_run = run.to_flat()
     assert {name: settings_of_run.get(name, field_named(name).default) for name in values} == values
-    assert run.estimate_memory() > 16 * run.model.parameter_count()
+    assert run.estimate_memory() > 16 * parameter_count(run.model)
 
 
 def test_the_defaults_survive_the_round_trip():

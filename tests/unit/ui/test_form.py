@@ -5,6 +5,7 @@ from itertools import product
 import pytest
 
 from playground.architectures import ARCHITECTURES
+from playground.architectures.parameter_groups import parameter_count
 from playground.datasets.sources import read_text
 from playground.datasets.storage import store
 from playground.training.config import field_named, section_of_field
@@ -74,7 +75,7 @@ def test_schema_fills_the_form_as_presets_and_architectures_do():
 def test_the_initial_form_describes_the_default_run():
     assert run_config(values()) == preset_config("fast")
     assert validate_form(values()) == {}
-    count = preset_config("fast").model.parameter_count()
+    count = parameter_count(preset_config("fast").model)
     assert f"Next run: {count:,} parameters" in form_schema()["size"]
     invalid = check_form(values(task="<b>"))
     assert invalid["size"] == ""
