@@ -25,7 +25,8 @@ from playground.evaluation import EvalResult
 from playground.models.config import TransformerConfig
 from playground.training.config import RunConfig
 from playground.training.presets import preset_config
-from playground.training.trainer import FINAL_EVAL_SIZE, Trainer, TrainingDivergedError
+from playground.training.step import TrainingDivergedError
+from playground.training.trainer import FINAL_EVAL_SIZE, Trainer
 
 from ._results import load_unfinished, save_results
 from .accuracy import LONGER, TARGET_SCORE

@@ -22,7 +22,7 @@ def counted_flops(trainer: Trainer) -> int:
     ]
     try:
         with FlopCounterMode(display=False) as counter:
-            trainer.loss_fn(trainer._next_batch(), 0.0).backward()
+            trainer.loss_fn(trainer.next_batch(), 0.0).backward()
     finally:
         for handle in handles:
             handle.remove()

@@ -110,7 +110,7 @@ class _Loss(nn.Module):
 
 def _capture_loss(trainer: Trainer) -> None:
     """Replace forward and backward pass by CUDA graphs (torch.cuda.make_graphed_callables)."""
-    training, batch = trainer.config.training, trainer._next_batch()
+    training, batch = trainer.config.training, trainer.next_batch()
     loss = _Loss(trainer.model, training.label_smoothing)
     is_bfloat16 = training.precision == "bfloat16"
     with torch.autocast("cuda", torch.bfloat16, enabled=is_bfloat16, cache_enabled=False):

@@ -237,7 +237,7 @@ def restore_trainer(trainer: Trainer, weights: Path, state: Path, step: int, dev
         "finished": (torch.uint8, ()),
         "cosine_after_warmup": (torch.uint8, ()),
     }
-    training_set = trainer.batches.training_set
+    training_set = trainer.training_set
     if training_set is not None:
         expected["training_set"] = (torch.int64, ())
     if device == "cuda":

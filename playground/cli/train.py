@@ -291,7 +291,7 @@ def train_with_progress(trainer: Trainer, metrics: list[Any]) -> tuple[str, int]
     steps, because weights and generators are inconsistent within one. Several processes all end
     after the same step.
     """
-    from playground.training.trainer import TrainingDivergedError
+    from playground.training.step import TrainingDivergedError
 
     interrupted = record_signals()
     total = trainer.active_config.max_steps

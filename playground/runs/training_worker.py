@@ -31,7 +31,8 @@ from playground.evaluation import EvalResult
 from playground.jobs.entry import prepare_process
 from playground.models.config_fields import ConfigError
 from playground.training.setting_changes import SettingChange
-from playground.training.trainer import Metrics, TrainingDivergedError
+from playground.training.step import TrainingDivergedError
+from playground.training.trainer import Metrics
 
 from .weight_history import WeightHistory
 from .worker_checkpoints import remove_old_checkpoints, restore_run

@@ -1,13 +1,14 @@
 """The training loop: iterating over a `Trainer` yields the metrics of each step.
 
-It is independent of worker processes, the web page and checkpoint files.
+It is independent of worker processes, the web page and checkpoint files. `step.py` has the step
+itself, from a batch to the weights after it.
 """
 
+import copy
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from math import isfinite
 
 import torch
 from torch import Tensor
@@ -19,26 +20,20 @@ from playground.common.devices import usable_cores
 from playground.evaluation import EvalResult, aggregate, mean_loss, score_targets
 from playground.models.config_fields import ConfigError
 from playground.tasks import PAD
-from playground.tasks.held_out import HeldOutSet, build_held_out_set
+from playground.tasks.held_out import HeldOutSet, build_held_out_set, sample_training_batch
 from playground.tasks.task import Batch
+from playground.tasks.training_set import TrainingSet
 
-from .batches import BatchSampler
 from .config import RunConfig
 from .distributed import SINGLE_PROCESS, DistributedContext
-from .lr_schedule import learning_rate_at
 from .optimizers import build_optimizer, optimizer_state_keys
 from .setting_changes import MAX_CHANGES, SettingChange, add_change, config_at_step
+from .step import training_step
 from .train_config import TrainConfig
-from .weight_averaging import WeightAverage, averaging_rate
 
 FINAL_EVAL_SIZE = 2000  # held-out sequences of a final evaluation
 MAX_THREADS = 256  # the maximum of the setting
 ONE_THREAD_PARAMETERS = 1_000_000  # below as many parameters, more threads hardly help
-MAX_CONCAT_NUMEL = 2_000_000  # up to this many numbers, gradients are concatenated for their norm
-
-
-class TrainingDivergedError(RuntimeError):
-    """The loss or the gradient is not finite. The weights are those before the step."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +103,11 @@ class Trainer:
         )
         torch.manual_seed(config.training.seed)
         self.task = config.task.load()
-        self.batches = BatchSampler(self.task, config, self.device)
-        self.data_generator = self.batches.generator
+        self.data_generator = torch.Generator(self.device).manual_seed(config.training.seed)
+        self.training_set: TrainingSet | None = None
+        if n := config.task.n_training_sources:
+            lengths = config.task.min_length, config.task.max_length
+            self.training_set = TrainingSet(self.task, n, *lengths, config.training.seed)
         self.model = (
             load_architecture(config.architecture)(config.model) if model is None else model
         ).to(self.device)
@@ -119,7 +117,9 @@ class Trainer:
         dist.seed_rank(config.training.seed)
         training = config.training
         self.optimizer = build_optimizer(training, self.model)
-        self.average = WeightAverage(self.model) if training.weight_averaging else None
+        self.average: Seq2SeqModel | None = None
+        if training.weight_averaging:
+            self.average = copy.deepcopy(self.model).requires_grad_(False)
         self.step_count = 0
         self.cosine_from_zero = False  # of a run whose stored state is from before this rule
         self.seconds = 0.0
@@ -151,17 +151,19 @@ class Trainer:
         """
         started = time.perf_counter()
         self._set_threads()
-        lr = learning_rate_at(
+        batch = self.next_batch()
+        loss, grad_norm, learning_rate = training_step(
+            self.model,
+            self.loss_fn,
+            self.optimizer,
+            self.average,
+            batch,
             self.active_config,
-            self.config.model.d_model,
             self.step_count + 1,
             self.cosine_from_zero,
+            self.dist,
         )
-        batch = self._next_batch()
-        loss, grad_norm = self._update_weights(batch, lr)
         self.step_count += 1
-        if self.average is not None:
-            self.average.update(averaging_rate(self.step_count))
         n_tokens = int((batch.labels_BT != PAD).sum())
         seconds = time.perf_counter() - started
         self._seconds_per_step = (
@@ -172,7 +174,7 @@ class Trainer:
         return Metrics(
             step=self.step_count,
             loss=loss,
-            learning_rate=lr,
+            learning_rate=learning_rate,
             grad_norm=grad_norm,
             seconds=self.seconds,
             steps_per_second=1 / self._seconds_per_step,
@@ -183,44 +185,19 @@ class Trainer:
             eval_size=scores.n if scores else None,
         )
 
-    def _update_weights(self, batch: Batch, lr: float) -> tuple[float, float]:
-        """Update the weights; return the loss and the gradient norm before clipping."""
-        training = self.active_config
-        with torch.autocast(
-            self.device.type, torch.bfloat16, enabled=training.precision == "bfloat16"
-        ):
-            loss = self.loss_fn(batch, training.label_smoothing)
-        self.optimizer.zero_grad()
-        loss.backward()
-        loss_value = self.dist.all_reduce_mean(loss.detach()).item()
-        norm = global_grad_norm(
-            [weight.grad for weight in self.model.parameters() if weight.grad is not None]
+    def next_batch(self) -> Batch:
+        """Return the batch of the next update: new samples, or the next of the training set."""
+        batch_size, task = self.config.training.batch_size, self.config.task
+        if self.training_set is not None:
+            return self.training_set.batch(self.step_count, batch_size).to(self.device)
+        return sample_training_batch(
+            self.task, batch_size, task.min_length, task.max_length, self.data_generator
         )
-        norm_value = norm.item()
-        if not (isfinite(loss_value) and isfinite(norm_value)):
-            raise TrainingDivergedError(
-                f"step {self.step_count + 1}: loss {loss_value:g}, gradient norm {norm_value:g}. "
-                f"The weights of step {self.step_count} are kept; lower learning_rate (now "
-                f"{training.learning_rate:g}) or lengthen warmup_steps (now "
-                f"{training.warmup_steps})"
-            )
-        # Clipping as in torch.nn.utils.clip_grad_norm_, but inside the optimizer: the fused
-        # optimizers divide the gradient by a scale in the same pass.
-        if training.max_grad_norm:
-            scale = (norm / training.max_grad_norm).clamp(min=1)
-            self.optimizer.grad_scale = scale  # type: ignore[attr-defined]
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr * group.get("lr_scale", 1.0)
-        self.optimizer.step()
-        return loss_value, norm_value
 
     @property
     def eval_model(self) -> Seq2SeqModel:
         """Return the model that is scored and saved: with averaged weights, if they are on."""
-        return self.model if self.average is None else self.average.model
-
-    def _next_batch(self) -> Batch:
-        return self.batches.batch(self.step_count)
+        return self.model if self.average is None else self.average
 
     def _maybe_evaluate(self) -> tuple[EvalResult | None, float | None]:
         """Return scores and held-out loss if an evaluation is due."""
@@ -326,8 +303,8 @@ class Trainer:
         state["step"] = torch.tensor(self.step_count)
         if not self.cosine_from_zero:
             state["cosine_after_warmup"] = torch.tensor(1, dtype=torch.uint8)
-        if self.batches.training_set is not None:
-            state["training_set"] = self.batches.training_set.fingerprint
+        if self.training_set is not None:
+            state["training_set"] = self.training_set.fingerprint
         if self._confirmed_at == self.step_count:
             state["finished"] = torch.tensor(1, dtype=torch.uint8)
         for name, weight in self.model.named_parameters():
@@ -366,14 +343,3 @@ class Trainer:
         if self.device.type == "cuda" and "generator.cuda" in state:
             torch.cuda.set_rng_state(state["generator.cuda"].clone(), self.device)
         self.dist.seed_rank(self.config.training.seed + self.step_count)
-
-
-def global_grad_norm(gradients: list[Tensor]) -> Tensor:
-    """Return the norm of all gradients together.
-
-    Those of a small model are concatenated first: one kernel is faster than one for each tensor.
-    Those of a large model would take memory, and save no time.
-    """
-    if not 0 < sum(gradient.numel() for gradient in gradients) <= MAX_CONCAT_NUMEL:
-        return torch.nn.utils.get_total_norm(gradients)
-    return torch.cat([gradient.flatten() for gradient in gradients]).norm()

@@ -26,9 +26,10 @@ from playground.models.config_fields import ConfigError
 from playground.runs.memory import free_memory
 from playground.tasks.vocabulary import SPECIAL_TOKENS
 from playground.training.config import RunConfig
+from playground.training.step import TrainingDivergedError
 from playground.training.task_config import TaskConfig
 from playground.training.train_config import TrainConfig
-from playground.training.trainer import Trainer, TrainingDivergedError
+from playground.training.trainer import Trainer
 
 from ..loading.model_files import CAUSAL, ResolvedModel, kind_of, read_config
 from ..loading.model_names import local_paths_allowed

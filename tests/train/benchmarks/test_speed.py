@@ -62,7 +62,7 @@ def test_everybody_draws_the_same_batches(monkeypatch):
         return batch
 
     monkeypatch.setattr(steps, "sample_training_batch", record)
-    monkeypatch.setattr("playground.training.batches.sample_training_batch", record)
+    monkeypatch.setattr("playground.training.trainer.sample_training_batch", record)
     requested = steps.candidates(steps.Setting(16, 4, 3, seconds=0))
     for name in (
         f"{OURS}, {steps.IN_TRAINER}",

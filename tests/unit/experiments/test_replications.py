@@ -18,8 +18,8 @@ from playground.experiments.spec import ExperimentSpec
 from playground.models.config_fields import ConfigError
 from playground.runs.record import RunRecord, owner_id
 from playground.runs.state import Run
-from playground.training.lr_schedule import learning_rate_at
 from playground.training.setting_changes import SettingChange
+from playground.training.step import learning_rate_at
 from tests.support.app_server import ROOT
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playground.training.lr_schedule import learning_rate_at
+from playground.training.step import learning_rate_at
 from playground.training.train_config import TrainConfig
 
 

@@ -9,8 +9,9 @@ from playground.training.config import RunConfig
 from playground.training.optimizer_groups import optimizer_groups
 from playground.training.optimizers import build_optimizer
 from playground.training.presets import architecture_preset
+from playground.training.step import TrainingDivergedError
 from playground.training.train_config import TrainConfig
-from playground.training.trainer import Trainer, TrainingDivergedError
+from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT
 from tests.support.trainer_fingerprint import fingerprint
 

@@ -7,12 +7,8 @@ import torch
 from playground.tasks.held_out import build_held_out_set, sample_training_batch
 from playground.training import trainer as trainer_module
 from playground.training.setting_changes import SettingChange
-from playground.training.trainer import (
-    Trainer,
-    TrainingDivergedError,
-    global_grad_norm,
-    resolve_device,
-)
+from playground.training.step import TrainingDivergedError, gradient_norm
+from playground.training.trainer import Trainer, resolve_device
 from tests.support.trainer_fingerprint import fingerprint
 
 
@@ -231,7 +227,7 @@ def test_an_update_is_the_one_that_people_write_out(small_run, clip, optimizer):
     for _ in range(4):
         result = trainer.train_step()
         reference.zero_grad()
-        other.model.loss(other._next_batch(), 0.0).backward()
+        other.model.loss(other.next_batch(), 0.0).backward()
         norm = torch.nn.utils.clip_grad_norm_(weights, clip or torch.inf)
         reference.step()
         assert result.grad_norm == pytest.approx(norm.item(), rel=1e-5)
@@ -241,13 +237,14 @@ def test_an_update_is_the_one_that_people_write_out(small_run, clip, optimizer):
 
 
 def test_the_norm_of_many_gradients_is_independent_of_the_method(monkeypatch):
-    gradients = [
-        torch.randn(shape, generator=torch.Generator().manual_seed(0))
-        for shape in ((3, 4), (7,), (2, 5, 2))
-    ]
-    joined = global_grad_norm(gradients)
-    monkeypatch.setattr("playground.training.trainer.MAX_CONCAT_NUMEL", 10)
-    assert global_grad_norm(gradients).item() == pytest.approx(joined.item(), rel=1e-6)
+    generator = torch.Generator().manual_seed(0)
+    model = torch.nn.ParameterList(map(torch.zeros, ((3, 4), (7,), (2, 5, 2), (3,))))
+    for weight in list(model)[:-1]:  # the last one has no gradient
+        weight.grad = torch.randn(weight.shape, generator=generator)
+    joined = gradient_norm(model)
+    monkeypatch.setattr("playground.training.step.MAX_CONCAT_NUMEL", 10)
+    assert gradient_norm(model).item() == pytest.approx(joined.item(), rel=1e-6)
     assert joined.item() == pytest.approx(
-        math.sqrt(sum(float((each.double() ** 2).sum()) for each in gradients)), rel=1e-6
+        math.sqrt(sum(float((each.grad.double() ** 2).sum()) for each in list(model)[:-1])),
+        rel=1e-6,
     )

@@ -5,8 +5,8 @@ import torch
 
 from playground.checkpoints.checkpoint import weights_by_name
 from playground.evaluation import evaluate
-from playground.training.trainer import Trainer, TrainingDivergedError
-from playground.training.weight_averaging import averaging_rate
+from playground.training.step import TrainingDivergedError
+from playground.training.trainer import Trainer
 
 
 @pytest.fixture
@@ -29,7 +29,6 @@ def test_shares_of_the_steps_in_the_average_grow_polynomially(averaged):
     torch.testing.assert_close(
         trainer.eval_model.output_proj.weight.double(), expected / sum(shares), atol=1e-6, rtol=1e-5
     )
-    assert [averaging_rate(step) for step in (1, 6)] == [1, 0.5]
 
 
 def test_training_is_the_same_and_scores_are_those_of_the_average(averaged):
