@@ -2,14 +2,13 @@
 
 The tensors are the inputs and outputs of the modules in a real pass. Intermediate results of a
 module (the attention scores before and after the mask, the scaled token embeddings) are recomputed
-with the same expression. The lines of code are located in the source of the functions, so they
-follow every edit; a stage whose line is missing raises LookupError.
+with the same expression.
 
 Shapes: S source, T target, X either, Q queries, M keys, H heads, K head size, D d_model, F d_ff,
 V vocabulary; there is no batch dimension for one sequence.
 """
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, cast
 
 import torch
@@ -35,7 +34,6 @@ from .trace_stage import (
     explain_linear,
     explain_norm,
     explain_softmax,
-    find_source_line,
 )
 
 # The activation of the feed-forward network: its name and formula.
@@ -102,8 +100,7 @@ class ForwardTrace:
                 "feed_forward", Component("encoder feed-forward", i), x_SD
             )
         if self._is_pre_norm:
-            formula = f"memory = {self._norm_name}(x)"
-            x_SD = yield from self._final_norm("encoder", formula, Transformer.encode, x_SD)
+            x_SD = yield from self._final_norm("encoder", "memory", x_SD)
         x_TD = yield from self._embedding("target", self.decoder_input)
         for i in range(n_layers):
             x_TD = yield from self._sublayer("self_attn", Component("decoder", i), x_TD)
@@ -112,8 +109,7 @@ class ForwardTrace:
                 "feed_forward", Component("decoder feed-forward", i), x_TD
             )
         if self._is_pre_norm:
-            formula = f"x = {self._norm_name}(x)"
-            x_TD = yield from self._final_norm("decoder", formula, Transformer.decode, x_TD)
+            x_TD = yield from self._final_norm("decoder", "x", x_TD)
         yield from self._output(x_TD)
 
     def _embedding(self, side: str, tokens: list[int]) -> Stages:
@@ -132,8 +128,7 @@ class ForwardTrace:
             },
         )
         formula = "E[token] · sqrt(d_model)" if is_scaled else "E[token]"
-        code = find_source_line(InputEmbedding.forward, "self.token_embedding(tokens_BS) * ")
-        yield TraceStage(block, "token embeddings", formula, shape, embeddings_XD, code, explain)
+        yield TraceStage(block, "token embeddings", formula, shape, embeddings_XD, explain)
         tokens_BX = torch.tensor([tokens], device=embeddings_XD.device)
         positions_XD = embedding.position_vectors(tokens_BX)
         if positions_XD is None:
@@ -142,8 +137,7 @@ class ForwardTrace:
             positions_XD = positions_XD[0]
         formula = _positions_formula(self.model.config, side)
         explain = self._explain_position(embedding, tokens_BX, positions_XD)
-        code = find_source_line(InputEmbedding.forward, "positions_SD = ")
-        yield TraceStage(block, "position vectors", formula, shape, positions_XD, code, explain)
+        yield TraceStage(block, "position vectors", formula, shape, positions_XD, explain)
         x_XD = self._call(f"{side}_embedding").output[0]
         explain = explain_equation(
             "token embedding + position vector",
@@ -154,8 +148,7 @@ class ForwardTrace:
             },
         )
         formula = "x = token embeddings + position vectors"
-        code = find_source_line(InputEmbedding.forward, "+ positions_SD")
-        yield TraceStage(block, "sum", formula, shape, x_XD, code, explain)
+        yield TraceStage(block, "sum", formula, shape, x_XD, explain)
         return cast(Tensor, x_XD)
 
     def _explain_position(
@@ -186,15 +179,13 @@ class ForwardTrace:
 
         return explain_equation("learned, a row of the position table", positions_XD, variables)
 
-    def _final_norm(
-        self, stack: str, formula: str, where: Callable[..., Any], x_XD: Tensor
-    ) -> Stages:
-        name = f"{stack}_norm"
-        code = find_source_line(where, f"self.{name}(")
+    def _final_norm(self, stack: str, result: str, x_XD: Tensor) -> Stages:
+        name, formula = f"{stack}_norm", f"{result} = {self._norm_name}(x)"
         output_XD = self._call(name).output[0]
         explain = explain_norm(getattr(self.model, name), x_XD, output_XD)
         shape = "SD" if stack == "encoder" else "TD"
-        yield TraceStage(f"{stack} final norm", "norm", formula, shape, output_XD, code, explain)
+        block, line = f"{stack} final norm", f"{stack} norm"
+        yield TraceStage(block, "norm", formula, shape, output_XD, explain, line)
         return cast(Tensor, output_XD)
 
     def _sublayer(
@@ -204,12 +195,11 @@ class ForwardTrace:
         block, shape = component.name, f"{component.side[0].upper()}D"
         residual = cast(ResidualNorm, self.model.get_submodule(f"{component.module_name}_residual"))
         norm = self._call(f"{component.module_name}_residual.norm")
-        y_XD = x_XD
+        y_XD, line = x_XD, "pre-norm" if self._is_pre_norm else "post-norm"
         if self._is_pre_norm:
             y_XD = norm.output[0]
             explain = explain_norm(cast(Norm, residual.norm), x_XD, y_XD)
-            code = find_source_line(ResidualNorm.forward, "sublayer(self.norm(x_BSD))")
-            yield TraceStage(block, "norm", f"y = {self._norm_name}(x)", shape, y_XD, code, explain)
+            yield TraceStage(block, "norm", f"y = {self._norm_name}(x)", shape, y_XD, explain, line)
         if part == "feed_forward":
             output_XD = yield from self._feed_forward(component, y_XD)
         else:
@@ -234,24 +224,21 @@ class ForwardTrace:
                 "output": float(output_XD[row, column]),
             },
         )
-        fragment = "sublayer(self.norm(x_BSD))" if self._is_pre_norm else "sublayer(x_BSD)"
-        code = find_source_line(ResidualNorm.forward, fragment)
         size = mean_contribution(output_XD, x_XD)
-        yield TraceStage(block, "residual", "x = x + output", shape, sum_XD, code, explain, size)
+        yield TraceStage(block, "residual", "x = x + output", shape, sum_XD, explain, line, size)
         if self._is_pre_norm:
             return cast(Tensor, sum_XD)
         normed_XD = norm.output[0]
         explain = explain_norm(cast(Norm, residual.norm), sum_XD, normed_XD)
-        yield TraceStage(
-            block, "norm", f"x = {self._norm_name}(x)", shape, normed_XD, code, explain
-        )
+        formula = f"x = {self._norm_name}(x)"
+        yield TraceStage(block, "norm", formula, shape, normed_XD, explain, line)
         return cast(Tensor, normed_XD)
 
     def _feed_forward(self, component: Component, y_XD: Tensor) -> Stages:
         block, letter, module = component.name, component.side[0].upper(), component.module_name
         network: Any = self.model.get_submodule(module)
-        code = find_source_line(type(network).forward, "self.down_proj(")
         activation = self.model.config.activation
+        line = "gated feed-forward" if activation == "swiglu" else "feed-forward"
 
         def project(name: str, formula: str, shape: str, layer: str, input_XD: Tensor) -> Stages:
             linear: nn.Linear = getattr(network, layer)
@@ -259,7 +246,7 @@ class ForwardTrace:
             if linear.bias is not None:
                 formula += f" + {formula.split()[-1].replace('W', 'b')}"
             explain = explain_linear(linear, input_XD, output)
-            yield TraceStage(block, name, formula, shape, output, code, explain)
+            yield TraceStage(block, name, formula, shape, output, explain, line)
             return cast(Tensor, output)
 
         y, wide = "y" if self._is_pre_norm else "x", f"{letter}F"
@@ -270,7 +257,7 @@ class ForwardTrace:
         hidden_XF = self._call(f"{module}.down_proj").inputs[0][0]
         name, formula = ACTIVATIONS[activation]
         explain = _explain_activation(activation, up_XF, gate_XF, hidden_XF)
-        yield TraceStage(block, name, formula, wide, hidden_XF, code, explain)
+        yield TraceStage(block, name, formula, wide, hidden_XF, explain, line)
         return (
             yield from project(
                 "down projection", "output = h W_2", f"{letter}D", "down_proj", hidden_XF
@@ -280,15 +267,13 @@ class ForwardTrace:
     def _output(self, x_TD: Tensor) -> Iterator[TraceStage]:
         layer, logits_BTV = self.model.output_proj, self._call("output_proj").output
         formula = "logits = x W_out" + ("" if layer.bias is None else " + b_out")
-        code = find_source_line(Transformer.forward, "self.output_proj(")
         explain = explain_linear(layer, x_TD, logits_BTV[0])
-        yield TraceStage("output", "logits", formula, "TV", logits_BTV[0], code, explain)
+        yield TraceStage("output", "logits", formula, "TV", logits_BTV[0], explain)
         log_probs_BTV = self.model.log_probs(self._call("output_proj").inputs[0])
         probs_TV = log_probs_BTV[0].exp()
         formula = "p(v) = exp(logit_v) / sum over all tokens of exp(logit)"
-        code = find_source_line(Transformer.log_probs, "log_softmax")
         explain = explain_softmax(probs_TV, logits_BTV[0], "logit", "all tokens")
-        yield TraceStage("output", "probabilities", formula, "TV", probs_TV, code, explain)
+        yield TraceStage("output", "probabilities", formula, "TV", probs_TV, explain)
 
 
 def _explain_activation(

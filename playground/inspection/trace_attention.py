@@ -10,18 +10,13 @@ from torch import Tensor
 
 from playground.models.attention import (
     MultiHeadAttention,
-    causal_mask,
-    padding_mask,
-    scaled_dot_product_attention,
     split_heads,
 )
 from playground.models.config import TransformerConfig
 from playground.models.position_encoding import (
     ALiBi,
-    RelativePositionEncoding,
     RotaryEmbedding,
     T5RelativePositionBias,
-    apply_rotary_emb,
     relative_position_bucket,
 )
 
@@ -35,16 +30,12 @@ from .trace_stage import (
     explain_equation,
     explain_linear,
     explain_softmax,
-    find_source_line,
 )
 
-# The position bias that is added to the attention scores: its class and formula.
-POSITION_BIASES: dict[str, tuple[type[RelativePositionEncoding], str]] = {
-    "alibi": (ALiBi, "bias = -slope of the head · |query position - key position|"),
-    "t5": (
-        T5RelativePositionBias,
-        "bias = learned bias of the head for the bucket of the distance",
-    ),
+# The position bias that is added to the attention scores: its formula.
+POSITION_BIASES = {
+    "alibi": "bias = -slope of the head · |query position - key position|",
+    "t5": "bias = learned bias of the head for the bucket of the distance",
 }
 
 
@@ -96,23 +87,18 @@ class AttentionCall:
             return _explain_score(query_HQK, key_HMK, bias, attn_mask_QM, is_masked)
 
         scores_HQM = query_HQK @ key_HMK.transpose(-2, -1) / root
-        code = find_source_line(scaled_dot_product_attention, "scores_BHQM = query")
         formula = "scores = Q Kᵀ / sqrt(head size)"
-        yield TraceStage(block, "scores", formula, "HQM", scores_HQM, code, explain_score())
+        yield TraceStage(block, "scores", formula, "HQM", scores_HQM, explain_score())
         if bias_HQM is not None:
             yield self._position_bias(bias_HQM)
             scores_HQM = scores_HQM + bias_HQM
-            code = find_source_line(scaled_dot_product_attention, "+ bias_HQM")
             explain = explain_score(has_bias=True)
-            yield TraceStage(
-                block, "biased scores", "scores + bias", "HQM", scores_HQM, code, explain
-            )
+            yield TraceStage(block, "biased scores", "scores + bias", "HQM", scores_HQM, explain)
         yield self._mask(attn_mask_QM)
         masked_HQM = scores_HQM.masked_fill(~attn_mask_QM, -torch.inf)
-        code = find_source_line(scaled_dot_product_attention, "masked_fill")
         formula = "-infinity where the mask is false"
         explain_masked = explain_score(has_bias=True, is_masked=True)
-        yield TraceStage(block, "masked scores", formula, "HQM", masked_HQM, code, explain_masked)
+        yield TraceStage(block, "masked scores", formula, "HQM", masked_HQM, explain_masked)
 
         weights_HQM = cast(Tensor, self.call().weights)[0]
 
@@ -123,8 +109,7 @@ class AttentionCall:
             return Equation(equation.formula, equation.variables, equation.value, score)
 
         formula = "weights = exp(scores) / sum over the keys of exp(scores)"
-        code = find_source_line(scaled_dot_product_attention, "scores_BHQM.softmax(")
-        yield TraceStage(block, "softmax", formula, "HQM", weights_HQM, code, explain_weight)
+        yield TraceStage(block, "softmax", formula, "HQM", weights_HQM, explain_weight)
 
         joined_QV = self.call("out_proj").inputs[0][0]
         head_outputs_HQK = joined_QV.unflatten(-1, (attention.n_heads, -1)).transpose(0, 1)
@@ -140,11 +125,6 @@ class AttentionCall:
         key_input = "memory" if self.component.kind == "cross" else query_input
         sharing = attention.n_heads // attention.n_kv_heads
         shared = f", each shared by {sharing} heads" if sharing > 1 else ""
-        lines = {
-            "q_proj": find_source_line(MultiHeadAttention.forward, "self.q_proj(x_BQD)"),
-            "k_proj": find_source_line(MultiHeadAttention.keys_and_values, "self.k_proj("),
-            "v_proj": find_source_line(MultiHeadAttention.keys_and_values, "self.v_proj("),
-        }
         for name, layer_name, source, input_XD, output, shape, n_heads in [
             ("queries", "q_proj", query_input, self.query_input_XD, query_HQK, "HQK", 0),
             ("keys", "k_proj", key_input, self.memory_XD, key_HMK, "HMK", attention.n_kv_heads),
@@ -157,8 +137,7 @@ class AttentionCall:
             formula += ", split into heads" + (shared if n_heads else "")
             formula += "; memory: the encoder output" if source == "memory" else ""
             explain = explain_linear(layer, input_XD, output, n_heads or attention.n_heads)
-            code = lines[layer_name]
-            yield TraceStage(self.component.name, name, formula, shape, output, code, explain)
+            yield TraceStage(self.component.name, name, formula, shape, output, explain)
 
     def _rotated(self, name: str, shape: str, before_HXK: Tensor, after_HXK: Tensor) -> TraceStage:
         """RoPE: rotate a pair of numbers, half a vector apart, by its angle at this position."""
@@ -181,9 +160,8 @@ class AttentionCall:
             return Equation(formula, variables, float(after_HXK[head, row, column]))
 
         formula = "pairs (i, i + K/2) rotated by position · 10000^(-2i/K)"
-        code = find_source_line(apply_rotary_emb, "torch.cat(")
-        name = f"rotated {name}"
-        return TraceStage(self.component.name, name, formula, shape, after_HXK, code, explain)
+        name, block = f"rotated {name}", self.component.name
+        return TraceStage(block, name, formula, shape, after_HXK, explain, "rotation")
 
     def _position_bias(self, bias_HQM: Tensor) -> TraceStage:
         encoding = self.attention.position_encoding
@@ -209,31 +187,28 @@ class AttentionCall:
 
             formula = "learned bias of this head for this bucket"
             explain = explain_equation(formula, bias_HQM, variables)
-        bias_class, formula = POSITION_BIASES[self.config.position_type]
-        code = find_source_line(bias_class.bias, "return ")
-        return TraceStage(
-            self.component.name, "position bias", formula, "HQM", bias_HQM, code, explain
-        )
+        block, line = self.component.name, self.config.position_type
+        formula = POSITION_BIASES[line]
+        return TraceStage(block, "position bias", formula, "HQM", bias_HQM, explain, line)
 
     def _mask(self, attn_mask_QM: Tensor) -> TraceStage:
         if self.component.kind == "decoder":
-            rule = "a position attends to itself and to earlier positions"
-            code = find_source_line(causal_mask, "tril()")
+            rule, line = "a position attends to itself and to earlier positions", "causal mask"
             explain = explain_equation(
                 "1 where column ≤ row",
                 attn_mask_QM,
                 lambda _head, row, column: {"row": row + 1, "column": column + 1},
             )
         else:
-            rule = "no query attends to padding"
-            code = find_source_line(padding_mask, "tokens_BM != 0")
+            rule, line = "no query attends to padding", "padding mask"
             explain = explain_equation(
                 "1 where the token is not PAD (id 0)",
                 attn_mask_QM,
                 lambda _head, _row, column: {"token id": self.source[column]},
             )
         formula = f"true = may attend: {rule}"
-        return TraceStage(self.component.name, "mask", formula, "QM", attn_mask_QM, code, explain)
+        block = self.component.name
+        return TraceStage(block, "mask", formula, "QM", attn_mask_QM, explain, line)
 
     def _weighted_sum(
         self, weights_HQM: Tensor, value_HMK: Tensor, head_outputs_HQK: Tensor
@@ -243,11 +218,8 @@ class AttentionCall:
             terms_MK = weights_M[:, None] * value_HMK[head]
             return WeightedSum(terms_MK, terms_MK.sum(0), weights_R=weights_M)
 
-        name, formula = "weighted sum", "weighted sum = weights V"
-        code = find_source_line(scaled_dot_product_attention, "weights_BHQM @ value_BHMK")
-        return TraceStage(
-            self.component.name, name, formula, "HQK", head_outputs_HQK, code, explain
-        )
+        block, name, formula = self.component.name, "weighted sum", "weighted sum = weights V"
+        return TraceStage(block, name, formula, "HQK", head_outputs_HQK, explain)
 
     def _output_projection(self, head_outputs_HQK: Tensor) -> TraceStage:
         layer, output_QD = self.attention.out_proj, self.call("out_proj").output[0]
@@ -264,11 +236,8 @@ class AttentionCall:
             return WeightedSum(terms_RD, output_QD[row], (*names, "bias"))
 
         formula = "output = concatenated heads W_O" + ("" if layer.bias is None else " + b_O")
-        code = find_source_line(MultiHeadAttention.forward, "self.out_proj(")
-        shape = f"{self.component.side[0].upper()}D"
-        return TraceStage(
-            self.component.name, "output projection", formula, shape, output_QD, code, explain
-        )
+        block, shape = self.component.name, f"{self.component.side[0].upper()}D"
+        return TraceStage(block, "output projection", formula, shape, output_QD, explain)
 
 
 def _explain_score(

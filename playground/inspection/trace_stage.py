@@ -4,17 +4,13 @@ Shapes: R rows of a table, N its columns, K the terms of a dot product. The stag
 T target, Q query, M key, H head, K head size, D d_model, F d_ff and V vocabulary.
 """
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-import playground
+from .source_lines import STAGE_LINES, SourceLine, find_source_line
 
 
 @dataclass(frozen=True)
@@ -69,23 +65,12 @@ Explain = Callable[[int, int, int], CellOrigin]
 
 
 @dataclass(frozen=True)
-class SourceLine:
-    """A line of this project's source code.
-
-    `file` is relative to the project's folder, and `line` counts from 1.
-    """
-
-    file: str
-    line: int
-    text: str
-
-
-@dataclass(frozen=True)
 class TraceStage:
     """One tensor of the forward pass.
 
     `shape` has one letter per dimension; `block` is the part of the model.
-    `find_origin` computes what `explain` returns. `contribution` is the size of a sublayer's output
+    `find_origin` computes what `explain` returns. `line` is the key of its line of code in
+    `STAGE_LINES`, if that is not the name. `contribution` is the size of a sublayer's output
     relative to the residual stream, for the sum of the two.
     """
 
@@ -94,8 +79,8 @@ class TraceStage:
     formula: str
     shape: str
     tensor: Tensor
-    code: SourceLine
     find_origin: Explain = field(repr=False, compare=False)
+    line: str = ""
     contribution: float | None = None
 
     @torch.no_grad()
@@ -106,6 +91,11 @@ class TraceStage:
             IndexError: for a cell that the stage does not have.
         """
         return self.find_origin(head, row, column)
+
+    @property
+    def code(self) -> SourceLine:
+        """Return the line of code that computes the stage."""
+        return find_source_line(*STAGE_LINES[self.line or self.name])
 
     @property
     def size(self) -> str:
@@ -191,22 +181,3 @@ def explain_softmax(tensor: Tensor, logits_XN: Tensor, name: str, total: str) ->
         }
 
     return explain_equation(f"exp({name} − maximum) / sum", tensor, variables)
-
-
-@cache
-def find_source_line(function: Callable[..., Any], fragment: str) -> SourceLine:
-    """Return the only line of a function that contains `fragment`.
-
-    Raises:
-        LookupError: if no line of the function contains it, or several do.
-    """
-    lines, first = inspect.getsourcelines(function)
-    matches = [(first + i, line.strip()) for i, line in enumerate(lines) if fragment in line]
-    if len(matches) != 1:
-        raise LookupError(
-            f"{function.__qualname__} has {len(matches)} lines with {fragment!r}; the trace needs "
-            "exactly one"
-        )
-    root = Path(playground.__file__).resolve().parent.parent
-    file = Path(inspect.getsourcefile(inspect.unwrap(function)) or "").resolve().relative_to(root)
-    return SourceLine(file.as_posix(), *matches[0])

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from playground.architectures.base import Seq2SeqModel
 from playground.architectures.encoder_decoder import TransformerModel
 from playground.inspection.hooks import compute_weights
+from playground.inspection.source_lines import find_source_line
 from playground.models.attention import MultiHeadAttention
 from playground.models.config import TransformerConfig
 from playground.models.embeddings import InputEmbedding
@@ -110,22 +111,15 @@ def load_source(bug: Bug) -> BugSource:
     """Return the correct and the buggy source.
 
     Raises:
-        ValueError: when the source does not contain the line exactly once.
+        LookupError: when the source does not contain the line exactly once.
     """
     function = original_function(bug.location)
+    correct = find_source_line(function, bug.correct_line)
     lines, first = inspect.getsourcelines(function)
     source_lines = tuple(line.rstrip("\n") for line in lines)
-    matches = [at for at, line in enumerate(source_lines) if line.strip() == bug.correct_line]
-    if len(matches) != 1:
-        raise ValueError(
-            f"the line {bug.correct_line!r} occurs {len(matches)} times in {bug.location}; "
-            "it must occur exactly once"
-        )
-    changed = matches[0]
-    buggy_lines = list(source_lines)
+    changed, buggy_lines = correct.line - first, list(source_lines)
     buggy_lines[changed] = source_lines[changed].replace(bug.correct_line, bug.buggy_line)
-    file = Path(inspect.getsourcefile(function) or "").resolve().relative_to(ROOT).as_posix()
-    return BugSource(file, first, source_lines, changed, tuple(buggy_lines))
+    return BugSource(correct.file, first, source_lines, changed, tuple(buggy_lines))
 
 
 def buggy_function(bug: Bug) -> FunctionType:

@@ -4,14 +4,14 @@ import math
 import pytest
 import torch
 
-from playground.inspection import trace_attention
 from playground.inspection.attention_recording import record_teacher_forced
 from playground.inspection.hooks import Component
 from playground.inspection.inspected_model import InspectionError
+from playground.inspection.source_lines import STAGE_LINES, find_source_line
 from playground.inspection.trace import ForwardTrace
-from playground.inspection.trace_stage import find_source_line
+from playground.lessons.bug_injection import original_function
+from playground.lessons.bugs import BUGS
 from playground.models.attention import scaled_dot_product_attention
-from playground.models.feed_forward import FeedForward
 from tests.support.app_server import ROOT
 from tests.support.handcrafted_models import VARIANTS, random_model
 
@@ -139,15 +139,21 @@ def test_every_stage_names_a_line_of_the_source(overrides):
     assert scores.code.text.startswith("scores_BHQM = query_BHQK @ key_BHMK.transpose(-2, -1)")
 
 
-def test_a_missing_or_repeated_anchor_raises():
+BUG_LINES = {
+    name: (original_function(bug.location), bug.correct_line) for name, bug in BUGS.items()
+}
+
+
+@pytest.mark.parametrize("name", [*STAGE_LINES, *BUG_LINES])
+def test_each_line_that_a_view_or_lesson_shows_is_in_the_source(name):
+    assert find_source_line(*(STAGE_LINES | BUG_LINES)[name]).file.startswith("playground/models/")
+
+
+def test_a_missing_or_repeated_line_raises():
     with pytest.raises(LookupError, match="scaled_dot_product_attention has 0 lines with 'cosine'"):
         find_source_line(scaled_dot_product_attention, "cosine")
     with pytest.raises(LookupError, match="scaled_dot_product_attention has 2 lines"):
         find_source_line(scaled_dot_product_attention, "weights_BHQM")
-    assert (
-        find_source_line(FeedForward.forward, "up_proj").text
-        == "return self.down_proj(self.dropout(self.activation(self.up_proj(x_BSD))))"
-    )
 
 
 def test_missing_files_are_rejected(mixed):
@@ -160,12 +166,6 @@ def test_missing_files_are_rejected(mixed):
         trace.stage(Component("cross", 0).name, "scores").explain(0, 9, 0)
     with pytest.raises(InspectionError, match="the batch has 2 sequences"):
         ForwardTrace(mixed.transformer, mixed.held_out(2).batch)
-
-
-def test_a_trace_names_only_existing_source_lines(monkeypatch):
-    monkeypatch.setattr(trace_attention, "scaled_dot_product_attention", FeedForward.forward)
-    with pytest.raises(LookupError, match="forward has 0 lines with 'scores_BHQM = query'"):
-        trace_of()
 
 
 @pytest.mark.parametrize("is_scaled", [True, False])
