@@ -20,13 +20,8 @@ import {
   describeRepo,
   formatRepoAddress,
 } from "../../playground/ui/static/hub/repository.js";
-import {
-  createHubJob,
-  plan,
-  publishOptions,
-  runHubJob,
-  session,
-} from "../../playground/ui/static/hub/state.js";
+import { plan, publishOptions, runHubJob, session } from "../../playground/ui/static/hub/state.js";
+import { Job } from "../../playground/ui/static/shared/job.js";
 import { store } from "../../playground/ui/static/shared/store.js";
 import { html } from "../../playground/ui/static/vendor/preact.js";
 
@@ -206,7 +201,7 @@ test("only tasks that need the token send it", async () => {
   store.hubToken.value = "hf_x";
   responses["jobs/poll"] = { status: "done", result: { models: [] } };
   await loadGallery();
-  await runHubJob(createHubJob(), { kind: "plan" });
+  await runHubJob(new Job(), { kind: "plan" });
   assert.deepEqual(
     sent
       .filter(([name]) => name === "jobs/submit")

@@ -13,7 +13,7 @@ import { generationSpec, weightsOf } from "../../playground/ui/static/inspect/ge
 import { layoutTokens } from "../../playground/ui/static/inspect/generation_diagram.js";
 import { createOptions } from "../../playground/ui/static/inspect/options.js";
 import {
-  scheduleRefresh,
+  refresh,
   showError,
   showResponseError,
 } from "../../playground/ui/static/inspect/requests.js";
@@ -95,7 +95,7 @@ test("a link may name a section or a sub-view, and nothing else", () => {
 });
 
 test("options of a link are restored by their type", () => {
-  const { options, restore } = createOptions("x", { mode: "a", layer: 0, text: "" });
+  const { options, restore } = createOptions({ mode: "a", layer: 0, text: "" });
   restore({ mode: 3, layer: 2, text: "b", other: 1 });
   assert.deepEqual(options.value, { mode: "a", layer: 2, text: "b" });
   restore({ layer: "2" });
@@ -257,7 +257,7 @@ test("a view that arrives after a newer request is dropped", async () => {
   openSection.value = "attention";
   store.model.value = "checkpoint:copy";
   for (const count of [1, 2]) {
-    scheduleRefresh("attention", 0);
+    refresh(0);
     await waitFor(() => replies.length === count);
   }
   replies[1]({ weights: "new" });

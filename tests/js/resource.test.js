@@ -36,6 +36,33 @@ test("the answer to an earlier request is dropped", async () => {
   assert.deepEqual(read(resource), [null, "", false]);
 });
 
+test("a request waits until there was no other one for a while", async (context) => {
+  context.mock.timers.enable({ apis: ["setTimeout"] });
+  const sent = [];
+  const resource = new Resource(async (n) => {
+    sent.push(n);
+    return { n };
+  });
+  const answers = [1, 2].map((n) => resource.loadAfter(100, n));
+  context.mock.timers.tick(100);
+  assert.deepEqual([await Promise.all(answers), sent], [[null, { n: 2 }], [2]]);
+  const cleared = resource.loadAfter(100, 3);
+  resource.clear();
+  context.mock.timers.tick(100);
+  assert.deepEqual([await cleared, sent], [null, [2]]);
+});
+
+test("a lost request is sent again when the browser is online", async (context) => {
+  context.mock.timers.enable({ apis: ["setTimeout"] });
+  let sent = 0;
+  const resource = new Resource(async () => (++sent < 2 ? { error: "lost", retryable: true } : {}));
+  const answer = resource.load();
+  for (let i = 0; i < 9; i++) await Promise.resolve();
+  window.dispatchEvent(new Event("online"));
+  await answer;
+  assert.equal(sent, 2);
+});
+
 test("a request is sent again after a lost connection", async (context) => {
   context.mock.timers.enable({ apis: ["setTimeout", "Date"] });
   let sent = 0;

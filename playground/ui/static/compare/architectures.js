@@ -71,7 +71,9 @@ let loadedSubject = "";
 async function loadArchitectures() {
   const isSameModel = loadedSubject === subject.value,
     { same_optimizer } = values.value,
-    response = await answer.load(isSameModel ? buildRequest(values.value) : { same_optimizer });
+    response = await (isSameModel
+      ? answer.loadAfter(LOAD_DELAY_MS, buildRequest(values.value))
+      : answer.load({ same_optimizer }));
   if (!response || response.error) return;
   loadedSubject = subject.value;
   if (!isSameModel) {
@@ -184,15 +186,13 @@ function useArchitectures() {
     ref = subject.value,
     { min_length: min, max_length: max, same_optimizer: isSame } = values.value;
   useEffect(() => {
-    if (!owner || !ref || !isValid()) return undefined;
+    if (!owner || !ref || !isValid()) return;
     const isCurrent =
       loadedSubject === ref &&
       matched.value?.min_length === Number(min) &&
       matched.value?.max_length === Number(max) &&
       matched.value?.same_optimizer === isSame;
-    if (isCurrent) return undefined;
-    const timer = setTimeout(loadArchitectures, loadedSubject === ref ? LOAD_DELAY_MS : 0);
-    return () => clearTimeout(timer);
+    if (!isCurrent) loadArchitectures();
   }, [owner, ref, min, max, isSame]);
 }
 

@@ -107,7 +107,7 @@ const own = new Resource(async () => {
 const formatNote = () => formatMessage(own.data.value?.note ?? "");
 
 async function loadOwn() {
-  const response = await own.load();
+  const response = await own.loadAfter(OWN_DELAY_MS);
   if (response && !response.error) ownKind.value = response.kind;
 }
 
@@ -139,9 +139,7 @@ function useData(values) {
         : "";
   useModelFacts([values.model0, isOwn.value ? "" : values.model1]);
   useEffect(() => {
-    if (!ownKey) return undefined;
-    const timer = setTimeout(loadOwn, OWN_DELAY_MS);
-    return () => clearTimeout(timer);
+    if (ownKey) loadOwn();
   }, [ownKey]);
   const isReady = [0, 1].map(
     (i) =>

@@ -1,11 +1,10 @@
 // The attention of one model: all heads, and the selected head or token.
 import { html, signal, useEffect, useMemo, useState } from "../vendor/preact.js";
-import { errorMessage } from "../shared/api.js";
 import { HeadGrid } from "../shared/components/head_grid.js";
 import { HeatMapView } from "../shared/components/heat_map_view.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { unpackWeights } from "../shared/attention_weights.js";
-import { formatMessage } from "../shared/format.js";
+import { Resource } from "../shared/resource.js";
 import {
   ATTENTION_KIND,
   ATTENTION_KINDS,
@@ -99,22 +98,22 @@ function buildGrid(data, all, mode, token) {
 /** Return the scores of a head, which are loaded when they are first shown. */
 function useScores(data, layer, head, isEnabled) {
   const key = `${layer + 1}.${head + 1}`,
-    [, setLoaded] = useState(""),
-    [error, setError] = useState(""),
+    answer = useMemo(() => new Resource(loadScores), [data]),
     scores = data?.scores?.[key];
   useEffect(() => {
-    if (!data?.scores || !isEnabled || scores) return;
-    const { model, text, word } = data;
-    setError("");
-    runQuery("attention", { model, text, word, layer: layer + 1, head: head + 1 }).then(
-      (response) => {
-        data.scores[key] = response.scores;
-        setLoaded(key + model + text);
-      },
-      (cause) => setError(formatMessage(errorMessage(cause))),
-    );
-  }, [data, key, isEnabled]);
-  return { scores, error };
+    if (data?.scores && isEnabled && !scores) answer.load(data, layer, head);
+  }, [answer, key, isEnabled]);
+  void answer.data.value; // its scores are those of the data
+  return { scores, error: answer.error.value };
+}
+
+/** Load the scores of a head into the data of its model. */
+async function loadScores(data, layer, head) {
+  const { model, text, word } = data,
+    place = { layer: layer + 1, head: head + 1 },
+    response = await runQuery("attention", { model, text, word, ...place });
+  if (response.scores) data.scores[Object.values(place).join(".")] = response.scores;
+  return response;
 }
 
 function KindControl({ kinds, kind }) {

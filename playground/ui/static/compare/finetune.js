@@ -1,14 +1,8 @@
 // Fine-tuning of a pretrained model on the task of the selected model
 // (pretrained/finetuning/job.py). The benchmark accepts the resulting model.
-import { html, signal, useEffect, useMemo } from "../vendor/preact.js";
-import { errorMessage } from "../shared/api.js";
-import {
-  formatBytes,
-  formatCount,
-  formatDuration,
-  formatMessage,
-  formatPercent,
-} from "../shared/format.js";
+import { html, useEffect, useMemo } from "../vendor/preact.js";
+import { formatBytes, formatCount, formatDuration, formatPercent } from "../shared/format.js";
+import { Resource } from "../shared/resource.js";
 import { store } from "../shared/store.js";
 import { EXACT_MATCH_TITLE, PEAK_LEARNING_RATE } from "../shared/strings.js";
 import { benchmarkModels } from "./benchmark.js";
@@ -25,8 +19,8 @@ const MEMORY_PARTS = [
   ["optimizer_state", "Adam states"],
   ["activations", "activations for the backward pass"],
 ];
-/** The required memory, or an error; null before the first response. */
-const plan = signal(/** @type {any} */ (null));
+/** The required memory. */
+const plan = new Resource((request) => runQuery("finetune-plan", request, subject.value));
 
 const isStep = (row) => row.kind !== "memory";
 
@@ -39,17 +33,8 @@ export function thinSteps(rows) {
     .map(({ step, loss, exact_match, eval_size }) => ({ step, loss, exact_match, eval_size }));
 }
 
-async function loadPlan(request) {
-  try {
-    plan.value = await runQuery("finetune-plan", request, { subject: subject.value });
-  } catch (error) {
-    plan.value = { error: formatMessage(errorMessage(error)) };
-  }
-}
-
 /** Describe the memory that the training needs. */
-export function describePlan({ error, bytes, free_bytes: free, fits, parts }) {
-  if (error) return error;
+export function describePlan({ bytes, free_bytes: free, fits, parts }) {
   return (
     `Needs about ${formatBytes(bytes)} of memory${parts.activations ? "" : " plus activations"}; ` +
     `${formatBytes(free)} are free` +
@@ -76,23 +61,20 @@ export function describeTraining({ request, rows, result }) {
 }
 
 function Plan() {
-  const { value } = plan,
+  const value = plan.data.value,
+    error = plan.error.value,
     owner = store.owner.value,
     request = pipeline.buildRequest(),
     key = JSON.stringify([subject.value, request, pipeline.job.isBusy]);
   useEffect(() => {
-    if (!owner || !request.model || pipeline.job.isBusy) return undefined;
-    const timer = setTimeout(() => loadPlan(request), PLAN_DELAY_MS);
-    return () => clearTimeout(timer);
+    if (owner && request.model && !pipeline.job.isBusy) plan.loadAfter(PLAN_DELAY_MS, request);
   }, [key, owner]);
+  if (error) return html`<p class="pg-hint cost">${error}</p>`;
   if (!value) return html`<p class="pg-hint cost">Computing the required memory…</p>`;
-  const title = MEMORY_PARTS.filter(([part]) => value.parts?.[part])
+  const title = MEMORY_PARTS.filter(([part]) => value.parts[part])
     .map(([part, label]) => `${label} ${formatBytes(value.parts[part])}`)
     .join(", ");
-  return html`<p
-    class=${(value.fits || value.error ? "pg-hint" : "pg-error") + " cost"}
-    title=${title}
-  >
+  return html`<p class=${(value.fits ? "pg-hint" : "pg-error") + " cost"} title=${title}>
     ${describePlan(value)}
   </p>`;
 }

@@ -1,5 +1,5 @@
 // The jobs of the tab. A process of the server that has the pretrained models runs them.
-import { ServerError, sleep } from "../shared/api.js";
+import { sleep } from "../shared/api.js";
 import { isActive, Job } from "../shared/job.js";
 import { store } from "../shared/store.js";
 import { describeError, isOutage, reportOutage } from "./outage.js";
@@ -91,16 +91,16 @@ export class CompareJob extends Job {
 export const resumeJobs = () => jobs.forEach((job) => job.resumeStored());
 
 /**
- * Run a short job without a progress line.
+ * Run a short job without a progress line. Returns its result, or an `error`.
  * @param {string} kind
  * @param {any} request
- * @param {{ subject?: string, onRow?: (row: any) => void }} [options]
+ * @param {string} [subject]
+ * @returns {Promise<any>}
  */
-export async function runQuery(kind, request, { subject = "", onRow = () => {} } = {}) {
-  const job = new Job({ onRows: (rows) => rows.forEach(onRow) }),
+export async function runQuery(kind, request, subject) {
+  const job = new Job(),
     result = await job.run(store.owner.value, buildPayload(kind, request, subject));
   const { message, code } = job.state.value;
   reportOutage(code);
-  if (!result) throw new ServerError(describeError(message, code, request.model), { code });
-  return result;
+  return result ?? { error: describeError(message, code, request.model) };
 }

@@ -52,25 +52,19 @@ export async function loadModelFacts(names, isRefresh = false) {
   );
   if (!missing.length || !store.owner.value) return;
   setPending(missing, true);
-  try {
-    const response = await runQuery("model-info", { models: missing });
-    localPathsAllowed.value = response.folders;
-    if (response.models.some((row) => row.location === "hub")) outage.value = "";
-    response.models.forEach((row, i) => setFacts(missing[i], row));
-  } catch {
-    // The sizes stay unknown; running a model reports the error.
-  }
+  const { models = [], ...response } = await runQuery("model-info", { models: missing });
   setPending(missing, false);
+  if (response.error) return; // the sizes stay unknown; running a model reports the error
+  localPathsAllowed.value = response.folders;
+  if (models.some((row) => row.location === "hub")) outage.value = "";
+  models.forEach((row, i) => setFacts(missing[i], row));
 }
 
 export async function listLocalModels() {
-  try {
-    const response = await runQuery("cached-models", {});
-    cachedModels.value = response.models.map((row) => row.name);
-    localPathsAllowed.value = response.folders;
-  } catch {
-    // The fields have fewer suggestions.
-  }
+  const response = await runQuery("cached-models", {});
+  if (response.error) return; // the fields have fewer suggestions
+  cachedModels.value = response.models.map((row) => row.name);
+  localPathsAllowed.value = response.folders;
 }
 
 /** Load all facts again. The outage returns if it continues. */

@@ -3,11 +3,11 @@ import { html, signal } from "../vendor/preact.js";
 import { baseUrl, errorMessage, request } from "../shared/api.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { formatMessage } from "../shared/format.js";
-import { isActive } from "../shared/job.js";
+import { isActive, Job } from "../shared/job.js";
 import { store } from "../shared/store.js";
-import { account, createHubJob, runHubJob, session } from "./state.js";
+import { account, runHubJob, session } from "./state.js";
 
-const accountJob = createHubJob();
+const accountJob = new Job();
 const sessionError = signal("");
 const TOKENS_URL = "https://huggingface.co/settings/tokens";
 const READ_ONLY = "; it is read-only. Publishing needs a token with write access.";

@@ -1,16 +1,13 @@
 // The models on the Hub.
 import { html, signal } from "../vendor/preact.js";
-import { sleep } from "../shared/api.js";
 import { DataTable } from "../shared/components/data_table.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { formatCount, formatInteger, formatPercent, formatRelativeTime } from "../shared/format.js";
-import { isActive } from "../shared/job.js";
+import { isActive, Job } from "../shared/job.js";
 import { store } from "../shared/store.js";
 import { openRepo } from "./repository.js";
-import { createHubJob, runHubJob } from "./state.js";
+import { runHubJob } from "./state.js";
 
-const MAX_RETRIES = 3;
-const FIRST_RETRY_MS = 4000;
 const NO_MODELS = "No model has the playground's tag yet. Publish the first one.";
 const COLUMNS = [
   { key: "repo", label: "model", render: (row) => html`<span class="name">${row.repo}</span>` },
@@ -42,30 +39,21 @@ const COLUMNS = [
     render: (row) => (row.when ? formatRelativeTime(Date.now() / 1000 - row.when) : ""),
   },
 ];
-const galleryJob = createHubJob();
+const galleryJob = new Job();
 /** The list of the last response; null before the first one. */
 const galleryModels = signal(/** @type {any[] | null} */ (null));
-let requestId = 0;
 
 /** Return the error of the list: without a connection, only local models remain. */
 const describeFailure = (/** @type {any} */ { message, code }) =>
   (code === "hub_unreachable" ? "No internet connection." : message) +
   " The models on this machine are below.";
 
-/** Load the list. Temporary errors are retried a few times. */
+/** Load the list. */
 export async function loadGallery({ isRefresh = true } = {}) {
-  if (!store.owner.value || (!isRefresh && requestId)) return; // a refresh was faster than the page
-  const id = ++requestId;
-  for (let retries = 0; id === requestId; retries++) {
-    const result = await runHubJob(galleryJob, {
-      kind: "gallery",
-      refresh: isRefresh || retries > 0,
-    });
-    if (id !== requestId) return;
-    if (result) galleryModels.value = result.models;
-    if (result || !galleryJob.state.value.canRetry || retries === MAX_RETRIES) return;
-    await sleep(FIRST_RETRY_MS * 2 ** retries);
-  }
+  const isFirst = galleryJob.state.value.status === "idle"; // a refresh may be faster than the page
+  if (!store.owner.value || !(isRefresh || isFirst)) return;
+  const result = await runHubJob(galleryJob, { kind: "gallery", refresh: isRefresh });
+  if (result) galleryModels.value = result.models;
 }
 
 /** Return the repository and the revision of a name, a name@revision, or a URL. */

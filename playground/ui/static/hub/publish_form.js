@@ -6,7 +6,8 @@ import { JobProgress } from "../shared/components/job_progress.js";
 import { ModelSelect } from "../shared/components/model_select.js";
 import { Section } from "../shared/components/section.js";
 import { formatInteger, formatPercent } from "../shared/format.js";
-import { isActive } from "../shared/job.js";
+import { isActive, Job } from "../shared/job.js";
+import { Resource } from "../shared/resource.js";
 import { rememberedModel, store } from "../shared/store.js";
 import { verifyToken } from "./account.js";
 import { loadGallery } from "./gallery.js";
@@ -15,7 +16,6 @@ import {
   account,
   canPublish,
   publishOptions,
-  createHubJob,
   models,
   plan,
   publication,
@@ -41,7 +41,10 @@ const FIELDS = [
   },
 ];
 const REPO_MISSING = "Enter a repository name first: user/name.";
-const publishJob = createHubJob();
+const publishJob = new Job();
+const details = new Resource((subject) =>
+  request("runs/details", { owner: store.owner.value, subject }),
+);
 const errors = signal({});
 const checkpointOptions = signal([]);
 let suggestion = { repo: "", model: "" };
@@ -68,15 +71,10 @@ function suggestRepo() {
 
 /** Load the checkpoints of the selected model as options of the form. */
 export async function loadCheckpoints() {
-  const subject = publishOptions.value.model;
-  let response;
-  try {
-    response = await request("runs/details", { owner: store.owner.value, subject });
-  } catch {
-    return; // keep the previous options
-  }
-  if (subject === publishOptions.value.model)
-    checkpointOptions.value = buildCheckpointOptions(subject, response.checkpoints ?? []);
+  const subject = publishOptions.value.model,
+    response = await details.load(subject);
+  if (response && !response.error)
+    checkpointOptions.value = buildCheckpointOptions(subject, response.checkpoints);
 }
 
 /**

@@ -9,11 +9,12 @@ import {
   formatPercent,
   formatRelativeTime,
 } from "../shared/format.js";
+import { Job } from "../shared/job.js";
 import { store } from "../shared/store.js";
-import { createHubJob, opened, runHubJob } from "./state.js";
+import { opened, runHubJob } from "./state.js";
 
-const infoJob = createHubJob();
-const importJob = createHubJob(); // it continues when another repository is opened
+const infoJob = new Job();
+const importJob = new Job(); // it continues when another repository is opened
 /** The result of the evaluation on this server; null before. */
 const evaluation = signal(/** @type {any} */ (null));
 
@@ -26,15 +27,14 @@ export const formatRepoAddress = ({ repo, revision }) =>
 export async function openRepo(repo, revision = "main") {
   opened.value = { repo, revision };
   evaluation.value = null;
-  const repository = opened.value;
   const info = await runHubJob(infoJob, { kind: "repo_info", repo, revision });
-  if (info && repository === opened.value) opened.value = { ...repository, ...info };
+  if (info) opened.value = { repo, revision, ...info };
 }
 
 async function reproduceEvaluation() {
   const { repo, commit } = opened.value;
   const result = await runHubJob(infoJob, { kind: "reproduce", repo, revision: commit });
-  if (result && opened.value?.commit === commit) evaluation.value = result;
+  if (result) evaluation.value = result;
 }
 
 async function importModel() {

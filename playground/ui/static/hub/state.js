@@ -1,9 +1,6 @@
 // The state of the tab. Components read the signals.
 import { computed, signal } from "../vendor/preact.js";
-import { Job } from "../shared/job.js";
 import { store } from "../shared/store.js";
-
-export const createHubJob = () => new Job();
 
 export const session = signal({ method: "", signed_in: false, name: "", lasting: true });
 /** The account of the token: {name, writes}; null if the token is not verified. */

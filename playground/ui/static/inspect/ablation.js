@@ -34,7 +34,7 @@ const SETS = [
   { value: "keep", label: "keep only", help: "All heads except one, or except one group" },
 ];
 const BAR_UNIT = 0.01; // nats; smaller increases have bars on a linear scale
-const { options, set, update, restore } = createOptions("ablation", {
+const { options, set, update, restore } = createOptions({
   method: "zero",
   set: "single",
   keep: false,

@@ -8,7 +8,7 @@ import { createOptions } from "./options.js";
 import { formatResult, Provenance } from "./provenance.js";
 import { requestView, showError } from "./requests.js";
 
-const { options, update, restore } = createOptions("trace", { stage: "", head: 0 });
+const { options, update, restore } = createOptions({ stage: "", head: 0 });
 /** The row and the column of the selected value. */
 const cell = signal(/** @type {[number, number] | null} */ (null));
 const origin = new Resource((options) => requestView("trace-cell", options));

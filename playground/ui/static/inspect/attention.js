@@ -46,7 +46,7 @@ const DISPLAYS = [
   { value: "layer", label: "Lines, all heads", title: "The lines of every head of the layer" },
 ];
 
-const { options, set, update, restore } = createOptions("attention", {
+const { options, set, update, restore } = createOptions({
   kind: "cross",
   mode: "free-running",
   layer: 1,

@@ -16,7 +16,7 @@ const SIDES = [
   { value: "source", label: "Source", title: "Encoder input" },
   { value: "target", label: "Target", title: DECODER_INPUT },
 ];
-const { options, update, restore } = createOptions("embeddings", { side: "source", token: "" });
+const { options, update, restore } = createOptions({ side: "source", token: "" });
 
 function NearestTokens({ data, onSelect }) {
   const items = data.nearest

@@ -11,7 +11,7 @@ const STACKS = [
   { value: "decoder", label: "Decoder", title: "Reads the target, shifted right" },
 ];
 const CELL_NAMES = { rnn: "plain RNN", gru: "GRU", lstm: "LSTM" };
-const { options, update, restore } = createOptions("gates", {
+const { options, update, restore } = createOptions({
   stack: "encoder",
   layer: 0,
   quantity: "",

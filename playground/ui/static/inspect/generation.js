@@ -11,7 +11,7 @@ import { createOptions } from "./options.js";
 
 const PLAYBACK_MS = 900;
 const TYPING_DELAY_MS = 200;
-const { options, set, update, restore } = createOptions("steps", {
+const { options, set, update, restore } = createOptions({
   mode: "free-running",
   temperature: 1,
   seed: 0,

@@ -22,7 +22,7 @@ export const PATTERNS = {
 const PATTERN_NAMES = Object.keys(PATTERNS);
 const KIND_ORDER = ["cross", "encoder", "decoder"];
 const KIND_OPTIONS = ["all", ...KIND_ORDER].map((value) => ({ value, label: value }));
-const { options, set, restore } = createOptions("heads", { kind: "all", head: "" });
+const { options, set, restore } = createOptions({ kind: "all", head: "" });
 
 /** Return a short name such as "cross 2.1". */
 export const shortHeadName = (head) => `${head.kind} ${head.layer}.${head.head}`;

@@ -1,14 +1,13 @@
 // The options of a section: what its request contains, and links to the section.
 import { signal } from "../vendor/preact.js";
-import { scheduleRefresh } from "./requests.js";
+import { refresh } from "./requests.js";
 
 /**
  * Return the options of a section as a signal, and functions that change them.
  * @template {Record<string, any>} Options
- * @param {string} section
  * @param {Options} initial
  */
-export function createOptions(section, initial) {
+export function createOptions(initial) {
   const options = signal(initial);
   /** Set options that only the page uses. @param {Partial<Options>} changes */
   const set = (changes) => {
@@ -17,7 +16,7 @@ export function createOptions(section, initial) {
   /** Set options and request the section again. @param {Partial<Options>} changes */
   const update = (changes, delayMs = 0) => {
     set(changes);
-    scheduleRefresh(section, delayMs);
+    refresh(delayMs);
   };
   /** Apply the options of a link; those of another type are ignored. @param {any} link */
   const restore = (link) =>

@@ -1,17 +1,10 @@
 // The requests of the sections. The server computes every number from the model.
 import { batch, effect, untracked } from "../vendor/preact.js";
-import { NO_RESPONSE, request, requestWithRetry } from "../shared/api.js";
+import { NO_RESPONSE, request } from "../shared/api.js";
 import { formatMessage } from "../shared/format.js";
+import { Resource } from "../shared/resource.js";
 import { store } from "../shared/store.js";
-import {
-  isWaiting,
-  notApplicable,
-  openSection,
-  prediction,
-  problem,
-  results,
-  VIEWS,
-} from "./state.js";
+import { notApplicable, openSection, prediction, problem, results, VIEWS } from "./state.js";
 import { isVisible, root } from "./view.js";
 
 // Views that the server computes on hundreds of sequences.
@@ -20,29 +13,24 @@ const INPUT_FIELD = "text"; // of an error of the input
 const NOT_APPLICABLE = "not-applicable"; // code of a section that the architecture lacks
 const PRIVATE = "private"; // code of a section for which the user lacks the owner's consent
 const TRAINING_INTERVAL_MS = 3000; // between two requests while the model trains
-const pendingViews = new Set();
-let refreshTimer = /** @type {any} */ (null),
-  lastRequestId = 0,
-  requestedSelection = "",
+let requestedSelection = "",
   requestedAt = 0;
 
 const selection = () =>
   JSON.stringify([store.model.value, store.step.value, store.sequence.value, openSection.value]);
 
-// Request a view again after a short delay, so that several keystrokes cause one request.
-export function scheduleRefresh(view = openSection.value, delayMs = 40) {
-  pendingViews.add(view);
-  clearTimeout(refreshTimer);
-  refreshTimer = setTimeout(() => {
-    const views = [...pendingViews];
-    pendingViews.clear();
-    views.forEach(loadView);
-  }, delayMs);
-}
+/** The answer of the open section. */
+const answer = new Resource(() => {
+  const spec = VIEWS[openSection.value];
+  requestedSelection = selection();
+  requestedAt = Date.now();
+  return requestView(spec.request ?? openSection.value, spec.options?.() ?? {});
+}, showError);
+export const isWaiting = answer.isPending;
 
 /** Request the open section if its model, step or input changed while the tab was hidden. */
 export function refreshIfStale() {
-  if (requestedSelection !== selection()) scheduleRefresh(openSection.value, 0);
+  if (requestedSelection !== selection()) refresh(0);
 }
 
 export async function requestView(view, options, extra = {}) {
@@ -68,31 +56,21 @@ export async function requestView(view, options, extra = {}) {
   }
 }
 
-async function loadView(view) {
-  const spec = VIEWS[view];
-  if (!store.model.value || !spec || !isVisible()) return;
-  const requestId = ++lastRequestId;
-  spec.requestId = requestId;
-  requestedSelection = selection();
-  requestedAt = Date.now();
-  isWaiting.value = true;
-  const data = await requestWithRetry(
-    () => requestView(spec.request || view, spec.options ? spec.options() : {}),
-    () => spec.requestId === requestId,
-    (error) => view === openSection.value && showError(error),
-  );
-  if (spec.requestId !== requestId) return; // a newer request is pending
-  if (data.code === PRIVATE) restrictToHeadRoles(data, view);
-  if (view === openSection.value) isWaiting.value = false;
-  if (applyDefaultInput(data)) return scheduleRefresh(view, 0);
-  if (view === openSection.value) showResponseError(data);
+/** Request the open section, after a pause that joins several keystrokes. */
+export async function refresh(delayMs = 40) {
+  const section = openSection.value;
+  if (!store.model.value || !VIEWS[section] || !isVisible()) return;
+  const data = await answer.loadAfter(delayMs);
+  if (!data) return;
+  if (data.code === PRIVATE) restrictToHeadRoles(data, section);
+  if (applyDefaultInput(data)) return refresh(0);
+  showResponseError(data);
   batch(() => {
     if (data.prediction) prediction.value = data;
-    if (!data.error) results.value = { ...results.value, [view]: data };
+    if (!data.error) results.value = { ...results.value, [section]: data };
   });
   if (data.error) return; // the last result stays visible
-  // Tests and benchmarks wait for this attribute. A view may respond after another one was opened.
-  if (view === openSection.value) root.dataset.drawn = view + " " + store.sequence.value;
+  root.dataset.drawn = section + " " + store.sequence.value; // for tests and benchmarks
 }
 
 /**
@@ -143,8 +121,7 @@ export function watchSelection() {
   effect(() => {
     const isNewStep = store.weightSteps.value.length > 1,
       isDue = Date.now() - requestedAt > TRAINING_INTERVAL_MS;
-    if (isNewStep && isDue && isVisible() && !VIEWS[openSection.peek()].slow)
-      if (store.step.peek() === null) scheduleRefresh();
+    if (isNewStep && isDue && isVisible() && store.step.peek() === null) refresh();
   });
 }
 

@@ -1,7 +1,8 @@
 // The tabs of the sub-views, and the sections of the selected one.
 import { html, useEffect, useRef } from "../vendor/preact.js";
 import { store } from "../shared/store.js";
-import { isWaiting, notApplicable, openSection, results, VIEWS } from "./state.js";
+import { isWaiting } from "./requests.js";
+import { notApplicable, openSection, results, VIEWS } from "./state.js";
 import { findSubView, hasSection, openSubView, selectView, SUB_VIEWS } from "./views.js";
 
 function SubViewTabs() {

@@ -1,7 +1,7 @@
 // The four sub-views, their sections, and which section is open.
 import { loadJson, saveJson } from "../shared/storage.js";
-import { scheduleRefresh, showError } from "./requests.js";
-import { isWaiting, notApplicable, openSection, prediction, VIEWS } from "./state.js";
+import { refresh, showError } from "./requests.js";
+import { notApplicable, openSection, prediction, VIEWS } from "./state.js";
 
 const STORAGE_KEY = "transformer-playground-inspect";
 
@@ -46,9 +46,8 @@ export function selectView(name) {
   lastSections[findSubView(section).name] = section;
   showError("");
   notApplicable.value = "";
-  isWaiting.value = false;
   saveJson(STORAGE_KEY, { view: section });
-  scheduleRefresh(section, 0);
+  refresh(0);
 }
 
 /** @param {{ name: string, sections: string[] }} subView */

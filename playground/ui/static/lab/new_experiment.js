@@ -5,6 +5,7 @@ import { Form } from "../shared/components/form.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { formatCount, formatInteger, formatMessage } from "../shared/format.js";
 import { parseLinkState } from "../shared/links.js";
+import { Resource } from "../shared/resource.js";
 import { store } from "../shared/store.js";
 import {
   formatEstimate,
@@ -43,9 +44,9 @@ export const form = signal(toValues(loadLocal("own")));
 /** The response of `experiments/plan` to the form, or its error; null before. */
 export const plan = signal(/** @type {any} */ (null));
 const isStarting = signal(false);
-/** @type {ReturnType<typeof setTimeout> | undefined} */
-let timer,
-  planNumber = 0;
+const answer = new Resource(() =>
+  requestAsOwner("experiments/plan", { form: toRequest(form.value) }),
+);
 
 /** Return the form of the server. @param {Record<string, any>} values of the fields */
 export function toRequest(values) {
@@ -107,14 +108,11 @@ function changeForm(name, value) {
     changes[name.replace("setting", "values")] = findSetting(value)?.suggested ?? "";
   form.value = { ...form.value, ...changes };
   saveLocal("own", toRequest(form.value));
-  clearTimeout(timer);
-  timer = setTimeout(planExperiment, PLAN_DELAY_MS);
+  planExperiment(PLAN_DELAY_MS);
 }
 
-async function planExperiment() {
-  const number = ++planNumber,
-    response = await requestAsOwner("experiments/plan", { form: toRequest(form.value) });
-  if (number === planNumber) plan.value = response;
+async function planExperiment(delayMs = 0) {
+  plan.value = (await answer.loadAfter(delayMs)) ?? plan.value;
 }
 effect(() => {
   if (isOpen.value && store.owner.value) untracked(planExperiment);

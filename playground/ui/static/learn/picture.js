@@ -28,14 +28,15 @@ const answer = new Resource(async (route, payload) => {
   { error } = answer;
 
 /** Send a request for the model; an error is shown, and the result is null. */
-async function load(route, payload = {}) {
-  const response = await answer.load(route, payload);
+async function load(route, payload = {}, delayMs = 0) {
+  const response = await answer.loadAfter(delayMs, route, payload);
   return response?.error ? null : response;
 }
 
-async function loadTypedPass() {
+async function loadTypedPass(delayMs = 0) {
   const { step: last } = model.value,
-    response = await load("runs/predict", { text: text.value, with_forward_pass: true });
+    payload = { text: text.value, with_forward_pass: true },
+    response = await load("runs/predict", payload, delayMs);
   if (!response) return;
   if (!response.forward_pass) error.value = "This sequence is too long for the diagram.";
   else pass.value = { step: last, ...response.forward_pass };
@@ -44,7 +45,7 @@ async function loadTypedPass() {
 
 async function loadStep() {
   const { axes, source } = model.value.probe_info,
-    response = await load("runs/snapshot", { step: step.value });
+    response = await load("runs/snapshot", { step: step.value }, DELAY_MS);
   if (response) pass.value = { axes, source, ...response.snapshot };
 }
 
@@ -74,22 +75,16 @@ function selectHead(kind, layer, head) {
     if (part.value !== "output") part.value = partOfBlock(kind);
 }
 
-let timer = /** @type {ReturnType<typeof setTimeout> | undefined} */ (undefined);
-const afterPause = (action) => {
-  clearTimeout(timer);
-  timer = setTimeout(action, DELAY_MS);
-};
-
 function typeInput(value) {
   text.value = value;
-  if (value.trim() && model.value) afterPause(loadTypedPass);
+  if (value.trim() && model.value) loadTypedPass(DELAY_MS);
 }
 
 function StepSlider() {
   const { step: last } = model.value;
   const onInput = (event) => {
     step.value = Number(event.currentTarget.value);
-    afterPause(loadStep);
+    loadStep();
   };
   return html`<label class="picture-step">
     Step

@@ -1,33 +1,21 @@
 // The runs of a lesson, to play with: another sequence, and the weights of an earlier step.
-import { html, useEffect, useState } from "../vendor/preact.js";
-import { requestOrError } from "../shared/api.js";
+import { html, useEffect, useMemo, useState } from "../vendor/preact.js";
+import { request } from "../shared/api.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { TokenStrip } from "../shared/components/token_strip.js";
-import { formatMessage } from "../shared/format.js";
+import { Resource } from "../shared/resource.js";
 import { store } from "../shared/store.js";
 
 const DELAY_MS = 200; // after the last input
 const DEFAULT_TEXT = "3 1 4 1 5";
 
-const predict = (subject, text, step) =>
-  requestOrError("runs/predict", {
-    owner: store.owner.value,
-    subject,
-    text,
-    ...(step !== null && { step }),
-  });
-
-/** Predict with all runs after a pause of the input. Returns a function that ends this. */
-function startPrediction(runs, text, step, onReplies) {
-  let isCurrent = true;
-  const timer = setTimeout(async () => {
-    const replies = await Promise.all(runs.map(({ run }) => predict(run, text, step)));
-    if (isCurrent) onReplies(replies);
-  }, DELAY_MS);
-  return () => {
-    isCurrent = false;
-    clearTimeout(timer);
-  };
+/** Predict with all runs. */
+async function predict(runs, text, step) {
+  const payload = { owner: store.owner.value, text, ...(step !== null && { step }) },
+    replies = await Promise.all(
+      runs.map(({ run: subject }) => request("runs/predict", { ...payload, subject })),
+    );
+  return replies.find((reply) => reply.error) ?? { replies };
 }
 
 function Prediction({ label, reply: { prediction, target } }) {
@@ -48,13 +36,14 @@ export function TryRuns({ runs, sequence = DEFAULT_TEXT }) {
   const last = Math.max(...runs.map((run) => run.steps)),
     [text, setText] = useState(sequence),
     [step, setStep] = useState(last),
-    [replies, setReplies] = useState(/** @type {any[]} */ ([]));
+    answer = useMemo(() => new Resource(predict), []);
   useEffect(() => {
-    if (!text.trim() || !runs.length) return undefined;
-    return startPrediction(runs, text, step === last ? null : step, setReplies);
+    if (text.trim() && runs.length)
+      answer.loadAfter(DELAY_MS, runs, text, step === last ? null : step);
   }, [text, step]);
   if (!runs.length) return null;
-  const error = replies.find((reply) => reply.error)?.error;
+  const error = answer.error.value,
+    replies = answer.data.value?.replies ?? [];
   const title = `Try the trained model${runs.length > 1 ? "s" : ""}`;
   return html`<section class="try" aria-label=${title}>
     <h4>${title}</h4>
@@ -82,7 +71,7 @@ export function TryRuns({ runs, sequence = DEFAULT_TEXT }) {
         <output>${step}</output>
       </label>
     </p>
-    <${StatusMessage} kind="error" text=${formatMessage(error)} />
+    <${StatusMessage} kind="error" text=${error} />
     ${
       !error &&
       html`<dl class="try-outputs">

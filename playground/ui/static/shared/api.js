@@ -21,6 +21,18 @@ export class ServerError extends Error {
 /** @param {number} ms @returns {Promise<void>} */
 export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
+/** Wait, but not after the browser is online again. @param {number} ms @returns {Promise<void>} */
+const sleepUntilOnline = (ms) =>
+  new Promise((resolve) => {
+    const timer = setTimeout(end, ms);
+    function end() {
+      clearTimeout(timer);
+      window.removeEventListener("online", end);
+      resolve();
+    }
+    window.addEventListener("online", end);
+  });
+
 /**
  * Return the URL of playground/ on the server, which may be below a path of its own. This module is
  * playground/static/VERSION/shared/api.js.
@@ -80,8 +92,8 @@ export async function upload(route, body, headers, signal) {
 }
 
 /**
- * Repeat a request with increasing delays while it is `retryable` and `isCurrent()` holds.
- * `onDelay` receives the reason for the delay.
+ * Repeat a request with increasing delays while it is `retryable` and `isCurrent()` holds; at once
+ * when the browser is online again. `onDelay` receives the reason for the delay.
  * @param {() => Promise<any>} send
  * @param {() => boolean} [isCurrent]
  * @param {(reason: string) => void} [onDelay]
@@ -92,7 +104,7 @@ export async function requestWithRetry(send, isCurrent = () => true, onDelay = (
     const response = await send();
     if (!response.retryable || Date.now() - since > MAX_RETRY_MS || !isCurrent()) return response;
     if (Date.now() - since > 1000) onDelay(response.error);
-    await sleep(waitMs);
+    await sleepUntilOnline(waitMs);
     if (!isCurrent()) return response;
   }
 }

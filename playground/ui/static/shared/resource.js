@@ -1,5 +1,5 @@
 import { batch, signal } from "../vendor/preact.js";
-import { NO_RESPONSE, requestWithRetry } from "./api.js";
+import { NO_RESPONSE, requestWithRetry, sleep } from "./api.js";
 import { formatMessage } from "./format.js";
 
 const LOST = { error: NO_RESPONSE, retryable: true };
@@ -43,6 +43,17 @@ export class Resource {
       if (!response.error) this.data.value = response;
     });
     return response;
+  }
+
+  /**
+   * Send a request after a pause without another one. Returns what `load` does.
+   * @param {number} delayMs
+   * @param {any[]} args of `send`
+   */
+  async loadAfter(delayMs, ...args) {
+    const number = ++this.number;
+    await sleep(delayMs);
+    return number === this.number ? this.load(...args) : null;
   }
 
   /** Forget the data, and drop the answer to a pending request. */

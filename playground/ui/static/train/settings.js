@@ -1,7 +1,8 @@
 // The values of the form of a run. Presets, architectures and tasks fill it from the schema of the
 // server, which validates every value and alone decides whether a run can start.
-import { requestOrError } from "../shared/api.js";
+import { request, requestOrError } from "../shared/api.js";
 import { formatMessage } from "../shared/format.js";
+import { Resource } from "../shared/resource.js";
 import { batch } from "../vendor/preact.js";
 import { fetchDetails, loadRuns } from "./data/actions.js";
 import { announce, openModel } from "./data/model_poll.js";
@@ -30,20 +31,16 @@ export function initForm(description) {
   Object.assign(form, { values: schema.defaults, size: schema.size });
 }
 
-let checkId = 0;
+const check = new Resource((values) => request("form/check", { owner: state.owner, values }));
 
 /**
  * Change values, and have the server check the form after the last change.
  * @param {Values} changes
  */
-export function setValues(changes) {
+export async function setValues(changes) {
   form.values = { ...form.values, ...changes };
-  const id = ++checkId;
-  setTimeout(async () => {
-    if (id !== checkId) return;
-    const reply = await requestOrError("form/check", { owner: state.owner, values: form.values });
-    if (id === checkId) showReply(reply);
-  }, CHECK_DELAY_MS);
+  const reply = await check.loadAfter(CHECK_DELAY_MS, form.values);
+  if (reply) showReply(reply);
 }
 
 /** @param {{ size?: string, errors?: Record<string, string>, error?: any }} reply */
@@ -154,7 +151,7 @@ export async function startRun() {
     message = error ? "Not started: " + formatMessage(error) : "";
   batch(() => Object.assign(form, { isStarting: false, errors, message }));
   if (!subject) {
-    checkId += 1; // the errors are those of the present values
+    check.clear(); // the errors are those of the present values
     announce("");
     return;
   }
