@@ -501,6 +501,7 @@ test("predicted tokens stand beside the target tokens only", () => {
 test("the picture explains the part of a clicked block, and redraws a typed sequence", async () => {
   const loaded = {
     step: 200,
+    weight_steps: [0, 60, 200],
     probe_info: { ...INFO, source: ["3", "EOS"], axes: PASS.axes },
     snapshot: PASS,
     points: { steps: [200], loss: [0.0142] },

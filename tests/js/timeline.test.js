@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
 
-import { press, settle } from "./support/dom.js";
+import { settle } from "./support/dom.js";
 import { box, click, key, mount, responses, serve, text, waitFor } from "./support/page.js";
 import { store } from "../../playground/ui/static/shared/store.js";
 import { state } from "../../playground/ui/static/train/state.js";
@@ -40,11 +40,9 @@ test("arrow keys show the stored steps, and the last one is the latest", async (
   assert.equal(text(".viewing"), "3 snapshots to replay");
   await key(slider(), "ArrowLeft");
   assert.deepEqual([text(".viewing"), displayed(), store.step.value], ["Viewing step 10", 10, 10]);
-  for (let i = 0; i < 3; i++) press(slider(), "ArrowLeft");
-  await settle();
+  for (let i = 0; i < 3; i++) await key(slider(), "ArrowLeft");
   assert.deepEqual([text(".viewing"), displayed()], ["Viewing step 0", 0]);
-  for (let i = 0; i < 3; i++) press(slider(), "ArrowRight");
-  await settle();
+  for (let i = 0; i < 3; i++) await key(slider(), "ArrowRight");
   assert.deepEqual([text(".viewing"), displayed()], ["3 snapshots to replay", 20]);
 });
 
@@ -52,7 +50,7 @@ test("a snapshot that arrives late is not drawn over that of a later key", async
   const replies = {};
   responses["runs/snapshot"] = ({ step }) =>
     new Promise((resolve) => (replies[step] = () => resolve({ snapshot: { step, samples: [] } })));
-  press(slider(), "ArrowLeft");
+  await key(slider(), "ArrowLeft");
   await key(slider(), "ArrowLeft");
   replies[0]();
   await waitFor(() => displayed() === 0);

@@ -2,6 +2,7 @@
 import { html, signal, useEffect } from "../vendor/preact.js";
 import { request } from "../shared/api.js";
 import { SegmentedControl } from "../shared/components/segments.js";
+import { StepSlider } from "../shared/components/step_slider.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { Resource } from "../shared/resource.js";
 import { store } from "../shared/store.js";
@@ -80,15 +81,15 @@ function typeInput(value) {
   if (value.trim() && model.value) loadTypedPass(DELAY_MS);
 }
 
-function StepSlider() {
-  const { step: last } = model.value;
-  const onInput = (event) => {
-    step.value = Number(event.currentTarget.value);
+function Step() {
+  const { step: last, weight_steps: steps } = model.value;
+  const onStep = (next) => {
+    step.value = next ?? last;
     loadStep();
   };
   return html`<label class="picture-step">
     Step
-    <input type="range" min="0" max=${last} value=${step.value} onInput=${onInput} />
+    <${StepSlider} steps=${steps} step=${step.value} onStep=${onStep} max=${last} />
     <output>${pass.value.step}&nbsp;of&nbsp;${last}</output>
   </label>`;
 }
@@ -112,7 +113,7 @@ function Caption() {
     <p>${current.text}</p>
     <p class="picture-measured" aria-live="polite">${describePart(current.value, view)}</p>
     <p class="instruction">${current.task}</p>
-    ${current.value === "output" && html`<${StepSlider} />`}
+    ${current.value === "output" && html`<${Step} />`}
     <p class="pg-buttons">
       ${
         next &&

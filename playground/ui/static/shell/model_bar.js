@@ -1,6 +1,7 @@
 // The model, step and input of all tabs.
 import { html } from "../vendor/preact.js";
 import { renderOptions } from "../shared/components/model_select.js";
+import { StepSlider } from "../shared/components/step_slider.js";
 import { formatInteger } from "../shared/format.js";
 import { INPUT_SEQUENCE } from "../shared/strings.js";
 import { nearestIndex, store } from "../shared/store.js";
@@ -46,46 +47,25 @@ const ModelSelect = () =>
     </select>
   </label>`;
 
-/** Open the stored step at an index; the last one means the latest. @param {number} index */
-function selectStepAt(index) {
-  const steps = store.weightSteps.value,
-    last = steps.length - 1;
-  store.step.value = index >= last ? null : steps[Math.max(0, index)];
-}
-
-const KEY_MOVES = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1 };
-
-/** The stored steps of the model, on an axis of steps. */
-function StepSlider() {
+function Step() {
   const steps = selectableSteps(),
-    last = steps[steps.length - 1] ?? 0,
-    index = nearestIndex(steps, store.step.value ?? last),
-    isLatest = store.step.value === null || steps.length === 0,
-    text = isLatest
-      ? "latest, " + formatInteger(store.latestStep.value)
-      : formatInteger(steps[index] ?? 0);
-  const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
-    const move = KEY_MOVES[/** @type {keyof typeof KEY_MOVES} */ (event.key)];
-    if (!move) return;
-    event.preventDefault();
-    selectStepAt(index + move);
-  };
-  const slider = html`<input
-    class="step"
-    type="range"
-    min=${steps[0]}
-    max=${last}
-    value=${isLatest ? last : steps[index]}
-    aria-label="Step of the model"
-    aria-valuetext=${"step " + text}
-    onKeyDown=${onKeyDown}
-    onInput=${(/** @type {any} */ event) =>
-      selectStepAt(nearestIndex(steps, Number(event.currentTarget.value)))}
-  />`;
+    step = steps.length ? store.step.value : null,
+    text =
+      step === null
+        ? "latest, " + formatInteger(store.latestStep.value)
+        : formatInteger(steps[nearestIndex(steps, step)]);
   return html`<label class="page-bar-step">
-    <span>Step</span>${steps.length > 1 && slider}<output class="step-words" aria-live="off"
-      >${text}</output
-    >
+    <span>Step</span>${
+      steps.length > 1 &&
+      html`<${StepSlider}
+        class="step"
+        steps=${steps}
+        step=${step}
+        onStep=${(/** @type {number | null} */ next) => (store.step.value = next)}
+        aria-label="Step of the model"
+        aria-valuetext=${"step " + text}
+      />`
+    }<output class="step-words" aria-live="off">${text}</output>
   </label>`;
 }
 
@@ -111,8 +91,6 @@ export const ModelBar = () =>
     <${ModelSelect} />
     ${
       TABS_WITH_STEP.includes(openTab()) &&
-      html`<${StepSlider} /><label class="page-bar-input"
-          ><span>Input</span><${SequenceInput}
-        /></label>`
+      html`<${Step} /><label class="page-bar-input"><span>Input</span><${SequenceInput} /></label>`
     }
   </div>`;

@@ -1,47 +1,23 @@
 // The slider of the recorded steps, their replay, and the button that branches off a run.
 import { formatCount, formatInteger } from "../shared/format.js";
-import { nearestIndex, store } from "../shared/store.js";
+import { StepSlider } from "../shared/components/step_slider.js";
+import { store } from "../shared/store.js";
 import { PLAY_LABEL } from "../shared/strings.js";
 import { html } from "../vendor/preact.js";
 import { axisMaxStep } from "./curves.js";
 import { runAndOpen } from "./data/actions.js";
 import { MAX_OVERLAYS, overlays, toggleOverlay } from "./data/overlays.js";
-import {
-  hasHistory,
-  lastRecordedStep,
-  showLatest,
-  showStep,
-  startPlayback,
-  stopPlayback,
-} from "./data/snapshots.js";
+import { hasHistory, showLatest, showStep, startPlayback, stopPlayback } from "./data/snapshots.js";
 import { Message } from "./messages.js";
 import { state } from "./state.js";
 
-const KEY_MOVES = /** @type {Record<string, number>} */ ({
-  ArrowLeft: -1,
-  ArrowDown: -1,
-  ArrowRight: 1,
-  ArrowUp: 1,
-});
 const BRANCH_STATUSES = ["paused", "done", "stopped", "failed"];
 
-/** @param {any} event */
-function onSlide({ currentTarget: { value } }) {
+/** @param {number | null} step */
+function onStep(step) {
   stopPlayback();
-  if (Number(value) >= lastRecordedStep()) showLatest();
-  else showStep(Number(value));
-}
-
-/** @param {KeyboardEvent} event */
-function onKeyDown(event) {
-  const move = KEY_MOVES[event.key],
-    { viewedStep, weightSteps } = state;
-  if (!move || !hasHistory()) return;
-  event.preventDefault();
-  stopPlayback();
-  const from = viewedStep === null ? weightSteps.length - 1 : nearestIndex(weightSteps, viewedStep);
-  if (from + move >= weightSteps.length) showLatest();
-  else showStep(weightSteps[Math.max(0, from + move)]);
+  if (step === null) showLatest();
+  else showStep(step);
 }
 
 /** Start a run from the displayed step, and draw the curves of this one over its own. */
@@ -59,7 +35,7 @@ function describePosition() {
 }
 
 export function Timeline() {
-  const { lastResponse, viewedStep } = state,
+  const { lastResponse, viewedStep, weightSteps } = state,
     isPlaying = store.isPlaying.value,
     isOff = !hasHistory(),
     step = viewedStep ?? lastResponse.step ?? 0,
@@ -78,18 +54,17 @@ export function Timeline() {
     >
       ${isPlaying ? "❚❚" : "▶"}
     </button>
-    <input
-      type="range"
+    <${StepSlider}
       class="scrub"
-      min="0"
+      steps=${weightSteps}
+      step=${viewedStep}
+      onStep=${onStep}
+      min=${0}
       max=${axisMaxStep.value}
-      value=${step}
-      step="1"
+      latest=${step}
       aria-label="Shown step"
       aria-valuetext=${"step " + step}
       disabled=${isOff}
-      onInput=${onSlide}
-      onKeyDown=${onKeyDown}
     />
     <span class="viewing">${describePosition()}</span>
     <button type="button" class="pg-button now" hidden=${viewedStep === null} onClick=${showLatest}>

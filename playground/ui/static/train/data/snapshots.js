@@ -36,7 +36,7 @@ export const figure = computed(() => {
 });
 
 export const hasHistory = () => state.weightSteps.length > 1;
-export const lastRecordedStep = () => state.weightSteps[state.weightSteps.length - 1];
+const lastRecordedStep = () => state.weightSteps[state.weightSteps.length - 1];
 export function clearSnapshotCache() {
   snapshotCache = new Map();
 }
