@@ -55,6 +55,33 @@ test("the moving average starts at the first value and skips missing ones", () =
   assert.deepEqual(smooth([1, 5], 0), [1, 5]);
 });
 
+test("a long line is drawn with its extremes; a zoom and the table have every point", () => {
+  const n = 20_000,
+    x = Array.from({ length: n }, (_, i) => i),
+    y = x.map((i) => (i === 7001 ? 9 : i === 12_003 ? -9 : Math.sin(i)));
+  chart.setData([{ ...LOSS, x, y }]);
+  const [drawn, values] = chart.data;
+  assert.ok(drawn.length <= 1001);
+  assert.deepEqual(
+    [drawn[0], drawn.at(-1)].map((at) => Math.floor(at / 40)),
+    [0, 499],
+  );
+  assert.deepEqual([Math.max(...values), Math.min(...values)], [9, -9]);
+  chart.zoom([100, 200]);
+  assert.deepEqual(chart.data[0], x.slice(99, 202));
+  assert.equal(toTable([{ ...LOSS, x, y }], "step").rows.length, n);
+});
+
+test("a line that is part of another one has no entry of its own in the legend", async () => {
+  const part = { ...OTHER, key: "c", label: "other, held-out", partOf: "b" };
+  chart.setData([LOSS, OTHER, part]);
+  assert.deepEqual(legend(), ["this run 0.5", "other 1"]);
+  box.querySelectorAll(".pg-legend button")[1].click();
+  await settle();
+  assert.match(chart.describe(), /this run/);
+  assert.doesNotMatch(chart.describe(), /other/);
+});
+
 test("series with other positions are aligned, and a logarithm has no values below 0", () => {
   const columns = listColumns([LOSS, OTHER], false);
   const [x, a, b] = alignColumns(columns, {});

@@ -391,12 +391,12 @@ test("the held-out loss is a dashed line of the color of its run", () => {
   ];
   const drawn = withHeldOutLoss([other, open], true);
   assert.deepEqual(
-    drawn.map(({ label, color, x, y }) => [label, color, x, y]),
+    drawn.map(({ label, color, x, y, partOf }) => [label, color, x, y, partOf]),
     [
-      ["other, training", 1, [1, 2], [3, 2]],
-      ["other, held-out", 1, [2], [2.25]],
-      ["mine, training", "--pg-accent", [1, 2], [3, 2]],
-      ["mine, held-out", "--pg-accent", [2], [2.5]],
+      ["other", 1, [1, 2], [3, 2], undefined],
+      ["other, held-out", 1, [2], [2.25], "run:5"],
+      ["mine, training", "--pg-accent", [1, 2], [3, 2], undefined],
+      ["mine, held-out", "--pg-accent", [2], [2.5], undefined],
     ],
   );
   const dashes = new Set(drawn.filter(({ dash }) => dash).map(({ dash }) => dash));

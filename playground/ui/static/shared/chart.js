@@ -4,7 +4,7 @@
 import { html, render } from "../vendor/preact.js";
 import uPlot from "../vendor/uplot.js";
 import { alignColumns, listColumns, nearestValue } from "./chart_data.js";
-import { buildPlotOptions } from "./chart_options.js";
+import { buildPlotOptions, entryOf } from "./chart_options.js";
 import { nearestIndex } from "./store.js";
 import { formatInteger, formatNumber } from "./format.js";
 import { dashOf, onThemeChange, resolveColor } from "./palette.js";
@@ -79,7 +79,7 @@ export class Chart {
     this.series = series;
     this.markers = markers;
     this.columns = listColumns(series, Boolean(this.options.smoothing));
-    this.data = alignColumns(this.columns, this.options);
+    this.align();
     const signature = JSON.stringify([
       this.options.isLog,
       this.columns.map((column) => [column.series.key, column.kind]),
@@ -88,6 +88,10 @@ export class Chart {
     else this.rebuild(signature);
     this.emptyBox.textContent = this.data[0].length ? "" : this.options.emptyText;
     this.renderLegend();
+  }
+
+  align() {
+    this.data = alignColumns(this.columns, this.options, this.zoomRange ?? [-Infinity, Infinity]);
   }
 
   /**
@@ -135,6 +139,7 @@ export class Chart {
   /** @param {[number, number] | null} range */
   applyZoom(range) {
     this.zoomRange = range;
+    this.align();
     this.plot?.setData(this.data);
     this.root.toggleAttribute("data-zoomed", range !== null);
     this.renderLegend();
@@ -223,7 +228,7 @@ export class Chart {
             {
               series,
               value: nearestValue(this.data[i + 1], index),
-              isHidden: this.hidden.has(series.key),
+              isHidden: this.hidden.has(entryOf(series)),
             },
           ]
         : [],
@@ -249,7 +254,7 @@ export class Chart {
   toggle(key) {
     if (!this.hidden.delete(key)) this.hidden.add(key);
     this.columns.forEach(({ series }, i) => {
-      if (series.key === key) this.plot?.setSeries(i + 1, { show: !this.hidden.has(key) });
+      if (entryOf(series) === key) this.plot?.setSeries(i + 1, { show: !this.hidden.has(key) });
     });
     this.renderLegend();
   }
@@ -265,22 +270,24 @@ export class Chart {
     render(
       html`<span class="pg-legend-title">${label}</span>
         <span class="pg-legend-x">${xText}</span>
-        ${this.readValues().map(
-          ({ series, value, isHidden }) =>
-            html`<button
-              key=${series.key}
-              type="button"
-              aria-pressed=${String(!isHidden)}
-              title=${isHidden ? "Show this line" : "Hide this line"}
-              onClick=${() => this.toggle(series.key)}
-            >
-              <${Swatch} series=${series} />
-              <span>${series.label}</span>${" "}
-              <span class="pg-legend-value">
-                ${isHidden || value === null ? "" : formatY(value)}
-              </span>
-            </button>`,
-        )}
+        ${this.readValues()
+          .filter(({ series }) => !series.partOf)
+          .map(
+            ({ series, value, isHidden }) =>
+              html`<button
+                key=${series.key}
+                type="button"
+                aria-pressed=${String(!isHidden)}
+                title=${isHidden ? "Show this line" : "Hide this line"}
+                onClick=${() => this.toggle(series.key)}
+              >
+                <${Swatch} series=${series} />
+                <span>${series.label}</span>${" "}
+                <span class="pg-legend-value">
+                  ${isHidden || value === null ? "" : formatY(value)}
+                </span>
+              </button>`,
+          )}
         ${
           this.zoomRange &&
           html`<button type="button" key="zoom" data-zoom onClick=${() => this.zoom(null)}>

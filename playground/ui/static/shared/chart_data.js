@@ -1,8 +1,11 @@
 // The data of a chart: alignment of several series, smoothing, the table and the CSV file.
 
 import uPlot from "../vendor/uplot.js";
+import { nearestIndex } from "./store.js";
 
 /** @import { Series } from "./types.js" */
+
+const MAX_DRAWN = 1000; // points of a line; a screen has few more columns
 
 /**
  * Return the exponential moving average, corrected for its start at 0 as in Adam.
@@ -42,11 +45,38 @@ export function listColumns(seriesList, isSmoothed) {
 }
 
 /**
+ * Return the indices of the points to draw in a range: of a line with more than `MAX_DRAWN` points,
+ * the lowest and the highest one of each of `MAX_DRAWN / 2` intervals. A point beyond each end of
+ * the range continues the line to the edge.
+ * @param {ArrayLike<number>} x
+ * @param {ArrayLike<number | null>} y
+ * @param {[number, number]} range
+ */
+export function selectPoints(x, y, [from, to]) {
+  const first = Math.max(0, nearestIndex(x, from) - 1),
+    end = Math.min(x.length, nearestIndex(x, to) + 2),
+    size = Math.ceil((2 * (end - first)) / MAX_DRAWN),
+    indices = /** @type {number[]} */ ([]);
+  if (size <= 2) return Array.from({ length: end - first }, (_, i) => first + i);
+  for (let start = first; start < end; start += size) {
+    let [low, high] = [start, start];
+    for (let i = start; i < Math.min(end, start + size); i++) {
+      if ((y[i] ?? Infinity) < (y[low] ?? Infinity)) low = i;
+      if ((y[i] ?? -Infinity) > (y[high] ?? -Infinity)) high = i;
+    }
+    indices.push(...new Set([Math.min(low, high), Math.max(low, high)]));
+  }
+  if (indices[indices.length - 1] !== end - 1) indices.push(end - 1); // the latest value
+  return indices;
+}
+
+/**
  * Return the values of all columns at the union of the positions on the x axis.
  * @param {PlotColumn[]} columns
  * @param {{ smoothing?: number, isLog?: boolean }} options
+ * @param {[number, number]} [range] of the x axis that is drawn; without it, all points are exact
  */
-export function alignColumns(columns, { smoothing = 0, isLog = false }) {
+export function alignColumns(columns, { smoothing = 0, isLog = false }, range) {
   if (!columns.length) return /** @type {uPlot.AlignedData} */ ([[]]);
   const tables = columns.map(({ series, kind }) => {
     const values =
@@ -59,7 +89,12 @@ export function alignColumns(columns, { smoothing = 0, isLog = false }) {
     const drawable = isLog
       ? values.map((value) => (value !== null && value > 0 ? value : null))
       : values;
-    return /** @type {uPlot.AlignedData} */ ([Array.from(series.x), drawable]);
+    if (!range) return /** @type {uPlot.AlignedData} */ ([Array.from(series.x), drawable]);
+    const indices = selectPoints(series.x, drawable, range);
+    return /** @type {uPlot.AlignedData} */ ([
+      indices.map((i) => series.x[i]),
+      indices.map((i) => drawable[i]),
+    ]);
   });
   return uPlot.join(tables);
 }

@@ -6,7 +6,7 @@ import { cssVariable, dashOf, resolveColor } from "./palette.js";
 
 /** @import uPlot from "../vendor/uplot.js" */
 /** @import { Chart } from "./chart.js" */
-/** @import { Marker } from "./types.js" */
+/** @import { Marker, Series } from "./types.js" */
 
 const BAND_ALPHA = "29"; // of 255, in hexadecimal
 const RAW_ALPHA = "4d";
@@ -18,6 +18,9 @@ const INTEGER_INCREMENTS = Array.from({ length: 10 }, (_, power) =>
 const DOUBLE_CLICK_MS = 250;
 const MIN_DECADES = 0.8; // of a logarithmic axis
 const MIN_DECADES_OF_TICKS = 2; // without ticks between the powers of ten
+
+/** Return the key of the legend entry of a line. @param {Series} series */
+export const entryOf = ({ key, partOf }) => partOf ?? key;
 
 /** @param {Chart} chart @returns {uPlot.Options} */
 export function buildPlotOptions(chart) {
@@ -126,15 +129,18 @@ function buildSeries(chart, { series, kind }) {
   const isLine = kind === "line",
     alpha = kind === "raw" ? RAW_ALPHA : "";
   return {
-    show: !chart.hidden.has(series.key),
+    show: !chart.hidden.has(entryOf(series)),
     stroke:
       isLine || kind === "raw" ? () => withAlpha(resolveColor(series.color), alpha) : undefined,
     width: isLine ? 1.8 : kind === "raw" ? 1 : 0,
     dash: isLine ? dashOf(series) : undefined,
     points: {
       show: (plot, index) => {
-        const count = Array.from(plot.data[index]).filter((y) => y !== null && y !== undefined);
-        return isLine && (count.length === 1 || (!!series.hasPoints && count.length <= MAX_POINTS));
+        if (!isLine) return false;
+        let count = 0;
+        for (const y of plot.data[index])
+          if (y !== null && y !== undefined && ++count > MAX_POINTS) return false;
+        return count === 1 || Boolean(series.hasPoints);
       },
       size: 5,
       fill: () => resolveColor(series.color),

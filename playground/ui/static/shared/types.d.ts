@@ -56,6 +56,8 @@ export interface Series {
   /** An index into the dash patterns; the default is the index of the color. */
   dash?: number;
   hasPoints?: boolean;
+  /** The key of the line whose entry in the legend shows and hides this one, too. */
+  partOf?: string;
   /** False: the smoothing of the chart leaves this line as it is. */
   isSmoothable?: boolean;
 }

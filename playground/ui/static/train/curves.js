@@ -128,6 +128,7 @@ const scorePoints = (evaluations, column) => ({
 
 /**
  * Return the training loss of each run, and its held-out loss as a dashed line of the same color.
+ * An overlay has one entry in the legend.
  * @param {Series[]} training
  * @param {boolean} hasOverlays
  * @returns {Series[]}
@@ -137,13 +138,15 @@ export function withHeldOutLoss(training, hasOverlays) {
     const all = evaluationsOf(series.key),
       measured = all.filter((evaluation) => typeof evaluation[HELD_OUT_LOSS] === "number");
     if (all.length && !measured.length) return [series];
-    const name = hasOverlays ? series.label + ", " : "";
+    const isOverlay = series.key !== OPEN_RUN,
+      name = hasOverlays ? series.label + ", " : "";
     return [
-      { ...series, label: name + "training" },
+      isOverlay ? series : { ...series, label: name + "training" },
       {
         ...scorePoints(measured, HELD_OUT_LOSS),
         key: series.key + " held-out",
         label: name + "held-out",
+        partOf: isOverlay ? series.key : undefined,
         color: series.color,
         dash: HELD_OUT_DASH,
         isSmoothable: false,
