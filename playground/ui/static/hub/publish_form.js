@@ -74,7 +74,7 @@ export async function loadCheckpoints() {
   const subject = publishOptions.value.model,
     response = await details.load(subject);
   if (response && !response.error)
-    checkpointOptions.value = buildCheckpointOptions(subject, response.checkpoints);
+    checkpointOptions.value = buildCheckpointOptions(subject, response.checkpoints ?? []);
 }
 
 /**
