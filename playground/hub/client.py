@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from huggingface_hub import HfApi, constants
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, constants
 from huggingface_hub.utils import (  # type: ignore[attr-defined]
     build_hf_headers,
     get_session,
@@ -37,11 +37,13 @@ from .errors import (
     to_hub_error,
 )
 from .plan import PushPlan, RepoFile, RepoInfo, new_plan, plan_push
+from .repo_ids import Phase
 from .transport import MIN_BYTES_PER_S
-from .upload import push
 
 MAX_LISTED = 200
 MAX_REVISIONS = 50
+LFS_SUFFIXES = (".safetensors", ".png")
+Report = Callable[..., None]
 
 
 class Hub:
@@ -225,7 +227,7 @@ class Hub:
         revision: str,
         files: dict[str, int],
         folder: Path,
-        report: Callable[..., None] = lambda *_: None,
+        report: Report = lambda *_: None,
         kind: str = "model",
     ) -> None:
         """Download files into a folder; `files` gives their sizes.
@@ -278,7 +280,82 @@ class Hub:
                 branches.append(self.repo_info(repo, revision))
         return plan_push(folder, repo, branches, **options)
 
-    push = push
+    def push(
+        self, folder: Path, plan: PushPlan, message: str, report: Report = lambda *_: None
+    ) -> str:
+        """Execute a plan in one commit, and return the commit.
+
+        Its files become visible with that commit only.
+
+        Args:
+            report: called with a message, the expected seconds and the phase.
+
+        Raises:
+            HubError: if an operation fails, or another commit was pushed after the plan.
+        """
+        if not plan.has_writes and plan.parent:
+            return plan.parent
+        if plan.exists:
+            return self._commit(folder, plan, message, report)
+        report(f"Creating {plan.repo}", 0.0, Phase.WRITING)
+        with self.translating_errors("create", plan.repo):
+            self.api.create_repo(
+                plan.repo,
+                private=plan.private,
+                repo_type=plan.kind,
+                space_sdk="static" if plan.kind == "space" else None,
+            )
+        try:
+            return self._commit(folder, plan, message, report)
+        except HubError as error:
+            visibility = "private" if plan.private else "public"
+            raise HubError(
+                f"{error}; the {visibility} repository {plan.repo} was created before the error "
+                "and may be empty: repeat the operation to fill it, or delete it on the Hub",
+                retryable=error.retryable,
+            ) from None
+
+    def _commit(self, folder: Path, plan: PushPlan, message: str, report: Report) -> str:
+        """Upload the changes of a plan to an existing repository, and commit them.
+
+        Each large file is uploaded separately, with its own progress.
+        """
+        if plan.revision != "main" and not plan.parent:
+            report(f"Creating the branch {plan.revision}", 0.0, Phase.WRITING)
+            with self.translating_errors(f"create the branch {plan.revision} of", plan.repo):
+                self.api.create_branch(plan.repo, branch=plan.revision, revision=plan.start or None)
+        if not plan.has_writes:
+            return plan.start
+        operations: list[CommitOperationAdd | CommitOperationDelete] = []
+        for change in plan.changes:
+            if change.status == "removed":
+                operations.append(CommitOperationDelete(change.path))
+            if change.status not in ("new", "changed"):
+                continue
+            added, size = CommitOperationAdd(change.path, folder / change.path), change.size
+            operations.append(added)
+            if change.path.endswith(LFS_SUFFIXES):
+                text = f"Uploading {change.path} ({format_bytes(size)})"
+                report(text, size / MIN_BYTES_PER_S, Phase.WRITING)
+                with self.translating_errors(f"upload {change.path} to", plan.repo):
+                    self.api.preupload_lfs_files(
+                        plan.repo,
+                        [added],
+                        revision=plan.revision,
+                        repo_type=plan.kind,
+                        free_memory=False,
+                    )
+        report("Committing", 0.0, Phase.COMMITTING)
+        with self.translating_errors("commit to", plan.repo):
+            done = self.api.create_commit(
+                plan.repo,
+                operations,
+                commit_message=message,
+                revision=plan.revision,
+                parent_commit=plan.start or None,
+                repo_type=plan.kind,
+            )
+        return str(done.oid)
 
     # Errors
 

@@ -43,7 +43,6 @@ ONLY_IN = {
         "hub/errors.py",
         "hub/plan.py",
         "hub/transport.py",
-        "hub/upload.py",
         "hub/model_card.py",
         "hub/dataset_files.py",
         "hub/dataset_repository.py",
