@@ -16,7 +16,7 @@ from playground.errors import BusyError, UserError
 from .admission import CLIENT_ADDRESS, Client
 from .entry import Message, failure_message
 from .executors import Executor
-from .fair_queue import FairQueue
+from .fair_order import FairOrder
 from .housekeeping import HOUSEKEEPER
 from .job import NO_PROGRESS, Job, JobStatus, Progress, Response, set_result_if_pending
 from .policy import Policy
@@ -31,11 +31,16 @@ class Lane:
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        self.waiting = FairQueue()
+        self.turns = FairOrder()
+        self.waiting: dict[Job, None] = {}  # in the order of their arrival
         self.running: dict[Job, None] = {}  # in the order of their start
 
     def active(self) -> list[Job]:
         return [*self.running, *self.waiting]
+
+    def order(self) -> Iterator[Job]:
+        """Yield the waiting jobs in the order in which they start."""
+        return self.turns.order(self.waiting, self.running)
 
 
 class JobQueue:
@@ -101,7 +106,7 @@ class JobQueue:
             active = (Client(each.address, each.owner) for each in lane.active())
             lane.policy.admission.admit(Client(job.address, owner), active)
             self._jobs[job.id] = job
-            lane.waiting.put(job)
+            lane.waiting[job] = None
             job.future.add_done_callback(lambda future: self._drop_if_cancelled(job, future))
             self._prune()
             self._schedule()
@@ -199,7 +204,7 @@ class JobQueue:
                 for job in list(lane.running):
                     self._check_running(lane, job, now)
                 limit = lane.policy.unpolled_timeout_s
-                for job in lane.active() if limit is not None and len(lane.waiting) else ():
+                for job in lane.active() if limit is not None and lane.waiting else ():
                     if limit is not None and now - job.polled_at > limit:
                         self._cancel(
                             job,
@@ -245,9 +250,11 @@ class JobQueue:
         """Start the jobs that may start now."""
         for lane in self._lanes:
             while not self._closed and len(lane.running) < lane.policy.max_running:
-                job = lane.waiting.next(partial(self._may_start, lane))
+                job = next(filter(partial(self._may_start, lane), lane.order()), None)
                 if job is None:
                     break
+                del lane.waiting[job]
+                lane.turns.serve(job)
                 if not job.future.set_running_or_notify_cancel():
                     continue  # `_drop_if_cancelled` finishes it
                 job.status, job.started_at = JobStatus.RUNNING, self._clock()
@@ -258,7 +265,7 @@ class JobQueue:
                     del lane.running[job]
                     message = self._exit_message(job, None)
                     self._finish(job, JobStatus.FAILED, message, retryable=True)
-            for position, job in enumerate(lane.waiting, start=len(lane.running)):
+            for position, job in enumerate(lane.order(), start=len(lane.running)):
                 job.queue_position = position
 
     def _may_start(self, lane: Lane, job: Job) -> bool:
@@ -369,7 +376,7 @@ class JobQueue:
         if not job.is_active:
             return
         lane = self.lane(job.kind)
-        lane.waiting.discard(job)
+        lane.waiting.pop(job, None)
         job.message, job.retryable, job.result = message, retryable, result
         job.ended_at, job.arguments = self._clock(), ()
         if not lane.policy.result_ttl_s:

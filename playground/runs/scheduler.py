@@ -2,11 +2,10 @@
 
 import threading
 import time
-from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
-from heapq import heapify, heappop, heappush
 
 from playground.jobs.admission import Client, limit
+from playground.jobs.fair_order import FairOrder
 from playground.models.config_fields import ConfigError
 
 from .limits import RegistrySettings
@@ -14,7 +13,6 @@ from .memory import ensure_memory_available
 from .state import RecordLock, Run
 
 BYPASS_WINDOW_S = 120.0  # seconds that smaller runs may start before a run that lacks memory
-MAX_TRACKED_TURNS = 1000  # owners whose last turn is stored; the others count as never served
 
 
 class RunScheduler:
@@ -40,9 +38,7 @@ class RunScheduler:
         self._queue: list[Run] = []  # in order of arrival
         # queue positions by run id, 1 for the next run; replaced as a whole, never modified
         self._positions: dict[str, int] = {}
-        # number of the last turn of each owner, earliest first
-        self._last_served: OrderedDict[str, int] = OrderedDict()
-        self._turn_counter = 0
+        self.turns = FairOrder()
 
     def __contains__(self, run: Run) -> bool:
         return run in self._queue
@@ -127,42 +123,16 @@ class RunScheduler:
                 return False
             self._queue.remove(run)
             run.memory_wait_since = None
-            self._count_turn(run.owner)
+            self.turns.serve(run)
             self._launch(run)
             return True
         return False
 
-    def _count_turn(self, owner: str) -> None:
-        self._turn_counter += 1
-        self._last_served[owner] = self._turn_counter
-        self._last_served.move_to_end(owner)
-        while len(self._last_served) > MAX_TRACKED_TURNS:
-            self._last_served.popitem(last=False)
-
     def order(self) -> list[Run]:
-        """Return the queued runs in the order in which they start.
-
-        Fair order: owners with the fewest active runs first, then round-robin. The runs of one
-        owner start in order of arrival.
-        """
+        """Return the queued runs in the order in which they start."""
         with self.lock:
-            n_active = Counter(run.owner for run in self._runs() if run.has_worker)
-            queued_by_owner: dict[str, deque[tuple[int, Run]]] = defaultdict(deque)
-            for at, run in enumerate(self._queue):
-                queued_by_owner[run.owner].append((at, run))
-            owners = [
-                (n_active[owner], self._last_served.get(owner, 0), queued[0][0], owner)
-                for owner, queued in queued_by_owner.items()
-            ]
-            heapify(owners)
-            order = list[Run]()
-            while owners:
-                active, _, _, owner = heappop(owners)
-                order.append(queued_by_owner[owner].popleft()[1])
-                if queued := queued_by_owner[owner]:
-                    turn = self._turn_counter + len(order)
-                    heappush(owners, (active + 1, turn, queued[0][0], owner))
-            return order
+            live = (run for run in self._runs() if run.has_worker)
+            return list(self.turns.order(self._queue, live))
 
 
 def _reclaim_slot(candidates: list[Run], live: list[Run]) -> None:

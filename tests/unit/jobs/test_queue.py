@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 
 from playground.errors import UserError
+from playground.jobs import fair_order
 from playground.jobs import queue as queue_module
 from playground.jobs.admission import Admission
-from playground.jobs.fair_queue import FairQueue
+from playground.jobs.fair_order import FairOrder
 from playground.jobs.housekeeping import Housekeeper
 from playground.jobs.job import Job, JobStatus
 from playground.jobs.policy import Policy
@@ -87,7 +88,7 @@ def test_addresses_take_turns_and_so_do_the_owners_behind_one(build, executor):
     ):
         for label in labels:
             submit(queue, owner, label, address=address)
-    assert finish_all(executor) == ["a1", "b1", "a2", "b2", "e1", "b3", "a3", "e2", "e3"]
+    assert finish_all(executor) == ["a1", "b1", "e1", "b2", "a2", "b3", "e2", "a3", "e3"]
 
 
 def test_fifty_clients_and_one_with_many_owners_have_equal_turns(build, executor):
@@ -108,25 +109,35 @@ def test_fifty_clients_and_one_with_many_owners_have_equal_turns(build, executor
 
 @pytest.mark.parametrize("other", [("10.0.0.1", "eve"), ("10.0.0.2", "ada")])
 def test_the_client_that_was_served_last_comes_last(other):
-    queue, served = FairQueue(), ("10.0.0.1", "ada")
-    queue.put(Job("x", owner=served[1], address=served[0]))
-    queue.next()
-    for address, owner in (served, other):
-        queue.put(Job("x", owner=owner, address=address))
-    assert [(job.address, job.owner) for job in queue] == [other, served]
+    turns, clients = FairOrder(), (("10.0.0.1", "ada"), other)
+    first, second = (Job("x", owner=owner, address=address) for address, owner in clients)
+    turns.serve(first)
+    assert list(turns.order([first, second], [])) == [second, first]
 
 
-def test_queue_order_is_the_order_of_starts():
-    queue = FairQueue()
-    for number in range(12):
-        queue.put(Job("x", owner=str(number % 3), address=str(number % 2)))
-    removed = list(queue)[3]
-    queue.discard(removed)
-    queue.discard(removed)
-    order = list(queue)
-    assert len(queue) == len(order) == 11
-    assert [queue.next() for _ in order] == order
-    assert queue.next() is None
+def test_an_address_with_fewer_active_jobs_comes_first():
+    jobs = [Job("x", owner="ada", address=address) for address in "aab"]
+    assert list(FairOrder().order(jobs, jobs[:1])) == [jobs[2], jobs[0], jobs[1]]
+
+
+def test_the_order_is_that_of_the_starts():
+    turns, active = FairOrder(), []
+    waiting = [Job("x", owner=str(number % 3), address=str(number % 2)) for number in range(12)]
+    order = list(turns.order(waiting, active))
+    while waiting:
+        job = next(turns.order(waiting, active))
+        waiting.remove(job)
+        turns.serve(job)
+        active.append(job)
+    assert active == order
+
+
+def test_old_turns_are_forgotten(monkeypatch):
+    monkeypatch.setattr(fair_order, "MAX_TRACKED_TURNS", 3)
+    turns, jobs = FairOrder(), [Job("x", owner=owner) for owner in ("ada", "bob", "eve")]
+    for job in jobs:
+        turns.serve(job)
+    assert list(turns._last_turns) == [("", "bob"), ("",), ("", "eve")]
 
 
 def test_running_jobs_are_limited_per_address(build, executor):

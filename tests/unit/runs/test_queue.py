@@ -1,6 +1,6 @@
 """The queue of runs: slots, fair order, limits, memory, and runs without viewers."""
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +11,6 @@ from playground.errors import UserError
 from playground.models.config_fields import ConfigError
 from playground.runs import scheduler
 from playground.runs.limits import RegistrySettings
-from playground.runs.record import owner_id
 from playground.runs.scheduler import BYPASS_WINDOW_S, RunScheduler
 from playground.runs.state import RecordLock, Run
 from playground.training.config import RunConfig
@@ -127,11 +126,13 @@ OWNERS = st.sampled_from("abcdef")
 
 @given(st.lists(OWNERS, max_size=12), st.lists(OWNERS, max_size=4), st.lists(OWNERS, unique=True))
 def test_the_queue_orders_by_slots_then_turns_then_arrival(queue, running, turns):
-    live = [SimpleNamespace(owner=owner, has_worker=True) for owner in running]
+    live = [SimpleNamespace(owner=owner, address="", has_worker=True) for owner in running]
     queued = RunScheduler(RegistrySettings(), lambda: live, lambda run: None, RecordLock())
-    queued._queue = [SimpleNamespace(owner=owner, index=at) for at, owner in enumerate(queue)]
-    queued._turn_counter = len(turns)
-    queued._last_served = OrderedDict((owner, at) for at, owner in enumerate(turns, start=1))
+    queued._queue = [
+        SimpleNamespace(owner=owner, address="", index=at) for at, owner in enumerate(queue)
+    ]
+    for owner in turns:
+        queued.turns.serve(SimpleNamespace(owner=owner, address=""))
     assert [run.index for run in queued.order()] == expected_order(queue, running, turns)
 
 
@@ -160,16 +161,9 @@ def test_a_class_behind_one_address_starts_and_finishes(
 def test_clients_with_many_runs_get_no_more_turns_than_others():
     queued = RunScheduler(RegistrySettings(), list, lambda run: None, RecordLock())
     owners = ["greedy"] * 16 + [f"client {number}" for number in range(50) for _ in range(4)]
-    queued._queue = [SimpleNamespace(owner=owner) for owner in owners]
+    queued._queue = [SimpleNamespace(owner=owner, address="") for owner in owners]
     turns = Counter(run.owner for run in queued.order()[:153])
     assert fairness([turns[owner] for owner in set(owners)]) >= 0.95
-
-
-def test_turns_of_owners_are_forgotten(registry, workers, start, monkeypatch):
-    monkeypatch.setattr(scheduler, "MAX_TRACKED_TURNS", 2)
-    for owner in ("ada", "bob", "eve"):
-        workers.finish(start(registry, owner))
-    assert list(registry.scheduler._last_served) == [owner_id("bob"), owner_id("eve")]
 
 
 # Memory
