@@ -18,7 +18,7 @@ its own folder.
     8  runs/          a worker process per run, the run registry, model inspection
     9  figures/       figures for papers and model cards
     9  experiments/   experiments, length generalization, published claims
-    9  lessons/       lessons with measurements, and models with a bug to find
+   10  lessons/       lessons with measurements, and models with a bug to find
    10  reports/       the HTML report of a model
    11  hub/           publishing and importing models
    12  pretrained/    pretrained models: loading, inference, benchmark, attention, fine-tuning

@@ -100,7 +100,7 @@ def run_experiment(spec: dict[str, Any], out: Path) -> dict[str, Any]:
         registry.single_owner = OWNER  # who owns every dataset of this machine
         service = ExperimentService(registry)
         matching = (each for each in service.list_for_owner(OWNER) if each.is_equivalent(requested))
-        experiment = next(matching, None) or service.submit(spec, OWNER)
+        experiment = next(matching, None) or service.start(spec, OWNER)
         service.resume(experiment, OWNER)
         signals = _wait_with_progress(service, experiment)
         state, report = service.state(experiment, OWNER), service.details(experiment, OWNER)

@@ -93,11 +93,12 @@ def directory_size(folder: Path) -> int:
 
 
 def evict(things: Iterable[Thing], excess: int, remove: Callable[[Thing], int]) -> int:
-    """Remove one thing after the other until `excess` bytes are free; return what is still missing.
+    """Remove one thing after the other until `excess` is gone; return what is still left of it.
 
     Args:
         things: what may go, in the order in which it goes.
-        remove: removes a thing, and returns the bytes that this freed.
+        excess: bytes, or a number of things.
+        remove: removes a thing, and returns how much less there is now.
     """
     for thing in things:
         if excess <= 0:

@@ -32,7 +32,7 @@ def default_seeds(n_variants: int) -> list[int]:
 
 
 def spec(name: str) -> dict[str, Any]:
-    """Return the specification of a prepared experiment, for `ExperimentService.submit`.
+    """Return the specification of a prepared experiment, for `ExperimentService.start`.
 
     Raises:
         ConfigError: when the name is unknown.

@@ -126,14 +126,6 @@ def estimate(
     )
 
 
-def estimate_run(config: RunConfig, minutes: float, registry: Registry, owner: str) -> Estimate:
-    """Estimate the time of one run: from comparable runs here, otherwise `minutes`."""
-    speed = measure_speeds(registry, owner).get(_speed_key(config))
-    if speed is None:
-        return declared_estimate(minutes)
-    return _describe(config.training.max_steps / speed, 0, "at the speed measured here")
-
-
 def declared_estimate(minutes: float) -> Estimate:
     """Return the expected duration that a claim declares."""
     return _describe(60 * minutes, 1, "as measured on two cores")

@@ -5,7 +5,7 @@
 
 An experiment continues until it is complete, paused or cancelled. After a restart it is paused
 until its owner resumes it, as are runs. All public methods are safe to call from any thread; a
-background thread submits and evaluates the runs (scheduler.py).
+background thread submits and evaluates the runs (runner.py).
 """
 
 import time
@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from playground.architectures.parameter_groups import parameter_count
+from playground.errors import UserError
 from playground.runs.access import require_dataset
 from playground.runs.inspector_client import InspectorClient
 from playground.runs.record import owner_id
@@ -25,7 +26,7 @@ from . import analysis, length_generalization, progress
 from .claims import Claim
 from .length_evaluator import LengthEvaluator
 from .results import length_results, variant_results
-from .scheduler import Scheduler
+from .runner import ExperimentRunner
 from .spec import LENGTHS, SPEC_FIELDS, Experiment, ExperimentSpec, parse_experiment
 from .state import ExperimentState
 from .store import ExperimentStore
@@ -40,12 +41,12 @@ class ExperimentService:
         self.experiment_inspector = InspectorClient(SLOW_VIEW_TIMEOUT_S)
         self.store = ExperimentStore(registry)
         self.evaluator = LengthEvaluator(registry, self.experiment_inspector)
-        self.scheduler = Scheduler(registry, self.store, self.evaluator)
-        self.scheduler.start()
+        self.runner = ExperimentRunner(registry, self.store, self.evaluator)
+        self.runner.start()
 
     def close(self) -> None:
         """Stop submitting and evaluating runs. The registry manages the started runs."""
-        self.scheduler.stop()
+        self.runner.stop()
         self.experiment_inspector.stop()
 
     # Creating and finding experiments
@@ -96,7 +97,7 @@ class ExperimentService:
             "test": experiment.describe_planned_test(),
         }
 
-    def submit(self, spec: Mapping[str, Any], owner: str) -> Experiment:
+    def start(self, spec: Mapping[str, Any], owner: str) -> Experiment:
         """Start an experiment; its runs are queued.
 
         Raises:
@@ -106,6 +107,32 @@ class ExperimentService:
         experiment = self._parse_spec(spec, owner)
         self.store.add(experiment, owner)
         return experiment
+
+    def start_for_lesson(self, spec: Mapping[str, Any], owner: str) -> Experiment:
+        """Start an experiment outside of the owner's list, which exists until `forget`.
+
+        It uses runs of the owner with the same settings again. Nothing of it is stored.
+
+        Raises:
+            ConfigError: when a field is invalid; `field` names it.
+            UserError: when a run cannot start; then no run does.
+        """
+        experiment = self._parse_spec(spec, owner)
+        state = ExperimentState(experiment, self.store.folder, is_listed=False)
+        state.owner = owner
+        with self.store.lock:
+            self.runner.adopt_runs(state)
+            self.runner.submit_runs(state)
+            if problem := state.message:
+                self.runner.pause(state, owner)
+                raise UserError(problem)
+            self.store.states[experiment.id] = state
+        return experiment
+
+    def forget(self, experiment: Experiment) -> None:
+        """Remove an experiment of a lesson; its runs stay."""
+        with self.store.lock:
+            self.store.forget(experiment)
 
     def _parse_spec(self, spec: Mapping[str, Any], owner: str) -> Experiment:
         """Build an experiment from a request and check its runs against the limits.
@@ -128,17 +155,17 @@ class ExperimentService:
     def pause(self, experiment: Experiment, owner: str) -> None:
         """Remove queued runs, stop and save active runs, and start no more."""
         with self.store.lock:
-            self.scheduler.pause(self.store.state(experiment), owner)
+            self.runner.pause(self.store.state(experiment), owner)
 
     def cancel(self, experiment: Experiment, owner: str) -> None:
         """Start no more runs and delete the unfinished ones; the finished ones stay."""
         with self.store.lock:
-            self.scheduler.cancel(self.store.state(experiment), owner)
+            self.runner.cancel(self.store.state(experiment), owner)
 
     def resume(self, experiment: Experiment, owner: str) -> None:
         """Continue after a pause, a failure or a restart; finished runs are not repeated."""
         with self.store.lock:
-            self.scheduler.resume(self.store.state(experiment), owner)
+            self.runner.resume(self.store.state(experiment), owner)
 
     def delete(self, experiment: Experiment, owner: str) -> None:
         """Delete an experiment and its runs; the runs can be restored for a limited time.
@@ -148,7 +175,7 @@ class ExperimentService:
         """
         with self.store.lock:
             state = self.store.state(experiment)
-            self.scheduler.pause(state, owner)
+            self.runner.pause(state, owner)
             self.store.remove(experiment)
             for run in state.find_runs(self.registry, owner).values():
                 self.registry.delete(run)

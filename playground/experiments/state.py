@@ -52,8 +52,10 @@ class ExperimentState:
         runs: Mapping[str, str] = {},
         summarized: Iterable[str] = (),
         address_id: str = "",
+        is_listed: bool = True,
     ) -> None:
         self.experiment = experiment
+        self.is_listed = is_listed  # in the list of its owner and on the disk; or of a lesson
         self.path = folder / f"{experiment.id}.json"
         self.summaries_path = folder / f"{experiment.id}.jsonl"
         self.runs = dict(runs)  # the ids of the started runs, by key

@@ -78,8 +78,7 @@ class ExperimentStore:
 
     def list_for_owner(self, owner: str) -> list[Experiment]:
         """Return the experiments of an owner, newest first."""
-        with self.lock:
-            experiments = [state.experiment for state in self.states.values()]
+        experiments = [state.experiment for state in self.listed()]
         owned = [each for each in experiments if _is_owner(each, owner)]
         return sorted(owned, key=lambda each: -each.created)
 
@@ -93,6 +92,10 @@ class ExperimentStore:
         if state is None:
             raise UserError(EXPERIMENT_MISSING)
         return state
+
+    def listed(self) -> list[ExperimentState]:
+        """Return all experiments but those of lessons."""
+        return [state for state in self.states.copy().values() if state.is_listed]
 
     def add(self, experiment: Experiment, owner: str) -> None:
         """Store a new experiment; the scheduler starts its runs.
@@ -127,23 +130,24 @@ class ExperimentStore:
                 f"you have {n_runs} runs and this experiment would add {experiment.n_runs}; "
                 f"the maximum is {max_runs}, delete some first"
             )
-        client = Client(self.registry.client_address(), experiment.owner)
-        present = [Client(each.address_id, each.experiment.owner) for each in self.states.values()]
-        reached = limit("experiments").exceeded(client, present)
-        inactive = [
-            each.experiment
-            for each in self.states.values()
-            if not each.owner
-            and each.experiment.owner not in self.registry.owner_last_seen
-            and (reached == "total" or each.address_id == client.address)
-        ]
-        if reached == "owner" or not inactive:
-            limit("experiments").admit(client, present)
-        elif reached:
-            oldest = min(inactive, key=lambda each: each.created)
+        present = {
+            each: Client(each.address_id, each.experiment.owner)
+            for each in sorted(self.listed(), key=lambda each: each.experiment.created)
+        }
+        inactive = (
+            each
+            for each in present
+            if not each.owner and each.experiment.owner not in self.registry.owner_last_seen
+        )
+
+        def remove(state: ExperimentState) -> int:
             with suppress(OSError):
-                self._delete_files(self.states[oldest.id])
-            self._forget(oldest)
+                self._delete_files(state)
+            self.forget(state.experiment)
+            return 1
+
+        client = Client(self.registry.client_address(), experiment.owner)
+        limit("experiments").admit_or_evict(client, present, inactive, remove)
 
     def remove(self, experiment: Experiment) -> None:
         """Delete an experiment; its runs stay.
@@ -158,7 +162,7 @@ class ExperimentStore:
                 raise UserError(
                     f"the experiment could not be deleted: {error.strerror or error}"
                 ) from None
-            self._forget(experiment)
+            self.forget(experiment)
 
     def write(self, state: ExperimentState) -> None:
         """Write an experiment and the ids of its runs to disk.
@@ -166,6 +170,8 @@ class ExperimentStore:
         Raises:
             UserError: when the file cannot be written; an earlier file stays unchanged.
         """
+        if not state.is_listed:
+            return
         stored = StoredExperiment.model_construct(
             **dict(state.experiment),
             runs=state.runs,
@@ -180,7 +186,7 @@ class ExperimentStore:
 
     def add_summaries(self, state: ExperimentState, summaries: Sequence[RunSummary]) -> None:
         """Store the results of runs. Without space on the disk, they are read from the runs."""
-        if not summaries:
+        if not summaries or not state.is_listed:
             return
         state.summaries.update({each.run: each for each in summaries})
         with suppress(OSError, UserError):
@@ -211,7 +217,7 @@ class ExperimentStore:
                 self.lock.release()
         return state
 
-    def _forget(self, experiment: Experiment) -> None:
+    def forget(self, experiment: Experiment) -> None:
         """Remove an experiment from memory. The caller must hold the lock."""
         self.states.pop(experiment.id, None)
         self._cached.pop(experiment.id, None)

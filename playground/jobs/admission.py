@@ -2,14 +2,16 @@
 
 A client can create any number of owner keys, but not of addresses. A limit per owner alone can
 therefore be bypassed. `playground limits` lists the limits, and PLAYGROUND_LIMITS changes them.
+How often a client may send requests is a rate, which server/rate_limit.py limits.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from playground.common.env import EnvError, env_text
+from playground.common.storage import Thing, evict
 from playground.errors import BusyError, UserError
 
 CLIENT_ADDRESS = ContextVar("client_address", default="")
@@ -85,6 +87,36 @@ class Admission:
                 f"{who} {limit} {self.nouns}, which is the maximum; {remedy}",
                 retryable=not self.remedy,
             )
+
+    def admit_or_evict(
+        self,
+        client: Client,
+        present: Mapping[Thing, Client],
+        idle: Iterable[Thing],
+        remove: Callable[[Thing], int],
+    ) -> None:
+        """Check that a client may have one more, for which an idle thing may make way.
+
+        When an address has its share, that is one of the same address.
+
+        Args:
+            present: each thing that exists, with its client.
+            idle: those that may go, in the order in which they go.
+            remove: removes a thing, and returns 1.
+
+        Raises:
+            UserError: if the owner has the maximum, or nothing can make way.
+        """
+        reached = self.exceeded(client, present.values())
+        if reached in ("address", "total"):
+            removable = (
+                thing
+                for thing in idle
+                if reached == "total" or present[thing].address == client.address
+            )
+            if not evict(removable, 1, remove):
+                return
+        self.admit(client, present.values())
 
 
 LIMITS = {

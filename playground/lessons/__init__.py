@@ -1,6 +1,6 @@
 """The lessons: exercises answered by measurement, and known bugs to find.
 
-lessons.py         the runs, the question and the accepted answers of each lesson (lessons.toml)
+lessons.py         the experiment, the question and the accepted answers of each lesson
 measurements.py    the measurements on the runs of a lesson
 history_measurements.py  those of the lessons from recurrent networks to the transformer
 trained_run.py     a finished run of a lesson, for the measurements

@@ -9,14 +9,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from playground.architectures import ARCHITECTURES
 from playground.common import messages
 from playground.common.definitions import Definition, read_definitions
+from playground.experiments.spec import ExperimentSpec
+from playground.experiments.variant import VARIANT_KEY
 from playground.models.config_fields import ConfigError, short_repr
 from playground.tasks.vocabulary import UnknownSymbolError, Vocabulary
-from playground.training.config import RunConfig
+from playground.training.config import field_named
 
 Settings = dict[str, Any]
 CHOICE: Final = "choice"
+# An experiment has the settings with which its architecture learns best, unless it names others.
+PRESET_ADAM = {name: field_named(name).default for name in ARCHITECTURES["transformer"].overrides}
 MAX_TEXT_LENGTH = 10  # tokens
 MAX_OPTION_LENGTH = 200  # characters
 
@@ -37,7 +42,8 @@ class Option(Definition):
 class Lesson(Definition):
     """One lesson.
 
-    runs            the settings of each run, by label
+    base            the settings of all runs, over those of the preset Adam
+    runs            the settings in which each run differs, by label
     measure         the name of the function of tasks.py that measures the result
     low, high       for a number: the accepted range
     tolerance       for a number: the largest error of a correct prediction
@@ -52,6 +58,7 @@ class Lesson(Definition):
     instruction: str
     question: str
     kind: Literal["number", "choice"]
+    base: Mapping[str, Any] = {}
     runs: dict[str, Settings]
     measure: str
     low: int = 0
@@ -152,19 +159,22 @@ def validate_prediction(lesson: Lesson, prediction: object) -> float | str:
     return prediction
 
 
-def configs(
+def experiment(
     lesson: Lesson, options: Settings, base: Mapping[str, Any] | None = None
-) -> dict[str, RunConfig]:
-    """Return the configuration of each run of a lesson, by its label.
+) -> ExperimentSpec:
+    """Return the experiment of a lesson: a variant for each run, in the order of the lesson.
 
     `base` contains defaults, which the settings of the lesson override.
     """
     chosen = {each.setting: options[name] for name, each in lesson.options.items() if each.setting}
-    chosen |= {"seed": options["seed"]}
-    return {
-        label: RunConfig.from_flat({**(base or {}), **settings, **chosen})
-        for label, settings in lesson.runs.items()
-    }
+    return ExperimentSpec.model_validate(
+        {
+            "name": lesson.title,
+            "base": {**PRESET_ADAM, **(base or {}), **lesson.base, **chosen},
+            "grid": {VARIANT_KEY: list(lesson.runs.values())},
+            "seeds": (options["seed"],),
+        }
+    )
 
 
 def is_correct(lesson: Lesson, prediction: float | str, measured: float | str | None) -> bool:

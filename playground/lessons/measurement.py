@@ -1,12 +1,14 @@
 """A measurement of a lesson or of a bug, and its state as values for JSON."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from playground.experiments.spec import Experiment
 from playground.jobs.admission import CLIENT_ADDRESS
 from playground.jobs.job import Job, JobStatus
-from playground.runs.registry import Registry
+from playground.runs.scheduler import RunScheduler
 from playground.runs.state import Run
 
 from . import lessons
@@ -32,9 +34,7 @@ class Measurement:
     translation: Job | None = None  # of a pretrained model, if the lesson has one
     ended: str = ""  # failed or cancelled, if it ended before its job
     message: str = ""
-    runs: dict[str, Run] = field(default_factory=dict)  # of a lesson, by label
-    # the runs that this measurement started or resumed
-    started_runs: list[Run] = field(default_factory=list)
+    experiment: Experiment | None = None  # of a lesson: its runs
     bug_identified: bool = False  # for a bug: whether the user identified it
     line_identified: bool = False  # for a bug: whether the user identified its line
     address: str = field(default_factory=CLIENT_ADDRESS.get)  # of the client that made the request
@@ -66,36 +66,38 @@ class Measurement:
             if job is not None:
                 job.polled_at = self.polled_at
 
-    def to_json(self, registry: Registry) -> dict[str, Any]:
-        """Return the state, and the result when there is one."""
+    def to_json(self, runs: Mapping[str, Run], scheduler: RunScheduler) -> dict[str, Any]:
+        """Return the state, and the result when there is one; `runs` has those of a lesson."""
         status = self.status  # read before `result`, which the queue sets earlier
         message = self.message or (self.job.message if self.job and not self.job.is_active else "")
         response = {"id": self.id, "kind": self.kind, "status": status, "message": message}
         return response | (
-            self._lesson_response(registry, status)
+            self._lesson_response(runs, scheduler, status)
             if self.kind == "lesson"
             else self._bug_response(status)
         )
 
-    def _lesson_response(self, registry: Registry, status: str) -> dict[str, Any]:
-        runs: list[dict[str, Any]] = [
+    def _lesson_response(
+        self, runs: Mapping[str, Run], scheduler: RunScheduler, status: str
+    ) -> dict[str, Any]:
+        rows: list[dict[str, Any]] = [
             {
                 "label": label,
                 "run": f"run:{run.id}",
                 "status": run.status,
                 "step": run.step,
                 "steps": run.steps,
-                "queue_position": registry.scheduler.position(run),
+                "queue_position": scheduler.position(run),
             }
-            for label, run in self.runs.items()
+            for label, run in runs.items()
         ]
         response: dict[str, Any] = {
             "name": self.name,
             **self.request,
-            "runs": runs,
+            "runs": rows,
             "result": None,
-            "done": sum(run["step"] for run in runs),
-            "total": sum(run["steps"] for run in runs),
+            "done": sum(row["step"] for row in rows),
+            "total": sum(row["steps"] for row in rows),
         }
         if self.translation is not None and self.translation.is_active:
             response["translation"] = self.translation.to_json()
@@ -105,7 +107,7 @@ class Measurement:
                     "label": label,
                     "evaluations": [each[:2] for each in run.load_points().evaluations],
                 }
-                for label, run in self.runs.items()
+                for label, run in runs.items()
             ]
         if self.result is not None:
             lesson, prediction = lessons.LESSONS[self.name], self.request["prediction"]

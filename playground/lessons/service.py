@@ -1,8 +1,8 @@
 """Start the measurements of the lessons.
 
-A lesson trains runs of its owner through the registry, with its queue and its limits, and is then
-measured. A lesson reuses runs of the owner that have the same settings. A bug is trained and
-evaluated in one job. This module does not import torch.
+A lesson trains the runs of an experiment, which uses runs of its owner with the same settings
+again, and is then measured. A bug is trained and evaluated in one job. This module does not import
+torch.
 Threads: all public methods are safe to call from any thread.
 """
 
@@ -10,20 +10,18 @@ import secrets
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from playground.errors import BusyError, UserError
+from playground.experiments.service import ExperimentService
 from playground.jobs.admission import CLIENT_ADDRESS, Client, limit
 from playground.jobs.executors import ProcessPerJob
 from playground.jobs.job import Job, JobStatus
 from playground.jobs.policy import Policy
 from playground.jobs.queue import JobQueue
-from playground.runs.record import WEIGHTS_EVICTED, owner_id
-from playground.runs.registry import Registry
+from playground.runs.record import owner_id
 from playground.runs.state import Run
-from playground.training.config import RunConfig
 
 from . import lessons
 from .bugs import BUGS, RANDOM_BUG, hint, resolve_bug
@@ -38,18 +36,19 @@ class LessonService:
     """The service that starts measurements and returns their results as values for JSON.
 
     Args:
+        experiments: the service that trains the runs of lessons.
         base: default settings, which the settings of each lesson override.
         pretrained: the queue of the jobs with pretrained models; it has the kind "translate".
     """
 
     def __init__(
         self,
-        registry: Registry,
+        experiments: ExperimentService,
         base: Mapping[str, Any] | None = None,
         pretrained: JobQueue | None = None,
     ) -> None:
-        self.registry, self.base, self.pretrained = registry, dict(base or {}), pretrained
-        self.max_workers = max(1, registry.settings.slots // 2)
+        self.experiments, self.base, self.pretrained = experiments, dict(base or {}), pretrained
+        self.max_workers = max(1, experiments.registry.settings.slots // 2)
         self.queue = JobQueue(
             ProcessPerJob(
                 {
@@ -89,20 +88,18 @@ class LessonService:
             "prediction": lessons.validate_prediction(lesson, prediction),
             "options": chosen_options,
         }
+        spec = lessons.experiment(lesson, chosen_options, self.base)
         with self._lock:
             measurement = self._new("lesson", str(name), request, owner)
             try:
                 if lesson.has_translation:
                     measurement.translation = self._submit_translation(chosen_options, owner)
-                for label, config in lessons.configs(lesson, chosen_options, self.base).items():
-                    measurement.runs[label] = self._reuse_or_start_run(
-                        measurement, config, owner, f"{lesson.title}: {label}"
-                    )
-            except Exception:  # stop what was started before the error
-                self._stop_training(measurement)
+                measurement.experiment = self.experiments.start_for_lesson(spec.model_dump(), owner)
+            except Exception:  # end what was started before the error
+                self._stop_training(measurement, owner)
                 raise
             self._measurements[measurement.id] = measurement
-            self._advance(measurement)
+            self._advance(measurement, owner)
         return measurement.id
 
     def start_bug(
@@ -130,76 +127,37 @@ class LessonService:
         now, mark = time.monotonic(), owner_id(owner)
         for each in list(self._measurements.values()):
             if now - each.polled_at >= RESULT_TTL_S and each.status != "measuring":
-                self._delete(each)
-        admission, address = limit("measurements"), CLIENT_ADDRESS.get()
+                self._delete(each.id)
+        admission, present = limit("measurements"), list(self._measurements.values())
         active = [
             Client(owner=each.owner)
-            for each in self._measurements.values()
+            for each in present
             if each.status in ACTIVE_STATUSES
             and (now - each.polled_at < UNPOLLED_TIMEOUT_S or each.status == "measuring")
         ]
         replace(admission, total=None).admit(Client(owner=mark), active)
-        present = [Client(each.address) for each in self._measurements.values()]
-        if reached := admission.exceeded(Client(address), present):
-            self._evict_one(now, address if reached == "address" else "")
-            present = [Client(each.address) for each in self._measurements.values()]
-        admission.admit(Client(address), present)
+        abandoned = (
+            each.id
+            for each in sorted(present, key=lambda each: each.polled_at)
+            if each.status != "measuring" and now - each.polled_at > UNPOLLED_TIMEOUT_S
+        )
+        admission.admit_or_evict(
+            Client(CLIENT_ADDRESS.get()),
+            {each.id: Client(each.address) for each in present},
+            abandoned,
+            self._delete,
+        )
         if self._closed:
             raise BusyError("the server is stopping")
         return Measurement(secrets.token_urlsafe(12), mark, kind, name, request)
 
-    def _evict_one(self, now: float, address: str = "") -> None:
-        """Delete the measurement that has been inactive longest, of one address or of all."""
-        left = [
-            each
-            for each in self._measurements.values()
-            if each.status != "measuring"
-            and now - each.polled_at > UNPOLLED_TIMEOUT_S
-            and address in ("", each.address)
-        ]
-        if left:
-            self._delete(min(left, key=lambda each: each.polled_at))
-
-    def _delete(self, measurement: Measurement) -> None:
-        del self._measurements[measurement.id]
+    def _delete(self, measurement_id: str) -> int:
+        measurement = self._measurements.pop(measurement_id)
+        if measurement.experiment is not None:
+            self.experiments.forget(measurement.experiment)
         if measurement.job is not None:
             self.queue.cancel(measurement.job)
-
-    def _find_reusable_run(self, owner: str, config: RunConfig) -> Run | None:
-        """Return a run of the owner with the same settings, preferably a finished one.
-
-        Excluded are failed runs, runs whose settings changed during training, and imported
-        checkpoints, whose training is unknown.
-        """
-        owned = [
-            run
-            for run in self.registry.list_for_owner(owner)
-            if run.config == config
-            and run.deleted_at is None
-            and run.status != "failed"
-            and not run.modified_settings
-            and not run.branched_from
-            and not run.imported
-            and (run.status != "done" or run.checkpoints())
-            and run.evicted != WEIGHTS_EVICTED
-        ]
-        return max(owned, key=lambda run: (run.status == "done", run.created), default=None)
-
-    def _reuse_or_start_run(
-        self, measurement: Measurement, config: RunConfig, owner: str, name: str
-    ) -> Run:
-        """Reuse, resume or start a run with these settings."""
-        run = self._find_reusable_run(owner, config)
-        if run is None:
-            run = self.registry.start(config, owner, name=name, origin="lesson")
-        elif run.status == "stopping":
-            raise UserError("the run is still being saved; try again in a moment")
-        elif run.status in ("paused", "stopped"):
-            self.registry.control(run, "resume")
-        else:
-            return run
-        measurement.started_runs.append(run)
-        return run
+        return 1
 
     def _submit_translation(self, options: Mapping[str, Any], owner: str) -> Job:
         """Submit the translation of a lesson's sentence by a pretrained model."""
@@ -209,14 +167,12 @@ class LessonService:
         request = {"model": model, "text": options["sentence"]}
         return self.pretrained.submit("translate", request, owner=owner, label=model)
 
-    def _stop_training(self, measurement: Measurement) -> None:
-        """Stop the runs that a measurement started, and its translation."""
+    def _stop_training(self, measurement: Measurement, owner: str) -> None:
+        """Stop the runs of a measurement, and its translation."""
         if measurement.translation is not None and self.pretrained is not None:
             self.pretrained.cancel(measurement.translation)
-        for run in measurement.started_runs:
-            if run.has_worker or run.status == "waiting":
-                with suppress(UserError):  # the registry ends a process that does not respond
-                    self.registry.control(run, "stop")
+        if measurement.experiment is not None:
+            self.experiments.pause(measurement.experiment, owner)
 
     # Actions of an owner
 
@@ -234,7 +190,7 @@ class LessonService:
                 self.queue.cancel(measurement.job)
             else:
                 measurement.end("cancelled", "cancelled; there is no measurement")
-            self._stop_training(measurement)
+            self._stop_training(measurement, owner)
 
     def submit_guess(
         self,
@@ -289,9 +245,9 @@ class LessonService:
         with self._lock:
             measurement = self._find(measurement_id, owner)
             measurement.touch()
-            if measurement.status == "training":
-                self._advance(measurement)
-            return measurement.to_json(self.registry)
+            self._advance(measurement, owner)
+            runs = {label: run for label, run in self._runs(measurement, owner).items() if run}
+            return measurement.to_json(runs, self.experiments.registry.scheduler)
 
     def close(self) -> None:
         """End every measurement process. The registry manages the runs."""
@@ -316,45 +272,46 @@ class LessonService:
             raise UserError("this measurement no longer exists; measure again")
         return measurement
 
-    def _advance(self, measurement: Measurement) -> None:
+    def _advance(self, measurement: Measurement, owner: str) -> None:
         """Check the runs of a lesson; when all have ended, queue its measurement."""
-        now = time.monotonic()
-        for label, run in measurement.runs.items():
-            run.last_viewed_at = now
-            # A command to continue is pending.
-            has_command = run.command_sent_at is not None or run.next_command
-            if (
-                run.status == "failed"
-                or (run.status in ("stopped", "paused") and not has_command)
-                or run.deleted_at is not None
-            ):
-                how = run.message or (
-                    "the run was deleted"
-                    if run.deleted_at is not None
-                    else f"the run is {run.status}"
-                )
-                measurement.end("failed", f"{label}: {how}; measure again to continue")
+        if measurement.experiment is None or measurement.status != "training":
+            return
+        is_paused = self.experiments.summary(measurement.experiment, owner)["state"] == "paused"
+        trained = {}
+        for label, run in self._runs(measurement, owner).items():
+            if problem := _why_ended(run, is_paused=is_paused):
+                measurement.end("failed", f"{label}: {problem}; measure again to continue")
+            elif run is not None:
+                run.last_viewed_at = time.monotonic()
+                if run.status == "done" and not run.has_worker:
+                    trained[label] = run
         translation = measurement.translation
         if translation is not None and translation.status in (
             JobStatus.FAILED,
             JobStatus.CANCELLED,
         ):
             measurement.end("failed", translation.message)
-            self._stop_training(measurement)
-        is_translated = translation is None or translation.status is JobStatus.DONE
-        if (
-            measurement.status == "training"
-            and is_translated
-            and all(
-                run.status == "done" and not run.has_worker for run in measurement.runs.values()
-            )
+        if measurement.status == "failed":
+            self._stop_training(measurement, owner)
+        elif len(trained) == measurement.experiment.n_runs and (
+            translation is None or translation.status is JobStatus.DONE
         ):
-            self._measure(measurement)
+            self._measure(measurement, trained)
 
-    def _measure(self, measurement: Measurement) -> None:
+    def _runs(self, measurement: Measurement, owner: str) -> dict[str, Run | None]:
+        """Return the runs of a lesson by label; None for a deleted one."""
+        experiment = measurement.experiment
+        if experiment is None:
+            return {}
+        runs = self.experiments.store.state(experiment).find_runs(self.experiments.registry, owner)
+        keys = (key for key, *_ in experiment.planned_runs())
+        labels = lessons.LESSONS[measurement.name].runs
+        return {label: runs.get(key) for label, key in zip(labels, keys, strict=True)}
+
+    def _measure(self, measurement: Measurement, trained: Mapping[str, Run]) -> None:
         """Submit the measurement of a lesson whose runs have ended."""
         runs = []
-        for label, run in measurement.runs.items():
+        for label, run in trained.items():
             checkpoints = run.checkpoints()
             if not checkpoints:
                 measurement.end(
@@ -375,3 +332,13 @@ class LessonService:
         measurement.job = self.queue.submit(
             measurement.kind, *arguments, owner=measurement.owner, address=measurement.address
         )
+
+
+def _why_ended(run: Run | None, *, is_paused: bool) -> str:
+    """Return why a run cannot be measured any more; empty if it can."""
+    if run is None:
+        return "the run was deleted"
+    has_command = run.command_sent_at is not None or run.next_command  # to continue
+    if run.status == "failed" or (is_paused and run.status != "done" and not has_command):
+        return run.message or f"the run is {run.status}"
+    return ""

@@ -111,7 +111,7 @@ def build_handlers(
         ReplicationHandlers(registry, experiments),
         DamagedHandlers(registry, experiments),
         HubHandlers(registry),
-        LessonHandlers(registry, LessonService(registry, pretrained=pretrained)),
+        LessonHandlers(registry, LessonService(experiments, pretrained=pretrained)),
     )
     for group in groups:
         handlers |= group.handlers()

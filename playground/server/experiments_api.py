@@ -7,7 +7,9 @@ them. This module does not load torch.
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
 
 from playground.common.validation import parse
 from playground.errors import UserError
@@ -15,28 +17,80 @@ from playground.experiments.analysis import to_csv
 from playground.experiments.example import EXAMPLE_ID, load_example
 from playground.experiments.presets import EXPERIMENT_PRESETS, spec
 from playground.experiments.service import ExperimentService
-from playground.experiments.spec import LENGTHS, Experiment, ExperimentSpec
+from playground.experiments.spec import GRID, LENGTHS, Experiment, ExperimentSpec
 from playground.experiments.store import EXPERIMENT_MISSING
 from playground.experiments.variant import VARIANT_KEY, Variant, format_value, parse_value
 from playground.models.config_fields import ConfigError, short_repr
-from playground.runs.access import Access, Right
+from playground.runs.access import Access, ModelRef, Right, require
 from playground.runs.registry import Registry
 from playground.ui.setting_groups import label_of
 
 from .routes import HandlerGroup, handler
 from .runs_api import displayed_settings
-from .schemas.base import OwnerRequest
-from .schemas.experiments import (
-    MAX_FORM_TEXT,
-    ActOnExperiment,
-    ExperimentForm,
-    ExperimentRequest,
-    PlanExperiment,
-    PollExperiments,
-)
+from .schemas.base import MAX_TEXT_LENGTH, JsonObject, Name, OwnerRequest, RequestBody
 from .variable_settings import VARIABLE_SETTINGS
 
 LENGTH_FIELDS = ("times", "n")
+
+
+MAX_FORM_TEXT = 20_000  # characters
+FormText = Annotated[str, Field(max_length=MAX_FORM_TEXT)]
+Pair = Annotated[list[FormText], Field(min_length=2, max_length=2)]
+
+
+class ExperimentForm(RequestBody):
+    """The form of a new experiment; `grid` has pairs of a setting and its values as text."""
+
+    grid: list[Pair] = Field(
+        json_schema_extra={"accepts": "a list of settings to vary, each with its values"}
+    )
+    seeds: FormText
+    name: FormText = ""
+    base: Annotated[str, Field(max_length=MAX_TEXT_LENGTH)] | None = ""  # see PlanExperiment
+    kind: Any = GRID  # the experiment validates it, and the two fields below
+    times: Any = None
+    n: Any = None
+
+
+class PlanExperiment(OwnerRequest):
+    """A prepared experiment by name, or the form of a new one."""
+
+    question: Name | None = None
+    form: JsonObject | None = None
+    reads_disk: ClassVar = True
+
+    def require(self, registry: Registry, right: Right) -> Access | None:
+        """Return the model whose settings are the base of the form; None for the defaults.
+
+        Raises:
+            ConfigError: of the field `base`.
+        """
+        base = (self.form or {}).get("base")
+        if not base:
+            return None
+        try:
+            return require(registry, parse(ModelRef, {"subject": base, "owner": self.owner}), right)
+        except UserError as error:
+            raise ConfigError("base", str(error)) from None
+
+
+class PollExperiments(OwnerRequest):
+    """The open experiment, and the version of its results that the page has."""
+
+    open: str | None = None
+    version: Any = None
+
+
+class ExperimentRequest(OwnerRequest):
+    """An experiment of the owner."""
+
+    experiment: str = ""
+
+
+class ActOnExperiment(ExperimentRequest):
+    """An action of the owner on an experiment."""
+
+    action: Literal["pause", "cancel", "resume", "delete"]
 
 
 class ExperimentHandlers(HandlerGroup):
@@ -75,9 +129,9 @@ class ExperimentHandlers(HandlerGroup):
         return self.experiments.plan(_parse_spec(request, base), request.owner)
 
     @handler("experiments/submit", PlanExperiment, Right.REUSE)
-    def submit(self, request: PlanExperiment, base: Access | None) -> dict[str, Any]:
+    def start(self, request: PlanExperiment, base: Access | None) -> dict[str, Any]:
         """Start a prepared or a new experiment; return its id as `experiment`."""
-        experiment = self.experiments.submit(_parse_spec(request, base), request.owner)
+        experiment = self.experiments.start(_parse_spec(request, base), request.owner)
         return {"experiment": experiment.id}
 
     # Experiments

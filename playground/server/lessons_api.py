@@ -4,10 +4,11 @@ The front end is in ui/static/learn. The measurements are jobs of
 lessons/service.py, and the page polls them. This module does not load torch.
 """
 
-from collections.abc import Collection
-from typing import Any
+from typing import Annotated, Any
 
-from playground.experiments.progress import declared_step_s, estimate_run
+from pydantic import Field
+
+from playground.experiments.progress import declared_step_s
 from playground.lessons import lessons
 from playground.lessons.bugs import (
     BUG_SETTINGS,
@@ -24,10 +25,49 @@ from playground.training.config import RunConfig
 
 from .project_files import ProjectFiles, heading_anchor
 from .routes import HandlerGroup, handler
-from .schemas.base import OwnerRequest
-from .schemas.lessons import AnswerKey, MeasurementRequest, StartBug, StartLesson, SubmitGuess
+from .schemas.base import Index, OwnerRequest
 
 ANSWER_KEY_SEEDS = 8  # seeds listed on the teacher's page
+
+
+class StartLesson(OwnerRequest):
+    """A lesson with the user's prediction, which the lesson validates."""
+
+    lesson: Any = None
+    prediction: Any = None
+    options: Any = None
+
+
+class StartBug(OwnerRequest):
+    """A bug to train, and the seed that chooses it and the initial weights.
+
+    The responses hide the name of a hidden bug until a guess is correct.
+    """
+
+    bug: Any = None
+    is_hidden: bool = False
+    seed: Index
+    steps: Annotated[int, Field(ge=STEPS_RANGE[0], le=STEPS_RANGE[1])]
+
+
+class MeasurementRequest(OwnerRequest):
+    """A measurement of the owner."""
+
+    id: str | None = None
+
+
+class SubmitGuess(MeasurementRequest):
+    """A guess of the bug or of its line, or the request to reveal it."""
+
+    bug: str | None = None
+    line: int | None = None
+    reveal: bool = False
+
+
+class AnswerKey(OwnerRequest):
+    """The first seed of the answer key."""
+
+    first: Index = 0
 
 
 class LessonHandlers(HandlerGroup):
@@ -40,6 +80,7 @@ class LessonHandlers(HandlerGroup):
     def catalog(self, request: OwnerRequest) -> dict[str, Any]:
         """Return all lessons and bugs without their answers, and the limits of this server."""
         bugs = [{"name": name, "title": bug.title} for name, bug in BUGS.items()]
+        bug_config = RunConfig.from_flat(BUG_SETTINGS)
         machine = {
             "slots": self.registry.settings.slots,
             "slots_per_owner": self.registry.settings.slots_per_owner,
@@ -51,7 +92,7 @@ class LessonHandlers(HandlerGroup):
             "lessons": self._lessons(request.owner),
             "bugs": bugs,
             "machine": machine,
-            "bug_seconds": 2 * _declared_seconds(RunConfig.from_flat(BUG_SETTINGS)),
+            "bug_seconds": 2 * BUG_SETTINGS["max_steps"] * declared_step_s(bug_config),
             "docs": ProjectFiles().links().get("Docs"),
             "sources": ProjectFiles().notebook(),
             "seed": FIRST_SEED,
@@ -102,30 +143,20 @@ class LessonHandlers(HandlerGroup):
         }
 
     def _lessons(self, owner: str) -> list[dict[str, Any]]:
-        infos, trained = [], set[RunConfig]()
+        service, infos, trained = self.lesson_service, [], set[RunConfig]()
         for name, lesson in LESSONS.items():
-            options = lessons.validate_options(lesson, {})
-            configs = lessons.configs(lesson, options, self.lesson_service.base).values()
-            info = {"name": name, **_lesson_info(lesson), "reuses_runs": bool(trained & {*configs})}
-            infos.append(info | {"estimate": self._estimate(configs, owner)})
-            trained |= {*configs}
+            spec = lessons.experiment(lesson, lessons.validate_options(lesson, {}), service.base)
+            configs = {variant.config(seed) for _, variant, seed in spec.planned_runs()}
+            infos.append(
+                {"name": name}
+                | _lesson_info(lesson)
+                | {
+                    "reuses_runs": bool(trained & configs),
+                    "estimate": service.experiments.estimate_plan(spec, owner),
+                }
+            )
+            trained |= configs
         return infos
-
-    def _estimate(self, configs: Collection[RunConfig], owner: str) -> dict[str, Any]:
-        """Estimate the training time of a lesson, as the Lab does for its experiments."""
-        estimates = [
-            estimate_run(config, _declared_seconds(config) / 60, self.registry, owner)
-            for config in configs
-        ]
-        n_parallel = min(len(estimates), self.registry.settings.slots_per_owner) or 1
-        return {
-            "seconds": sum(each["seconds"] for each in estimates) / n_parallel,
-            "is_measured": all(each["is_measured"] for each in estimates),
-        }
-
-
-def _declared_seconds(config: RunConfig) -> float:
-    return config.training.max_steps * declared_step_s(config)
 
 
 def _keep_together(value: Any) -> Any:
@@ -134,7 +165,7 @@ def _keep_together(value: Any) -> Any:
 
 
 def _lesson_info(lesson: Lesson) -> dict[str, Any]:
-    fields = lesson.model_dump(exclude={"runs", "measure", "choices", "options"})
+    fields = lesson.model_dump(exclude={"base", "runs", "measure", "choices", "options"})
     return {name: _keep_together(value) for name, value in fields.items()} | {
         "sources_anchor": heading_anchor(lesson.sources),
         "choices": list(lesson.choices.items()),

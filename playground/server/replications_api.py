@@ -30,10 +30,15 @@ from .experiments_api import describe_varied_settings
 from .process_calls import await_result
 from .routes import HandlerGroup, handler
 from .runs_api import describe_config
-from .schemas.base import OwnerRequest
-from .schemas.experiments import ClaimRequest
+from .schemas.base import Name, OwnerRequest
 
 LOSS_TIMEOUT_S = 120  # seconds
+
+
+class ClaimRequest(OwnerRequest):
+    """A published claim, by name."""
+
+    name: Name
 
 
 class ReplicationHandlers(HandlerGroup):
@@ -78,7 +83,7 @@ class ReplicationHandlers(HandlerGroup):
     def start(self, request: ClaimRequest) -> dict[str, Any]:
         """Start the experiment of a claim."""
         spec = CLAIMS[_claim_name(request)].experiment.model_dump()
-        return {"experiment": self.experiments.submit(spec, request.owner).id}
+        return {"experiment": self.experiments.start(spec, request.owner).id}
 
     @handler("replications/outcome", ClaimRequest)
     async def outcome(self, request: ClaimRequest, http_request: Request | None) -> dict[str, Any]:

@@ -57,20 +57,15 @@ class TransferSlots:
             UserError: if no slot is free and no transfer is slow.
             TimeoutError: if the deadline expires.
         """
-        client, present = Client(address), [Client(each.address) for each in self._transfers]
-        reached = self.admission.exceeded(client, present)
-        slow = [
-            each
-            for each in self._transfers
-            if each.is_slow() and (each.address == address or reached == "total")
-        ]
-        if reached and slow:
-            self.end(
-                min(slow, key=Transfer.rate),
-                "the transfer was too slow while another one was waiting; try again",
-            )
-        elif reached:
-            self.admission.admit(client, present)
+
+        def end(transfer: Transfer) -> int:
+            reason = "the transfer was too slow while another one was waiting; try again"
+            self.end(transfer, reason)
+            return 1
+
+        present = {each: Client(each.address) for each in self._transfers}
+        slow = sorted(filter(Transfer.is_slow, present), key=Transfer.rate)
+        self.admission.admit_or_evict(Client(address), present, slow, end)
         async with asyncio.timeout(self.timeout_s) as deadline:
             transfer = Transfer(address, deadline)
             self._transfers.append(transfer)

@@ -125,7 +125,7 @@ def app(hub, tmp_path_factory):
     experiments = ExperimentService(registry)
     experiments.close()
     for name in NAMES:
-        experiments.submit(
+        experiments.start(
             {"name": name, "grid": {"n_layers": [1, 2]}, "base": {"max_steps": 1}, "seeds": [0]},
             owner,
         )

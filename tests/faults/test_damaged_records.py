@@ -32,7 +32,7 @@ def root(registries, trained_checkpoint, tmp_path, monkeypatch):
     registry.import_checkpoint(shutil.copytree(trained_checkpoint, tmp_path / ".sent"), OWNER, "a")
     service = ExperimentService(registry)
     service.scheduler.stop()
-    service.submit({"name": "e", "grid": {"d_model": [8, 16]}}, OWNER)
+    service.start({"name": "e", "grid": {"d_model": [8, 16]}}, OWNER)
     return tmp_path
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from playground.experiments.service import ExperimentService
 from playground.lessons.measurement import ACTIVE_STATUSES
 from playground.lessons.service import LessonService
 from tests.support.app_server import wait_for
@@ -22,7 +23,8 @@ SMALL = {
 
 @pytest.mark.smoke
 def test_a_lesson_trains_a_run_and_measures_it(registry):
-    service = LessonService(registry, SMALL)
+    experiments = ExperimentService(registry)
+    service = LessonService(experiments, SMALL)
     measurement_id = service.start_lesson("learning", 10, {}, OWNER)
     response = wait_for(
         lambda: (
@@ -32,6 +34,7 @@ def test_a_lesson_trains_a_run_and_measures_it(registry):
         description="the end of the measurement",
     )
     service.close()
+    experiments.close()
     assert response["status"] == "done", response["message"]
     (run,) = registry.list_for_owner(OWNER)
     evaluations = run.load_points().evaluations

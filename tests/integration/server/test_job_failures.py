@@ -31,10 +31,11 @@ REGISTRY = SimpleNamespace(
     settings=SimpleNamespace(slots=2),
     storage_quota=SimpleNamespace(),
 )
+EXPERIMENTS = SimpleNamespace(registry=REGISTRY)
 QUEUES = {  # kind of job -> function that creates its queue
     **dict.fromkeys(RIGHTS_BY_KIND, create_hub_queue),
     **dict.fromkeys(KINDS, PretrainedJobs),
-    **dict.fromkeys(("bug", "lesson"), lambda: LessonService(REGISTRY).queue),
+    **dict.fromkeys(("bug", "lesson"), lambda: LessonService(EXPERIMENTS).queue),
     **dict.fromkeys(("snapshot", "predict", "show"), lambda: InspectorClient(60.0).queue),
     **dict.fromkeys(("report", "page"), lambda: ReportHandlers(REGISTRY)._queue),
     **dict.fromkeys(("upload", "preview"), lambda: DatasetHandlers(REGISTRY)._read_queue),

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 import pytest
 
 from playground.errors import UserError
-from playground.experiments.scheduler import MAX_QUEUED_RUNS, Scheduler
+from playground.experiments.runner import MAX_QUEUED_RUNS, ExperimentRunner
 from playground.experiments.service import ExperimentService
 from playground.models.config_fields import ConfigError
 from playground.runs.record import WEIGHTS_EVICTED, owner_id
@@ -47,7 +47,7 @@ def evaluate(kind, model, request):
 @pytest.fixture
 def create_server(workers, tmp_path, monkeypatch):
     """Create servers on the test's folder, one after the other; the test advances experiments."""
-    monkeypatch.setattr(Scheduler, "start", lambda self: None)
+    monkeypatch.setattr(ExperimentRunner, "start", lambda self: None)
     servers = []
 
     def create(slots=2):
@@ -75,14 +75,14 @@ def submit(experiments, owner="ada", **fields):
         "grid": {"norm_placement": ["pre", "post"]},
         "seeds": [0, 1],
     }
-    experiment = experiments.submit(spec | fields, owner)
+    experiment = experiments.start(spec | fields, owner)
     advance(experiments)
     return experiment
 
 
 def advance(experiments, rounds=1):
     for _ in range(rounds):
-        experiments.scheduler._advance_all()
+        experiments.runner._advance_all()
 
 
 def run_to_end(experiments, workers, experiment, owner="ada"):
@@ -553,7 +553,7 @@ def test_experiments_keep_their_address_after_a_restart(create_server, monkeypat
 def test_runs_count_for_the_address_that_started_the_experiment(server, client_address):
     registry, experiments = server
     client_address.set("192.0.2.9")
-    experiments.submit({"name": "norms", "base": BASE} | ONE, "eve")
+    experiments.start({"name": "norms", "base": BASE} | ONE, "eve")
     client_address.set("")
     advance(experiments)
     client_address.set("192.0.2.9")
@@ -602,14 +602,14 @@ def test_an_error_of_one_experiment_is_logged_once_and_others_continue(
     server, workers, caplog, monkeypatch
 ):
     _, experiments = server
-    submit_runs = experiments.scheduler.submit_runs
+    submit_runs = experiments.runner.submit_runs
 
     def fail(state):
         if state.experiment.name == "odd":
             raise KeyError("an odd experiment")
         submit_runs(state)
 
-    monkeypatch.setattr(experiments.scheduler, "submit_runs", fail)
+    monkeypatch.setattr(experiments.runner, "submit_runs", fail)
     submit(experiments, name="odd")
     experiment = submit(experiments, "ben")
     run_to_end(experiments, workers, experiment, "ben")

@@ -14,7 +14,7 @@ from playground.inspection.views.attention import pack_uint16
 from playground.lessons.lessons import (
     CHOICE,
     LESSONS,
-    configs,
+    experiment,
     is_correct,
     validate_options,
     validate_prediction,
@@ -80,27 +80,30 @@ def with_lines(run, label, exact):
     return dataclasses.replace(run, label=label, lines=lines)
 
 
+def configs_of(lesson, options):
+    """Return the configurations of the runs of a lesson."""
+    return [variant.config(seed) for _, variant, seed in experiment(lesson, options).planned_runs()]
+
+
 def test_every_lesson_has_a_known_measurement_and_valid_runs():
     assert len(LESSONS) == 10
     for lesson in LESSONS.values():
         assert lesson.measure in MEASURES
-        assert configs(lesson, validate_options(lesson, {}))
+        assert configs_of(lesson, validate_options(lesson, {}))
         assert bool(lesson.choices) == (lesson.kind == CHOICE)
         assert lesson.kind == CHOICE or lesson.low < lesson.high
 
 
 def test_seeds_and_options_are_those_of_the_runs():
     lesson = LESSONS["lengths"]
-    (config,) = configs(lesson, validate_options(lesson, {"positions": "rope", "seed": 7})).values()
+    (config,) = configs_of(lesson, validate_options(lesson, {"positions": "rope", "seed": 7}))
     assert (config.model.position_type, config.training.seed, config.task.max_length) == (
         "rope",
         7,
         5,
     )
     assert config.model.max_positions == 21
-    first, second = (
-        next(iter(configs(LESSONS[name], {"seed": 0}).values())) for name in ("learning", "heads")
-    )
+    first, second = (configs_of(LESSONS[name], {"seed": 0})[0] for name in ("learning", "heads"))
     assert first == second == RunConfig()  # the tour trains it once
 
 
@@ -339,5 +342,5 @@ def test_pretrained_attention_is_compared_with_that_of_the_own_model(column, val
 
 def test_the_model_of_lesson_1_is_the_preset_that_it_names():
     lesson = LESSONS["learning"]
-    assert configs(lesson, {"seed": 0}) == {"preset Adam": preset_config("adam", {"seed": 0})}
+    assert configs_of(lesson, {"seed": 0}) == [preset_config("adam", {"seed": 0})]
     assert "the preset Adam in the Train tab" in lesson.introduction

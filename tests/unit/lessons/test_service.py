@@ -6,6 +6,8 @@ The test controls the training processes, the measurement processes and the tran
 import pytest
 
 from playground.errors import UserError
+from playground.experiments.runner import ExperimentRunner
+from playground.experiments.service import ExperimentService
 from playground.jobs.policy import Policy
 from playground.jobs.queue import JobQueue
 from playground.lessons import service as lesson_service
@@ -36,9 +38,16 @@ def translations():
 
 
 @pytest.fixture
-def service(registry, started, translations):
+def experiments(registry, monkeypatch):
+    """The experiments of the server; the test advances them."""
+    monkeypatch.setattr(ExperimentRunner, "start", lambda self: None)
+    return ExperimentService(registry)
+
+
+@pytest.fixture
+def service(experiments, started, translations):
     pretrained = JobQueue(translations, Policy(result_ttl_s=60.0))
-    service = LessonService(registry, SMALL, pretrained)
+    service = LessonService(experiments, SMALL, pretrained)
     yield service
     service.close()
     pretrained.close()
@@ -138,19 +147,46 @@ def test_a_run_stopped_elsewhere_ends_the_measurement_and_is_resumed(service, re
     assert service.poll(second, OWNER)["status"] == "training"
 
 
-def test_a_run_that_is_still_saving_is_not_reused(service, registry, workers):
-    first = start(service)
-    service.cancel(first, OWNER)
-    with pytest.raises(UserError, match="still being saved; try again in a moment"):
-        start(service)
+def test_a_run_that_is_still_saving_continues_then(service, experiments, registry, workers):
+    service.cancel(start(service), OWNER)
+    second = start(service)
     workers.deliver()
-    start(service)
+    experiments.runner._advance_all()
+    assert workers[1].folder == workers[0].folder
+    assert service.poll(second, OWNER)["status"] == "training"
     assert len(registry.list_for_owner(OWNER)) == 1
+
+
+def test_a_run_that_two_lessons_need_continues_without_one_of_them(service, registry, workers):
+    first, second = start(service), service.start_lesson("attention", 1, {}, OWNER)
+    service.cancel(first, OWNER)
+    assert list(workers[0].commands) == []
+    assert service.poll(second, OWNER)["status"] == "training"
+    service.cancel(second, OWNER)
+    assert list(workers[0].commands) == [("stop",)]
+
+
+def test_the_experiment_of_a_lesson_is_in_no_list_and_on_no_disk(service, experiments, workers):
+    measurement_id = start(service)
+    (experiment_id,) = experiments.store.states
+    assert experiments.list_for_owner(OWNER) == []
+    workers[0].finish()
+    experiments.runner._advance_all()
+    assert not experiments.store.folder.exists()
+    service._delete(measurement_id)
+    assert experiment_id not in experiments.store.states
+
+
+def test_a_lesson_whose_run_cannot_start_reports_why(service, registry, monkeypatch):
+    monkeypatch.setenv("PLAYGROUND_LIMITS", "runs.per-owner=1")
+    with pytest.raises(UserError, match="you have 1 runs, which is the maximum"):
+        service.start_lesson("no-positions", "order", {}, OWNER)
+    assert [run.status for run in registry.list_for_owner(OWNER)] == ["stopping"]
 
 
 def test_an_impossible_request_starts_no_job(service, registry, started):
     for call in (
-        lambda: service.start_lesson("one-vector", 1, {}, OWNER),
+        lambda: service.start_lesson("no such lesson", 1, {}, OWNER),
         lambda: service.start_lesson("learning", None, {}, OWNER),
         lambda: service.start_lesson("lengths", 6, {"positions": "no"}, OWNER),
         lambda: service.start_bug("typo", 0, 60, OWNER),
@@ -313,8 +349,8 @@ def test_cancelling_a_lesson_cancels_its_run_and_its_translation(service, worker
     assert list(workers[0].commands) == [("stop",)]
 
 
-def test_a_translation_that_cannot_start_starts_no_run(registry, started):
-    service = LessonService(registry, SMALL)
+def test_a_translation_that_cannot_start_starts_no_run(experiments, registry, started):
+    service = LessonService(experiments, SMALL)
     with pytest.raises(UserError, match="no process for pretrained models"):
         service.start_lesson("pretrained", "aligned", {}, OWNER)
     assert registry.list_for_owner(OWNER) == []

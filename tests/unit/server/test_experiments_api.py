@@ -60,7 +60,7 @@ class LabHandlers:
 @pytest.fixture
 def lab(registry):
     service = ExperimentService(registry)
-    service.scheduler.stop()  # start no runs
+    service.runner.stop()  # start no runs
     return LabHandlers(registry, service)
 
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from playground.errors import UserError
 from playground.jobs.admission import CLIENT_ADDRESS
 from playground.models.config_fields import ConfigError
-from playground.runs.record import WEIGHTS_EVICTED
+from playground.runs.record import WEIGHTS_EVICTED, RunOrigin
 from playground.runs.registry import Registry
 from playground.runs.state import Run
 from playground.runs.summary import format_duration
@@ -34,7 +34,7 @@ RETRY_DELAY_S = 5.0  # seconds after a rejected run until the next attempt
 RESUMABLE_STATUSES = ("paused", "stopped", "failed", "stopping")  # only a resume continues these
 
 
-class Scheduler:
+class ExperimentRunner:
     """The background thread, and the actions that change what it does.
 
     Each method with a state, except `pause`, `cancel` and `resume`, expects the caller to hold
@@ -58,7 +58,11 @@ class Scheduler:
         with self.store.lock:
             state.owner, state.message = "", ""
             state.runs_to_resume.clear()
+            others = [each for each in self.store.states.values() if each.owner]
+            shared = {run_id for each in others for run_id in each.runs.values()}  # of lessons
             for key, run in state.find_runs(self.registry, owner).items():
+                if run.id in shared:
+                    continue
                 if run.status == "waiting" and not run.step:
                     self.registry.control(run, "stop")
                     self.registry.delete(run)
@@ -152,6 +156,33 @@ class Scheduler:
         )
         return True
 
+    def adopt_runs(self, state: ExperimentState) -> None:
+        """Use the owner's runs with the planned settings again; unfinished ones continue.
+
+        Excluded are failed runs, runs whose settings changed during training, and imported
+        checkpoints, whose training is unknown. A finished run comes before the others.
+        """
+        planned = {
+            variant.config(seed): key for key, variant, seed in state.experiment.planned_runs()
+        }
+        usable = [
+            run
+            for run in self.registry.list_for_owner(state.owner)
+            if run.config in planned
+            and not run.is_deleted
+            and run.status != "failed"
+            and (run.status in ("done", *RESUMABLE_STATUSES) or run.record.started_by == "lesson")
+            and not run.modified_settings
+            and not run.branched_from
+            and not run.imported
+            and (run.status != "done" or run.checkpoints())
+            and run.evicted != WEIGHTS_EVICTED
+        ]
+        for run in sorted(usable, key=lambda run: (run.status == "done", run.created)):
+            state.runs[planned[run.config]] = run.id
+        resumable = {run.id for run in usable if run.status in RESUMABLE_STATUSES}
+        state.runs_to_resume = {key for key, run in state.runs.items() if run in resumable}
+
     def submit_runs(self, state: ExperimentState) -> None:
         """Submit runs until `MAX_QUEUED_RUNS` of them are queued."""
         if time.monotonic() < state.next_start_at:
@@ -185,7 +216,8 @@ class Scheduler:
             self.store.write(state)
 
     def _start(self, state: ExperimentState, key: str, config: RunConfig, name: str) -> Run:
-        run = self.registry.start(config, state.owner, name=name, origin="experiment")
+        origin: RunOrigin = "experiment" if state.is_listed else "lesson"
+        run = self.registry.start(config, state.owner, name=name, origin=origin)
         state.runs[key] = run.id
         return run
 
