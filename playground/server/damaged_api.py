@@ -3,7 +3,7 @@
 The owner of a local instance gets all; others get those in which their fingerprint is legible.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 from playground.checkpoints.manifest import cached_manifest
 from playground.errors import UserError
@@ -14,8 +14,14 @@ from playground.runs.record import owner_id
 from playground.runs.registry import Registry
 
 from .routes import HandlerGroup, handler
-from .schemas.base import OwnerRequest
-from .schemas.damaged import RemoveDamaged
+from .schemas.base import Name, OwnerRequest
+
+
+class RemoveDamaged(OwnerRequest):
+    """A damaged record of the owner."""
+
+    kind: Literal["run", "checkpoint", "experiment"]
+    name: Name
 
 
 class DamagedHandlers(HandlerGroup):

@@ -15,9 +15,10 @@ import asyncio
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import unquote
 
+from pydantic import BeforeValidator, Field, model_validator
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -25,7 +26,7 @@ from starlette.routing import Route
 from playground.common import messages
 from playground.common.atomic_write import storing
 from playground.common.validation import parse
-from playground.datasets.pairs import DatasetNotFoundError
+from playground.datasets.pairs import SHA256_PATTERN, DatasetNotFoundError
 from playground.datasets.sources import HUB_PREFIX, ReadOptions
 from playground.errors import UserError, error_response
 from playground.jobs.admission import limit
@@ -41,7 +42,7 @@ from .client import resolve_client_address
 from .hub_token import resolve_token
 from .responses import json_error
 from .routes import HandlerGroup, handler
-from .schemas.datasets import ActOnDataset, UploadDataset
+from .schemas.base import OwnerRequest
 from .transfer_slots import Transfer, TransferSlots
 
 UPLOAD_PATH = "/playground/datasets"
@@ -52,6 +53,37 @@ MAX_NAME_LENGTH = 300  # characters of the name of a file or of a configuration
 # By header, the values of options that have two.
 SPLIT_ON_SPACES = {"words": True, "characters": False}
 HAS_NAMES = {"names": True, "example": False}
+
+
+def _sha256_or_empty(value: object) -> str:
+    """Return a SHA-256; empty for any other value."""
+    return value if isinstance(value, str) and SHA256_PATTERN.fullmatch(value) else ""
+
+
+class ActOnDataset(OwnerRequest):
+    """An action on a dataset, which its SHA-256 identifies."""
+
+    action: Literal["use", "show", "list", "remove"]
+    sha256: Annotated[str, BeforeValidator(_sha256_or_empty)] = ""
+
+    @model_validator(mode="after")
+    def _require_sha256(self) -> Self:
+        if self.action != "list" and not self.sha256:
+            raise ValueError("the request names no dataset; upload one first")
+        return self
+
+
+class UploadDataset(OwnerRequest):
+    """The headers of an upload; the body has the pairs."""
+
+    name: str
+    columns: list[str] = Field([])
+    # None: the reader decides
+    split_on_spaces: bool | None = None
+    has_names: bool | None = None
+    # of a dataset on the Hub; empty if there is one
+    config: str = ""
+    split: str = ""
 
 
 class DatasetHandlers(HandlerGroup):

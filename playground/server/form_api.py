@@ -16,9 +16,29 @@ from playground.ui.form_values import (
 )
 
 from .routes import Handler, bind_handlers, handler
-from .schemas.form import CheckForm, FillForm, StartRun
+from .schemas.base import JsonObject, OptionalOwner, OwnerRequest, RequestBody
 
 DEFAULTS = form_defaults()
+
+
+class CheckForm(RequestBody):
+    """The values of the form by field; a missing field has its default."""
+
+    values: JsonObject
+    owner: OptionalOwner = ""
+
+
+class FillForm(RequestBody):
+    """The settings of a link or of a run as JSON text."""
+
+    settings: str
+
+
+class StartRun(OwnerRequest):
+    """The values of the form by field, and the speed of the new run in steps per second."""
+
+    values: JsonObject
+    speed: float = 0.0
 
 
 def _all_fields(sent: dict[str, Any]) -> dict[str, Any]:

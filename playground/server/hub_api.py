@@ -9,8 +9,9 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import AfterValidator
 from starlette.requests import Request
 
 from playground.checkpoints.manifest import read_manifest
@@ -19,6 +20,7 @@ from playground.common.validation import parse
 from playground.errors import UserError, error_text
 from playground.hub.formats import package_format
 from playground.hub.jobs import HubJobs
+from playground.hub.repo_ids import LICENSES
 from playground.hub.tasks import HubTask
 from playground.jobs.job import Job, Response
 from playground.models.config_fields import ConfigError
@@ -28,7 +30,7 @@ from playground.runs.registry import Registry
 from .checkpoint_transfer import MAX_EXPANSION, MAX_UPLOAD_BYTES
 from .hub_token import can_sign_in, is_space, resolve_token
 from .routes import HandlerGroup, handler
-from .schemas.hub import HubRequest, SessionInfo
+from .schemas.base import Name, RequestBody, Token
 from .schemas.jobs import SubmitJob
 
 OnResult = Callable[[Response], Response]
@@ -42,6 +44,39 @@ RIGHTS_BY_HUB_KIND: dict[str, Right | None] = {
     "plan": Right.OWN,
     "push": Right.OWN,
 }
+
+
+def _known_license(value: str) -> str:
+    license_id = value.strip().lower()
+    if license_id and license_id not in LICENSES:
+        raise ValueError(
+            f"the license {license_id[:60]!r} is not known to the Hub; "
+            "enter one such as mit, apache-2.0 or cc-by-4.0"
+        )
+    return license_id
+
+
+Stripped = Annotated[Name, AfterValidator(str.strip)]
+License = Annotated[Name, AfterValidator(_known_license)]
+
+
+class HubRequest(RequestBody):
+    """The request of a job of the Hub."""
+
+    repo: Stripped = ""
+    token: Token = ""
+    private: bool = False
+    license: License = ""
+    page: bool = False  # publish the interactive page too
+    revision: Stripped = ""
+    checkpoint: Name = ""  # of the run; without it, the newest
+    expected_parent: Name | None = None
+    is_main: bool = False  # the revision is the main branch
+    refresh: bool = False
+
+
+class SessionInfo(RequestBody):
+    """A request for the account that is signed in."""
 
 
 class HubHandlers(HandlerGroup):

@@ -7,6 +7,7 @@ fetch foreign URLs, write files, or run code, so every path that is not listed a
 import asyncio
 import re
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -263,15 +264,22 @@ class GradioRequestMiddleware(HttpMiddleware):
             raise HTTPException(429, "This session does not read its messages; reload the page.")
 
 
+@lru_cache(maxsize=1)
+def named_endpoints(blocks: Any) -> dict[str, Any]:
+    """Return the description of each endpoint; to compute it takes several milliseconds."""
+    endpoints: dict[str, Any] = blocks.get_api_info()["named_endpoints"]
+    return endpoints
+
+
 def check_names(content: dict[str, Any], api_name: str, blocks: Any) -> None:
     """Check the names of the arguments of a call; Gradio answers 500 to unknown and missing ones.
 
     Raises ValueError, or HTTPException for an endpoint of the page.
     """
-    info = blocks.app.api_info or blocks.get_api_info()  # Gradio stores it after the first use
-    if f"/{api_name}" not in info["named_endpoints"]:
+    endpoints = named_endpoints(blocks)
+    if f"/{api_name}" not in endpoints:
         raise HTTPException(404, NO_ENDPOINT)
-    arguments = info["named_endpoints"][f"/{api_name}"]["parameters"]
+    arguments = endpoints[f"/{api_name}"]["parameters"]
     names = [each["parameter_name"] for each in arguments]
     required = {each["parameter_name"] for each in arguments if not each["parameter_has_default"]}
     if content.keys() - names or required - content.keys():

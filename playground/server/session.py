@@ -13,8 +13,9 @@ cookie stores the key:
 No URL contains the key, so neither a Referer nor an access log contains it.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
 from starlette.requests import Request
 
 from playground.runs.owner_keys import OWNER_KEY_PATTERN, new_owner_key, owner_from_session
@@ -22,7 +23,7 @@ from playground.runs.registry import Registry
 
 from .origin import is_own_origin
 from .routes import HandlerGroup, handler
-from .schemas.session import CheckSession, OpenSession, StoreSession
+from .schemas.base import OptionalOwner, OwnerRequest, RequestBody
 
 COOKIE = "__Host-playground-owner"  # with this prefix no other host of the domain can set it
 COOKIE_MAX_AGE_S = 180 * 86400
@@ -42,6 +43,22 @@ def owner_from_cookie(request: Request) -> str:
         return ""
     owner = request.cookies.get(COOKIE, "")
     return owner if OWNER_KEY_PATTERN.fullmatch(owner) else ""
+
+
+class OpenSession(RequestBody):
+    """The text that the browser stores; any text may be there."""
+
+    stored: Annotated[str, Field(max_length=1000)] = ""
+
+
+class StoreSession(OwnerRequest):
+    """The owner key to store in a cookie."""
+
+
+class CheckSession(RequestBody):
+    """The owner key that the cookie should have."""
+
+    owner: OptionalOwner = ""
 
 
 class SessionHandlers(HandlerGroup):

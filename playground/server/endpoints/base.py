@@ -34,23 +34,21 @@ from ..schemas.public_api import MODEL_ARGUMENTS, call_type
 Method = Callable[..., Coroutine[Any, Any, dict[str, Any]]]
 
 
-def endpoint(
-    kind: str = "calls", needs: Right | None = None, **types: Any
-) -> Callable[[Method], Method]:
+def endpoint(kind: str = "calls", needs: Right | None = None) -> Callable[[Method], Method]:
     """Decorate an endpoint: apply the rate limit of its kind, and validate its arguments.
 
-    The signature stays, because Gradio reads names, types and descriptions from it.
+    The signature stays: Gradio reads names, types and descriptions from it, and drops what
+    `Annotated` adds to a type.
 
     Args:
         needs: the right that the caller needs on the model that the call names.
-        types: the types of arguments that differ from those of other endpoints.
 
     Raises:
         TypeError: for a call that names a model without a right that it needs, or vice versa.
     """
 
     def decorate(function: Method) -> Method:
-        arguments_type = call_type(function, **types)
+        arguments_type = call_type(function)
         names = [name for name in MODEL_ARGUMENTS if name in arguments_type.model_fields]
         if bool(names) != (needs is not None):
             raise TypeError(f"{function.__name__}: a call that names a model declares its right")

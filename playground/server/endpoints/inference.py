@@ -15,11 +15,12 @@ from playground.runs.access import Right
 
 from ..client import resolve_client
 from ..process_calls import await_result
-from ..schemas.public_api import WholeNumber
+from ..schemas.base import Name, Sequence
+from ..schemas.public_api import Owner, Step, WholeNumber
 from .base import EndpointBase, endpoint, step_field
 
 EVALUATION_TIMEOUT_S = 280.0  # seconds
-MAX_EVAL_SIZE = 2000  # held-out sequences
+EvalSize = Annotated[WholeNumber, Field(ge=1, le=2000)]  # held-out sequences
 MAX_WEIGHTS = 200_000  # weights in one response
 
 
@@ -28,7 +29,12 @@ class InferenceEndpoints(EndpointBase):
 
     @endpoint(needs=Right.USE)
     async def predict(
-        self, model: str, sequence: str, owner: str = "", step: int = -1, request: gr.Request = None
+        self,
+        model: Name,
+        sequence: Sequence,
+        owner: Owner = "",
+        step: Step = -1,
+        request: gr.Request = None,
     ) -> dict[str, Any]:
         """Generate a prediction for a sequence, free-running, one token at a time.
 
@@ -48,13 +54,13 @@ class InferenceEndpoints(EndpointBase):
     @endpoint(needs=Right.USE)
     async def attention(
         self,
-        model: str,
-        sequence: str,
+        model: Name,
+        sequence: Sequence,
         kind: Literal["cross", "encoder", "decoder"] = "cross",
-        layer: int = -1,
-        head: int = -1,
-        owner: str = "",
-        step: int = -1,
+        layer: Step = -1,
+        head: Step = -1,
+        owner: Owner = "",
+        step: Step = -1,
         request: gr.Request = None,
     ) -> dict[str, Any]:
         """Return the attention weights of a model while it generates its prediction.
@@ -92,9 +98,14 @@ class InferenceEndpoints(EndpointBase):
             "note": response["note"],
         }
 
-    @endpoint("heavy", needs=Right.USE, n=Annotated[WholeNumber, Field(ge=1, le=MAX_EVAL_SIZE)])
+    @endpoint("heavy", needs=Right.USE)
     async def evaluate(
-        self, model: str, n: int = 500, owner: str = "", step: int = -1, request: gr.Request = None
+        self,
+        model: Name,
+        n: EvalSize = 500,
+        owner: Owner = "",
+        step: Step = -1,
+        request: gr.Request = None,
     ) -> dict[str, Any]:
         """Evaluate a model on held-out sequences with free-running decoding.
 

@@ -17,7 +17,8 @@ from playground.runs.owner_keys import new_owner_key
 
 from ..client import resolve_client_address
 from ..hub_token import is_space
-from ..schemas.public_api import WholeNumber
+from ..schemas.base import Name, Token
+from ..schemas.public_api import JobId, Owner, Seconds, WholeNumber
 from .base import EndpointBase, endpoint
 
 POLL_INTERVAL_S = 0.25
@@ -26,15 +27,15 @@ POLL_INTERVAL_S = 0.25
 class JobEndpoints(EndpointBase):
     """Start, poll and cancel jobs."""
 
-    @endpoint("heavy", needs=Right.REUSE, n=Annotated[WholeNumber, Field(ge=1, le=500)])
+    @endpoint("heavy", needs=Right.REUSE)
     async def compare(
         self,
-        model: str,
-        models: list[str] | None = None,
-        n: int = 20,
-        shots: int = 8,
-        wait: float = 60,
-        owner: str = "",
+        model: Name,
+        models: list[Name] | None = None,
+        n: Annotated[WholeNumber, Field(ge=1, le=500)] = 20,
+        shots: Annotated[WholeNumber, Field(ge=0, le=32)] = 8,
+        wait: Seconds = 60,
+        owner: Owner = "",
         request: gr.Request = None,
     ) -> dict[str, Any]:
         """Benchmark a model, baselines and Hub models on the same held-out sequences.
@@ -63,13 +64,13 @@ class JobEndpoints(EndpointBase):
     @endpoint("heavy", needs=Right.OWN)
     async def push(
         self,
-        model: str,
-        repo: str,
-        token: str = "",
+        model: Name,
+        repo: Name,
+        token: Token = "",
         private: bool = False,
-        branch: str = "main",
-        wait: float = 60,
-        owner: str = "",
+        branch: Name = "main",
+        wait: Seconds = 60,
+        owner: Owner = "",
         request: gr.Request = None,
     ) -> dict[str, Any]:
         """Publish a run's newest checkpoint, or a checkpoint, on the Hugging Face Hub.
@@ -103,7 +104,7 @@ class JobEndpoints(EndpointBase):
 
     @endpoint()
     async def job(
-        self, job: str, owner: str, wait: float = 0, request: gr.Request = None
+        self, job: JobId, owner: Owner, wait: Seconds = 0, request: gr.Request = None
     ) -> dict[str, Any]:
         """Return the status of a comparison or a push. Results are stored for 15 minutes.
 
@@ -118,7 +119,7 @@ class JobEndpoints(EndpointBase):
         return await self._wait_for_job(job, self.owner_key(owner), wait, request)
 
     @endpoint()
-    async def cancel(self, job: str, owner: str, request: gr.Request = None) -> dict[str, Any]:
+    async def cancel(self, job: JobId, owner: Owner, request: gr.Request = None) -> dict[str, Any]:
         """Cancel a comparison or a push.
 
         A comparison keeps its rows; the last message of a push reports a possible partial upload.

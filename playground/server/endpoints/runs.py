@@ -22,6 +22,8 @@ from playground.training.config import RunConfig, field_named, section_of_field
 from playground.training.presets import PRESETS, architecture_preset, preset_config
 from playground.ui.form_values import OwnsDataset, dataset_settings
 
+from ..schemas.base import Name
+from ..schemas.public_api import Owner, Settings
 from .base import EndpointBase, Method, endpoint, not_found_message, omit
 
 STATUS_CHANGE_TIMEOUT_S = 10.0  # seconds to wait for pause, resume and stop to take effect
@@ -36,7 +38,7 @@ def _control_endpoint(action: str, summary: str) -> Method:
     """Return the endpoint that applies an action to a run."""
 
     async def control(
-        self: Any, run: str, owner: str = "", request: gr.Request = None
+        self: Any, run: Name, owner: Owner = "", request: gr.Request = None
     ) -> dict[str, Any]:
         return await self._control(run, owner, action, request)
 
@@ -83,7 +85,7 @@ class RunEndpoints(EndpointBase):
         }
 
     @endpoint()
-    async def models(self, owner: str = "", request: gr.Request = None) -> dict[str, Any]:
+    async def models(self, owner: Owner = "", request: gr.Request = None) -> dict[str, Any]:
         """List the available models: public checkpoints and the runs of an owner.
 
         Args:
@@ -108,10 +110,10 @@ class RunEndpoints(EndpointBase):
     @endpoint("starts")
     async def start(
         self,
-        settings: dict[str, Any] | None = None,
-        preset: str = "",
-        name: str = "",
-        owner: str = "",
+        settings: Settings = None,
+        preset: Name = "",
+        name: Name = "",
+        owner: Owner = "",
         request: gr.Request = None,
     ) -> dict[str, Any]:
         """Start training a small transformer from scratch.
@@ -152,7 +154,7 @@ class RunEndpoints(EndpointBase):
 
     @endpoint(needs=Right.WATCH)
     async def status(
-        self, model: str, owner: str = "", curve: bool = False, request: gr.Request = None
+        self, model: Name, owner: Owner = "", curve: bool = False, request: gr.Request = None
     ) -> dict[str, Any]:
         """Return the status of a run or checkpoint, with loss and exact match.
 

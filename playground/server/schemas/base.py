@@ -30,12 +30,18 @@ def whole_number(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def _token(value: object) -> str:
+    """Return an entered token, or "" for another value, which no message may repeat."""
+    return value.strip() if isinstance(value, str) else ""
+
+
 OwnerKey = Annotated[
     str, BeforeValidator(require_owner_key), Field(default="", validate_default=True)
 ]
 Index = Annotated[int, BeforeValidator(whole_number), Field(ge=0, le=MAX_INT)]
 ShortText = Annotated[str, Field(max_length=MAX_TEXT_LENGTH)]
 Name = Annotated[str, Field(max_length=MAX_NAME_LENGTH)]
+Token = Annotated[str, BeforeValidator(_token)]
 Sequence = Annotated[
     str,
     Field(

@@ -1,18 +1,14 @@
-"""The types of the arguments of the public API.
-
-An argument with the same name has the same type in every endpoint.
-"""
+"""The types of the arguments of the public API."""
 
 from collections.abc import Callable
 from inspect import signature
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 from pydantic import BeforeValidator, ConfigDict, Field, create_model
 
 from playground.runs.owner_keys import OWNER_KEY_PATTERN
 
-from .base import MAX_INT, JsonObject, Name, RequestBody, Sequence, whole_number
-from .hub import Token
+from .base import MAX_INT, JsonObject, RequestBody, whole_number
 
 MAX_WAIT_S = 240.0  # of compare, push and job
 
@@ -49,31 +45,11 @@ Seconds = Annotated[
     ),
 ]
 
-
-SettingsByName = Annotated[
+Settings = Annotated[
     JsonObject | None,
     Field(json_schema_extra={"accepts": 'a JSON object of settings, such as {"task": "copy"}'}),
 ]
 MODEL_ARGUMENTS = ("model", "run")  # the arguments that name a model
-ARGUMENT_TYPES: dict[str, Any] = {
-    "branch": Name,
-    "head": Step,
-    "job": JobId,
-    "layer": Step,
-    "model": Name,
-    "models": list[Name] | None,
-    "name": Name,
-    "owner": Owner,
-    "preset": Name,
-    "repo": Name,
-    "run": Name,
-    "sequence": Sequence,
-    "settings": SettingsByName,
-    "shots": Annotated[WholeNumber, Field(ge=0, le=32)],
-    "step": Step,
-    "token": Token,
-    "wait": Seconds,
-}
 
 
 class Call(RequestBody):
@@ -82,16 +58,11 @@ class Call(RequestBody):
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
 
-def call_type(function: Callable[..., Any], **types: Any) -> type[Call]:
-    """Return the model of the arguments of an endpoint, with the names of its signature.
-
-    The type of an argument is that of `types`, of `ARGUMENT_TYPES`, or its annotation.
-    """
+def call_type(function: Callable[..., Any]) -> type[Call]:
+    """Return the model of the arguments of an endpoint, with the names of its signature."""
+    types = get_type_hints(function, include_extras=True)
     fields: dict[str, Any] = {
-        name: (
-            types.get(name, ARGUMENT_TYPES.get(name, each.annotation)),
-            ... if each.default is each.empty else each.default,
-        )
+        name: (types[name], ... if each.default is each.empty else each.default)
         for name, each in signature(function).parameters.items()
         if name not in ("self", "request")
     }
