@@ -11,7 +11,7 @@ from playground.runs.state import Run
 from playground.runs.weight_history import read_lines
 from tests.support.app_server import AppServer, wait_for
 from tests.support.page_client import PageClient, run_folders, zipped_small_checkpoint
-from tests.support.small_runs import resumable_steps
+from tests.support.small_runs import repeat_counts, resumable_steps
 
 
 def wait_for_step(page, subject, step):
@@ -30,6 +30,37 @@ def short_folder():
         yield Path(folder)
 
 
+def leftovers(folder):
+    """Return the names in a temporary folder but those of caches, which are the same each time."""
+    return {path.name for path in folder.iterdir()} - {"gradio", f"torchinductor_{getuser()}"}
+
+
+def start_jobs(page):
+    """Start a job of each kind of process, and wait until they run."""
+    measurement = page.call("lessons/start-bug", bug="transpose", seed=0, steps=1000)
+    wait_for(lambda: page.call("lessons/poll", id=measurement["id"])["status"] == "measuring", 60)
+    for kind, fields in {
+        "repo_info": {"request": {"repo": "ada/x"}},
+        "benchmark": {"request": {"models": [], "n": 500}, "subject": "checkpoint:reverse"},
+    }.items():
+        job = page.call("jobs/submit", kind=kind, **fields)["job"]
+        wait_for(lambda job=job: page.call("jobs/poll", job=job)["status"] != "waiting", 60)
+
+
+@repeat_counts(2, 50)
+def test_sigterm_during_jobs_leaves_no_temporary_files(tmp_path, short_folder, count):
+    environment = {"TMPDIR": str(short_folder), "HF_ENDPOINT": "http://192.0.2.1"}
+    app = AppServer(tmp_path, **environment)
+    for index in range(count):
+        if index:
+            app.start()
+        start_jobs(PageClient(app, (app.checkpoints / "runs" / ".owner").read_text()))
+        assert app.stop() == 0
+        assert leftovers(short_folder) == set()
+        assert list((app.checkpoints / "runs" / ".scratch").iterdir()) == []
+        assert "Traceback" not in app.log.read_text()
+
+
 @pytest.mark.smoke
 def test_sigterm_saves_the_run_and_next_app_resumes_it(tmp_path, short_folder):
     app = AppServer(
@@ -41,8 +72,7 @@ def test_sigterm_saves_the_run_and_next_app_resumes_it(tmp_path, short_folder):
     step = wait_for_step(page, subject, 10)["step"]
     page.call("jobs/submit", kind="repo_info", request={"repo": "ada/x"})  # its process starts
     assert app.stop() == 0
-    caches = {"gradio", f"torchinductor_{getuser()}"}  # of libraries, with the same name each time
-    assert {path.name for path in short_folder.iterdir()} <= caches
+    assert leftovers(short_folder) == set()
     log = app.log.read_text()
     assert "Runs saved: 1\n" in log
     assert "Traceback" not in log

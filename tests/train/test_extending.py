@@ -27,7 +27,9 @@ ADDED = {
     "A component": "squared",
     "A position encoding": "window",
     "An architecture": "bag",
+    "A setting": "gradient_noise",
 }
+N_FILES = dict.fromkeys(ADDED, 2) | {"A setting": 3, "A kind of job": 2, "A tab": 4}
 RUN_ALL = """
 import json, sys
 from playground.__main__ import run
@@ -75,6 +77,15 @@ def command_of(section):
 @pytest.mark.smoke
 def test_there_is_a_section_for_each_extension():
     assert list(SECTIONS) == [*ADDED, "A kind of job", "A tab"]
+
+
+@pytest.mark.smoke
+def test_an_extension_touches_few_files():
+    touched = {
+        section: {name for _, name, *_ in EDIT.findall(text)} for section, text in SECTIONS.items()
+    }
+    assert {section: len(names) for section, names in touched.items()} == N_FILES
+    assert len(touched["A tab"] - {"playground/ui/page.py"}) == 3  # its JSON route
 
 
 @pytest.mark.smoke
