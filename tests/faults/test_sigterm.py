@@ -54,10 +54,10 @@ def test_sigterm_during_jobs_leaves_no_temporary_files(tmp_path, short_folder, c
     for index in range(count):
         if index:
             app.start()
+        assert list((app.checkpoints / "runs" / ".scratch").iterdir()) == []
         start_jobs(PageClient(app, (app.checkpoints / "runs" / ".owner").read_text()))
         assert app.stop() == 0
         assert leftovers(short_folder) == set()
-        assert list((app.checkpoints / "runs" / ".scratch").iterdir()) == []
         assert "Traceback" not in app.log.read_text()
 
 
