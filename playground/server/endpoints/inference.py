@@ -4,10 +4,9 @@
 import asyncio
 import base64
 from array import array
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import gradio as gr
-from pydantic import Field
 
 from playground.common.stats import exact_match_interval
 from playground.errors import UserError
@@ -16,11 +15,10 @@ from playground.runs.access import Right
 from ..client import resolve_client
 from ..process_calls import await_result
 from ..schemas.base import Name, Sequence
-from ..schemas.public_api import Owner, Step, WholeNumber
+from ..schemas.public_api import EvalSize, Owner, Step
 from .base import EndpointBase, endpoint, step_field
 
 EVALUATION_TIMEOUT_S = 280.0  # seconds
-EvalSize = Annotated[WholeNumber, Field(ge=1, le=2000)]  # held-out sequences
 MAX_WEIGHTS = 200_000  # weights in one response
 
 

@@ -3,10 +3,9 @@
 # no `from __future__ import annotations`: Gradio reads the types of the endpoints
 import asyncio
 import time
-from typing import Annotated, Any
+from typing import Any
 
 import gradio as gr
-from pydantic import Field
 from starlette.requests import Request
 
 from playground.errors import UserError
@@ -18,7 +17,7 @@ from playground.runs.owner_keys import new_owner_key
 from ..client import resolve_client_address
 from ..hub_token import is_space
 from ..schemas.base import Name, Token
-from ..schemas.public_api import JobId, Owner, Seconds, WholeNumber
+from ..schemas.public_api import BenchmarkSize, JobId, Owner, Seconds, Shots
 from .base import EndpointBase, endpoint
 
 POLL_INTERVAL_S = 0.25
@@ -32,8 +31,8 @@ class JobEndpoints(EndpointBase):
         self,
         model: Name,
         models: list[Name] | None = None,
-        n: Annotated[WholeNumber, Field(ge=1, le=500)] = 20,
-        shots: Annotated[WholeNumber, Field(ge=0, le=32)] = 8,
+        n: BenchmarkSize = 20,
+        shots: Shots = 8,
         wait: Seconds = 60,
         owner: Owner = "",
         request: gr.Request = None,

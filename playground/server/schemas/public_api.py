@@ -26,8 +26,11 @@ def _parse_owner(value: object) -> object:
 
 
 Owner = Annotated[str, BeforeValidator(_parse_owner)]
-WholeNumber = Annotated[int, BeforeValidator(whole_number)]
-Step = Annotated[WholeNumber, Field(ge=-1, le=MAX_INT)]
+# The bounds come first: the JSON schema, and so a message, has no bounds behind a validator.
+Step = Annotated[int, Field(ge=-1, le=MAX_INT), BeforeValidator(whole_number)]
+EvalSize = Annotated[int, Field(ge=1, le=2000), BeforeValidator(whole_number)]
+BenchmarkSize = Annotated[int, Field(ge=1, le=500), BeforeValidator(whole_number)]
+Shots = Annotated[int, Field(ge=0, le=32), BeforeValidator(whole_number)]
 JobId = Annotated[
     str,
     Field(

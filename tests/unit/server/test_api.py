@@ -94,6 +94,19 @@ def test_an_impossible_wait_is_rejected_before_the_start(endpoints, monkeypatch,
         call_endpoint(endpoints, name, model="checkpoint:digits", wait=wait, **repo)
 
 
+@pytest.mark.parametrize(
+    ("name", "field", "accepted"),
+    [
+        ("evaluate", "n", "1 to 2,000"),
+        ("compare", "n", "1 to 500"),
+        ("compare", "shots", "0 to 32"),
+    ],
+)
+def test_a_number_outside_of_its_range_gets_the_range(endpoints, name, field, accepted):
+    with pytest.raises(UserError, match=f"{field} is -1; give a whole number from {accepted}"):
+        call_endpoint(endpoints, name, model="checkpoint:digits", **{field: -1})
+
+
 def test_missing_owner_key_on_local_machine_means_local_owner(endpoints, monkeypatch):
     monkeypatch.setattr(endpoints.registry, "single_owner", "l" * 32)
     started = call_endpoint(endpoints, "start", settings=TINY_SETTINGS | {"max_steps": 1})
