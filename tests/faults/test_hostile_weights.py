@@ -82,13 +82,6 @@ def change_entry(**changes):
     )
 
 
-def duplicate_key(header, data):
-    name, entry = next(iter(header.items()))
-    return join(
-        f"{{{json.dumps(name)}: {json.dumps(entry)}, {json.dumps(header)[1:]}".encode(), data
-    )
-
-
 def overlap_tensors(header, data):
     first, second = [name for name in header if name.endswith("norm.bias")][:2]
     return join(header | {first: header[second]}, data)
@@ -127,7 +120,6 @@ def add_tensor(header, data):
 HANDCRAFTED = {
     "NaN": (set_first_number(float("nan")), "holds NaN or infinity"),
     "infinite": (set_first_number(float("-inf")), "holds NaN or infinity"),
-    "duplicate key": (duplicate_key, "a key occurs twice"),
     "huge shape": (change_entry(shape=[2**40, 2**40]), "overflow computing buffer size"),
     "header of 90 MB": (
         lambda header, data: join(b'{"a": "' + b"x" * 90_000_000 + b'"}', data),
@@ -152,7 +144,7 @@ HANDCRAFTED = {
     "reversed offsets": (change_entry(data_offsets=[416, 0]), "invalid offset for tensor"),
     "no JSON": (
         lambda header, data: join(b"\x80\x04a pickle", data),
-        "its header is invalid",
+        "invalid UTF-8 in header",
     ),
     "missing tensor": (remove_tensor, "lacks tensor"),
     "unexpected tensor": (add_tensor, "holds the unexpected tensor 'payload'"),

@@ -125,7 +125,7 @@ def repositories(valid_files, gpt2, canary, folder):
         ),
         "pickle-as-header": (
             valid_files | gpt2 | {"model.safetensors": header},
-            "its header is invalid",
+            "invalid UTF-8 in header",
             "is not a complete safetensors file",
         ),
         "auto-map": (

@@ -442,7 +442,7 @@ def test_a_giant_header_is_rejected_unread(folder, length):
     header, data = split(path)
     path.write_bytes(join(header, data, length))
     os.truncate(path, 3_000_000_000)  # sparse: it takes no space on disk
-    problem = "its header is invalid" if length < 2 else f"its header claims {length:,} bytes"
+    problem = "invalid JSON in header" if length < 2 else f"its header claims {length:,} bytes"
     assert problem in refusal(folder)
 
 
