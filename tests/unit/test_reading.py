@@ -61,5 +61,5 @@ def test_each_exercise_has_a_function_and_a_command_that_checks_it(section):
     tests = re.findall(r"tests/[\w/]+\.py", command)
     assert tests
     sources = [(ROOT / each).read_text(encoding="utf-8") for each in tests]
-    for wanted in re.findall(r"-k (\w+)", command):
-        assert re.search(rf"^def test_\w*{wanted}", sources[0], re.M)
+    for part in re.findall(r"-k (\w+)", command):
+        assert re.search(rf"^def test_\w*{part}", sources[0], re.M)
