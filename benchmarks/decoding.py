@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from playground.architectures.base import greedy_decode
+from playground.architectures.base import generate_tokens
 from playground.architectures.encoder_decoder import TransformerModel
 from playground.generation import generate
 from playground.models.config import TransformerConfig
@@ -58,17 +58,19 @@ def decoding_methods(batch_size: int) -> dict[str, Callable[[], Tensor]]:
 
     def decode_without_cache() -> Tensor:
         memory_BSD = ours.encode(source_BS)
-        return greedy_decode(
+        return generate_tokens(
             lambda decoder_input_BT: ours.output_proj(
                 ours.decode(decoder_input_BT, memory_BSD, source_BS)[:, -1]
-            ),
+            ).argmax(-1),
             source_BS,
             N_TOKENS,
         )
 
     def run_without_cache() -> Tensor:
-        return greedy_decode(
-            lambda decoder_input_BT: ours(source_BS, decoder_input_BT)[:, -1], source_BS, N_TOKENS
+        return generate_tokens(
+            lambda decoder_input_BT: ours(source_BS, decoder_input_BT)[:, -1].argmax(-1),
+            source_BS,
+            N_TOKENS,
         )
 
     def generate_with_bart() -> Tensor:

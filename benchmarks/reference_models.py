@@ -24,7 +24,7 @@ from playground.architectures.base import (
     TeacherForcedModel,
     check_lengths,
     eval_mode,
-    greedy_decode,
+    generate_tokens,
 )
 from playground.architectures.encoder_decoder import TransformerModel
 from playground.architectures.huggingface import Bart as EagerAttentionBart
@@ -60,10 +60,10 @@ class ReferenceModel(TeacherForcedModel):
         with eval_mode(self):
             memory_BSD = self.encode(source_BS)
 
-            def next_logits(decoder_input_BT: Tensor) -> Tensor:
-                return self.decode(decoder_input_BT, memory_BSD, source_BS)[:, -1]
+            def next_token(decoder_input_BT: Tensor) -> Tensor:
+                return self.decode(decoder_input_BT, memory_BSD, source_BS)[:, -1].argmax(-1)
 
-            return greedy_decode(next_logits, source_BS, max_tokens)
+            return generate_tokens(next_token, source_BS, max_tokens)
 
     def attention_weights(self, batch: Batch) -> AttentionWeights:
         return AttentionWeights()

@@ -4,7 +4,7 @@ This module does not depend on how a model is trained, and does not know the tar
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from playground.common import messages
+from playground.models.config import BaseConfig
 from playground.models.transformer import Transformer
 from playground.tasks import EOS, PAD, SOS
 
@@ -46,39 +47,56 @@ def generate(
         ValueError: for a negative or infinite temperature, or for sources or targets longer than
             the model has positions for.
     """
-    if source_BS.shape[1] > model.config.max_positions:
-        raise ValueError(messages.source_too_long(source_BS.shape[1], model.config.max_positions))
-    if max_tokens > model.config.max_positions:
-        raise ValueError(messages.output_too_long(max_tokens, model.config.max_positions))
+    check_lengths(model.config, source_BS, max_tokens)
     if not 0 <= temperature < math.inf:
         raise ValueError(f"temperature is {temperature}; it must be 0 (greedy) or a number above")
     with eval_mode(model):
         memory_BSD = model.encode(source_BS)
         cache = model.new_cache(len(source_BS), max_tokens)
-        token_B1 = torch.full_like(source_BS[:, :1], SOS)
-        finished_B1 = torch.zeros_like(token_B1, dtype=torch.bool)
-        generated: list[Tensor] = []
-        for t in range(max_tokens):
-            x_B1D = model.decode(token_B1, memory_BSD, source_BS, cache)
-            next_B1 = choose_token(model.output_proj(x_B1D)[:, 0], temperature, generator)
-            token_B1 = next_B1.masked_fill(finished_B1, PAD)
-            generated.append(token_B1)
-            finished_B1 |= token_B1 == EOS
-            # Checking at every token would make the CPU wait for the GPU each time.
-            if t % 4 == 3 and bool(finished_B1.all()):
-                break
-    generated_BT = torch.cat([source_BS[:, :0], *generated], dim=1)
-    return F.pad(generated_BT, (0, max_tokens - len(generated)), value=PAD)
+
+        def next_token(prefix_BT: Tensor) -> Tensor:
+            x_B1D = model.decode(prefix_BT[:, -1:], memory_BSD, source_BS, cache)
+            return choose_token(model.output_proj(x_B1D)[:, 0], temperature, generator)
+
+        return generate_tokens(next_token, source_BS, max_tokens)
+
+
+def generate_tokens(
+    next_token: Callable[[Tensor], Tensor], source_BS: Tensor, max_tokens: int
+) -> Tensor:
+    """Generate targets (BT) token by token, with PAD after EOS.
+
+    `next_token` maps SOS and the tokens so far (BT) to the next token (B) of each sequence.
+    """
+    prefix_BT = torch.full_like(source_BS[:, :1], SOS)
+    finished_B = torch.zeros_like(source_BS[:, 0], dtype=torch.bool)
+    # Checking at every token would make the CPU wait for a GPU each time.
+    check_every = 4 if source_BS.is_cuda else 1
+    for t in range(max_tokens):
+        token_B = next_token(prefix_BT).masked_fill(finished_B, PAD)
+        prefix_BT = torch.cat([prefix_BT, token_B[:, None]], dim=1)
+        finished_B |= token_B == EOS
+        if (t + 1) % check_every == 0 and bool(finished_B.all()):
+            break
+    return F.pad(prefix_BT[:, 1:], (0, max_tokens + 1 - prefix_BT.shape[1]), value=PAD)
+
+
+def check_lengths(config: BaseConfig, source_BS: Tensor, max_tokens: int) -> None:
+    """Raise ValueError if the sources or targets exceed the positions of the model."""
+    if source_BS.shape[1] > config.max_positions:
+        raise ValueError(messages.source_too_long(source_BS.shape[1], config.max_positions))
+    if max_tokens > config.max_positions:
+        raise ValueError(messages.output_too_long(max_tokens, config.max_positions))
 
 
 def choose_token(
     logits_BV: Tensor, temperature: float, generator: torch.Generator | None = None
 ) -> Tensor:
-    """Return the most likely tokens (B1), or with a temperature above 0 sampled ones."""
+    """Return the most likely tokens (B), or with a temperature above 0 sampled ones."""
     if temperature == 0:
-        return logits_BV.argmax(-1, keepdim=True)
+        return logits_BV.argmax(-1)
     probabilities_BV = sampling_probabilities(logits_BV, temperature)
-    return torch.multinomial(probabilities_BV, 1, generator=generator)
+    return torch.multinomial(probabilities_BV, 1, generator=generator)[:, 0]
 
 
 def sampling_probabilities(logits: Tensor, temperature: float) -> Tensor:

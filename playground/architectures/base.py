@@ -1,17 +1,17 @@
 """The interface of a trainable model for Trainer, evaluation and checkpoints."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from playground.common import messages
+from playground.generation import check_lengths as check_lengths
 from playground.generation import eval_mode as eval_mode
+from playground.generation import generate_tokens as generate_tokens
 from playground.models.config import BaseConfig
 from playground.models.transformer import AttentionWeights
-from playground.tasks import EOS, PAD, SOS
+from playground.tasks import PAD
 from playground.tasks.task import Batch
 
 
@@ -124,30 +124,3 @@ def token_losses(logits_BTV: Tensor, batch: Batch, label_smoothing: float) -> Te
 def exact_match_mask(logits_BTV: Tensor, batch: Batch) -> Tensor:
     """Return whether the most likely tokens equal the target, for each example (B booleans)."""
     return ((logits_BTV.argmax(-1) == batch.labels_BT) | (batch.labels_BT == PAD)).all(1)
-
-
-def check_lengths(config: BaseConfig, source_BS: Tensor, max_tokens: int) -> None:
-    """Raise ValueError if the sources or targets exceed the positions of the model."""
-    if source_BS.shape[1] > config.max_positions:
-        raise ValueError(messages.source_too_long(source_BS.shape[1], config.max_positions))
-    if max_tokens > config.max_positions:
-        raise ValueError(messages.output_too_long(max_tokens, config.max_positions))
-
-
-def greedy_decode(
-    next_token: Callable[[Tensor], Tensor], source_BS: Tensor, max_tokens: int
-) -> Tensor:
-    """Generate targets (BT) token by token, greedily.
-
-    `next_token` maps SOS and the generated tokens to the logits (BV) of the next token.
-    """
-    generated_BT = torch.full_like(source_BS[:, :1], SOS)
-    finished_B = torch.zeros_like(source_BS[:, 0], dtype=torch.bool)
-    for t in range(max_tokens):
-        token_B = next_token(generated_BT).argmax(-1).masked_fill(finished_B, PAD)
-        generated_BT = torch.cat([generated_BT, token_B[:, None]], dim=1)
-        finished_B |= token_B == EOS
-        # Checking at every token would make the CPU wait for the GPU each time.
-        if t % 4 == 3 and bool(finished_B.all()):
-            break
-    return F.pad(generated_BT[:, 1:], (0, max_tokens + 1 - generated_BT.shape[1]), value=PAD)

@@ -15,7 +15,7 @@ from playground.models.transformer import AttentionWeights
 from playground.tasks import PAD
 from playground.tasks.task import Batch
 
-from .base import TeacherForcedModel, check_lengths, eval_mode, greedy_decode
+from .base import TeacherForcedModel, check_lengths, eval_mode, generate_tokens
 
 
 class CausalLM(TeacherForcedModel):
@@ -45,11 +45,15 @@ class CausalLM(TeacherForcedModel):
     def generate(self, source_BS: Tensor, max_tokens: int) -> Tensor:
         check_lengths(self.config, source_BS, max_tokens)
         with eval_mode(self):
-            return greedy_decode(self.next_token(source_BS, max_tokens), source_BS, max_tokens)
+            return generate_tokens(self.next_token(source_BS, max_tokens), source_BS, max_tokens)
 
     def next_token(self, source_BS: Tensor, max_tokens: int) -> Callable[[Tensor], Tensor]:
-        """Return the function that `greedy_decode` calls for the logits of the next token."""
-        return lambda decoder_input_BT: self.target_logits(source_BS, decoder_input_BT)[:, -1]
+        """Return the function that `generate_tokens` calls for the next token."""
+
+        def next_token(decoder_input_BT: Tensor) -> Tensor:
+            return self.target_logits(source_BS, decoder_input_BT)[:, -1].argmax(-1)
+
+        return next_token
 
     @torch.no_grad()
     def attention_weights(self, batch: Batch) -> AttentionWeights:
@@ -74,7 +78,7 @@ class DecoderOnlyModel(DecoderOnly, CausalLM):
         def next_token(decoder_input_BT: Tensor) -> Tensor:
             tokens_BW = concat_source_and_target(source_BS, decoder_input_BT[:, 1:])
             new_BT = tokens_BW[:, cache[0].self_attn.length :]
-            return self(new_BT, cache=cache, is_token_BW=tokens_BW != PAD)[:, -1]
+            return self(new_BT, cache=cache, is_token_BW=tokens_BW != PAD)[:, -1].argmax(-1)
 
         return next_token
 

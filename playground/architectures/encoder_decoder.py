@@ -10,7 +10,7 @@ from playground.models.torch_transformer import TorchTransformer
 from playground.models.transformer import AttentionWeights, Transformer
 from playground.tasks.task import Batch
 
-from .base import TeacherForcedModel, check_lengths, eval_mode, greedy_decode
+from .base import TeacherForcedModel, check_lengths, eval_mode, generate_tokens
 
 
 class EncoderDecoderModel(TeacherForcedModel):
@@ -60,9 +60,9 @@ class TorchTransformerModel(TorchTransformer, EncoderDecoderModel):
 
             def next_token(decoder_input_BT: Tensor) -> Tensor:
                 x_BTD = self.decode(decoder_input_BT, memory_BSD, source_BS)
-                return self.output_proj(x_BTD[:, -1])
+                return self.output_proj(x_BTD[:, -1]).argmax(-1)
 
-            return greedy_decode(next_token, source_BS, max_tokens)
+            return generate_tokens(next_token, source_BS, max_tokens)
 
 
 class RecurrentModel(Recurrent, EncoderDecoderModel):
@@ -80,9 +80,9 @@ class RecurrentModel(Recurrent, EncoderDecoderModel):
                 nonlocal states
                 newest_B1 = decoder_input_BT[:, -1:]
                 logits_B1V, states, _ = self.decode(newest_B1, memory_BSD, states, source_BS)
-                return logits_B1V[:, 0]
+                return logits_B1V[:, 0].argmax(-1)
 
-            return greedy_decode(next_token, source_BS, max_tokens)
+            return generate_tokens(next_token, source_BS, max_tokens)
 
     @torch.no_grad()
     def attention_weights(self, batch: Batch) -> AttentionWeights:

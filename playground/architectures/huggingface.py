@@ -22,7 +22,7 @@ from playground.models.transformer import AttentionWeights
 from playground.tasks import EOS, PAD, SOS
 from playground.tasks.task import Batch
 
-from .base import check_lengths, eval_mode, greedy_decode
+from .base import check_lengths, eval_mode, generate_tokens
 from .causal_lm import CausalLM, concat_source_and_target
 from .encoder_decoder import EncoderDecoderModel
 from .huggingface_sizes import BartSizes, BertSizes, GPT2Sizes
@@ -73,9 +73,10 @@ class Bart(EncoderDecoderModel):
             encoded = self.model.model.encoder(source_BS, attention_mask=is_token_BS)
 
             def next_token(decoder_input_BT: Tensor) -> Tensor:
-                return self._run(source_BS, decoder_input_BT, encoder_outputs=encoded).logits[:, -1]
+                result = self._run(source_BS, decoder_input_BT, encoder_outputs=encoded)
+                return result.logits[:, -1].argmax(-1)
 
-            return greedy_decode(next_token, source_BS, max_tokens)
+            return generate_tokens(next_token, source_BS, max_tokens)
 
     @torch.no_grad()
     def attention_weights(self, batch: Batch) -> AttentionWeights:

@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from playground.architectures.base import Seq2SeqModel, eval_mode
+from playground.architectures.base import Seq2SeqModel, eval_mode, generate_tokens
 from playground.common import messages
 from playground.errors import UserError
 from playground.models.config import AttentionConfig
@@ -274,22 +274,18 @@ class CausalSeq2Seq(PretrainedSeq2Seq):
     @torch.no_grad()
     def generate(self, source_BS: Tensor, max_tokens: int) -> Tensor:
         ids_BW, mask_BP = pack_rows(self._prompt(source_BS), left=True)
-        generated_BT = torch.full((len(source_BS), max_tokens), PAD, device=source_BS.device)
-        ended_B = torch.zeros(len(source_BS), dtype=torch.bool, device=source_BS.device)
         past = None
+
+        def next_token(_: Tensor) -> Tensor:
+            nonlocal ids_BW, mask_BP, past
+            inputs = self._decoder_inputs(ids_BW, mask_BP)
+            result = self.model(**inputs, past_key_values=past, use_cache=True, logits_to_keep=1)
+            best_B, past = result.logits[:, -1].argmax(-1), result.past_key_values
+            ids_BW, mask_BP = best_B[:, None], F.pad(mask_BP, (0, 1), value=True)
+            return self.to_task_ids_V[best_B]
+
         with eval_mode(self):
-            for t in range(max_tokens):
-                inputs = self._decoder_inputs(ids_BW, mask_BP)
-                result = self.model(
-                    **inputs, past_key_values=past, use_cache=True, logits_to_keep=1
-                )
-                best_B, past = result.logits[:, -1].argmax(-1), result.past_key_values
-                generated_BT[:, t] = self.to_task_ids_V[best_B].masked_fill(ended_B, PAD)
-                ended_B |= generated_BT[:, t] == EOS
-                if bool(ended_B.all()):
-                    break
-                ids_BW, mask_BP = best_B[:, None], F.pad(mask_BP, (0, 1), value=True)
-        return generated_BT
+            return generate_tokens(next_token, source_BS, max_tokens)
 
     def _row(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the prompt and the target without its last token, which is only predicted."""
