@@ -17,11 +17,13 @@ from playground.models.attention import MultiHeadAttention
 from playground.models.embeddings import InputEmbedding
 from playground.models.feed_forward import FeedForward, SwiGLU
 from playground.models.layers import ResidualNorm
-from playground.models.position_encoding import ALiBi, T5RelativePositionBias, apply_rotary_emb
+from playground.models.position_encoding import apply_rotary_emb
 from playground.models.transformer import Transformer
 
-# The function and a part of the line, by the name of the stage, or of its variant.
-STAGE_LINES: dict[str, tuple[Callable[..., Any], str]] = {
+# A function, and a part of the line.
+Place = tuple[Callable[..., Any], str]
+# By the name of the stage, or of its variant.
+STAGE_LINES: dict[str, Place] = {
     "token embeddings": (InputEmbedding.forward, "self.token_embedding(tokens_BS) * "),
     "position vectors": (InputEmbedding.forward, "positions_SD = "),
     "sum": (InputEmbedding.forward, "+ positions_SD"),
@@ -32,8 +34,6 @@ STAGE_LINES: dict[str, tuple[Callable[..., Any], str]] = {
     "values": (MultiHeadAttention.keys_and_values, "self.v_proj("),
     "rotation": (apply_rotary_emb, "torch.cat("),
     "scores": (attention.scaled_dot_product_attention, "scores_BHQM = query"),
-    "alibi": (ALiBi.bias, "return "),
-    "t5": (T5RelativePositionBias.bias, "return "),
     "biased scores": (attention.scaled_dot_product_attention, "+ bias_HQM"),
     "causal mask": (attention.causal_mask, "tril()"),
     "padding mask": (attention.padding_mask, "tokens_BM != 0"),

@@ -255,7 +255,7 @@ class ForwardTrace:
             gate_XF = yield from project("gate projection", f"g = {y} W_g", wide, "gate_proj", y_XD)
         up_XF = yield from project("up projection", f"a = {y} W_1", wide, "up_proj", y_XD)
         hidden_XF = self._call(f"{module}.down_proj").inputs[0][0]
-        name, formula = ACTIVATIONS[activation]
+        name, formula = ACTIVATIONS.get(activation, (activation, f"h = {activation}(a)"))
         explain = _explain_activation(activation, up_XF, gate_XF, hidden_XF)
         yield TraceStage(block, name, formula, wide, hidden_XF, explain, line)
         return (
@@ -280,10 +280,6 @@ def _explain_activation(
     activation: str, up_XF: Tensor, gate_XF: Tensor, hidden_XF: Tensor
 ) -> Explain:
     """Explain a number of the activation of the feed-forward network."""
-    if activation == "relu":
-        return explain_equation(
-            "max(0, a)", hidden_XF, lambda _head, row, column: {"a": float(up_XF[row, column])}
-        )
     if activation == "gelu":
         return explain_equation(
             "a · probability",
@@ -293,14 +289,19 @@ def _explain_activation(
                 "P(standard normal variable ≤ a)": float(torch.special.ndtr(up_XF[row, column])),
             },
         )
+    if activation == "swiglu":
+        return explain_equation(
+            "g · sigmoid(g) · a",
+            hidden_XF,
+            lambda _head, row, column: {
+                "g": float(gate_XF[row, column]),
+                "sigmoid(g)": float(gate_XF[row, column].sigmoid()),
+                "a": float(up_XF[row, column]),
+            },
+        )
+    formula = "max(0, a)" if activation == "relu" else f"{activation}(a)"
     return explain_equation(
-        "g · sigmoid(g) · a",
-        hidden_XF,
-        lambda _head, row, column: {
-            "g": float(gate_XF[row, column]),
-            "sigmoid(g)": float(gate_XF[row, column].sigmoid()),
-            "a": float(up_XF[row, column]),
-        },
+        formula, hidden_XF, lambda _head, row, column: {"a": float(up_XF[row, column])}
     )
 
 

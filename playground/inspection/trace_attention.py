@@ -32,10 +32,13 @@ from .trace_stage import (
     explain_softmax,
 )
 
-# The position bias that is added to the attention scores: its formula.
+# The position bias that is added to the attention scores: its formula, and that of one number.
 POSITION_BIASES = {
-    "alibi": "bias = -slope of the head · |query position - key position|",
-    "t5": "bias = learned bias of the head for the bucket of the distance",
+    "alibi": ("bias = -slope of the head · |query position - key position|", "−slope · distance"),
+    "t5": (
+        "bias = learned bias of the head for the bucket of the distance",
+        "learned bias of this head for this bucket",
+    ),
 }
 
 
@@ -80,6 +83,8 @@ class AttentionCall:
         n_queries, n_keys = query_HQK.shape[1], key_HMK.shape[1]
         root = math.sqrt(query_HQK.shape[-1])
         bias_HQM = attention.position_encoding.bias(n_queries, n_keys, query_HQK.device)
+        if bias_HQM is not None:  # an encoding may have one bias for all heads
+            bias_HQM = bias_HQM.expand(attention.n_heads, -1, -1)
         attn_mask_QM = attn_mask.expand(1, 1, n_queries, n_keys)[0, 0]
 
         def explain_score(has_bias: bool = False, is_masked: bool = False) -> Explain:
@@ -164,31 +169,24 @@ class AttentionCall:
         return TraceStage(block, name, formula, shape, after_HXK, explain, "rotation")
 
     def _position_bias(self, bias_HQM: Tensor) -> TraceStage:
+        """Return the bias that the position encoding adds; a new encoding has no formula here."""
         encoding = self.attention.position_encoding
-        if isinstance(encoding, ALiBi):
-            slope_H = encoding.slope_H
-            explain = explain_equation(
-                "−slope · distance",
-                bias_HQM,
-                lambda head, query, key: {
-                    "slope of this head": float(slope_H[head]),
-                    "distance in positions": abs(key - query),
-                },
-            )
-        else:
-            is_causal = cast(T5RelativePositionBias, encoding).causal
+        type_name = self.config.position_type
+        formula, equation = POSITION_BIASES.get(type_name, (f"bias = {type_name}", type_name))
 
-            def variables(_head: int, query: int, key: int) -> dict[str, float]:
-                bucket = relative_position_bucket(torch.tensor([[key - query]]), is_causal)
-                return {
-                    "positions to the right": key - query,
-                    "bucket of this distance": int(bucket),
-                }
+        def variables(head: int, query: int, key: int) -> dict[str, float]:
+            distance = key - query
+            if isinstance(encoding, ALiBi):
+                slope = float(encoding.slope_H[head])
+                return {"slope of this head": slope, "distance in positions": abs(distance)}
+            right = {"positions to the right": distance}
+            if not isinstance(encoding, T5RelativePositionBias):
+                return right
+            bucket = relative_position_bucket(torch.tensor([[distance]]), encoding.causal)
+            return right | {"bucket of this distance": int(bucket)}
 
-            formula = "learned bias of this head for this bucket"
-            explain = explain_equation(formula, bias_HQM, variables)
-        block, line = self.component.name, self.config.position_type
-        formula = POSITION_BIASES[line]
+        explain = explain_equation(equation, bias_HQM, variables)
+        block, line = self.component.name, (type(encoding).bias, "return ")
         return TraceStage(block, "position bias", formula, "HQM", bias_HQM, explain, line)
 
     def _mask(self, attn_mask_QM: Tensor) -> TraceStage:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from .source_lines import STAGE_LINES, SourceLine, find_source_line
+from .source_lines import STAGE_LINES, Place, SourceLine, find_source_line
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ class TraceStage:
     """One tensor of the forward pass.
 
     `shape` has one letter per dimension; `block` is the part of the model.
-    `find_origin` computes what `explain` returns. `line` is the key of its line of code in
-    `STAGE_LINES`, if that is not the name. `contribution` is the size of a sublayer's output
-    relative to the residual stream, for the sum of the two.
+    `find_origin` computes what `explain` returns. `line` is the place of its line of code, or the
+    key of it in `STAGE_LINES`, if that is not the name. `contribution` is the size of a sublayer's
+    output relative to the residual stream, for the sum of the two.
     """
 
     block: str
@@ -80,7 +80,7 @@ class TraceStage:
     shape: str
     tensor: Tensor
     find_origin: Explain = field(repr=False, compare=False)
-    line: str = ""
+    line: str | Place = ""
     contribution: float | None = None
 
     @torch.no_grad()
@@ -95,7 +95,8 @@ class TraceStage:
     @property
     def code(self) -> SourceLine:
         """Return the line of code that computes the stage."""
-        return find_source_line(*STAGE_LINES[self.line or self.name])
+        line = self.line or self.name
+        return find_source_line(*(STAGE_LINES[line] if isinstance(line, str) else line))
 
     @property
     def size(self) -> str:

@@ -77,6 +77,7 @@ def _root_mean_square(values: torch.Tensor) -> float | None:
 def position_description(subject: InspectedModel, side: str) -> str:
     """Describe the position encoding of one side."""
     inside = "The model adds no position vectors: "
+    kind = subject.transformer.config.position_type
     return {
         "learned": "learned in training",
         "sinusoidal": "sinusoidal",
@@ -93,7 +94,7 @@ def position_description(subject: InspectedModel, side: str) -> str:
         "Activations shows this as the stage “position bias”.",
         "none": f"{inside}it has no position encoding. The encoder processes a set. The decoder "
         "can still infer positions from its causal mask.",
-    }[subject.transformer.config.position_type]
+    }.get(kind, f"{inside}self-attention uses the encoding {kind}.")
 
 
 VIEWS = {"embeddings": embeddings}
