@@ -179,7 +179,7 @@ class AttentionCall:
             if isinstance(encoding, ALiBi):
                 slope = float(encoding.slope_H[head])
                 return {"slope of this head": slope, "distance in positions": abs(distance)}
-            right = {"positions to the right": distance}
+            right: dict[str, float] = {"positions to the right": distance}
             if not isinstance(encoding, T5RelativePositionBias):
                 return right
             bucket = relative_position_bucket(torch.tensor([[distance]]), encoding.causal)
