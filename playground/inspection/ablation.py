@@ -20,9 +20,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from playground.architectures.base import split_into_chunks
+from playground.architectures.base import exact_match_mask, split_into_chunks
 from playground.tasks import PAD
-from playground.tasks.task import Batch
 
 from .hooks import (
     Component,
@@ -118,7 +117,7 @@ class Ablation:
             labels_BT = batch.labels_BT
             with replace_outputs(self.model, replacements):
                 log_BTV = self.model(batch.source_BS, batch.decoder_input_BT).log_softmax(-1)
-            n_correct += int(((log_BTV.argmax(-1) == labels_BT) | (labels_BT == PAD)).all(1).sum())
+            n_correct += int(exact_match_mask(log_BTV, batch).sum())
             log_BT = log_BTV.gather(-1, labels_BT[..., None])[..., 0]
             log_prob += float((log_BT * (labels_BT != PAD)).sum(dtype=torch.double))
         n = len(self.batch.source_BS)
@@ -177,20 +176,6 @@ class Ablation:
         return sort_by_drop(
             [*alone, *(self.keep_only(parts, method, name) for name, parts in together.items())]
         )[::-1]
-
-    def generate(
-        self,
-        batch: Batch,
-        max_tokens: int,
-        ablated_components: Iterable[Component],
-        method: str = "zero",
-    ) -> Tensor:
-        """Generate tokens (BT) for other sequences with these components ablated.
-
-        Decoding is free-running and greedy.
-        """
-        with replace_outputs(self.model, self.replacements(ablated_components, method)):
-            return self.model.generate(batch.source_BS, max_tokens)
 
 
 def sort_by_drop(effects: Iterable[AblationEffect]) -> list[AblationEffect]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .hooks import Component, all_heads, component_outputs, record_activations, replace_outputs
+from .hooks import Component, all_heads, component_outputs, replace_outputs, run_with_cache
 from .inspected_model import Example, InspectedModel, InspectionError
 
 MIN_LOGIT_DIFF = 0.01  # logits; fractions of a smaller change are not meaningful
@@ -102,14 +102,14 @@ def patch_heads(
     t = differ[0]
     clean_token, corrupted_token = int(batch.labels_BT[0, t]), int(corrupted.labels_BT[0, t])
 
-    def logit_diff(source_BS: Tensor) -> float:
-        logits_V = subject.transformer(source_BS, batch.decoder_input_BT)[0, t]
-        return float(logits_V[clean_token] - logits_V[corrupted_token])
+    model = subject.transformer
 
-    with record_activations(subject.transformer) as calls:
-        clean_logit_diff = logit_diff(batch.source_BS)
-    clean_outputs = component_outputs(subject.transformer, calls)
-    corrupted_logit_diff = logit_diff(corrupted.source_BS)
+    def logit_diff(logits_BTV: Tensor) -> float:
+        return float(logits_BTV[0, t, clean_token] - logits_BTV[0, t, corrupted_token])
+
+    logits_BTV, calls = run_with_cache(model, batch)
+    clean_logit_diff, clean_outputs = logit_diff(logits_BTV), component_outputs(model, calls)
+    corrupted_logit_diff = logit_diff(model(corrupted.source_BS, batch.decoder_input_BT))
     if abs(clean_logit_diff - corrupted_logit_diff) < MIN_LOGIT_DIFF:
         raise InspectionError(
             f"{replacement} at position {position} hardly changes the logits; choose another "
@@ -117,11 +117,11 @@ def patch_heads(
             "or train the model further"
         )
     recovered = {}
-    for head in all_heads(subject.transformer.config):
-        with replace_outputs(subject.transformer, {head: clean_outputs[head]}):
-            recovered[head] = (logit_diff(corrupted.source_BS) - corrupted_logit_diff) / (
-                clean_logit_diff - corrupted_logit_diff
-            )
+    for head in all_heads(model.config):
+        with replace_outputs(model, {head: clean_outputs[head]}):
+            patched = logit_diff(model(corrupted.source_BS, batch.decoder_input_BT))
+        change = clean_logit_diff - corrupted_logit_diff
+        recovered[head] = (patched - corrupted_logit_diff) / change
     return PatchingResult(
         tokens,
         corrupted.source_BS[0, :-1].tolist(),

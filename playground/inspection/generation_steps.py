@@ -77,13 +77,6 @@ def free_running_steps(
     recording, generated_BT = record_free_running(
         model, batch.source_BS, max_tokens, temperature=temperature, seed=seed
     )
-    return recorded_steps(recording, generated_BT, batch, temperature)
-
-
-def recorded_steps(
-    recording: AttentionRecording, generated_BT: Tensor, batch: Batch, temperature: float = 0.0
-) -> list[GenerationStep]:
-    """Return the steps of a decoding that `record_free_running` recorded."""
     return _steps(recording, generated_BT[0].tolist(), batch, temperature)
 
 

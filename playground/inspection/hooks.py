@@ -164,6 +164,15 @@ def record_activations(model: Transformer, *names: str) -> Iterator[dict[str, li
         yield calls
 
 
+@torch.no_grad()
+def run_with_cache(
+    model: Transformer, batch: Batch, *names: str
+) -> tuple[Tensor, dict[str, list[ModuleCall]]]:
+    """Run a teacher-forced pass; return the logits (BTV) and what `record_activations` records."""
+    with record_activations(model, *names) as calls:
+        return model(batch.source_BS, batch.decoder_input_BT), calls
+
+
 def compute_weights(attention: MultiHeadAttention) -> RemovableHandle:
     """Make an attention compute its weights at every call, until the handle is removed."""
 
@@ -308,8 +317,7 @@ def mean_outputs(model: Transformer, batch: Batch) -> dict[Component, Tensor]:
     sums: dict[Component, Tensor] = {}
     for rows in split_into_chunks(model.config, batch):
         some = batch.select(rows.to(batch.source_BS.device))
-        with record_activations(model, *names) as calls:
-            model(some.source_BS, some.decoder_input_BT)
+        _, calls = run_with_cache(model, some, *names)
         for part, output_BQX in component_outputs(model, calls).items():
             sum_QX = (output_BQX * is_token[part.side][rows][..., None]).sum(0)
             sums[part] = sums[part] + sum_QX if part in sums else sum_QX

@@ -56,7 +56,7 @@ class Example(Batch):
     has_target: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class InspectedModel:
     """A model in evaluation mode, its training configuration, and its task."""
 

@@ -30,23 +30,21 @@ from playground.models.layers import NORM_EPS
 from playground.models.transformer import Transformer
 from playground.tasks.task import Batch
 
-from .hooks import ATTENTION_KINDS, Component, component_outputs, record_activations
+from .hooks import ATTENTION_KINDS, Component, component_outputs, run_with_cache
 from .inspected_model import InspectionError
 
 
+@torch.no_grad()
 def logit_lens(model: Transformer, batch: Batch) -> Tensor:
     """Return the logits decoded from the embedding and after each layer of the decoder (LBTV).
 
     L is one more than the number of decoder layers. The pass is teacher-forced. The logits of the
     last layer are the model's.
     """
-    with torch.no_grad(), record_activations(model) as calls:
-        model(batch.source_BS, batch.decoder_input_BT)
-        x_BTD = [calls["target_embedding"][-1].output]
-        x_BTD += [
-            calls[f"decoder_layers.{layer}"][-1].output for layer in range(model.config.n_layers)
-        ]
-        return torch.stack([model.output_proj(model.decoder_norm(each_BTD)) for each_BTD in x_BTD])
+    layers = [f"decoder_layers.{layer}" for layer in range(model.config.n_layers)]
+    _, calls = run_with_cache(model, batch, "target_embedding", *layers)
+    x_BTD = [calls[name][-1].output for name in ("target_embedding", *layers)]
+    return torch.stack([model.output_proj(model.decoder_norm(each_BTD)) for each_BTD in x_BTD])
 
 
 @dataclass(frozen=True)
@@ -81,8 +79,7 @@ def direct_logit_attribution(
             token.
     """
     _check_request(model, batch, position, (token, baseline_token))
-    with record_activations(model) as calls:
-        model(batch.source_BS, batch.decoder_input_BT)
+    _, calls = run_with_cache(model, batch)
     direction_D = _token_difference(model.output_proj.weight, token, baseline_token)
     attribute = _frozen_norm_product(
         model, calls["decoder_norm"][-1].inputs[0][0, position], direction_D

@@ -23,7 +23,7 @@ from playground.tasks.task import Batch
 
 from .contributions import mean_contribution
 from .embeddings import wavelength
-from .hooks import Component, ModuleCall, record_activations
+from .hooks import Component, ModuleCall, run_with_cache
 from .inspected_model import InspectionError
 from .trace_attention import AttentionCall
 from .trace_stage import (
@@ -64,9 +64,8 @@ class ForwardTrace:
         self.model = model
         self.source: list[int] = batch.source_BS[0].tolist()
         self.decoder_input: list[int] = batch.decoder_input_BT[0].tolist()
-        with torch.no_grad(), record_activations(model) as calls:
-            model(batch.source_BS, batch.decoder_input_BT)
-            self._calls = calls
+        _, self._calls = run_with_cache(model, batch)
+        with torch.no_grad():
             self.stages = list(self._trace())
 
     def stage(self, block: str, name: str) -> TraceStage:

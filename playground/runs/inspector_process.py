@@ -18,6 +18,8 @@ A request has a method, a model and an argument. The model is {"checkpoint": fol
     loss      its loss on held-out sequences, measured as in The Annotated Transformer
 """
 
+from __future__ import annotations
+
 import dataclasses
 import json
 import logging
@@ -25,7 +27,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -52,6 +54,9 @@ from .metric_series import METRIC_COLUMNS
 from .snapshot import SnapshotBuilder
 from .weight_history import nearest_step, read_lines, weight_steps, weights_path
 
+if TYPE_CHECKING:
+    from playground.inspection.inspected_model import InspectedModel
+
 log = logging.getLogger(__name__)
 
 MODEL_CACHE_SIZE = 8  # models that stay loaded
@@ -68,6 +73,16 @@ class LoadedModel:
     def __init__(self, config: RunConfig, model: Seq2SeqModel, step: int) -> None:
         self.config, self.model, self.step = config, model, step
         self.snapshots = SnapshotBuilder(config.task.load(), config, torch.device("cpu"))
+        self._subject: tuple[tuple[int, bool], InspectedModel] | None = None
+
+    def subject(self, hides_targets: bool) -> InspectedModel:
+        """Return the model for views, the same object until the step changes."""
+        from playground.inspection.inspected_model import InspectedModel
+
+        key = self.step, hides_targets
+        if self._subject is None or self._subject[0] != key:
+            self._subject = key, InspectedModel.from_model(self.config, self.model, hides_targets)
+        return self._subject[1]
 
 
 class Inspector:
@@ -120,7 +135,6 @@ class Inspector:
 
     def view(self, loaded: LoadedModel, model_ref: dict[str, Any], argument: str) -> dict[str, Any]:
         """Return a view of a model, cached by its request."""
-        from playground.inspection.inspected_model import InspectedModel
         from playground.inspection.views import NEEDS_HISTORY, render_view
 
         request = json.loads(argument)
@@ -133,13 +147,12 @@ class Inspector:
             else {}
         )
         if key not in self._views:
-            subject = InspectedModel.from_model(
-                loaded.config, loaded.model, hides_targets(model_ref)
-            )
             request["history"] = (
                 {step: weights_path(Path(run), step) for step in steps} if run else {}
             )
-            answer = render_view(subject, request.get("view"), request)
+            answer = render_view(
+                loaded.subject(hides_targets(model_ref)), request.get("view"), request
+            )
             if "error" in answer:
                 return answer | default
             self._views[key] = answer | {"step": loaded.step} | default

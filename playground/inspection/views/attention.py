@@ -61,14 +61,22 @@ def attention(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any
     return {
         "kind": kind,
         "kinds": list(ATTENTION_KINDS),
+        **_map_fields(rows, columns, weights_LHQM, recording.attn_mask[kind][0]),
+        "architecture": subject.config.architecture,
+        **answer_fields(subject, batch, prediction),
+    }
+
+
+def _map_fields(
+    rows: list[str], columns: list[str], weights_LHQM: Tensor, attn_mask_QM: Tensor
+) -> dict[str, Any]:
+    return {
         "layers": weights_LHQM.shape[0],
         "heads": weights_LHQM.shape[1],
         "rows": rows,
         "columns": columns,
         "weights": pack_uint16(weights_LHQM),
-        "possible": recording.attn_mask[kind][0].int().tolist(),
-        "architecture": subject.config.architecture,
-        **answer_fields(subject, batch, prediction),
+        "possible": attn_mask_QM.int().tolist(),
     }
 
 
@@ -102,23 +110,18 @@ def _attention_of_any_model(
     kind = kind if kind in kinds else kinds[0]
     weights_LHQM = torch.stack([weights_BHQM[0] for weights_BHQM in layers[kind]])
     rows, columns = (subject.token_names(tokens[0].tolist()) for tokens in axes[kind])
-    attn_mask_QM = torch.ones(len(rows), len(columns), dtype=torch.int)
+    attn_mask_QM = torch.ones(len(rows), len(columns), dtype=torch.bool)
+    if kind == "cross":
+        rows = subject.token_names(batch.labels_BT[0].tolist())
+    if kind == "decoder":
+        attn_mask_QM = attn_mask_QM.tril()
+    generated = subject.token_names(generated_BT[0, :n].tolist())
     return {
         "kind": kind,
         "kinds": kinds,
-        "layers": weights_LHQM.shape[0],
-        "heads": weights_LHQM.shape[1],
-        "rows": subject.token_names(batch.labels_BT[0].tolist()) if kind == "cross" else rows,
-        "columns": columns,
-        "weights": pack_uint16(weights_LHQM),
-        "possible": (attn_mask_QM.tril() if kind == "decoder" else attn_mask_QM).tolist(),
+        **_map_fields(rows, columns, weights_LHQM, attn_mask_QM),
         "architecture": subject.config.architecture,
-        **answer_fields(
-            subject,
-            example,
-            subject.token_names(generated_BT[0, :n].tolist()),
-            of_own_layers=True,
-        ),
+        **answer_fields(subject, example, generated, of_own_layers=True),
     }
 
 

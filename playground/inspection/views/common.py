@@ -126,7 +126,3 @@ def length_range(subject: InspectedModel) -> list[int]:
 def rounded_list(tensor: Tensor) -> Any:
     """Convert a tensor to nested lists of numbers with six decimals."""
     return (tensor.double() * 10**DECIMALS).round().div(10**DECIMALS).tolist()
-
-
-def rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, DECIMALS)

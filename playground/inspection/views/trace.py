@@ -5,17 +5,18 @@ V vocabulary.
 """
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from playground.inspection.hooks import Component
-from playground.inspection.inspected_model import InspectedModel, InspectionError
+from playground.inspection.inspected_model import Example, InspectedModel, InspectionError
 from playground.inspection.trace import ForwardTrace
 from playground.inspection.trace_stage import CellOrigin, DotProduct, TraceStage, WeightedSum
 
-from .common import predict_answer
+from .common import answer_fields
 from .request import (
     MAX_COLUMNS,
     MAX_ROWS,
@@ -41,6 +42,13 @@ AXIS_WORDS = {
 }
 
 
+@lru_cache(maxsize=1)
+def _trace_of(subject: InspectedModel, text: str) -> tuple[Example, ForwardTrace]:
+    """Trace a sequence; the requests for the numbers of a trace use the same one."""
+    example = subject.encode_text(text)
+    return example, ForwardTrace(subject.transformer, example)
+
+
 @torch.no_grad()
 def trace(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
     """Return all stages, and the tensor of one of them.
@@ -50,11 +58,10 @@ def trace(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
     """
     stage_name = text_field(request, "stage", 100, "")
     head = min(int_field(request, "head", 0, 63), subject.transformer.config.n_heads - 1)
-    batch = subject.encode_text(source_text(request))
-    forward_trace = ForwardTrace(subject.transformer, batch)
+    example, forward_trace = _trace_of(subject, source_text(request))
     index = next((i for i, stage in enumerate(forward_trace.stages) if stage.key == stage_name), 0)
     return {
-        "steps": phase_fields(subject, forward_trace, batch, head),
+        "steps": phase_fields(subject, forward_trace, example, head),
         "stages": [_stage_fields(stage) for stage in forward_trace.stages],
         "chosen": {
             "stage": index,
@@ -63,7 +70,7 @@ def trace(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
         },
         "source": subject.token_names(forward_trace.source),
         "decoder_input": subject.token_names(forward_trace.decoder_input),
-        **predict_answer(subject, request),
+        **answer_fields(subject, example, subject.generated_tokens(example)),
     }
 
 
@@ -84,7 +91,7 @@ def trace_cell(subject: InspectedModel, request: dict[str, Any]) -> dict[str, An
     head = int_field(request, "head", 0, 63)
     row = int_field(request, "row", 0, 1_000_000)
     column = int_field(request, "column", 0, 1_000_000)
-    forward_trace = ForwardTrace(subject.transformer, subject.encode_text(source_text(request)))
+    _, forward_trace = _trace_of(subject, source_text(request))
     index = next(
         (i for i, stage in enumerate(forward_trace.stages) if stage.key == stage_name), None
     )
@@ -129,7 +136,7 @@ def attention_scores(subject: InspectedModel, request: dict[str, Any]) -> dict[s
             f"there is no layer {layer + 1} with a head {head + 1}; this model has "
             f"{config.n_layers} layers with {config.n_heads} heads each"
         )
-    forward_trace = ForwardTrace(subject.transformer, subject.encode_text(source_text(request)))
+    _, forward_trace = _trace_of(subject, source_text(request))
     of_block = {
         stage.name: stage.tensor
         for stage in forward_trace.stages

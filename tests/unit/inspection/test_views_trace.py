@@ -9,7 +9,7 @@ from playground.architectures.parameter_groups import parameter_count
 from playground.inspection.attention_recording import record_teacher_forced
 from playground.inspection.hooks import Component
 from playground.inspection.trace import ForwardTrace
-from playground.inspection.views import render_view, trace
+from playground.inspection.views import render_view
 from playground.inspection.views.request import MAX_COLUMNS, MAX_ROWS
 from tests.support.app_server import ROOT
 from tests.support.handcrafted_models import VARIANTS, random_model
@@ -20,20 +20,6 @@ def render(subject, view, text="5 3 9", **options):
     assert "error" not in actual, actual
     json.dumps(actual, allow_nan=False)  # no infinity, no tensor
     return actual
-
-
-@pytest.fixture
-def cached_traces(monkeypatch):
-    """Cache the trace of each model and batch: the views of one test read the same trace."""
-    traces = {}
-
-    def cached_trace(transformer, batch):
-        key = id(transformer), str(batch.source_BS.tolist()), str(batch.target_BT.tolist())
-        if key not in traces:
-            traces[key] = ForwardTrace(transformer, batch)
-        return traces[key]
-
-    monkeypatch.setattr(trace, "ForwardTrace", cached_trace)
 
 
 def refused(subject, view, **options):
@@ -47,8 +33,22 @@ def close(value):
 # The view trace.
 
 
+def test_a_trace_and_its_numbers_come_from_one_pass(monkeypatch):
+    subject, passes, record = random_model(), [], ForwardTrace.__init__
+    monkeypatch.setattr(
+        ForwardTrace, "__init__", lambda *inputs: passes.append(inputs) or record(*inputs)
+    )
+    stage = render(subject, "trace")["stages"][0]
+    render(subject, "trace-cell", stage=f"{stage['block']}/{stage['name']}", row=1)
+    render(subject, "attention-scores", kind="cross")
+    assert len(passes) == 1
+    render(subject, "trace", text="9 3 5")
+    assert len(passes) == 2
+    render(random_model(), "trace", text="9 3 5")
+    assert len(passes) == 3
+
+
 @pytest.mark.parametrize("overrides", VARIANTS[-3:])
-@pytest.mark.usefixtures("cached_traces")
 def test_trace_lists_every_stage_in_order_and_renders_each_head(overrides):
     subject = random_model(**overrides)
     path = ForwardTrace(subject.transformer, subject.encode_text("5 3 9"))
@@ -166,7 +166,6 @@ def test_wide_tensors_are_truncated_with_a_note():
 
 
 @pytest.mark.parametrize("overrides", VARIANTS)
-@pytest.mark.usefixtures("cached_traces")
 def test_every_number_follows_from_the_displayed_inputs(overrides):
     """Each number is recomputed from the displayed inputs, without the model."""
     subject = random_model(**overrides)
@@ -197,7 +196,6 @@ def test_every_number_follows_from_the_displayed_inputs(overrides):
 
 
 @pytest.mark.parametrize("overrides", VARIANTS[-4:])
-@pytest.mark.usefixtures("cached_traces")
 def test_attention_scores_are_those_of_the_stages(overrides):
     subject = random_model(**overrides)
     config = subject.transformer.config
