@@ -113,8 +113,7 @@ def patch_heads(
     if abs(clean_logit_diff - corrupted_logit_diff) < MIN_LOGIT_DIFF:
         raise InspectionError(
             f"{replacement} at position {position} hardly changes the logits; choose another "
-            "position or replacement, "
-            "or train the model further"
+            "position or replacement, or train the model further"
         )
     recovered = {}
     for head in all_heads(model.config):

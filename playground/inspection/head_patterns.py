@@ -139,13 +139,8 @@ class HeadScore:
         )
 
 
-def score_heads(subject: InspectedModel, n: int = NUM_SEQUENCES) -> list[HeadScore]:
-    """Score every head over `n` held-out sequences."""
-    return score_heads_on_batch(subject, subject.held_out(n).batch)
-
-
 @torch.no_grad()
-def score_heads_on_batch(subject: InspectedModel, batch: Batch) -> list[HeadScore]:
+def score_heads(subject: InspectedModel, batch: Batch) -> list[HeadScore]:
     """Score every head over the sequences of a batch."""
     model = subject.transformer
     totals: defaultdict[tuple[str, str], Tensor] = defaultdict(
@@ -197,7 +192,7 @@ def scores_over_training(
     scores = {}
     for step, path in sorted(weights.items()):
         load_weights(model, path)
-        scores[step] = score_heads_on_batch(InspectedModel.from_model(config, model), batch)
+        scores[step] = score_heads(InspectedModel.from_model(config, model), batch)
     return scores
 
 

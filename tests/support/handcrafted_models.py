@@ -3,6 +3,7 @@
 import torch
 
 from playground.architectures.encoder_decoder import RecurrentModel, TransformerModel
+from playground.inspection.head_patterns import NUM_SEQUENCES, score_heads
 from playground.inspection.inspected_model import InspectedModel
 from playground.tasks.vocabulary import SPECIAL_TOKENS
 from playground.training.config import RunConfig
@@ -151,3 +152,8 @@ def redundant_heads_model():
         projection.weight[16:] = projection.weight[:16]
     attention.out_proj.weight[:, 16:] = attention.out_proj.weight[:, :16]
     return model
+
+
+def score_held_out(subject, n=NUM_SEQUENCES):
+    """Score every head over `n` held-out sequences."""
+    return score_heads(subject, subject.held_out(n).batch)

@@ -22,11 +22,8 @@ def activation_patching(subject: InspectedModel, request: dict[str, Any]) -> dic
 
     The default replacement is the next token of the vocabulary.
     """
-    text, replacement, vocabulary = (
-        source_text(request),
-        request.get("replacement"),
-        subject.task.vocabulary,
-    )
+    text, vocabulary = source_text(request), subject.task.vocabulary
+    replacement = request.get("replacement")
     tokens = subject.encode_text(text).source_BS[0, :-1].tolist()
     position = int_field(request, "source_position", 0, len(tokens) - 1)
     if replacement is None:
@@ -66,7 +63,7 @@ def lens(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
     )[..., 0]
     layers = zip(best.indices.tolist(), best.values.tolist(), strict=True)
     return {
-        "layers": _layer_names(subject),
+        "layers": ["embedding", *(f"layer {i}" for i in range(1, len(probabilities_LTV)))],
         "decoder_input": subject.token_names(batch.decoder_input_BT[0].tolist()),
         "labels": subject.token_names(batch.labels_BT[0].tolist()),
         "vocabulary": subject.token_names(list(range(probabilities_LTV.shape[-1]))),
@@ -131,11 +128,6 @@ def token_id_field(request: dict[str, Any], name: str, names: list[str], default
     if value not in names:
         raise InspectionError(f"{name} is {str(value)[:20]!r}; choose one of {' '.join(names)}")
     return names.index(value)
-
-
-def _layer_names(subject: InspectedModel) -> list[str]:
-    n_layers = subject.transformer.config.n_layers
-    return ["embedding", *(f"layer {layer + 1}" for layer in range(n_layers))]
 
 
 VIEWS = {"patch": activation_patching, "lens": lens, "contributions": logit_attribution}

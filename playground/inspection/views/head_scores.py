@@ -36,7 +36,7 @@ def head_scores(subject: InspectedModel, request: dict[str, Any]) -> dict[str, A
             "is_clear": score.is_clear,
             "description": score.description,
         }
-        for score in scoring.score_heads_on_batch(subject, batch)
+        for score in scoring.score_heads(subject, batch)
     ]
     return {
         "sequences": len(batch.source_BS),
@@ -60,9 +60,9 @@ def heads_over_training(subject: InspectedModel, request: dict[str, Any]) -> dic
             "only runs store the weights of earlier steps; this model has only its current weights"
         )
     batch = subject.held_out(scoring.NUM_SEQUENCES).batch
-    scoring.score_heads_on_batch(subject, batch)
+    scoring.score_heads(subject, batch)
     start = time.perf_counter()
-    scoring.score_heads_on_batch(subject, batch)
+    scoring.score_heads(subject, batch)
     max_affordable = int(TIME_BUDGET / (time.perf_counter() - start))
     steps = log_spaced(sorted(history), max(MIN_STEPS, min(MAX_STEPS, max_affordable)))
     scores_by_step = scoring.scores_over_training(

@@ -12,14 +12,18 @@ from playground.inspection.attention_recording import record_teacher_forced
 from playground.inspection.head_patterns import (
     PATTERNS,
     score_heads,
-    score_heads_on_batch,
     scores_over_training,
 )
 from playground.inspection.hooks import Component, all_heads
 from playground.inspection.inspected_model import InspectedModel
 from playground.tasks.task import Task
 from playground.training.config import RunConfig
-from tests.support.handcrafted_models import REVERSING_HEAD, random_model, reversing_model
+from tests.support.handcrafted_models import (
+    REVERSING_HEAD,
+    random_model,
+    reversing_model,
+    score_held_out,
+)
 
 S = 6  # five symbols and EOS
 
@@ -38,7 +42,7 @@ def scored(monkeypatch):
             "record_teacher_forced",
             lambda family, batch: dataclasses.replace(recording, attention_weights=message),
         )
-        return next(s for s in score_heads_on_batch(subject, batch) if s.head.kind == kind)
+        return next(s for s in score_heads(subject, batch) if s.head.kind == kind)
 
     return score
 
@@ -135,7 +139,7 @@ def test_the_distance_to_the_ideal_alignment_is_counted_in_positions(
 
 def test_the_head_that_reverses_is_the_only_one_detected():
     subject = reversing_model()
-    scores = {score.head: score for score in score_heads(subject)}
+    scores = {score.head: score for score in score_held_out(subject)}
     assert list(scores) == all_heads(subject.transformer.config)
     worker = scores.pop(Component("cross", *REVERSING_HEAD))
     assert worker.alignment_fraction > 0.999
@@ -150,7 +154,7 @@ def test_the_head_that_reverses_is_the_only_one_detected():
 def test_padding_counts_for_nothing():
     subject = random_model()
     batch = subject.held_out(60).batch
-    together = score_heads_on_batch(subject, batch)
+    together = score_heads(subject, batch)
     parts = []
     for row in range(60):
         one = batch.select(torch.tensor([row]))
@@ -158,7 +162,7 @@ def test_padding_counts_for_nothing():
         parts.append(
             (
                 n,
-                score_heads_on_batch(
+                score_heads(
                     subject,
                     dataclasses.replace(
                         one, source_BS=one.source_BS[:, :n], target_BT=one.target_BT[:, : n + 1]
@@ -179,7 +183,7 @@ def test_a_task_without_alignment_has_no_distance(mixed):
     class Silent(Task):
         name, example, target = "silent", ("1", "1"), type(mixed.task).target
 
-    scores = score_heads(InspectedModel(mixed.config, mixed.transformer, Silent()), 20)
+    scores = score_held_out(InspectedModel(mixed.config, mixed.transformer, Silent()), 20)
     assert (
         {score.alignment_distance for score in scores}
         == {score.alignment_fraction for score in scores}
@@ -195,7 +199,7 @@ def test_scores_over_training_are_those_of_the_weights_at_each_step(small_run, a
     scores = scores_over_training(small_run, files, 64)
     assert list(scores) == sorted(ages)
     for step, family in ages.items():
-        assert scores[step] == score_heads(InspectedModel.from_model(small_run, family), 64)
+        assert scores[step] == score_held_out(InspectedModel.from_model(small_run, family), 64)
     files[15].write_bytes(b"no weights")
     with pytest.raises(CheckpointError, match=r"15\.safetensors"):
         scores_over_training(small_run, files, 64)
@@ -211,4 +215,4 @@ def test_scores_over_training_of_pytorch_layers_are_those_of_each_step(tmp_path)
     scores = scores_over_training(config, files, 16)
     assert scores[0] != scores[10]
     for step, model in models.items():
-        assert scores[step] == score_heads(InspectedModel.from_model(config, model), 16)
+        assert scores[step] == score_held_out(InspectedModel.from_model(config, model), 16)

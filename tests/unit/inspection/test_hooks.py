@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from playground.inspection.ablation import Ablation
-from playground.inspection.head_patterns import score_heads_on_batch
+from playground.inspection.head_patterns import score_heads
 from playground.inspection.hooks import (
     Component,
     all_components,
@@ -247,7 +247,7 @@ def test_passes_respect_the_attention_score_limit_for_short_targets(measure):
     )
     batch = subject.held_out(100).batch
     if measure == "heads":
-        score_heads_on_batch(subject, batch)
+        score_heads(subject, batch)
     elif measure == "means":
         mean_outputs(family, batch)
     else:

@@ -8,7 +8,7 @@ import torch
 from playground.checkpoints.checkpoint import weights_by_name
 from playground.checkpoints.tensors import serialize_tensors
 from playground.inspection.ablation import NUM_SEQUENCES, Ablation, AblationScore
-from playground.inspection.head_patterns import PATTERN_SENTENCES, PATTERNS, HeadScore, score_heads
+from playground.inspection.head_patterns import PATTERN_SENTENCES, PATTERNS, HeadScore
 from playground.inspection.hooks import (
     Component,
     all_components,
@@ -30,6 +30,7 @@ from tests.support.handcrafted_models import (
     random_model,
     redundant_heads_model,
     reversing_model,
+    score_held_out,
 )
 
 WORKING_HEAD = Component("cross", *REVERSING_HEAD)
@@ -64,7 +65,7 @@ def test_scores_of_heads_are_those_measured_on_256_held_out_sequences(mixed):
     assert data["sequences"] == 256
     assert data["lengths"] == [1, 10]
     assert list(data["patterns"]) == list(PATTERNS) == list(PATTERN_SENTENCES)
-    for row, score in zip(data["heads"], score_heads(mixed), strict=True):
+    for row, score in zip(data["heads"], score_held_out(mixed), strict=True):
         assert (row["name"], row["layer"], row["head"]) == (
             score.head.name,
             score.head.layer + 1,
@@ -142,7 +143,7 @@ def test_heads_over_training_have_the_scores_of_each_step(small_run, ages, tmp_p
     data = render_view(subject, "heads-over-training", {"history": files})
     assert (data["steps"], data["n_steps"]) == ([0, 240], 2)
     for row, score in zip(
-        data["heads"], score_heads(InspectedModel.from_model(small_run, ages[240])), strict=True
+        data["heads"], score_held_out(InspectedModel.from_model(small_run, ages[240])), strict=True
     ):
         assert row["patterns"]["first"][-1] == pytest.approx(score.patterns["first"], rel=1e-5)
         assert {len(values) for values in row["patterns"].values()} == {2}
