@@ -12,7 +12,7 @@ from playground.runs.record import WEIGHTS_EVICTED
 from playground.runs.registry import Registry
 from playground.runs.state import Run
 
-from .length_generalization import load_scores, next_lengths
+from .length_generalization import next_lengths
 from .spec import LENGTHS
 from .state import ExperimentState, PendingEvaluation
 
@@ -33,10 +33,7 @@ class LengthEvaluator:
             if run.status != "done":
                 return []
             stored = state.summary(run.id, run)
-            cached = (
-                stored.counts if stored else load_scores(run.folder, run.step, state.experiment.n)
-            )
-            state.cache.length_counts[key] = cached
+            cached = state.cache.length_counts[key] = stored.counts if stored else []
             if not self.remaining_lengths(state, run):
                 state.evaluated.add(key)
         return cached

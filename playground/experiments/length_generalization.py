@@ -5,13 +5,10 @@ counts to fractions, confidence intervals, maximum lengths and a summary.
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import Any, TypedDict
 
 from playground.common.format import format_csv, format_percent
 from playground.common.stats import five_number_summary, quantile, wilson_interval
-from playground.common.strict_json import read_json
 from playground.models.config import StackConfig
 from playground.tasks import LOOKUP, TASKS
 from playground.training.config import RunConfig
@@ -19,29 +16,12 @@ from playground.training.config import RunConfig
 from .analysis import TARGET_SCORE, describe_rank_test
 from .spec import MIN_PER_LENGTH, evaluation_cost
 
-SCORES_FILE = "lengths.json"  # of a run that an earlier version evaluated
 LENGTHS_PER_REQUEST = 5  # lengths in one request, so that other requests run in between
 MAX_FLOPS_PER_REQUEST = 1e12  # cost limit of one request (experiment.work): seconds on one core
 LEARNED_POSITION_TABLES = (
     "learned",
     "learned-from-end",
 )  # encodings with a table of learned vectors
-
-
-def load_scores(folder: Path, step: int, n: int) -> list[dict[str, int]]:
-    """Read the stored counts of a run at this step with `n` sequences per length, or []."""
-    with suppress(TypeError, KeyError, ValueError):
-        content = read_json(folder / SCORES_FILE)
-        if (content["step"], content["n"]) == (step, n):
-            counts = [
-                {name: line[name] for name in ("length", "right", "n")}
-                for line in content["scores"]
-            ]
-            if all(type(value) is int for line in counts for value in line.values()) and all(
-                0 <= c["right"] <= c["n"] for c in counts
-            ):
-                return counts
-    return []
 
 
 def next_lengths(left: Sequence[int], parameters: int, n: int) -> list[int]:

@@ -31,7 +31,7 @@ def root(registries, trained_checkpoint, tmp_path, monkeypatch):
     registry = registries()
     registry.import_checkpoint(shutil.copytree(trained_checkpoint, tmp_path / ".sent"), OWNER, "a")
     service = ExperimentService(registry)
-    service.scheduler.stop()
+    service.runner.stop()
     service.start({"name": "e", "grid": {"d_model": [8, 16]}}, OWNER)
     return tmp_path
 
@@ -86,16 +86,14 @@ def files_of_a_run(folder):
         "weights": next((folder / "history").iterdir()),
         "checkpoint": next((folder / "checkpoints").iterdir()) / "config.json",
         "state": next((folder / "checkpoints").iterdir()) / "training.safetensors",
-        "lengths": folder / "lengths.json",
     }
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("file", ["record", "metrics", "weights", "checkpoint", "state", "lengths"])
+@pytest.mark.parametrize("file", ["record", "metrics", "weights", "checkpoint", "state"])
 def test_damaged_runs_are_named_and_others_listed(root, restart, caplog, file):
     folders = [copy_run(root, seed) for seed in SEEDS]
     for seed, folder in enumerate(folders):
-        (folder / "lengths.json").write_text('{"step": 6, "n": 20, "scores": []}')
         damage(files_of_a_run(folder)[file], seed)
     registry, send = restart()
     listed = {run.folder.name: run for run in registry.all_runs() if run.owner == owner_id(OWNER)}

@@ -10,9 +10,7 @@ from playground.cli.experiments import format_scheme
 from playground.common.stats import wilson_interval
 from playground.evaluation import annotated_transformer_loss, exact_match_at_length
 from playground.experiments.length_generalization import (
-    SCORES_FILE,
     conclusion,
-    load_scores,
     max_reliable_length,
     mean_extrapolation_score,
     next_lengths,
@@ -215,21 +213,6 @@ def test_summary_omits_lengths_without_evaluation():
     uneven = summarize([scheme("learned", near, near), scheme("sinusoidal", far, far)], [1, 3], 6)
     assert "learned to 3, evaluated up to 3 only" in uneven
     assert "Beyond length 3, exact match of sinusoidal is 66.6 %" in uneven
-
-
-def test_stored_length_counts_are_valid_only_for_same_step_and_n(tmp_path):
-    stored = {"step": 50, "n": 100, "scores": counts(100, 90)}
-    (tmp_path / SCORES_FILE).write_text(json.dumps(stored))
-    assert load_scores(tmp_path, 50, 100) == counts(100, 90)
-    assert load_scores(tmp_path, 51, 100) == load_scores(tmp_path, 50, 20) == []
-    for odd in (
-        "{",
-        "[]",
-        '{"step": 50, "n": 100, "scores": [{"length": 1, "right": 7, "n": 5}]}',
-        '{"step": 50}',
-    ):
-        (tmp_path / SCORES_FILE).write_text(odd)
-        assert load_scores(tmp_path, 50, 100) == []
 
 
 def test_the_table_has_a_row_for_each_scheme_seed_and_length():
