@@ -20,7 +20,7 @@ from playground.runs.memory import ensure_memory_available
 from playground.tasks import LOOKUP, TASKS
 from playground.training.config import RunConfig, default_max_length
 from playground.training.optimizer_groups import describe_optimizer_groups, optimizer_groups
-from playground.training.presets import PRESETS, architecture_preset, preset_config
+from playground.training.presets import PRESETS, requested_config
 from playground.training.setting_changes import config_at_step
 
 from .common import (
@@ -235,20 +235,8 @@ def build_config(options: dict[str, Any], preset: str | None) -> RunConfig:
     options.setdefault(
         "min_length", options.get("max_length", default_max_length(options.get("task")))
     )
-    if preset and "architecture" in options:
-        of_preset = PRESETS[preset].settings.get("architecture", options["architecture"])
-        if of_preset != options["architecture"]:
-            exit_with_error(
-                f"--preset {preset} is of the architecture {of_preset}, but --architecture is "
-                f"{options['architecture']}; leave one of them out"
-            )
     try:
-        config = (
-            preset_config(preset or "fast", options)
-            if preset or "architecture" not in options
-            else architecture_preset(**options)
-        )
-        config.training.check_effects()
+        config = requested_config(preset or "", options)
         ensure_memory_available(config)
     except ConfigError as error:
         exit_with_error(translating_option_names(error, **flags))

@@ -6,6 +6,7 @@ from typing import Any
 
 from playground.architectures import ARCHITECTURES
 from playground.models.config import TransformerConfig
+from playground.models.config_fields import ConfigError, short_repr
 
 from .config import RunConfig, accepted_settings
 
@@ -129,6 +130,30 @@ def architecture_preset(architecture: str, **values: Any) -> RunConfig:
     spec = ARCHITECTURES.get(architecture)
     overrides = spec.overrides if spec else {}
     return RunConfig.from_flat({**overrides, **values, "architecture": architecture})
+
+
+def requested_config(preset: str, values: Mapping[str, Any]) -> RunConfig:
+    """Build the run that a user describes, over a preset or the defaults of the architecture.
+
+    Raises:
+        ValueError: for an unknown preset; ConfigError (a ValueError) for a preset of another
+            architecture, and for invalid settings or settings without effect.
+    """
+    named = values.get("architecture")
+    of_preset = PRESETS[preset].settings.get("architecture") if preset in PRESETS else None
+    if of_preset and named not in (None, of_preset):
+        raise ConfigError(
+            "preset",
+            f"preset {preset} is of the architecture {of_preset}, but architecture is "
+            f"{short_repr(named)}; leave one of them out",
+        )
+    config = (
+        preset_config(preset or "fast", values)
+        if preset or named is None
+        else architecture_preset(**values)
+    )
+    config.training.check_effects()
+    return config
 
 
 def paper_base_config(vocab_size: int = 30_000, max_positions: int = 5_000) -> TransformerConfig:

@@ -185,7 +185,7 @@ def test_a_head_is_the_most_important_one_beyond_chance_only(scores, n, expected
         ),
         (
             ("train", "--architecture", "bert", "--preset", "gpt2"),
-            "--preset gpt2 is of the architecture gpt2, but --architecture is bert; leave one",
+            "--preset gpt2 is of the architecture gpt2, but architecture is 'bert'; leave one",
         ),
         (
             ("compare", "checkpoints/reverse", "--models", "--n", "3"),

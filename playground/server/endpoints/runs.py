@@ -13,14 +13,14 @@ from starlette.requests import Request
 from playground.architectures import ARCHITECTURES
 from playground.architectures.parameter_groups import parameter_count
 from playground.errors import UserError
-from playground.models.config_fields import short_repr
 from playground.runs.access import RUN_PREFIX, SHARE_PREFIX, ModelRef, Right, owns_dataset
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.record import ACTIVE_STATUSES
+from playground.runs.state import Run
 from playground.tasks import LOOKUP, TASKS
-from playground.training.config import RunConfig, field_named, section_of_field
-from playground.training.presets import PRESETS, architecture_preset, preset_config
-from playground.ui.form_values import OwnsDataset, dataset_settings
+from playground.training.config import field_named, section_of_field
+from playground.training.presets import PRESETS, requested_config
+from playground.ui.form_values import dataset_settings
 
 from ..schemas.base import Name
 from ..schemas.public_api import Owner, Settings
@@ -132,13 +132,7 @@ class RunEndpoints(EndpointBase):
         key = self.owner_key(owner) or new_owner_key()
         try:
             run = await asyncio.to_thread(
-                lambda: self.registry.start(
-                    _build_config(
-                        settings or {}, preset, partial(owns_dataset, self.registry, key)
-                    ),
-                    key,
-                    name=" ".join(name.split()),
-                )
+                self._start, settings or {}, preset, key, " ".join(name.split())
             )
         except (ValueError, TypeError) as error:
             raise UserError(f"not started: {error}") from None
@@ -178,6 +172,12 @@ class RunEndpoints(EndpointBase):
 
     # Helpers
 
+    def _start(self, settings: dict[str, Any], preset: str, owner: str, name: str) -> Run:
+        if settings.get("task") == LOOKUP:
+            owns = partial(owns_dataset, self.registry, owner)
+            settings = settings | dataset_settings(settings, owns)
+        return self.registry.start(requested_config(preset, settings), owner, name=name)
+
     async def _status(self, ref: ModelRef, curve: bool, request: Request) -> dict[str, Any]:
         response = await self.call_handler(
             "runs/poll",
@@ -216,29 +216,6 @@ class RunEndpoints(EndpointBase):
             STATUS_CHANGE_TIMEOUT_S,
         )
         return await self._status(ref, False, request)
-
-
-def _build_config(overrides: dict[str, Any], preset: str, owns_dataset: OwnsDataset) -> RunConfig:
-    """Return the run of these settings over a preset, or over the architecture's defaults.
-
-    Raises:
-        ValueError: for settings that contradict the preset or are invalid.
-    """
-    if overrides.get("task") == LOOKUP:
-        overrides = overrides | dataset_settings(overrides, owns_dataset)
-    of_preset = PRESETS[preset].settings.get("architecture") if preset in PRESETS else None
-    if of_preset and overrides.get("architecture", of_preset) != of_preset:
-        raise ValueError(
-            f"preset {preset} is of the architecture {of_preset}, but architecture is "
-            f"{short_repr(overrides['architecture'])}; leave one of them out"
-        )
-    config = (
-        preset_config(preset or "fast", overrides)
-        if preset or "architecture" not in overrides
-        else architecture_preset(**overrides)
-    )
-    config.training.check_effects()
-    return config
 
 
 async def _wait_until(condition: Callable[[], bool], seconds: float) -> None:
