@@ -12,12 +12,7 @@ import click
 from playground.common.storage import checkpoints_root
 from playground.models.config_fields import ConfigError
 
-from .common import (
-    MultiValueOption,
-    check_output_file,
-    exit_with_error,
-    reject_options,
-)
+from .common import MultiValueOption, check_output_file, exit_with_error, reject_options
 from .experiment_runs import (
     experiment_options,
     experiments_folder_option,

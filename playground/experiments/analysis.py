@@ -138,11 +138,7 @@ def summarize_variant(variant: Variant, runs: Sequence[Mapping[str, Any]]) -> Va
         "exact_match": five_number_summary(exact_match),
         "steps_to": censored_summary(steps_needed),
         "at_budget": five_number_summary(at_budget),
-        "by_seed": {
-            "exact_match": exact_match,
-            "steps_to": steps_needed,
-            "at_budget": at_budget,
-        },
+        "by_seed": {"exact_match": exact_match, "steps_to": steps_needed, "at_budget": at_budget},
         "budget": variant.steps,
         "eval_every": variant.config(0).training.eval_every,
         "steps": max((run["steps"] for run in runs), default=0),
@@ -206,9 +202,7 @@ def _ended(variant: Mapping[str, Any]) -> int:
     return variant["n"] + variant["diverged"]
 
 
-def _ranked(
-    variants: Sequence[Mapping[str, Any]],
-) -> tuple[str, list[Mapping[str, Any]]]:
+def _ranked(variants: Sequence[Mapping[str, Any]]) -> tuple[str, list[Mapping[str, Any]]]:
     """Return the measure that compares the variants, and the variants, the best first.
 
     It is the number of steps to 99 % if one variant reaches it, else the final exact match; with

@@ -175,10 +175,7 @@ def mean_extrapolation_score(lines: Sequence[Mapping[str, Any]], trained: int) -
 
 
 def summarize(
-    rows: Sequence[Mapping[str, Any]],
-    trained: Sequence[int],
-    max_length: int,
-    untestable: str = "",
+    rows: Sequence[Mapping[str, Any]], trained: Sequence[int], max_length: int, untestable: str = ""
 ) -> str:
     """Summarize the results of the schemes; `untestable` is why no test can compare them."""
     done = [row for row in rows if row["n"]]

@@ -319,10 +319,7 @@ def parse_experiment(values: Mapping[str, Any], owner: str) -> Experiment:
 def _check_values(name: str, values: object) -> None:
     """Raise ConfigError if these cannot be the values of a setting in a grid."""
     if name not in ("architecture", VARIANT_KEY) and name not in section_of_field():
-        raise ConfigError(
-            "grid",
-            messages.unknown_setting(short_repr(name), section_of_field()),
-        )
+        raise ConfigError("grid", messages.unknown_setting(short_repr(name), section_of_field()))
     if not isinstance(values, list | tuple) or not 1 <= len(values) <= MAX_VALUES:
         raise ConfigError(
             name, f"{name} has the values {short_repr(values)}; give a list of 1 to {MAX_VALUES}"

@@ -84,10 +84,7 @@ def parse_value(name: str, text: str) -> Any:
     if name == "architecture":
         return text
     if name not in section_of_field():
-        raise ConfigError(
-            "grid",
-            messages.unknown_setting(short_repr(name), section_of_field()),
-        )
+        raise ConfigError("grid", messages.unknown_setting(short_repr(name), section_of_field()))
     kind: Any = type(field_named(name).default)
     if kind is bool:
         if text not in ("true", "false", "on", "off"):

@@ -12,13 +12,7 @@ from huggingface_hub import constants
 
 from playground.datasets.pairs import DatasetError, PairDataset
 from playground.datasets.parquet_tables import parquet_table
-from playground.datasets.sources import (
-    GZIP_MAGIC,
-    ReadOptions,
-    decompress,
-    open_table,
-    read_table,
-)
+from playground.datasets.sources import GZIP_MAGIC, ReadOptions, decompress, open_table, read_table
 from playground.datasets.tables import MAX_BYTES, Row, Table
 
 from . import transport

@@ -93,11 +93,7 @@ def to_hub_error(
             f"there is no repository {repo} {scope}; check the spelling, user/name"
         )
     if find(OfflineModeIsEnabled):
-        return HubError(
-            messages.HUB_OFFLINE,
-            retryable=True,
-            code=HUB_UNREACHABLE,
-        )
+        return HubError(messages.HUB_OFFLINE, retryable=True, code=HUB_UNREACHABLE)
     if http_error := find(HfHubHTTPError):
         message = redact((http_error.server_message or "").split("\n")[0])[:200]
         return _status_error(

@@ -40,14 +40,7 @@ from playground.models.config import BaseConfig
 from playground.tasks import EOS, PAD, SOS, Vocabulary
 from playground.tasks.vocabulary import SPECIAL_TOKENS
 
-from .formats import (
-    CAUSAL,
-    MASKED,
-    PACKAGE_FORMATS,
-    SEQ2SEQ,
-    PackageFormat,
-    package_format,
-)
+from .formats import CAUSAL, MASKED, PACKAGE_FORMATS, SEQ2SEQ, PackageFormat, package_format
 from .repo_ids import MANIFEST
 
 FILE_MAP = {  # file of the checkpoint: file of the package

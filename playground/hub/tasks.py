@@ -118,9 +118,7 @@ def run_task(task: HubTask, reporter: ProgressReporter) -> dict[str, Any]:
         reason = str(error).replace(f"{scratch}/inspected/config.json", "playground.json")
         reason = re.sub(rf"{re.escape(str(scratch))}/\w+/?", "", reason)
         raise UserError(
-            reason,
-            retryable=getattr(error, "retryable", False),
-            code=getattr(error, "code", ""),
+            reason, retryable=getattr(error, "retryable", False), code=getattr(error, "code", "")
         ) from None
     except Exception as error:  # the message may contain a token; the traceback lines do not
         frame = "".join(traceback.format_tb(error.__traceback__))

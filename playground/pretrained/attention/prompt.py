@@ -169,9 +169,7 @@ def forward(model: Any, ids: list[int]) -> AttentionOutputs:
     ids_BQ = torch.tensor([ids], device=model.device)
     with recording_scores(model) as scores:
         output = model(
-            input_ids=ids_BQ,
-            attention_mask=torch.ones_like(ids_BQ),
-            output_attentions=True,
+            input_ids=ids_BQ, attention_mask=torch.ones_like(ids_BQ), output_attentions=True
         )
     weights = getattr(output, "attentions", None)
     if not weights or not scores or len(weights) != len(scores):

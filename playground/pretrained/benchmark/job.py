@@ -28,12 +28,7 @@ from playground.training.task_config import TaskConfig
 
 from ..loading.model_files import ResolvedModel, is_finetuned, training_data_note
 from ..loading.model_names import local_paths_allowed
-from ..loading.pipelines import (
-    PIPELINE_BY_KIND,
-    load_and_detect_kind,
-    memory_delta,
-    memory_used,
-)
+from ..loading.pipelines import PIPELINE_BY_KIND, load_and_detect_kind, memory_delta, memory_used
 from ..loading.resolver import resolve
 from ..prompts import Example
 from ..requests import JobRequest, ModelName

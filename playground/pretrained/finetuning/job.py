@@ -37,12 +37,7 @@ from ..loading.pipelines import load_and_detect_kind, unload
 from ..loading.resolver import describe_models, resolve
 from ..requests import JobRequest, Seed
 from ..tokens import MAX_POSITIONS
-from .seq2seq import (
-    CausalSeq2Seq,
-    MaskedSeq2Seq,
-    PretrainedSeq2Seq,
-    PretrainedSeq2SeqConfig,
-)
+from .seq2seq import CausalSeq2Seq, MaskedSeq2Seq, PretrainedSeq2Seq, PretrainedSeq2SeqConfig
 from .storage import ensure_disk_space, models_to_evict, output_location, save
 
 WARMUP_FRACTION = 0.1
