@@ -222,20 +222,16 @@ def outcome_of_lengths(results: Mapping[str, Any], name: str = "length-order") -
 
 
 def _result(name: str, measured: Any, passed: bool, measured_text: str) -> Result:
-    claim = CLAIMS[name]
-    verdict = "pass" if passed else "fail"
+    claim, verdict = CLAIMS[name], "pass" if passed else "fail"
+    summary = (
+        f"published: {claim.statement}; measured: {measured_text}; {verdict}: {claim.criterion}"
+    )
     return {
-        "name": name,
-        "published": claim.published,
-        "statement": claim.statement,
-        "criterion": claim.criterion,
+        **without_result(name, summary),
         "measured": measured,
         "passed": passed,
         "verdict": verdict,
         "measured_text": measured_text,
-        "summary": (
-            f"published: {claim.statement}; measured: {measured_text}; {verdict}: {claim.criterion}"
-        ),
     }
 
 

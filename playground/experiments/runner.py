@@ -223,6 +223,8 @@ class ExperimentRunner:
 
     def _store_results(self, state: ExperimentState, runs: Mapping[str, Run]) -> None:
         """Store the results of the runs that have ended and are evaluated."""
+        if not state.is_listed:
+            return
         unevaluated = self.evaluator.unevaluated_runs(state, runs)
         summaries = [
             RunSummary(

@@ -186,7 +186,7 @@ class ExperimentStore:
 
     def add_summaries(self, state: ExperimentState, summaries: Sequence[RunSummary]) -> None:
         """Store the results of runs. Without space on the disk, they are read from the runs."""
-        if not summaries or not state.is_listed:
+        if not summaries:
             return
         state.summaries.update({each.run: each for each in summaries})
         with suppress(OSError, UserError):
