@@ -127,19 +127,6 @@ def test_modules_of_the_first_page_import_no_heavy_package():
     assert done.returncode == 0, done.stderr
 
 
-def test_one_definition_each_submits_admits_and_evicts():
-    found = {"submit": [], "admit": [], "evict": []}
-    for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in found:
-                found[node.name].append(path.relative_to(PACKAGE).as_posix())
-    assert found == {
-        "submit": ["jobs/queue.py"],
-        "admit": ["jobs/admission.py"],
-        "evict": ["common/storage.py"],
-    }
-
-
 # The layers of the tests
 
 TEST_FILES = sorted(TESTS.rglob("test_*.py"))

@@ -44,6 +44,40 @@ def test_the_tightest_limit_is_named():
     assert admission.exceeded(Client(), [Client()] * 8) == "total"
 
 
+@pytest.mark.parametrize(
+    ("address", "idle", "removed"),
+    [
+        ("c", "ab", "a"),  # the total is reached: the first idle one makes way
+        ("b", "ab", "b"),  # the share of the address: only one of the same address does
+        ("b", "a", None),
+        ("c", "", None),
+    ],
+)
+def test_an_idle_thing_makes_way(address, idle, removed):
+    present, gone = {name: Client(name) for name in "ab"}, []
+
+    def remove(thing):
+        gone.append(thing)
+        return 1
+
+    def admit():
+        Admission(per_address=1, total=2).admit_or_evict(Client(address), present, idle, remove)
+
+    if removed is None:
+        with pytest.raises(UserError, match="which is the maximum"):
+            admit()
+    else:
+        admit()
+    assert gone == [removed] * (removed is not None)
+
+
+def test_a_full_owner_evicts_nothing():
+    with pytest.raises(UserError, match="you have 1 jobs"):
+        Admission(per_owner=1, total=1).admit_or_evict(
+            Client(owner="ada"), {"a": Client(owner="ada")}, "a", lambda thing: 1
+        )
+
+
 def test_what_ends_by_itself_is_requested_again_and_what_stays_is_not():
     for admission, is_retryable, end in (
         (Admission("runs", per_owner=0, remedy="delete some first"), False, "delete some first"),
@@ -81,7 +115,7 @@ def test_the_command_prints_every_limit():
     assert "PLAYGROUND_RUNS_TOTAL_MB" in printed
 
 
-@pytest.mark.parametrize("name", ["admit", "evict"])
+@pytest.mark.parametrize("name", ["submit", "admit", "evict"])
 def test_one_definition_serves_all(name):
     definitions = [
         path.name
