@@ -4,7 +4,7 @@ A worker then starts within hundredths of a second.
 """
 
 import logging
-import multiprocessing
+import multiprocessing.util
 import queue
 import signal
 import threading
@@ -60,6 +60,7 @@ def warm_up() -> threading.Thread:
         EnvError: if the system does not support PLAYGROUND_START_METHOD.
     """
     method = context().get_start_method()
+    multiprocessing.util.get_temp_dir()  # two threads that need it first would each create one
 
     def start() -> None:
         if method == "forkserver":
