@@ -1,9 +1,11 @@
 """Child processes that cannot be started, and the time that a process was active."""
 
 import errno
+import multiprocessing
 import os
 import threading
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
@@ -120,3 +122,12 @@ def test_lack_of_memory_is_named_only_if_the_kernel_counts_it(tmp_path, monkeypa
         "it was ended by the system, which ran out of memory",
         outside,
     ]
+
+
+def test_the_temporary_folder_is_there_before_the_thread_that_needs_it(monkeypatch):
+    """Two threads that need it first would each create one, and the server would remove one."""
+    configuration = multiprocessing.process.current_process()._config
+    monkeypatch.delitem(configuration, "tempdir", raising=False)
+    monkeypatch.setattr(threading.Thread, "start", lambda self: None)
+    worker_process.warm_up()
+    assert Path(configuration["tempdir"]).is_dir()
