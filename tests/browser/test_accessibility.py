@@ -84,6 +84,27 @@ def test_axe_finds_nothing_in_any_tab(app, open_page):
     assert not actual, "\n".join(map(str, actual))
 
 
+SMALL_TARGETS = """() => {
+  const isSmall = (box) => box.width < 24 || box.height < 24;
+  return [...document.querySelectorAll("a, button, input, select, summary, textarea")]
+    .filter((each) => each.checkVisibility() && !each.matches(".skip-link"))
+    .filter((each) => getComputedStyle(each).display !== "inline") // links in a text
+    .map((each) => [each, (each.closest("label") ?? each).getBoundingClientRect()])
+    .filter(([each, box]) => isSmall(box) && isSmall(each.getBoundingClientRect()))
+    .map(([each]) => each.outerHTML.slice(0, 120));
+}"""
+
+
+def test_a_phone_shows_tabs_without_small_targets_or_a_sideways_scroll(app, open_page):
+    page, actual = open_page(app.url, width=390, height=844), []
+    for tab in TABS:
+        open_tab(page, tab)
+        actual += [(tab, target) for target in page.evaluate(SMALL_TARGETS)]
+        width = page.evaluate("document.documentElement.scrollWidth")
+        actual += [(tab, width)] if width > NARROW["width"] else []
+    assert not actual, "\n".join(map(str, actual))
+
+
 def test_axe_finds_nothing_in_dialogs_and_beside_a_run(open_run, finished_run):
     page, actual = open_run(*finished_run), []
     actual += findings(page, "a run")
