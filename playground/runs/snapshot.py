@@ -25,6 +25,7 @@ PROBE_LENGTH = 10
 MAX_PROBE_LENGTH = 48
 MAX_WEIGHTS = 100_000  # attention weights in a snapshot, over all heads together
 ATTENTION_KINDS = ("encoder", "decoder", "cross")
+UNKNOWN_TARGET = "the target is unknown: no stored example has this source"
 
 
 class SnapshotBuilder:
@@ -192,24 +193,26 @@ class SnapshotBuilder:
             model.generate(source_BS, min(max_answer, model.config.max_positions))[0].tolist()
         )
         answer = None if target is None else names(target)
-        low, high = self.config.min_length, self.config.max_length
-        notes = (
-            []
-            if low <= len(tokens) <= high
-            else [f"trained on length {f'{low} to {high}' if low < high else high} only"]
-        )
+        forward_pass = None if target is None else self._typed_pass(model, source_BS, target)
+        notes = [self._length_note(len(tokens))]
         if answer is None:
-            reason = "no stored example has this source"
-            notes.append(
-                messages.HIDDEN_TARGET if hides_target else f"the target is unknown: {reason}"
-            )
+            notes.append(messages.HIDDEN_TARGET if hides_target else UNKNOWN_TARGET)
+        if forward_pass is None:
+            reason = "" if answer is None else ", because this sequence is too long for it"
+            notes.append("the diagram shows an example" + reason)
         return {
             "prediction": predicted,
             "target": answer,
             "correct": None if answer is None else predicted == answer,
-            "note": "; ".join(notes),
-            "forward_pass": None if target is None else self._typed_pass(model, source_BS, target),
+            "note": "; ".join(filter(None, notes)),
+            "forward_pass": forward_pass,
         }
+
+    def _length_note(self, length: int) -> str:
+        low, high = self.config.min_length, self.config.max_length
+        if low <= length <= high:
+            return ""
+        return f"trained on length {f'{low} to {high}' if low < high else high} only"
 
     def _typed_pass(
         self, model: Seq2SeqModel, source_BS: torch.Tensor, target: list[int]

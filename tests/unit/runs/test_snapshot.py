@@ -95,6 +95,7 @@ def test_a_sequence_with_too_many_weights_has_no_forward_pass(monkeypatch):
     response = builder.predict(model, "1 2")
     assert response["forward_pass"] is None
     assert response["target"] == ["2", "1"]
+    assert response["note"].endswith("shows an example, because this sequence is too long for it")
 
 
 def test_the_snapshot_of_a_long_probe_with_many_heads_is_small():
