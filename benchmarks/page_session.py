@@ -1,0 +1,132 @@
+"""A long session of the page: memory, event listeners, long tasks and replaced elements."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from playwright.sync_api import CDPSession, Page, sync_playwright
+
+from tests.support.app_server import AppServer
+from tests.support.chromium import FLAGS, find_browser
+
+SWITCHES = 200
+OPENED_MODELS = 20
+TRAININGS = 3
+WATCHED_S = 30
+TABS = ("train", "inspect", "compare", "lab", "hub", "learn")
+METRICS = {"JSHeapUsedSize": "heap", "JSEventListeners": "listeners", "Nodes": "nodes"}
+# The durations of scripts in long animation frames, and the elements of the live view that others
+# replace.
+WATCH_JS = """() => {
+  window.watched = { tasks: [], replaced: 0 };
+  new PerformanceObserver(list => {
+    for (const frame of list.getEntries())
+      for (const script of frame.scripts) window.watched.tasks.push(script.duration);
+  }).observe({ type: "long-animation-frame" });
+  const countElements = nodes =>
+    [...nodes].filter(node => node.nodeType === Node.ELEMENT_NODE).length;
+  new MutationObserver(records => {
+    const changes = new Map();
+    for (const { target, addedNodes, removedNodes } of records) {
+      const [added, removed] = changes.get(target) ?? [0, 0];
+      changes.set(target, [
+        added + countElements(addedNodes), removed + countElements(removedNodes)]);
+    }
+    for (const counts of changes.values()) window.watched.replaced += Math.min(...counts);
+  }).observe(document.querySelector(".live .columns"), { childList: true, subtree: true });
+}"""
+
+
+def read_memory(session: CDPSession) -> dict[str, float]:
+    """Return the bytes of the heap, the listeners and the nodes after a garbage collection."""
+    for _ in range(3):
+        session.send("HeapProfiler.collectGarbage")
+    metrics = session.send("Performance.getMetrics")["metrics"]
+    return {METRICS[each["name"]]: each["value"] for each in metrics if each["name"] in METRICS}
+
+
+def switch_tabs(page: Page, count: int) -> None:
+    """Open the tabs in turn, and wait until each is on the page."""
+    for i in range(count):
+        tab = TABS[(i + 1) % len(TABS)]
+        page.click(f"#tab-{tab}")
+        page.wait_for_selector(f"#panel-{tab} .pg >> visible=true")
+    page.click("#tab-train")
+
+
+def open_models(page: Page, count: int) -> None:
+    """Open the models of the list in turn."""
+    models = page.eval_on_selector_all(".subject option", "all => all.map(each => each.value)")
+    for i in range(count):
+        page.select_option(".subject", models[(i + 1) % len(models)])
+        page.wait_for_selector(".live[data-status=checkpoint]")
+        page.wait_for_load_state("networkidle")
+
+
+def measure_memory(page: Page) -> dict[str, Any]:
+    """Return the memory before and after each part of the session."""
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable")
+    switch_tabs(page, 3 * len(TABS))  # loads all modules
+    open_models(page, OPENED_MODELS)
+    rows = {"at the start": read_memory(session)}
+    switch_tabs(page, SWITCHES)
+    rows[f"after {SWITCHES} switches of tabs"] = read_memory(session)
+    open_models(page, OPENED_MODELS)
+    rows[f"after {OPENED_MODELS} more models"] = read_memory(session)
+    return rows
+
+
+def watch_training(page: Page, url: str) -> dict[str, Any]:
+    """Return the tasks of scripts over 50 ms, and the replaced elements, of a watched training."""
+    page.goto(f"{url}/?settings=" + '{"max_steps":1000000,"eval_every":100}')
+    page.wait_for_selector(".live[data-status=checkpoint]")
+    page.click("#train")
+    page.wait_for_selector(".live[data-status=training]")
+    page.wait_for_timeout(5000)
+    page.evaluate(WATCH_JS)
+    page.wait_for_timeout(1000 * WATCHED_S)
+    watched = page.evaluate("window.watched")
+    page.click("#pause")
+    return watched | {"tasks": [round(ms) for ms in watched["tasks"] if ms > 50]}
+
+
+def measure() -> dict[str, Any]:
+    """Return the memory of a long session, and what three watched trainings show."""
+    with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
+        app = AppServer(Path(scratch))
+        browser = playwright.chromium.launch(executable_path=find_browser(), args=FLAGS)
+        page = browser.new_page(viewport={"width": 1440, "height": 950})
+        page.set_default_timeout(60_000)
+        page.goto(app.url)
+        page.wait_for_selector(".live[data-status=checkpoint]")
+        memory = measure_memory(page)
+        trainings = [watch_training(page, app.url) for _ in range(TRAININGS)]
+        browser.close()
+        app.stop()
+    return {"memory": memory, "trainings": trainings}
+
+
+def table(rows: dict[str, Any]) -> str:
+    """Format the figures as Markdown."""
+    trainings = rows["trainings"]
+    tasks = [len(each["tasks"]) for each in trainings]
+    return "\n".join(
+        [
+            "| a session of the page | heap, MB | event listeners | nodes |",
+            "|---|---|---|---|",
+            *(
+                f"| {when} | {each['heap'] / 1e6:.1f} | {each['listeners']:.0f} | "
+                f"{each['nodes']:.0f} |"
+                for when, each in rows["memory"].items()
+            ),
+            "",
+            f"{TRAININGS} trainings, each watched for {WATCHED_S} s: "
+            f"{median(tasks):.0f} tasks of scripts over 50 ms (median); "
+            f"{sum(each['replaced'] for each in trainings)} elements of the live view were "
+            "replaced.",
+        ]
+    )
