@@ -24,6 +24,7 @@ from benchmarks import (
     one_client,
     page,
     page_history,
+    page_session,
     page_traffic,
     preset_ablation,
     published,
@@ -194,6 +195,12 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
         "A run trains, and one more process is always at work, on two cores. A time begins with "
         "the action and ends in the next task after the frame that has its effect. Chromium on "
         "the same machine, with software rendering.",
+    ),
+    "page-session": (
+        page_session,
+        "A long session of the page",
+        "Chromium on the same machine; the heap is read after a garbage collection. A task counts "
+        "with the time of its scripts.",
     ),
     "inspecting": (
         inspection_latency,
