@@ -68,8 +68,7 @@ test("a weight is described with both positions", () => {
 test("a model with private examples has the roles of its heads only, with the reason", async () => {
   const Component = () => html`<p class="roles"></p>`;
   Object.defineProperty(root, "offsetParent", { value: document.body, configurable: true });
-  for (const { sections } of SUB_VIEWS)
-    for (const name of sections) VIEWS[name] = { explain: "", Component };
+  for (const { name } of SUB_VIEWS) VIEWS[name] = { subView: name, explain: "", Component };
   const error = "the owner of this run keeps its examples private";
   serve({ "inspect/view": { error, code: "private" } });
   store.model.value = "watch:id";
@@ -84,8 +83,22 @@ test("a model with private examples has the roles of its heads only, with the re
   assert.equal(text(".problem"), "");
 });
 
+const SECTIONS = {
+  attention: ["attention"],
+  generation: ["steps"],
+  heads: ["heads", "ablation"],
+  forward: ["trace", "gates"],
+};
+
+/** Fill the tab with sections. */
+function addSections(build) {
+  for (const name of Object.keys(VIEWS)) delete VIEWS[name];
+  for (const [subView, sections] of Object.entries(SECTIONS))
+    for (const name of sections) VIEWS[name] = { subView, ...build(name) };
+}
+
 test("a link may name a section or a sub-view, and nothing else", () => {
-  Object.assign(VIEWS, { attention: {}, steps: {}, heads: {}, ablation: {}, trace: {} });
+  addSections((name) => ({ title: name }));
   assert.equal(findSection("ablation"), "ablation");
   assert.equal(findSection("forward"), "trace");
   assert.equal(findSection("generation"), "steps");
@@ -276,8 +289,8 @@ test("a section that the architecture lacks is a note in the section, not an err
 });
 
 test("a section that the model lacks has buttons for those that it has", async () => {
-  const spec = (title) => ({ title, explain: title + " explained", Component: () => html`<i />` });
-  for (const { sections } of SUB_VIEWS) for (const name of sections) VIEWS[name] = spec(name);
+  const Component = () => html`<i />`;
+  addSections((title) => ({ title, explain: title + " explained", Component }));
   prediction.value = { prediction: [], target: null, note: "", views: ["attention", "gates"] };
   openSection.value = "heads";
   showResponseError({ error: "needs another model", code: "not-applicable" });

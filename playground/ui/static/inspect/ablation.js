@@ -298,6 +298,7 @@ const measured = () =>
   });
 
 export const ablationSpec = {
+  subView: "heads",
   title: "Ablation",
   explain:
     "Replaces the output of a component and measures the effect on held-out sequences. The " +

@@ -257,6 +257,7 @@ function Activations({ data }) {
 }
 
 export const activationsSpec = {
+  subView: "forward",
   title: "Activations",
   explain:
     "All tensors of the forward pass in order of computation, with the target as decoder input. " +

@@ -198,6 +198,7 @@ function Attention({ data }) {
 }
 
 export const attentionSpec = {
+  subView: "attention",
   title: "Attention",
   explain:
     "Attention weights of every head in every layer. Point at a cell to read its weight. Each " +

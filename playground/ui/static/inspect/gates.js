@@ -115,6 +115,7 @@ function Gates({ data }) {
 }
 
 export const gatesSpec = {
+  subView: "forward",
   title: "Gates of a recurrent model",
   explain: "Gates and states of the RNN, LSTM or GRU cell at every position.",
   Component: Gates,

@@ -184,6 +184,7 @@ function Generation({ data }) {
 }
 
 export const generationSpec = {
+  subView: "generation",
   title: "Generation",
   explain:
     "The model generates one token at a time. Arcs above go from the token that the query " +

@@ -255,6 +255,7 @@ function toRows(data) {
 }
 
 export const logitLensSpec = {
+  subView: "forward",
   title: "Logit lens",
   explain:
     "Predictions of each decoder layer, with the target as decoder input. Stronger colors: " +

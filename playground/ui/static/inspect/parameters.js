@@ -32,6 +32,7 @@ const Parameters = ({ data: { components, total } }) =>
   />`;
 
 export const parametersSpec = {
+  subView: "forward",
   title: "Parameters",
   explain:
     "The weights of each component, all layers together: how many, of which shape. A weight that " +

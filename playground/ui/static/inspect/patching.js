@@ -114,6 +114,7 @@ function Patching({ data: response }) {
 }
 
 export const patchingSpec = {
+  subView: "heads",
   title: "Activation patching",
   explain:
     "The clean input is your sequence; the corrupted input has another token at one position. " +

@@ -3,7 +3,14 @@ import { html, useEffect, useRef } from "../vendor/preact.js";
 import { store } from "../shared/store.js";
 import { isWaiting } from "./requests.js";
 import { notApplicable, openSection, results, VIEWS } from "./state.js";
-import { findSubView, hasSection, openSubView, selectView, SUB_VIEWS } from "./views.js";
+import {
+  findSubView,
+  hasSection,
+  openSubView,
+  sectionsOf,
+  selectView,
+  SUB_VIEWS,
+} from "./views.js";
 
 function SubViewTabs() {
   const selected = findSubView(openSection.value);
@@ -39,7 +46,7 @@ function SubViewTabs() {
 const NotApplicable = ({ reason }) =>
   html`<p class="not-applicable">${reason}</p>
     <div class="row">
-      ${SUB_VIEWS.filter(({ sections }) => sections.some(hasSection)).map(
+      ${SUB_VIEWS.filter(({ name }) => sectionsOf(name).some(hasSection)).map(
         (subView) =>
           html`<button
             key=${subView.name}
@@ -91,8 +98,9 @@ function FoldedSection({ name, isOpen }) {
   </section>`;
 }
 
-function SubView({ subView: { name, title, sections }, open }) {
-  const displayed = sections.filter((each) => each === open || hasSection(each));
+function SubView({ subView: { name, title }, open }) {
+  const sections = sectionsOf(name),
+    displayed = sections.filter((each) => each === open || hasSection(each));
   return html`<div
     role="tabpanel"
     id=${"panel-" + name}

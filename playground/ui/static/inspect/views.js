@@ -6,14 +6,10 @@ import { notApplicable, openSection, prediction, VIEWS } from "./state.js";
 const STORAGE_KEY = "transformer-playground-inspect";
 
 export const SUB_VIEWS = [
-  { name: "attention", title: "Attention", sections: ["attention"] },
-  { name: "generation", title: "Generation", sections: ["steps"] },
-  { name: "heads", title: "Heads", sections: ["heads", "ablation", "patch"] },
-  {
-    name: "forward",
-    title: "Forward pass",
-    sections: ["trace", "lens", "embeddings", "parameters", "gates"],
-  },
+  { name: "attention", title: "Attention" },
+  { name: "generation", title: "Generation" },
+  { name: "heads", title: "Heads" },
+  { name: "forward", title: "Forward pass" },
 ];
 /** The section that was open last in each sub-view. @type {Record<string, string>} */
 const lastSections = {};
@@ -22,9 +18,13 @@ const lastSections = {};
 export const hasSection = (/** @type {string} */ name) =>
   prediction.value?.views?.includes(name) ?? name !== "gates";
 
+/** Return the sections of a sub-view, in the order of main.js. @param {string} subView */
+export const sectionsOf = (subView) =>
+  Object.keys(VIEWS).filter((name) => VIEWS[name].subView === subView);
+
 /** Return the sub-view that contains a section. @param {string} section */
 export const findSubView = (section) =>
-  SUB_VIEWS.find((each) => each.sections.includes(section)) ?? SUB_VIEWS[0];
+  SUB_VIEWS.find((each) => each.name === VIEWS[section]?.subView) ?? SUB_VIEWS[0];
 
 /**
  * Return the section of a name in a link: a section, or a sub-view. Null if there is none.
@@ -33,7 +33,7 @@ export const findSubView = (section) =>
 export function findSection(name) {
   if (typeof name !== "string") return null;
   if (VIEWS[name]) return name;
-  return SUB_VIEWS.find((each) => each.name === name)?.sections[0] ?? null;
+  return sectionsOf(name)[0] ?? null;
 }
 
 /** The section that was open at the last visit. */
@@ -50,6 +50,8 @@ export function selectView(name) {
   refresh(0);
 }
 
-/** @param {{ name: string, sections: string[] }} subView */
-export const openSubView = ({ name, sections }) =>
+/** @param {{ name: string }} subView */
+export function openSubView({ name }) {
+  const sections = sectionsOf(name);
   selectView([lastSections[name], ...sections].find(hasSection) ?? sections[0]);
+}
