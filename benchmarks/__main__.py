@@ -171,10 +171,11 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
     ),
     "engine": (
         engine,
-        "Switches of the exported page",
-        "A head is switched off or on while the page counts right outputs in the background. The "
-        "time ends when the frame with the new output is drawn. Chromium on the same machine, with "
-        "software rendering. The goal is a median of 20 ms, and 60 ms for 95 %.",
+        "Switches of the exported page and of Train, and keys",
+        "A head is switched off or on while the page counts right outputs in the background, or a "
+        "digit of the input changes. The time ends when the frame with the new output is drawn. "
+        "Chromium on the same machine, with software rendering. The goal is a median of 20 ms, and "
+        "60 ms for 95 %.",
     ),
     "engine-outputs": (
         engine_outputs,

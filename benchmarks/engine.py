@@ -1,4 +1,4 @@
-"""From a switch of the exported page to the changed output on screen, in Chromium."""
+"""From a switch or a key to the changed output on screen: exported page and Train, in Chromium."""
 
 import os
 import tempfile
@@ -9,7 +9,7 @@ from playwright.sync_api import sync_playwright
 
 from benchmarks.slider import summarize
 from playground.reports.interactive_page import write_page
-from tests.support.app_server import ROOT
+from tests.support.app_server import ROOT, AppServer
 from tests.support.chromium import FLAGS, find_browser
 
 MODELS = ("reverse-one-head", "reverse")
@@ -35,6 +35,54 @@ SWITCH_JS = """async n => {
   return times;
 }"""
 
+# The Train tab: one part stays off, and others are switched off and on, so each output has a new
+# sentence about it; a typed digit changes the output. The engine is in a Worker, so a time ends
+# after the frame in which the sentence or the output is there.
+TRAIN_JS = """async n => {
+  const text = selector => document.querySelector(selector).textContent,
+    nextTask = () => new Promise(resolve => {
+      const channel = new MessageChannel();
+      channel.port1.onmessage = resolve;
+      channel.port2.postMessage(0);
+    }),
+    measure = async (act, shown, isDone) => {
+      await new Promise(resolve => setTimeout(resolve, 100 + 7 * Math.floor(10 * Math.random())));
+      const before = shown(), started = performance.now();
+      act();
+      while (shown() === before || !isDone()) {
+        await new Promise(resolve => requestAnimationFrame(resolve));
+        await nextTask();
+      }
+      return performance.now() - started;
+    },
+    state = () => text('.switch-state'),
+    hasVerdict = () => /still right|wrong/.test(state()),
+    [first, ...switches] = document.querySelectorAll('.head-cell [role=switch]'),
+    input = document.querySelector('.sequence'),
+    switched = [], typed = [];
+  await measure(() => first.click(), state, hasVerdict); // it loads the engine and the weights
+  for (let i = 0; i < n; i++)
+    switched.push(await measure(
+      () => switches[Math.floor(i / 2) % switches.length].click(), state, hasVerdict));
+  first.click();
+  for (let i = 0; i < n; i++)
+    typed.push(await measure(() => {
+      input.value = `3 1 4 ${i % 10}`;
+      input.dispatchEvent(new Event('input', { bubbles: true }));
+    }, () => text('.live .answer'), () => true));
+  return { switched, typed: typed.slice(1) };
+}"""
+
+
+def measure_train(browser: Any, app: AppServer, name: str) -> dict[str, Any]:
+    page = browser.new_page(viewport={"width": 1366, "height": 768})
+    page.goto(f"{app.url}/?model=checkpoint:{name}")
+    page.locator(".switch-controls").wait_for()
+    page.locator(".live .answer .pg-mark").wait_for()
+    times = page.evaluate(TRAIN_JS, N_CLICKS)
+    page.close()
+    return {f"{action}_ms": summarize(each) for action, each in times.items()}
+
 
 def measure_model(browser: Any, name: str, folder: Path) -> dict[str, Any]:
     path = folder / f"{name}.html"
@@ -55,8 +103,13 @@ def measure_model(browser: Any, name: str, folder: Path) -> dict[str, Any]:
 def measure() -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_browser(), args=FLAGS)
-        rows = [measure_model(browser, name, Path(folder)) for name in MODELS]
+        app = AppServer(Path(folder))
+        rows = [
+            measure_model(browser, name, Path(folder)) | measure_train(browser, app, name)
+            for name in MODELS
+        ]
         browser.close()
+        app.stop()
     return rows
 
 
@@ -64,13 +117,16 @@ def table(rows: list[dict[str, Any]]) -> str:
     """Format the figures as Markdown."""
     lines = [
         "| model | size of the page | load average of the machine | "
-        "from a switch to the output on screen, ms: median, 95 % (clicks) |",
-        "|---|---|---|---|",
+        "switch of the page, ms: median, 95 % (clicks) | switch in Train | key in Train |",
+        "|---|---|---|---|---|---|",
     ]
     for row in rows:
-        times = row["switch_ms"]
+        times = [
+            f"{each['median']}, {each['p95']} ({each['n']})"
+            for each in (row["switch_ms"], row["switched_ms"], row["typed_ms"])
+        ]
         lines.append(
             f"| {row['model']} | {row['bytes'] / 1000:,.0f} kB | {row['load']} | "
-            f"{times['median']}, {times['p95']} ({times['n']}) |"
+            f"{' | '.join(times)} |"
         )
     return "\n".join(lines)

@@ -5,9 +5,7 @@ module, and a policy that allows nothing but them. docs/engine.md describes the 
 """
 
 import base64
-import dataclasses
 import json
-import random
 import re
 from importlib.resources import files
 from pathlib import Path
@@ -15,7 +13,6 @@ from typing import Any
 
 import torch
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from torch import Tensor
 
 from playground.architectures import ARCHITECTURES
 from playground.architectures.parameter_groups import parameter_count
@@ -26,14 +23,13 @@ from playground.common.env import PAGE_MARK, playground_url
 from playground.common.format import format_count
 from playground.errors import UserError
 from playground.inspection.inspected_model import InspectedModel, load_inspected_model
+from playground.runs.browser_model import MAX_PARAMETERS, NUM_EXAMPLES, describe_model
 from playground.runs.metric_series import MetricSeries
 from playground.runs.weight_history import read_lines
-from playground.tasks import PAD, TASKS
+from playground.tasks import TASKS
 from playground.tasks.specs import DEFAULT_SPEC
 
-MAX_PARAMETERS = 5_000_000
 MIN_EXACT_MATCH_FOR_FLOAT16 = 0.9  # below, rounded weights change some outputs
-NUM_EXAMPLES = 256  # held-out sequences that the page scores
 MAX_CURVE_POINTS = 200
 STATIC = Path(str(files("playground.ui") / "static"))
 TEMPLATES = Path(__file__).parent / "templates"
@@ -112,30 +108,13 @@ def write_page(checkpoint: Path, run_folder: Path | None = None, name: str = "")
 
 
 def _page_data(subject: InspectedModel) -> dict[str, Any]:
-    config, task = subject.config, subject.task
-    batch = subject.held_out(NUM_EXAMPLES).batch
-    examples = [
-        {"source": _without_padding(source), "labels": _without_padding(labels)}
-        for source, labels in zip(batch.source_BS, batch.labels_BT, strict=True)
-    ]
-    random.Random(0).shuffle(examples)  # the first ones stand for all, in averages and bars
-    by_length = sorted(examples, key=lambda example: len(example["source"]))
+    content, vocabulary = describe_model(subject), subject.task.vocabulary
+    by_length = sorted(content["examples"], key=lambda example: len(example["source"]))
     median = by_length[len(by_length) // 2]
-    return {
-        "architecture": config.architecture,
-        "model": dataclasses.asdict(config.model),
-        "task": config.task.task,
-        "symbols": list(task.vocabulary.symbols),
-        "n_symbols": task.n_symbols,
-        "accepts": task.vocabulary.describe(),
-        "max_tokens": subject.max_target_tokens,
-        "input": " ".join(task.vocabulary.decode(median["source"])),
-        "examples": examples,
+    return content | {
+        "accepts": vocabulary.describe(),
+        "input": " ".join(vocabulary.decode(median["source"])),
     }
-
-
-def _without_padding(row_L: Tensor) -> list[int]:
-    return [token for token in row_L.tolist() if token != PAD]
 
 
 def _curve(run_folder: Path, last_step: int) -> list[tuple[int, float]]:

@@ -14,6 +14,7 @@ A request has a method, a model and an argument. The model is {"checkpoint": fol
     check     whether an uploaded checkpoint is valid and can be resumed
     lengths   the number of correct held-out sequences of each length; `text` is
               {"lengths": [...], "n": number of sequences} as JSON
+    describe  what the engine of the page needs beside the weights (browser_model.py)
     evaluate  its scores on held-out sequences of the trained lengths; `text` is their number
     loss      its loss on held-out sequences, measured as in The Annotated Transformer
 """
@@ -50,9 +51,10 @@ from playground.training.config import RunConfig
 from playground.training.trainer import FINAL_EVAL_SIZE
 
 from .access import Right
+from .browser_model import describe_model
 from .metric_series import METRIC_COLUMNS
 from .snapshot import SnapshotBuilder
-from .weight_history import nearest_step, read_lines, weight_steps, weights_path
+from .weight_history import NO_WEIGHTS, find_weights, read_lines, weight_steps, weights_path
 
 if TYPE_CHECKING:
     from playground.inspection.inspected_model import InspectedModel
@@ -125,6 +127,11 @@ class Inspector:
             return self.evaluate(loaded, int(argument))
         if method == "loss":
             return self.loss(loaded)
+        if method == "describe":
+            from playground.inspection.inspected_model import InspectedModel
+
+            subject = InspectedModel.from_model(loaded.config, loaded.model)
+            return describe_model(subject, with_examples=not hides_targets(model_ref))
         if method == "predict":
             answer = loaded.snapshots.predict(loaded.model, argument, hides_targets(model_ref))
             return answer | {"step": loaded.step}
@@ -224,11 +231,9 @@ class Inspector:
             CheckpointError: if no weights are stored or they are invalid.
         """
         folder, key = Path(model_ref["run"]), (model_ref["run"], -1)
-        step = model_ref["step"]
-        if not weights_path(folder, step).is_file():
-            step = nearest_step(weight_steps(folder), step)
-            if step is None:
-                raise CheckpointError("this run has no stored weights yet; try again in a moment")
+        step = find_weights(folder, model_ref["step"])
+        if step is None:
+            raise CheckpointError(f"{NO_WEIGHTS}; try again in a moment")
         if key not in self._models:
             config = RunConfig.from_flat(model_ref["fields"])
             self._models[key] = LoadedModel(config, build_model(config).eval(), -1)

@@ -19,6 +19,8 @@ from playground.tasks.held_out import build_held_out_set
 from playground.tasks.task import Batch, Task, batch_of_targets, output_rows
 from playground.training.config import RunConfig
 
+from .browser_model import runs_in_browser
+
 SAMPLE_COUNT = 8
 # Of a probe that is not the default input: long enough to show a diagonal, short enough to read.
 PROBE_LENGTH = 10
@@ -34,6 +36,7 @@ class SnapshotBuilder:
     def __init__(self, task: Task, config: RunConfig, device: torch.device) -> None:
         self.task, self.config, self.device = task, config.task, device
         self.architecture = config.architecture
+        self.runs_in_browser = runs_in_browser(config)
         low, high = config.task.min_length, config.task.max_length
         # An upper bound: some architectures have fewer kinds of attention.
         model = config.model
@@ -82,6 +85,7 @@ class SnapshotBuilder:
             "parameters": parameter_count(model.config),
             "architecture": ARCHITECTURES[self.architecture].title,
             "n_layers": model.config.n_layers,
+            "in_browser": self.runs_in_browser,
             "component_parameters": {
                 name: sum(parameter.numel() for parameter in module.parameters())
                 for name, module in model.named_modules()

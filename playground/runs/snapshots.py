@@ -120,6 +120,12 @@ class Snapshots:
         """Return the model's prediction for a sequence, at a step or with the latest weights."""
         return self._request(run, self.inspector, "predict", step, text, client, right)
 
+    def describe(
+        self, run: Run | Path, client: Client | None = None, right: Right = Right.OWN
+    ) -> Future[Response]:
+        """Return what the engine of the page needs beside the weights."""
+        return self._request(run, self.inspector, "describe", None, "", client, right)
+
     def inspect_view(
         self,
         run: Run | Path,

@@ -30,6 +30,7 @@ WEIGHTS_PER_DOUBLING = (24, 12, 6, 3, 2, 1)
 STATE_EVERY_N_WEIGHTS = 16
 BUDGET_BYTES = env_bytes("HISTORY_MB")  # bytes per run: two thirds weights, one third states
 TRANSIENT_WEIGHTS = 3  # number of the latest weights stored for the live view only
+NO_WEIGHTS = "this run has no stored weights yet"
 MAX_LINE_BYTES = 10_000  # bytes of metrics.jsonl, which may be an untrusted upload
 WEIGHTS_SUFFIX, STATE_SUFFIX = ".safetensors", ".state.safetensors"
 
@@ -79,6 +80,11 @@ def nearest_step(steps: list[int], step: int) -> int | None:
     at = bisect.bisect_left(steps, step)
     around = steps[max(0, at - 1) : at + 1]
     return min(around, key=lambda s: abs(s - step)) if around else None
+
+
+def find_weights(run: Path, step: int) -> int | None:
+    """Return the step with weights on disk that is nearest to `step`; None if there is none."""
+    return step if weights_path(run, step).is_file() else nearest_step(weight_steps(run), step)
 
 
 def read_lines(run: Path) -> Iterator[dict[str, Any]]:

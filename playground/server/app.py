@@ -68,6 +68,7 @@ from .report_api import ReportHandlers
 from .routes import Handler, HandlerGroup, build_routes
 from .session import SessionHandlers
 from .static_files import encode_text, static_route
+from .weights_api import weights_route
 
 # Rate limits bound what one client adds to the queue; a small queue would let one fill it for all.
 MAX_QUEUE = 2000
@@ -159,6 +160,7 @@ def launch_options(
                 *build_routes(handlers | datasets.handlers(), load),
                 *CheckpointTransfer(registry).routes(),
                 *datasets.routes(),
+                weights_route(registry, load),
                 static_route(),
                 ProjectFiles().route(),
                 API_PAGE,

@@ -26,6 +26,7 @@ from .client import resolve_client
 from .process_calls import await_result
 from .routes import Handler, bind_handlers, handler
 from .runs_api import list_runs, run_action, run_details
+from .schemas.base import ModelRequest
 from .schemas.runs import Curves, ModelAtStep, PollModel, Predict
 
 MAX_CURVE_POINTS = 400  # points of an overlaid curve
@@ -80,7 +81,9 @@ async def _poll_checkpoint(
             registry.snapshots.inspector.request("snapshot", folder, client=client),
             request=http_request,
         )
-        manifest, points, recorded_steps = await asyncio.to_thread(_read_checkpoint, folder)
+        manifest, points, recorded_steps, version = await asyncio.to_thread(
+            _read_checkpoint, folder
+        )
     except (UserError, OSError) as error:
         return NOT_FOUND_RESPONSE | {
             "message": error_text(error),
@@ -94,7 +97,7 @@ async def _poll_checkpoint(
         "max_steps": manifest.step,
         "parameters": parameter_count(manifest.config.model),
         "device": "",
-        "series_id": 0,
+        "series_id": version,
         "points": points.delta_since(0),
         "latest": points.latest(),
         "weight_steps": recorded_steps,
@@ -126,7 +129,7 @@ def _for_right(right: Right, response: dict[str, Any]) -> dict[str, Any]:
             kind: [[str(position) for position, _ in enumerate(side, 1)] for side in sides]
             for kind, sides in info["axes"].items()
         }
-        hidden = {"source": [], "accepts": "", "default_input": ""}
+        hidden = {"source": [], "accepts": "", "default_input": "", "in_browser": False}
         response["probe_info"] = info | hidden | {"axes": axes}
     return response
 
@@ -137,10 +140,10 @@ async def _read_from_disk(run: Run) -> None:
         await asyncio.to_thread(lambda: (run.load_points(), run.load_weight_steps()))
 
 
-def _read_checkpoint(folder: Path) -> tuple[Manifest, MetricSeries, list[int]]:
+def _read_checkpoint(folder: Path) -> tuple[Manifest, MetricSeries, list[int], int]:
     modified_ns = (folder / "config.json").stat().st_mtime_ns
     points = load_metric_series(folder, modified_ns)
-    return read_manifest(folder), points, list(load_replay(folder))
+    return read_manifest(folder), points, list(load_replay(folder)), modified_ns % 2**31
 
 
 @lru_cache(maxsize=32)
@@ -196,6 +199,21 @@ async def predict(
     return response
 
 
+@handler("runs/model", ModelRequest, Right.USE)
+async def describe_model(
+    registry: Registry, request: ModelRequest, model: Access, http_request: Request | None
+) -> dict[str, Any]:
+    """Return what the engine of the page needs to run a model, beside its weights.
+
+    Viewers of a model on private data get no examples.
+    """
+    if model.run:
+        await _read_from_disk(model.run)
+    client = resolve_client(request, http_request)
+    future = registry.snapshots.describe(model.source, client, model.right)
+    return await await_result(future, request=http_request)
+
+
 @handler("runs/curves", Curves, Right.WATCH)
 def overlay_curves(
     registry: Registry, request: Curves, models: list[tuple[str, Access]]
@@ -220,5 +238,14 @@ def live_handlers(registry: Registry) -> dict[str, Handler]:
     """Return the handlers of the live view, by route name."""
     return bind_handlers(
         registry,
-        (poll_model, snapshot, predict, overlay_curves, list_runs, run_action, run_details),
+        (
+            poll_model,
+            snapshot,
+            predict,
+            describe_model,
+            overlay_curves,
+            list_runs,
+            run_action,
+            run_details,
+        ),
     )

@@ -24,13 +24,13 @@ BLOCKS = {  # by stack, from the top of a layer: kind, title and name of each bl
 
 
 def draw_map(weights: list[int], n_columns: int) -> list[Markup]:
-    """Return the paths of a head's squares by shade, the lightest first.
+    """Return the paths of a head's squares by shade, the lightest first; the largest is darkest.
 
     `weights` are thousandths, row by row; a square has the size 1.
     """
-    paths = [""] * N_SHADES
+    paths, largest = [""] * N_SHADES, max(weights)
     for i, weight in enumerate(weights):
-        if shade := round(N_SHADES * weight / 1000):
+        if shade := round(N_SHADES * weight / largest):
             paths[shade - 1] += f"M{i % n_columns} {i // n_columns}h1v1h-1"
     return [Markup(path) for path in paths]
 

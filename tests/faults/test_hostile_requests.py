@@ -20,6 +20,7 @@ from playground.lessons.lessons import LESSONS
 from playground.runs.commands import COMMANDS
 from playground.runs.snapshot import SnapshotBuilder
 from playground.server.routes import ROUTE_PREFIX
+from playground.server.weights_api import WEIGHTS_PATH
 from playground.training.config import RunConfig
 from playground.ui.form_schema import form_defaults
 from tests.support.hostile_values import HOSTILE_VALUES
@@ -139,6 +140,7 @@ FIELDS_BY_ROUTE = {  # what a page's script sends along, beside whose page it is
     "runs/predict": ["text", "step"],
     "runs/list": [],
     "runs/details": [],
+    "runs/model": [],
     "runs/curves": ["subjects"],
     "runs/action": ["action", "setting", "value", "name", "step", "checkpoint"],
     "inspect/view": ["view", "options", "text", "step"],
@@ -288,6 +290,27 @@ ALWAYS_REJECTED = (
     "lessons/start",
     "lessons/start-bug",
 )
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {},
+        {"subject": "run:"},
+        {"subject": "checkpoint:../small", "step": "1"},
+        {"subject": "checkpoint:small", "step": "9" * 5000},
+        {"subject": "checkpoint:small", "step": "²"},
+        {"subject": "checkpoint:small", "step": "-1"},
+        {"subject": "checkpoint:small", "step": "1.5"},
+        {"subject": "x" * 500, "step": "1"},
+    ],
+)
+def test_hostile_requests_for_weights_get_an_error_message(server, query):
+    client, *_ = server
+    response = client.get(WEIGHTS_PATH, params=query, headers={"x-owner": "x" * 500})
+    assert response.status_code in (400, 404), response.text[:300]
+    assert isinstance(response.json()["error"], str)
+    assert client.get(WEIGHTS_PATH, params={"subject": "checkpoint:small", "step": 1}).content
 
 
 @pytest.mark.smoke

@@ -43,7 +43,7 @@ import {
   open as openShare,
 } from "../../playground/ui/static/train/share_dialog.js";
 import { trainView } from "../../playground/ui/static/train/data/selection.js";
-import { createReactive, state } from "../../playground/ui/static/train/state.js";
+import { createReactive, NOTHING_OFF, state } from "../../playground/ui/static/train/state.js";
 import { formatStatus } from "../../playground/ui/static/train/status.js";
 import { effect, html } from "../../playground/ui/static/vendor/preact.js";
 
@@ -234,11 +234,21 @@ test("the address has what differs from the first view", () => {
   Object.assign(state, { selectedKind: "encoder", selectedHead: [0, 0], isLog: true });
   state.selectedMetric = "loss";
   overlays.value = new Map();
-  const none = { kind: null, head: null, curve: null, log: null, over: null };
+  const none = {
+    kind: null,
+    head: null,
+    curve: null,
+    log: null,
+    over: null,
+    off: null,
+    means: null,
+  };
   assert.deepEqual(trainView.read(), { ...none, kind: "encoder" });
   Object.assign(state, { selectedHead: [0, 1], selectedMetric: "grad_norm", isLog: false });
-  const changed = { kind: "encoder", head: "1.2", curve: "grad_norm", log: "no", over: null };
-  assert.deepEqual(trainView.read(), changed);
+  state.switchedOff = [{ kind: "cross", layer: 0, head: 1 }];
+  const changed = { kind: "encoder", head: "1.2", curve: "grad_norm", log: "no", off: "cross.1.2" };
+  assert.deepEqual(trainView.read(), { ...none, ...changed });
+  state.switchedOff = NOTHING_OFF;
 });
 
 test("the frame and the program name the model", () => {

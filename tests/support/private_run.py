@@ -40,6 +40,7 @@ from playground.server.jobs_api import RIGHTS_BY_KIND
 from playground.server.routes import ROUTE_PREFIX
 from playground.server.schemas.runs import RunAction
 from playground.server.static_files import static_route
+from playground.server.weights_api import WEIGHTS_PATH
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 from tests.support.app_server import wait_for
@@ -187,6 +188,7 @@ REQUESTS = {
     "runs/snapshot": [{"step": 0}, {"step": 2}],
     "runs/predict": [{"text": text, "with_forward_pass": True} for text in [*ROWS][:20]]
     + [{"text": ""}, {"text": SOURCE, "step": 0}],
+    "runs/model": [{}],
     "runs/curves": [{}],
     "runs/details": [{}],
     "runs/report": [{}],
@@ -237,6 +239,7 @@ OTHER_ROUTES = {  # that a test below sends, or that serve files of the program
     "/playground/checkpoints/{ticket}",
     "/playground/checkpoints",
     "/playground/datasets",
+    WEIGHTS_PATH,
     static_route().path,
     "/playground/files/{path:path}",
     "/",
@@ -280,6 +283,11 @@ def send_all(site, subject, key, skipped=()):
             if "ticket" in response:
                 answer = site.client.get(f"/playground/checkpoints/{response['ticket']}")
                 results.append(["download", answer.status_code])
+    answer = site.client.get(
+        WEIGHTS_PATH, params={"subject": subject, "step": 2}, headers={"x-owner": key}
+    )
+    is_error = answer.headers["content-type"] == "application/json"
+    results.append([f"weights {subject}", answer.json() if is_error else answer.headers["etag"]])
     for name, arguments in CALLS.items():
         named = {"run" if name in ("pause", "resume", "stop") else "model": subject, "owner": key}
         if name == "settings":

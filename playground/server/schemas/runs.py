@@ -1,5 +1,6 @@
 """Requests of the run list, the live view, the Inspect tab and the report."""
 
+import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -82,6 +83,17 @@ class ModelAtStep(ModelRequest):
     """A model; `step` selects an earlier step of a run."""
 
     step: Index | None = None
+
+
+def _parse_number(value: object) -> object:
+    """Return a number of a URL; any other value as it is."""
+    return int(value) if isinstance(value, str) and re.fullmatch("[0-9]{1,15}", value) else value
+
+
+class LoadWeights(ModelRequest):
+    """A model and the step of its weights, from a URL."""
+
+    step: Annotated[Index, BeforeValidator(_parse_number)]
 
 
 class Predict(ModelAtStep):

@@ -97,7 +97,10 @@ def test_a_request_that_names_a_model_must_declare_its_right(site):
 
 # What each viewer may do with the model; and what uses no model of this server.
 WATCHED = r"runs/(poll|snapshot|curves|details) |inspect/view .*'view': 'heads|endpoint status "
-USED = WATCHED + r"|runs/predict |inspect/view |endpoint (predict|attention|evaluate) "
+USED = (
+    WATCHED
+    + r"|runs/(predict|model) |weights |inspect/view |endpoint (predict|attention|evaluate) "
+)
 WITHOUT_MODEL = (
     r"(form|session|datasets|lessons|replications|damaged)/|runs/list |"
     r"(jobs|hub)/(session|poll|cancel) |"

@@ -32,12 +32,13 @@ export function serve(byRoute = {}) {
   sent = [];
   mock.restoreAll();
   return mock.method(globalThis, "fetch", async (url, { body, headers }) => {
-    const route = url.href.split(/playground\/(?:api\/)?/).at(-1),
+    const [path] = url.href.split("?"),
+      route = path.split(/playground\/(?:api\/)?/).at(-1),
       payload = headers["Content-Type"] === "application/json" ? JSON.parse(body) : body;
     sent.push([route, payload, headers]);
     const response = responses[route];
     const reply = typeof response === "function" ? await response(payload) : response;
-    return Response.json(reply ?? {});
+    return reply instanceof Response ? reply : Response.json(reply ?? {});
   });
 }
 

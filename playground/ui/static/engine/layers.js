@@ -70,7 +70,10 @@ export class InputEmbedding {
   constructor(config, tensors, name) {
     this.config = config;
     this.side = name === "source_embedding" ? "source" : "target";
-    this.tokens = requireTensor(tensors, `${name}.token_embedding.weight`);
+    // A table that source and target share is stored under its first name.
+    this.tokens =
+      tensors[`${name}.token_embedding.weight`] ??
+      requireTensor(tensors, "source_embedding.token_embedding.weight");
     this.positions_PD =
       config.position_type === "sinusoidal"
         ? sinusoidalPositions(config)

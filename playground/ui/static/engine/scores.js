@@ -21,11 +21,12 @@ const inputOf = (labels) => [SOS, ...labels.slice(0, -1)];
 export function createScorer(model, examples) {
   const { config } = model,
     // Most components follow the encoder, whose output is the same for all of them.
-    memories = examples.map(({ source }) => model.encode(new ForwardPass(config, source, 0)));
+    memories = /** @type {ReturnType<Model["encode"]>[]} */ ([]);
   return (/** @type {number} */ index, /** @type {Ablation[]} */ ablations) => {
     const { source, labels } = examples[index],
       pass = new ForwardPass(config, source, labels.length, ablations);
-    if (ablations.every(keepsMemory)) pass.memory = memories[index];
+    if (ablations.every(keepsMemory))
+      pass.memory = memories[index] ??= model.encode(new ForwardPass(config, source, 0));
     const rows = rowsOf(model.decode(inputOf(labels), pass), config.target_vocab_size);
     return rows.filter((row, t) => argmax(row) === labels[t]).length;
   };

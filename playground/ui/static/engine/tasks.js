@@ -6,6 +6,7 @@ export const PAD = 0;
 export const SOS = 1;
 export const EOS = 2;
 const SPECIAL_TOKENS = ["PAD", "SOS", "EOS"]; // the symbols of the task follow
+export const FIRST_SYMBOL = SPECIAL_TOKENS.length;
 
 export class Vocabulary {
   /** @param {string[]} symbols */
@@ -90,6 +91,9 @@ const RULES = {
   "modular-addition": (source, n) => [sum(source) % n],
   "odds-first": (source) => source.toSorted((a, b) => (b % 2) - (a % 2)),
 };
+
+/** Whether the page knows the rule of a task. @param {string} task */
+export const hasRule = (task) => Object.hasOwn(RULES, task);
 
 /**
  * Return the right output for a source, or null where the page has no rule.

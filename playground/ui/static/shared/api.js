@@ -43,27 +43,54 @@ export const baseUrl = findBaseUrl(import.meta.url);
 
 /**
  * Send a request. A rate limit delays the request instead of failing it.
+ * @param {URL} url
+ * @param {RequestInit} options
+ * @param {number} [timeoutMs]
+ */
+async function send(url, options, timeoutMs = DEFAULT_TIMEOUT_MS) {
+  const until = Date.now() + timeoutMs;
+  for (;;) {
+    const response = await fetch(url, { ...options, signal: AbortSignal.timeout(timeoutMs) }),
+      waitMs = 1000 * (Number(response.headers.get("Retry-After")) || 1);
+    if (response.status !== 429 || Date.now() + waitMs > until) return response;
+    await sleep(waitMs);
+  }
+}
+
+/**
+ * Send a request to a JSON route.
  * @param {string} name
  * @param {object} payload
  * @param {number} [timeoutMs]
  * @returns {Promise<any>}
  */
-export async function request(name, payload, timeoutMs = DEFAULT_TIMEOUT_MS) {
-  const until = Date.now() + timeoutMs;
-  for (;;) {
-    const response = await fetch(new URL("api/" + name, baseUrl), {
+export async function request(name, payload, timeoutMs) {
+  const response = await send(
+    new URL("api/" + name, baseUrl),
+    {
       method: "POST",
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify(payload),
-      signal: AbortSignal.timeout(timeoutMs),
-    });
-    const waitMs = 1000 * (Number(response.headers.get("Retry-After")) || 1);
-    if (response.status !== 429 || Date.now() + waitMs > until) {
-      if (!response.ok) throw new Error("the server answered " + response.status);
-      return response.json();
-    }
-    await sleep(waitMs);
-  }
+    },
+    timeoutMs,
+  );
+  if (!response.ok) throw new Error("the server answered " + response.status);
+  return response.json();
+}
+
+/**
+ * Request a file below playground/. Return its bytes and headers, or the error of the server.
+ * @param {string} route
+ * @param {Record<string, any>} params
+ * @param {Record<string, string>} headers
+ * @returns {Promise<any>}
+ */
+export async function download(route, params, headers) {
+  const url = new URL(route, baseUrl);
+  url.search = new URLSearchParams(params).toString();
+  const response = await send(url, { headers });
+  if (!response.ok) return response.json();
+  return { bytes: await response.arrayBuffer(), headers: response.headers };
 }
 
 /**

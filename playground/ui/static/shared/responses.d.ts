@@ -180,6 +180,29 @@ export interface ProbeInfo {
   architecture: string;
   n_layers: number;
   component_parameters: Record<string, number>;
+  /** Whether the engine of the page runs the model. */
+  in_browser: boolean;
+}
+
+/** The response of `runs/model`: what the engine needs to run the model, beside its weights. */
+export interface ModelDescription {
+  architecture: string;
+  model: Record<string, any>;
+  task: string;
+  symbols: string[];
+  /** The number of digits that the task counts with. */
+  n_symbols: number;
+  max_tokens: number;
+  /** The shortest and the longest input of training. */
+  lengths: [number, number];
+  /** Held-out sequences; none for viewers of a model on private data. */
+  examples: Example[];
+}
+
+/** Tokens of an input and of the right output. Both end with EOS. */
+export interface Example {
+  source: number[];
+  labels: number[];
 }
 
 /** The response of `runs/details`; viewers get no checkpoints and no share link. */

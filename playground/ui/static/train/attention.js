@@ -70,6 +70,7 @@ function buildMap(axes, weights, kind, title) {
       rows,
       columns,
       values,
+      max: Math.max(1e-3, ...weights.map((/** @type {number} */ weight) => weight / 1000)),
       mask: kind === "decoder" ? values.map((row, i) => row.map((_, column) => column <= i)) : null,
       maxCellSize: Math.min(MAX_CELL, maxHeight / rows.length),
     },

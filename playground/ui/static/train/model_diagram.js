@@ -2,8 +2,10 @@
 import { formatCount } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { html } from "../vendor/preact.js";
+import { includes, nameOf } from "../engine/parts.js";
+import { hasExamples, isLocal } from "./data/local_model.js";
 import { openBlock, selectHead, stacks, toggleBlock } from "./data/selection.js";
-import { figure } from "./data/snapshots.js";
+import { figure, toggleParts } from "./data/snapshots.js";
 import { Diagram } from "./diagram/diagram.js";
 import { BlockScores } from "./diagram/scores.js";
 import {
@@ -14,7 +16,8 @@ import {
   KIND_TITLES,
   summarizeHead,
 } from "./diagram/structure.js";
-import { state } from "./state.js";
+import { SwitchControls } from "./diagram/switches.js";
+import { NOTHING_OFF, state } from "./state.js";
 
 const BLOCK_TEXTS = {
   encoder:
@@ -78,10 +81,13 @@ function describeSelection(pass) {
     [layer, head] = state.selectedHead,
     weights = pass.attention[kind]?.[layer]?.[head];
   if (!weights) return "This model has no attention; it passes the input on as one vector.";
+  const name = describeHead(kind, layer, head, stacks.value.length === 1);
+  if (SWITCHES.isOff({ kind, layer, head }))
+    return name + " is off. It still reads, but what it reads is not used.";
   const [queries, keys] = pass.axes[kind],
     { entropy, maxWeight } = summarizeHead(weights, queries.length, keys.length);
   return (
-    describeHead(kind, layer, head, stacks.value.length === 1) +
+    name +
     ". Thicker lines: larger attention weights. Mean of the largest weight per query: " +
     maxWeight.toFixed(2) +
     "; entropy " +
@@ -152,6 +158,28 @@ function openInInspect() {
   });
 }
 
+/** @type {import("./diagram/switches.js").Switches} */
+const SWITCHES = {
+  isOff: (part) => includes(state.switchedOff, part),
+  toggle: toggleParts,
+  nameOf: (part) => nameOf(part, stacks.value.length === 1),
+};
+
+function Controls() {
+  const { prediction, target, off } = state.prediction ?? {},
+    isKnown = off === state.switchedOff;
+  return html`<${SwitchControls}
+    off=${state.switchedOff}
+    nameOf=${SWITCHES.nameOf}
+    isRight=${isKnown ? prediction.join("\n") === target?.join("\n") : null}
+    score=${state.switchScore}
+    method=${state.ablationMethod}
+    hasExamples=${hasExamples.value}
+    onMethod=${(method) => (state.ablationMethod = method)}
+    onReset=${() => (state.switchedOff = NOTHING_OFF)}
+  />`;
+}
+
 /** The picture of the document, until the page has the model. */
 const firstPicture = document.querySelector("html:not(.without-first-view) .first-picture");
 const FirstPicture = () => html`<div ref=${(box) => box?.append(firstPicture)}></div>`;
@@ -183,6 +211,8 @@ export function ModelDiagram() {
           onSelect=${selectHead}
           onBlock=${toggleBlock}
           onRow=${(row) => (state.hoverRow = row)}
+          switches=${isLocal.value ? SWITCHES : undefined}
+          controls=${isLocal.value && html`<${Controls} />`}
         />
       </figure>
     </div>

@@ -7,6 +7,9 @@ import { computed, signal } from "../vendor/preact.js";
 export const embeddedView = document.documentElement.dataset.embed || "";
 export const TERMINAL_STATUSES = ["done", "stopped", "failed", "not-found", "checkpoint", "empty"];
 
+/** No part of the model is off. @type {import("../engine/types.js").Component[]} */
+export const NOTHING_OFF = [];
+
 /**
  * Return an object with the same properties, each of which is a signal.
  * @template {object} T
@@ -51,7 +54,13 @@ export const state = createReactive({
   selectedHead: [0, 0],
   selectedQuery: 0, // whose scores the open block shows
   selectedBlock: "", // the block that the diagram explains, instead of the selected head
-  typedPass: /** @type {any} */ (null), // the forward pass of a sequence that the user has typed
+  /** The forward pass of a sequence that the user has typed, or with parts that are off. */
+  typedPass: /** @type {any} */ (null),
+  switchedOff: NOTHING_OFF, // the parts of the model that are off
+  ablationMethod: /** @type {"zero" | "mean"} */ ("zero"), // what takes the place of their outputs
+  /** The right ones of the held-out examples measured so far. */
+  switchScore: /** @type {{ right: number, measured: number } | null} */ (null),
+  unsupported: "", // a model that the browser cannot run although it should
   selectedMetric: "loss",
   hoverStep: /** @type {number | null} */ (null),
   hoverCell: /** @type {number[] | null} */ (null), // [row, column] of the selected head's map

@@ -5,9 +5,9 @@ import { DEFAULT_TAB, store } from "../../shared/store.js";
 import { RETRYING } from "../../shared/strings.js";
 import { batch, effect, untracked } from "../../vendor/preact.js";
 import { messages, setMessage } from "../messages.js";
-import { state, TERMINAL_STATUSES } from "../state.js";
+import { NOTHING_OFF, state, TERMINAL_STATUSES } from "../state.js";
 import { overlays, swapOverlay } from "./overlays.js";
-import { predict, predictionAnswer, schedulePrediction } from "./prediction.js";
+import { predict, predictionAnswer, TYPING_MS } from "./prediction.js";
 import { clearSnapshotCache, followStep, leaveSteps } from "./snapshots.js";
 
 const METRIC_NAMES = ["steps", "loss", "learning_rate", "grad_norm"];
@@ -80,8 +80,12 @@ export function followSelection() {
   effect(() => {
     void store.input.value;
     if (isHidden()) return;
-    untracked(schedulePrediction);
+    untracked(() => predict(TYPING_MS));
     subscription.wake();
+  });
+  effect(() => {
+    void [state.switchedOff, state.ablationMethod];
+    untracked(predict);
   });
 }
 
@@ -252,6 +256,8 @@ export function resetView() {
     hoverCell: null,
     hoverRow: null,
     typedPass: null,
+    switchedOff: NOTHING_OFF,
+    switchScore: null,
     weightSteps: [],
     isOld: true,
   });

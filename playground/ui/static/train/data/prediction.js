@@ -1,13 +1,13 @@
 // The prediction for the input.
-import { request } from "../../shared/api.js";
+import { request, sleep } from "../../shared/api.js";
 import { formatInteger } from "../../shared/format.js";
 import { Resource } from "../../shared/resource.js";
 import { store } from "../../shared/store.js";
 import { setMessage } from "../messages.js";
 import { state } from "../state.js";
+import { answerLocally } from "./local_model.js";
 
-const DEBOUNCE_MS = 150;
-let debounceTimer = /** @type {ReturnType<typeof setTimeout> | undefined} */ (undefined);
+export const TYPING_MS = 150; // until the server gets a text that the user types
 
 /** Whether the page displays a recorded step of a checkpoint, which has only its last weights. */
 const isRecordedStep = () =>
@@ -16,27 +16,26 @@ const isRecordedStep = () =>
   state.viewedStep !== null &&
   state.viewedStep !== store.latestStep.value;
 
-/** Predict once the user has stopped typing. */
-export function schedulePrediction() {
-  clearTimeout(debounceTimer);
-  debounceTimer = setTimeout(predict, DEBOUNCE_MS);
-}
-
-/** @param {string} text @param {number | null} step */
-const sendPrediction = (text, step) =>
-  request("runs/predict", {
+/** @param {string} text @param {number | null} step @param {number} delayMs */
+async function sendPrediction(text, step, delayMs) {
+  const answer = await answerLocally(text);
+  if (answer) return answer;
+  await sleep(delayMs);
+  if (text !== store.sequence.value) return {}; // another prediction has followed
+  return request("runs/predict", {
     owner: state.owner,
     subject: state.modelRef,
     text,
     with_forward_pass: store.input.value !== null,
     ...(step === null ? {} : { step }),
   });
+}
 export const predictionAnswer = new Resource(sendPrediction, (reason) =>
   setMessage("prediction", reason),
 );
 
-export async function predict() {
-  clearTimeout(debounceTimer);
+/** @param {number} [delayMs] of a request to the server */
+export async function predict(delayMs = 0) {
   const text = store.sequence.value,
     step = state.viewedStep;
   state.predictedAt = Date.now();
@@ -51,7 +50,7 @@ export async function predict() {
   }
   // without weights; the prediction runs once a snapshot arrives
   if (!state.displayedSnapshot) return;
-  const reply = await predictionAnswer.load(text, step);
+  const reply = await predictionAnswer.load(text, step, delayMs);
   if (reply) showPrediction(reply, step);
 }
 
@@ -60,11 +59,17 @@ function showPrediction({ error = "", prediction = null, ...reply }, step) {
   const isOfDisplayedStep = step === null || reply.step === state.displayedSnapshot?.step,
     origin = step !== null && prediction && "with the weights of step " + formatInteger(reply.step);
   state.prediction =
-    error || !prediction ? null : { prediction, target: reply.target, modelRef: state.modelRef };
+    error || !prediction
+      ? null
+      : { prediction, target: reply.target, modelRef: state.modelRef, off: reply.off };
   setMessage("prediction", error || [origin, reply.note].filter(Boolean).join("; "), {
     isError: Boolean(error),
   });
   store.isInputInvalid.value = Boolean(error && !reply.retryable);
   // The diagram shows the typed sequence, or the probe while the user has typed nothing.
-  state.typedPass = (isOfDisplayedStep && reply.forward_pass) || null;
+  const isOwn = store.input.value !== null || state.switchedOff.length;
+  state.typedPass =
+    isOwn && isOfDisplayedStep && reply.forward_pass
+      ? { ...reply.forward_pass, step: reply.step }
+      : null;
 }

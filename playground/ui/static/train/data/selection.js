@@ -1,9 +1,11 @@
 // What is selected in the diagram: an attention type, one of its heads, and the open block. The
 // address has them, with the curve.
 import { store } from "../../shared/store.js";
+import { formatParts, includes, parseParts } from "../../engine/parts.js";
 import { batch, computed, effect, signal, untracked } from "../../vendor/preact.js";
-import { buildStacks } from "../diagram/structure.js";
+import { buildStacks, partsOf } from "../diagram/structure.js";
 import { METRICS, state } from "../state.js";
+import { isLocal } from "./local_model.js";
 import { overlays, setOverlays } from "./overlays.js";
 import { figure } from "./snapshots.js";
 
@@ -24,6 +26,8 @@ function readSelection() {
     head: isFirst ? null : `${layer + 1}.${head + 1}`,
     curve: metric === "loss" ? null : metric,
     log: state.isLog ? null : "no",
+    off: formatParts(state.switchedOff) || null,
+    means: state.ablationMethod === "zero" ? null : state.ablationMethod,
   };
 }
 
@@ -34,7 +38,7 @@ export const trainView = {
     over: [...overlays.value.keys()].join() || null,
   }),
   apply(/** @type {URLSearchParams} */ params) {
-    const names = ["kind", "head", "curve", "log"];
+    const names = ["kind", "head", "curve", "log", "off", "means"];
     requested.value = Object.fromEntries(names.map((name) => [name, params.get(name)]));
     setOverlays((params.get("over") ?? "").split(",").filter((ref) => ref.startsWith("run:")));
   },
@@ -86,7 +90,9 @@ function selectFirst() {
 }
 
 function selectRequested() {
-  const { kind, head, curve, log } = /** @type {Record<string, string>} */ (requested.value),
+  const { kind, head, curve, log, off, means } = /** @type {Record<string, string>} */ (
+      requested.value
+    ),
     { attention } = figure.value.pass,
     [layer, index] = (head ?? "").split(".").map((number) => Number(number) - 1);
   requested.value = null;
@@ -95,6 +101,17 @@ function selectRequested() {
   if (attention[state.selectedKind]?.[layer]?.[index]) state.selectedHead = [layer, index];
   state.selectedMetric = Object.hasOwn(METRICS, curve) ? curve : "loss";
   state.isLog = log !== "no";
+  state.ablationMethod = means === "mean" ? "mean" : "zero";
+  switchOff(off ?? "");
+}
+
+/** Switch off the parts of an address that the model has. @param {string} text */
+function switchOff(text) {
+  const all = stacks.value.flatMap(({ side, layers }) =>
+      layers.flat().flatMap((block) => partsOf(block, side)),
+    ),
+    off = parseParts(text).filter((part) => includes(all, part));
+  if (off.length && isLocal.value) state.switchedOff = off;
 }
 
 /** @param {string} kind */

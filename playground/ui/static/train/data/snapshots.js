@@ -4,9 +4,10 @@ import { request } from "../../shared/api.js";
 import { formatMessage } from "../../shared/format.js";
 import { Resource } from "../../shared/resource.js";
 import { nearestIndex, store } from "../../shared/store.js";
+import { toggle } from "../../engine/parts.js";
 import { computed } from "../../vendor/preact.js";
 import { setMessage } from "../messages.js";
-import { state } from "../state.js";
+import { NOTHING_OFF, state } from "../state.js";
 import { predict } from "./prediction.js";
 
 const MAX_CACHED_WEIGHTS = 4e6;
@@ -111,6 +112,8 @@ export function showLatest() {
 
 /** Set this tab's step first: the store notifies followStep, which then has nothing to do. */
 function setViewedStep(/** @type {number | null} */ step) {
+  // A recording has no weights of its earlier steps, from which nothing can be switched off.
+  if (step !== null && state.status === "checkpoint") state.switchedOff = NOTHING_OFF;
   state.viewedStep = step;
   store.step.value = step;
 }
@@ -122,6 +125,15 @@ export function followStep(step) {
     stopPlayback();
     showStep(step);
   } else showLatest();
+}
+
+/**
+ * Switch parts off, or on if all of them are off.
+ * @param {import("../../engine/types.js").Component[]} parts
+ */
+export function toggleParts(parts) {
+  state.switchedOff = toggle(state.switchedOff, parts);
+  if (state.status === "checkpoint" && state.viewedStep !== null) showLatest();
 }
 
 export function stopPlayback() {

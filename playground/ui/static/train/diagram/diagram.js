@@ -7,8 +7,10 @@ import { html, useRef } from "../../vendor/preact.js";
 import { paintHeadMap } from "./head_map.js";
 import { paintLinks } from "./links.js";
 import { moveFocus } from "./move_focus.js";
-import { describeHead } from "./structure.js";
+import { describeHead, partsOf } from "./structure.js";
+import { Switch } from "./switches.js";
 
+/** @import { Switches } from "./switches.js" */
 /** @import { Block as BlockInfo, Stack as StackInfo } from "./structure.js" */
 /**
  * @typedef {{
@@ -17,7 +19,8 @@ import { describeHead } from "./structure.js";
  *   selected: { kind: string, layer: number, head: number, block?: string },
  *   onSelect: (kind: string, layer: number, head: number) => void,
  *   onBlock: (block: BlockInfo) => void,
- * }} Props of the diagram, and of its parts
+ *   switches?: Switches,
+ * }} Props of the diagram, and of its parts; without switches, no part can be switched off
  */
 
 const ROW_KEYS = /** @type {Record<string, number>} */ ({
@@ -28,8 +31,9 @@ const ROW_KEYS = /** @type {Record<string, number>} */ ({
 });
 
 /** @param {Props & { block: BlockInfo, head: number }} props */
-function Head({ stacks, pass, selected, onSelect, block: { kind, layer }, head }) {
-  const weights = pass.attention[kind]?.[layer]?.[head],
+function Head({ stacks, pass, selected, onSelect, switches, block: { kind, layer }, head }) {
+  const part = { kind, layer, head },
+    weights = pass.attention[kind]?.[layer]?.[head],
     isSelected = kind === selected.kind && layer === selected.layer && head === selected.head;
   const canvas = useCanvas(
     (element) => {
@@ -38,45 +42,77 @@ function Head({ stacks, pass, selected, onSelect, block: { kind, layer }, head }
     },
     [weights],
   );
-  return html`<button
-    type="button"
-    class="head"
-    tabindex=${isSelected ? 0 : -1}
-    data-kind=${kind}
-    data-layer=${layer}
-    data-head=${head}
-    aria-label=${describeHead(kind, layer, head, stacks.length === 1)}
-    aria-pressed=${String(isSelected)}
-    onClick=${() => onSelect(kind, layer, head)}
-  >
-    <canvas ref=${canvas}></canvas>
-  </button>`;
+  return html`<div class=${switches?.isOff(part) ? "head-cell off" : "head-cell"}>
+    <button
+      type="button"
+      class="head"
+      tabindex=${isSelected ? 0 : -1}
+      data-kind=${kind}
+      data-layer=${layer}
+      data-head=${head}
+      aria-label=${describeHead(kind, layer, head, stacks.length === 1)}
+      aria-pressed=${String(isSelected)}
+      onClick=${() => onSelect(kind, layer, head)}
+    >
+      <canvas ref=${canvas}></canvas>
+    </button>
+    ${
+      switches &&
+      html`<${Switch}
+        parts=${[part]}
+        name=${switches.nameOf(part)}
+        switches=${switches}
+        tabindex=${isSelected ? 0 : -1}
+      />`
+    }
+  </div>`;
 }
 
-/** @param {Props & { block: BlockInfo }} props */
+/**
+ * The switch of a block: of all its heads.
+ * @param {Props & { block: BlockInfo, side: string }} props
+ */
+function BlockSwitch({ block, side, switches }) {
+  const { layer, heads, title } = block;
+  if (!switches || heads === 1) return null;
+  const parts = partsOf(block, side),
+    name = heads
+      ? `all ${heads} heads of ${title.toLowerCase()} ${layer + 1}`
+      : switches.nameOf(parts[0]);
+  return html`<${Switch} parts=${parts} name=${name} switches=${switches} />`;
+}
+
+/** @param {Props & { block: BlockInfo, side: string }} props */
 function Block(props) {
-  const { pass, selected, block, onBlock } = props,
+  const { pass, selected, block, side, onBlock, switches } = props,
     contribution = pass.contributions?.[block.component],
     hasContribution = contribution !== undefined,
     // of the sum x + f(x) that the block adds, by norm
-    share = hasContribution ? (100 * contribution) / (1 + contribution) : 0;
+    share = hasContribution ? (100 * contribution) / (1 + contribution) : 0,
+    isOff = switches && partsOf(block, side).every(switches.isOff);
   return html`<div
-    class=${"diagram-block" + (hasContribution ? " has-contribution" : "")}
+    class=${"diagram-block" + (hasContribution ? " has-contribution" : "") + (isOff ? " off" : "")}
     data-kind=${block.kind}
   >
-    <button
-      type="button"
-      class="diagram-block-title"
-      aria-pressed=${String(block.component === selected.block)}
-      onClick=${() => onBlock(block)}
-    >
-      <span>${block.title}</span>
-      <span class="diagram-value">${hasContribution ? contribution.toFixed(2) : ""}</span>
-    </button>
+    <div class="diagram-block-head">
+      <button
+        type="button"
+        class="diagram-block-title"
+        aria-pressed=${String(block.component === selected.block)}
+        onClick=${() => onBlock(block)}
+      >
+        <span>${block.title}</span>
+        <span class="diagram-value">${hasContribution ? contribution.toFixed(2) : ""}</span>
+      </button>
+      <${BlockSwitch} ...${props} />
+    </div>
     <span class="diagram-contribution"><i style=${{ width: share + "%" }}></i></span>
     ${
       block.heads > 0 &&
-      html`<div class="diagram-heads" style=${{ "--heads": Math.min(block.heads, 8) }}>
+      html`<div
+        class="diagram-heads"
+        style=${{ "--heads": Math.min(block.heads, switches ? 4 : 8) }}
+      >
         ${Array.from(
           { length: block.heads },
           (_, head) => html`<${Head} key=${head} ...${props} head=${head} />`,
@@ -99,7 +135,15 @@ function Stack({ stack, ...props }) {
     (blocks, layer) =>
       html`<div class="diagram-layer" key=${layer}>
         ${blocks
-          .map((block) => html`<${Block} key=${block.component} ...${props} block=${block} />`)
+          .map(
+            (block) =>
+              html`<${Block}
+                key=${block.component}
+                ...${props}
+                side=${stack.side}
+                block=${block}
+              />`,
+          )
           .reverse()}
         <span class="diagram-layer-name">${nameLayer(stack, layer)}</span>
       </div>`,
@@ -119,23 +163,24 @@ function Stack({ stack, ...props }) {
  */
 function heightBeside(grid) {
   const links = /** @type {HTMLElement} */ (grid.querySelector(".diagram-links")),
+    controls = /** @type {HTMLElement | null} */ (grid.querySelector(".switch-controls")),
     stacks = [...grid.querySelectorAll(".diagram-stack")];
   if (links.offsetWidth > 0.9 * grid.offsetWidth) return 0;
-  return Math.max(...stacks.map((stack) => stack.clientHeight));
+  return Math.max(...stacks.map((stack) => stack.clientHeight)) - (controls?.offsetHeight ?? 0);
 }
 
 /** The tokens with the links of the selected head. A row is a query. */
-function Links({ grid, view, kind, label, row, onRow }) {
+function Links({ grid, view, kind, isOff, label, row, onRow, controls }) {
   const canvas = useCanvas(
     (element) =>
       view &&
       paintLinks(element, {
         ...view,
-        color: cssVariable("--pg-" + kind),
+        color: cssVariable(isOff ? "--pg-hatch" : "--pg-" + kind),
         memoryColor: cssVariable("--pg-cross"),
         minHeight: heightBeside(grid.current),
       }),
-    [view],
+    [view, isOff],
     grid,
   );
   const onPointer = ({ offsetY, currentTarget: { layout } }) => {
@@ -166,6 +211,7 @@ function Links({ grid, view, kind, label, row, onRow }) {
       onKeyDown=${onKeyDown}
       onBlur=${() => onRow(null)}
     ></canvas>
+    ${controls}
   </div>`;
 }
 
@@ -175,10 +221,11 @@ function Links({ grid, view, kind, label, row, onRow }) {
  *   label: string,
  *   row: number | null,
  *   onRow: (row: number | null) => void,
- * }} props `links` are those of the selected head; `label` describes them, and `row` is the one
- *   that the user points at
+ *   controls?: any,
+ * }} props `links` are those of the selected head, with `controls` below them; `label` describes
+ *   them, and `row` is the one that the user points at
  */
-export function Diagram({ links, label, row, onRow, ...props }) {
+export function Diagram({ links, label, row, onRow, controls, ...props }) {
   const grid = useRef(/** @type {HTMLElement | null} */ (null)),
     [first, ...others] = props.stacks;
   return html`<div
@@ -204,9 +251,11 @@ export function Diagram({ links, label, row, onRow, ...props }) {
       grid=${grid}
       view=${links}
       kind=${props.selected.kind}
+      isOff=${Boolean(props.switches?.isOff(props.selected))}
       label=${label}
       row=${row}
       onRow=${onRow}
+      controls=${controls}
     />
     ${others.map((stack) => html`<${Stack} key=${stack.side} ...${props} stack=${stack} />`)}
   </div>`;

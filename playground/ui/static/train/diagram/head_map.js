@@ -8,9 +8,9 @@ const parseColor = (color) => {
 };
 
 /**
- * Paint the weights of a head.
+ * Paint the weights of a head, with the darkest color for the largest.
  * @param {HTMLCanvasElement} canvas
- * @param {number[]} weights thousandths, row by row
+ * @param {ArrayLike<number>} weights row by row
  * @param {number} rows
  * @param {number} columns
  * @param {boolean} isCausal whether later positions are masked
@@ -23,10 +23,11 @@ export function paintHeadMap(canvas, weights, rows, columns, isCausal) {
   const c = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d")),
     image = c.createImageData(columns, rows),
     table = colorTable(),
+    scale = 1000 / Math.max(1e-9, ...Array.from(weights)),
     masked = isCausal ? parseColor(cssVariable("--pg-grid")) : null;
   for (let i = 0; i < weights.length; i++) {
     const isMasked = masked && i % columns > Math.floor(i / columns),
-      [red, green, blue] = isMasked ? masked : table[Math.max(0, Math.min(1000, weights[i]))];
+      [red, green, blue] = isMasked ? masked : table[Math.round(scale * weights[i])];
     image.data.set([red, green, blue, 255], 4 * i);
   }
   c.putImageData(image, 0, 0);

@@ -1,5 +1,5 @@
 // How a query of the selected head gets its attention weights: below the diagram while a block of
-// attention is open. The server computes the numbers, as in Inspect.
+// attention is open. Who computed the picture computes the numbers: the server or the engine.
 import { request } from "../../shared/api.js";
 import { SegmentedControl } from "../../shared/components/segments.js";
 import { formatNumber, formatToken } from "../../shared/format.js";
@@ -8,6 +8,7 @@ import { Resource } from "../../shared/resource.js";
 import { ACTIVE_STATUSES, store } from "../../shared/store.js";
 import { useCanvas } from "../../shared/components/use_canvas.js";
 import { computed, html, signal, useSignalEffect } from "../../vendor/preact.js";
+import { scoresLocally } from "../data/local_model.js";
 import { openBlock } from "../data/selection.js";
 import { figure } from "../data/snapshots.js";
 import { isTabOpen, state } from "../state.js";
@@ -26,11 +27,12 @@ const openQuery = computed(() => {
     text = state.typedPass ? store.sequence.value : info.default_input,
     options = { kind: state.selectedKind, layer, head, query: row },
     selection = JSON.stringify([state.modelRef, text, options]);
-  return { selection, step: pass.step, text, options, axes };
+  return { selection, pass, step: pass.step, text, options, axes };
 });
 
 /** @param {any} query */
-async function load({ step, text, options, axes }) {
+async function load({ pass, step, text, options, axes }) {
+  if (pass.isLocal) return { ...(await scoresLocally(options)), axes, options };
   const atStep = state.viewedStep === null ? {} : { step: state.viewedStep },
     payload = { owner: state.owner, subject: state.modelRef, view: "attention-scores" },
     scores = await request("inspect/view", { ...payload, text, options, ...atStep });
@@ -52,8 +54,10 @@ function refresh() {
     return;
   }
   const isSame = query.selection === requested?.selection,
-    isWaiting = isSame && (answer.isPending.value || isResting.value);
-  if (!isTabOpen.value || isWaiting || (isSame && query.step === requested.step)) return;
+    { isLocal } = query.pass,
+    isWaiting = isSame && !isLocal && (answer.isPending.value || isResting.value),
+    isKnown = isLocal ? query.pass === requested?.pass : query.step === requested?.step;
+  if (!isTabOpen.value || isWaiting || (isSame && isKnown)) return;
   requested = query;
   isResting.value = ACTIVE_STATUSES.includes(state.status);
   setTimeout(() => (isResting.value = false), MIN_INTERVAL_MS);

@@ -61,6 +61,17 @@ function buildStack(side, title, attention, isSingle) {
 }
 
 /**
+ * Return what a block consists of and what can be switched off: its heads, or the block itself.
+ * @param {Block} block
+ * @param {string} side of its stack
+ * @returns {import("../../engine/types.js").Component[]}
+ */
+export const partsOf = ({ kind, layer, heads }, side) =>
+  heads
+    ? Array.from({ length: heads }, (_, head) => ({ kind, layer, head }))
+    : [{ kind: `${side} ${kind}`, layer, head: null }];
+
+/**
  * A recurrent model attends, if at all, in one layer with one head, after its last cell.
  * @returns {Stack[]}
  */

@@ -1,0 +1,211 @@
+// The open model of the page, in its Worker: the output for a text with components switched off, in
+// the form of `runs/predict`; how a query gets its weights; and how many examples are right.
+import { keyOf } from "./forward_pass.js";
+import { rowsOf, softmax } from "./linear.js";
+import { argmax, buildModel } from "./model.js";
+import { readSafetensors } from "./safetensors.js";
+import { createScorer, measureMeanOutputs } from "./scores.js";
+import { EOS, FIRST_SYMBOL, SOS, Vocabulary, hasRule, targetOf } from "./tasks.js";
+/** @import { Ablation, Component } from "./types.js" */
+/** @import { ModelDescription } from "../shared/responses.js" */
+/** @typedef {"zero" | "mean"} Method of ablation */
+
+export const SMALL_SAMPLE = 32; // examples for mean outputs
+const PIECE_MS = 8; // of counting between two messages
+
+export class BrowserModel {
+  /** @param {ModelDescription} description @param {ArrayBuffer} weights a safetensors file */
+  constructor(description, weights) {
+    this.description = description;
+    this.model = buildModel(description.architecture, description.model, readSafetensors(weights));
+    this.vocabulary = new Vocabulary(description.symbols);
+    this.countRight = createScorer(this.model, description.examples);
+    this.means = /** @type {Map<string, Float32Array>} */ (new Map()); // outputs, by component
+    this.meanOf = /** @type {ReturnType<typeof measureMeanOutputs> | null} */ (null);
+  }
+
+  /**
+   * Return the tokens of an input and of its target, if it is known, with EOS; null for a text that
+   * is no input of this model.
+   * @param {string} text
+   */
+  read(text) {
+    const { task, n_symbols, examples } = this.description,
+      most = this.model.config.max_positions - 1;
+    let tokens;
+    try {
+      tokens = this.vocabulary.encode(text);
+    } catch {
+      return null;
+    }
+    const source = [...tokens, EOS],
+      symbols = tokens.map((token) => token - FIRST_SYMBOL),
+      target = targetOf(task, symbols, n_symbols)?.map((symbol) => symbol + FIRST_SYMBOL),
+      known = examples.find((each) => each.source.join() === source.join()),
+      labels = target ? [...target, EOS] : (known?.labels ?? null),
+      isInput = tokens.length > 0 && (labels || !hasRule(task));
+    if (!isInput || Math.max(tokens.length, (labels?.length ?? 1) - 1) > most) return null;
+    return { source, labels };
+  }
+
+  /**
+   * Return what `runs/predict` returns. Without a known target, the output is compared with that of
+   * the whole model.
+   * @param {string} text @param {Component[]} off @param {Method} method
+   */
+  answer(text, off, method) {
+    const input = this.read(text),
+      ablations = this.ablate(off, method);
+    if (!input) return null;
+    const { source, labels } = input,
+      { max_positions } = this.model.config,
+      length = Math.max(this.description.max_tokens, labels?.length ?? 0),
+      write = (/** @type {Ablation[]} */ each) =>
+        this.model.generate(source, Math.min(length, max_positions), each).tokens,
+      output = write(ablations),
+      isCompared = labels || off.length,
+      reference = labels ?? (off.length ? write([]) : output);
+    return {
+      prediction: this.names(output, true),
+      target: isCompared ? this.names(reference, true) : null,
+      note: this.describe(source.length - 1, labels !== null, off.length > 0),
+      forward_pass: this.picture(source, reference, ablations),
+    };
+  }
+
+  /** @param {number} length of the input @param {boolean} hasTarget @param {boolean} isAblated */
+  describe(length, hasTarget, isAblated) {
+    const [low, high] = this.description.lengths,
+      notes = [];
+    if (length < low || length > high)
+      notes.push(`trained on length ${low < high ? `${low} to ${high}` : high} only`);
+    if (!hasTarget)
+      notes.push(
+        isAblated
+          ? "compared with the output of the whole model, because the page has no target"
+          : "the page has no target for this input",
+      );
+    return notes.join("; ");
+  }
+
+  /**
+   * Return the names of tokens, those of an output up to EOS.
+   * @param {number[]} tokens @param {boolean} [isOutput]
+   */
+  names(tokens, isOutput = false) {
+    const end = isOutput ? tokens.indexOf(EOS) : -1;
+    return this.vocabulary.decode(end < 0 ? tokens : tokens.slice(0, end));
+  }
+
+  /**
+   * Return what the diagram draws of a pass with the right tokens as the decoder's input.
+   * @param {number[]} source @param {number[]} labels @param {Ablation[]} ablations
+   */
+  picture(source, labels, ablations) {
+    const decoderInput = [SOS, ...labels.slice(0, -1)],
+      { target_vocab_size: V, n_heads } = this.model.config,
+      { logits_TV, pass } = this.model.forward(source, decoderInput, ablations),
+      probabilities = rowsOf(logits_TV, V).map(softmax),
+      predicted = probabilities.map(argmax);
+    this.pass = pass;
+    return {
+      source: this.names(source, true),
+      axes: this.axes(source, decoderInput, labels),
+      attention: Object.fromEntries(
+        Object.entries(pass.attention).map(([kind, layers]) => [
+          kind,
+          layers.map((weights_HQM) =>
+            rowsOf(weights_HQM.map(toThousandths), weights_HQM.length / n_heads),
+          ),
+        ]),
+      ),
+      probe: {
+        target: this.names(labels),
+        predicted: this.names(predicted),
+        probability: predicted.map((token, t) => toThousandths(probabilities[t][token])),
+      },
+      contributions: pass.contributions,
+    };
+  }
+
+  /**
+   * Return the tokens of the rows and the columns by kind of attention.
+   * @param {number[]} source @param {number[]} decoderInput @param {number[]} labels
+   */
+  axes(source, decoderInput, labels) {
+    const [kind, ...others] = this.model.kinds,
+      blanks = Array(Math.max(0, labels.length - source.length)).fill(SOS),
+      all = this.names([...source, ...(kind === "encoder" ? blanks : decoderInput.slice(1))]),
+      [read, written] = [source, decoderInput].map((tokens) => this.names(tokens));
+    return others.length
+      ? {
+          encoder: [read, read],
+          decoder: [written, written],
+          cross: [this.names(labels), read],
+        }
+      : { [kind]: [all, all] };
+  }
+
+  /**
+   * Return how a query of the last picture gets its weights, as the view `attention-scores` does.
+   * @param {{ kind: string, layer: number, head: number, query: number }} options
+   */
+  scores({ kind, layer, head, query }) {
+    const { n_heads, n_kv_heads, keySize: K, position_type } = this.model.config,
+      pass = /** @type {NonNullable<typeof this.pass>} */ (this.pass),
+      { query_QHK, key_MGK } = pass.vectors[kind][layer],
+      stack = (kind === "encoder" && this.model.encoder) || this.model.stack,
+      { bias } = stack.layers[layer].self_attn.position,
+      isBiased = ["alibi", "t5"].includes(position_type) && kind !== "cross",
+      group = Math.floor((head * n_kv_heads) / n_heads),
+      query_K = rowsOf(query_QHK, K)[query * n_heads + head],
+      keys = rowsOf(key_MGK, K).filter((_, i) => i % n_kv_heads === group),
+      products = keys.map((key_K) => key_K.reduce((sum, x, k) => sum + x * query_K[k], 0)),
+      biases = isBiased ? keys.map((_, m) => bias(head, m - query)) : null,
+      rows = rowsOf(pass.attention[kind][layer], keys.length),
+      isSeen = (/** @type {number} */ m) => kind !== "decoder" || m <= query,
+      score = (/** @type {number} */ product, /** @type {number} */ m) =>
+        isSeen(m) ? product / Math.sqrt(K) + (biases?.[m] ?? 0) : null;
+    return {
+      query: [...query_K],
+      keys: keys.map((key_K) => [...key_K]),
+      products,
+      root: Math.sqrt(K),
+      bias: biases,
+      scores: products.map(score),
+      weights: [...rows[head * (rows.length / n_heads) + query]],
+    };
+  }
+
+  /**
+   * Count the right examples from one on, for some milliseconds.
+   * @param {number} from @param {number} to @param {Component[]} off @param {Method} method
+   */
+  count(from, to, off, method) {
+    const ablations = this.ablate(off, method),
+      end = performance.now() + PIECE_MS;
+    let right = 0,
+      next = from;
+    do {
+      const { labels } = this.description.examples[next];
+      right += Number(this.countRight(next++, ablations) === labels.length);
+    } while (next < to && performance.now() < end);
+    return { right, next };
+  }
+
+  /** @param {Component[]} off @param {Method} method @returns {Ablation[]} */
+  ablate(off, method) {
+    if (method === "zero") return off.map((component) => ({ component }));
+    const { model, means, description } = this,
+      sample = description.examples.slice(0, SMALL_SAMPLE),
+      meanOf = (this.meanOf ??= measureMeanOutputs(model, sample));
+    return off.map((component) => {
+      const key = keyOf(component),
+        output = means.get(key) ?? meanOf(component);
+      means.set(key, output);
+      return { component, output };
+    });
+  }
+}
+
+const toThousandths = (/** @type {number} */ weight) => Math.round(1000 * weight);

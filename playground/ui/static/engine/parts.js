@@ -1,0 +1,56 @@
+// The parts of a model that can be switched off, by name: heads, feed-forward blocks, and position
+// vectors that are added to embeddings.
+import { keyOf } from "./forward_pass.js";
+/** @import { Component } from "./types.js" */
+
+/** @param {Component[]} parts @param {Component} part */
+export const includes = (parts, part) => parts.some((each) => keyOf(each) === keyOf(part));
+
+/**
+ * Switch parts off, or on if all of them are off. Return what is off then.
+ * @param {Component[]} off @param {Component[]} parts
+ */
+export function toggle(off, parts) {
+  const others = off.filter((each) => !includes(parts, each));
+  return parts.every((part) => includes(off, part)) ? others : [...others, ...parts];
+}
+
+/** Write parts for an address: "cross.2.1,encoder feed-forward.1". @param {Component[]} parts */
+export const formatParts = (parts) =>
+  parts
+    .map(({ kind, layer, head }) => [kind, Number(layer) + 1, ...(head === null ? [] : [head + 1])])
+    .map((fields) => fields.join("."))
+    .join();
+
+/** @param {string} text of formatParts @returns {Component[]} */
+export const parseParts = (text) =>
+  text.split(",").map((part) => {
+    const [kind, layer, head] = part.split(".");
+    return { kind, layer: Number(layer) - 1, head: head ? Number(head) - 1 : null };
+  });
+
+/**
+ * Return the name of a part, with layer and head if there are several: "cross-attention 2.1".
+ * @param {Component} part @param {boolean} isSingle whether the model has one stack
+ * @param {boolean} [isOnly] whether the model has no other part of this kind
+ */
+export function nameOf({ kind, layer, head }, isSingle, isOnly = false) {
+  const names = /** @type {Record<string, string>} */ ({
+      encoder: isSingle ? "self-attention" : "encoder self-attention",
+      decoder: "masked self-attention",
+      cross: "cross-attention",
+      "source positions": "input positions",
+      "target positions": isSingle ? "positions" : "output positions",
+    }),
+    number = layer === null ? "" : ` ${layer + 1}${head === null ? "" : `.${head + 1}`}`;
+  return (names[kind] ?? kind) + (isOnly ? "" : number);
+}
+
+/** Return the 95 % interval of a share (Wilson 1927). @param {number} right @param {number} n */
+export function shareInterval(right, n) {
+  const z = 1.96,
+    share = right / n,
+    center = (share + (z * z) / (2 * n)) / (1 + (z * z) / n),
+    half = (z / (1 + (z * z) / n)) * Math.sqrt((share * (1 - share)) / n + (z * z) / (4 * n * n));
+  return [Math.max(0, center - half), Math.min(1, center + half)];
+}

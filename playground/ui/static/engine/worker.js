@@ -1,0 +1,14 @@
+// The Worker of the page. It has one model, and answers [id, method, ...] with [id, result].
+import { BrowserModel } from "./browser_model.js";
+
+/** @type {any} */
+let model = null;
+
+onmessage = ({ data: [id, method, ...args] }) => {
+  try {
+    if (method === "load") model = new BrowserModel(args[0], args[1]);
+    postMessage([id, method === "load" ? null : model[method](...args)]);
+  } catch (error) {
+    postMessage([id, null, /** @type {Error} */ (error).message]);
+  }
+};

@@ -1,0 +1,109 @@
+// What switches parts of a model off, and what that does: in the diagram and on an exported page.
+import { shareInterval } from "../../engine/parts.js";
+import { formatWholePercent } from "../../shared/format.js";
+import { html } from "../../vendor/preact.js";
+/** @import { Component } from "../../engine/types.js" */
+
+/**
+ * The switches of a diagram.
+ * @typedef {{
+ *   isOff: (part: Component) => boolean,
+ *   toggle: (parts: Component[]) => void,
+ *   nameOf: (part: Component) => string,
+ * }} Switches
+ */
+
+/**
+ * @param {{ parts: Component[], name: string, switches: Switches, tabindex?: number }} props
+ */
+export function Switch({ parts, name, switches, tabindex }) {
+  const isOn = !parts.every(switches.isOff);
+  return html`<button
+    type="button"
+    role="switch"
+    class="part-switch"
+    tabindex=${tabindex}
+    aria-checked=${String(isOn)}
+    aria-label=${name}
+    title="Switch ${isOn ? "off" : "on"}: ${name}"
+    onClick=${() => switches.toggle(parts)}
+  />`;
+}
+
+const METHODS = {
+  zero: "Off: its output becomes 0, which the other parts may never have seen.",
+  mean: "Off: its output becomes its mean over other inputs, which the others know.",
+};
+
+/**
+ * @param {Component[]} off @param {Switches["nameOf"]} nameOf
+ * @param {boolean | null} isRight null until the output is known
+ */
+function describeState(off, nameOf, isRight) {
+  if (!off.length) return "All parts are on. Switch one off, and see what changes.";
+  const what = off.length > 1 ? `${off.length} parts are off` : `${nameOf(off[0])} is off`;
+  return what + (isRight === null ? "." : `: this output is ${isRight ? "still right" : "wrong"}.`);
+}
+
+/** @param {{ score: { right: number, measured: number } | null }} props */
+function Score({ score }) {
+  if (!score)
+    return html`<p class="switch-score">
+      The first switch starts a count of right outputs for unseen inputs.
+    </p>`;
+  const { right, measured } = score,
+    [low, high] = shareInterval(right, measured).map(formatWholePercent);
+  return html`<p class="switch-score">
+    <b>${right} of ${measured}</b> unseen inputs right${" "}
+    <small>95 % interval: ${low} to ${high}</small>
+  </p>`;
+}
+
+/** @typedef {"zero" | "mean"} Method */
+
+/** @param {{ method: Method, onMethod: (method: Method) => void }} props */
+const MethodChoice = ({ method, onMethod }) =>
+  html`<fieldset class="switch-method" aria-label="What off means">
+    ${Object.keys(METHODS).map(
+      (name) =>
+        html`<label key=${name} title=${METHODS[/** @type {Method} */ (name)]}>
+          <input
+            type="radio"
+            name="method"
+            checked=${method === name}
+            onChange=${() => onMethod(/** @type {Method} */ (name))}
+          />${name}
+        </label>`,
+    )}
+  </fieldset>`;
+
+/**
+ * What is off, what that does to this output and to others, and what "off" means.
+ * @param {{
+ *   off: Component[],
+ *   nameOf: Switches["nameOf"],
+ *   isRight: boolean | null,
+ *   score: { right: number, measured: number } | null,
+ *   method: Method,
+ *   hasExamples: boolean,
+ *   onMethod: (method: Method) => void,
+ *   onReset: () => void,
+ * }} props without examples, there is no score and no mean
+ */
+export const SwitchControls = ({ off, nameOf, isRight, score, hasExamples, ...props }) =>
+  html`<div class="switch-controls">
+    <p class="switch-state" role="status">${describeState(off, nameOf, isRight)}</p>
+    ${hasExamples && html`<${Score} score=${score} />`}
+    <div class="switch-row">
+      ${hasExamples && html`<${MethodChoice} ...${props} />`}
+      <button
+        type="button"
+        class="pg-button"
+        aria-disabled=${String(!off.length)}
+        onClick=${props.onReset}
+      >
+        Switch all on
+      </button>
+    </div>
+    <p class="switch-hint">${METHODS[props.method]}</p>
+  </div>`;

@@ -1,0 +1,198 @@
+// The model that the page runs itself: what it requests, and what switches change.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { after, beforeEach, test } from "node:test";
+
+import { settle } from "./support/dom.js";
+import { box, click, mount, sent, serve, text, waitFor } from "./support/page.js";
+import "./support/worker.js";
+import { store } from "../../playground/ui/static/shared/store.js";
+import { isLocal } from "../../playground/ui/static/train/data/local_model.js";
+import { followSelection } from "../../playground/ui/static/train/data/model_poll.js";
+import { predict } from "../../playground/ui/static/train/data/prediction.js";
+import { followModel } from "../../playground/ui/static/train/data/selection.js";
+import { ModelDiagram } from "../../playground/ui/static/train/model_diagram.js";
+import { NOTHING_OFF, state } from "../../playground/ui/static/train/state.js";
+import { html } from "../../playground/ui/static/vendor/preact.js";
+
+const FOLDER = new URL("../data/engine/", import.meta.url),
+  golden = JSON.parse(readFileSync(new URL("default.json", FOLDER), "utf8")),
+  bytes = readFileSync(new URL("default.safetensors", FOLDER)),
+  examples = golden.cases.map(({ source, labels }) => ({ source, labels })),
+  description = {
+    architecture: golden.architecture,
+    model: golden.model,
+    task: "reverse",
+    symbols: [..."0123456789"],
+    n_symbols: 10,
+    max_tokens: 6,
+    lengths: [1, 5],
+    examples,
+  },
+  ALL = ["encoder", "decoder", "cross"];
+
+const routes = () => sent.map(([route]) => route);
+const weightsOf = (/** @type {number} */ step) =>
+  new Response(bytes, { headers: { "X-Step": String(step) } });
+
+/** A snapshot of the server: maps of one weight, so that they differ from those of the page. */
+const snapshotOf = (/** @type {number} */ step) => ({
+  step,
+  attention: Object.fromEntries(
+    ALL.map((kind) => [
+      kind,
+      [
+        [[1], [1]],
+        [[1], [1]],
+      ],
+    ]),
+  ),
+  contributions: {},
+  probe: { target: ["3"], predicted: ["3"], probability: [1] },
+  samples: [],
+});
+const show = (/** @type {number} */ step) => (state.displayedSnapshot = snapshotOf(step));
+
+followModel();
+followSelection();
+let count = 0; // of opened models: each test has one of its own
+beforeEach(async () => {
+  serve({
+    "runs/model": description,
+    "runs/predict": { prediction: ["0"], target: ["0"], note: "of the server" },
+    weights: () => weightsOf(state.displayedSnapshot.step),
+  });
+  store.tab.value = "train";
+  store.input.value = null;
+  store.suggestedInput.value = "1 2 3";
+  Object.assign(state, {
+    modelRef: `run:${++count}`,
+    isFresh: false,
+    status: "done",
+    lastResponse: { step: 4, right: "own", series_id: 7 },
+    probeInfo: {
+      axes: Object.fromEntries(ALL.map((kind) => [kind, [["3"], ["1"]]])),
+      source: ["1", "2", "3"],
+      architecture: "Transformer",
+      default_input: "1 2 3",
+      n_layers: 2,
+      in_browser: true,
+    },
+    viewedStep: null,
+    typedPass: null,
+    switchedOff: NOTHING_OFF,
+    switchScore: null,
+    ablationMethod: "zero",
+    selectedKind: "cross",
+  });
+  show(4);
+  await mount(html`<${ModelDiagram} />`);
+});
+after(() => serve());
+
+/** Type, and wait for the answer of the page. @param {string} input */
+async function type(input) {
+  store.input.value = input;
+  await waitFor(() => state.typedPass?.source.join(" ") === input);
+}
+const toggle = (/** @type {string} */ name) => click(`[role=switch][aria-label="${name}"]`);
+const isScored = () => state.switchScore?.measured === examples.length;
+
+test("typed text needs the weights once, and no request afterwards", async () => {
+  sent.length = 0;
+  await type("1 2");
+  assert.deepEqual(routes().toSorted(), ["runs/model", "weights"]);
+  await type("4 5");
+  assert.equal(sent.length, 2);
+  assert.equal(state.typedPass.step, 4);
+  assert.deepEqual(state.prediction.target, ["5", "4"]);
+  assert.equal(state.switchScore, null); // nothing was switched
+});
+
+test("a text that is no input goes to the server, which explains why", async () => {
+  serve({ "runs/predict": { error: "'x' is not a token" }, "runs/model": description });
+  store.input.value = "x";
+  await waitFor(() => routes().includes("runs/predict"));
+  await waitFor(() => store.isInputInvalid.value);
+  assert.equal(state.typedPass, null);
+});
+
+test("a switch changes picture, output and score, and back again", async () => {
+  const head = "cross-attention 2.1",
+    map = () => state.typedPass.attention.cross[1][0].join();
+  assert.equal(box.querySelectorAll("[role=switch]").length, 12 + 4 + 6);
+  await toggle(head);
+  await waitFor(isScored);
+  assert.match(text("[role=status]"), /^cross-attention 2\.1 is off: this output is wrong\./);
+  assert.match(text(".switch-score"), /^0 of 2 unseen inputs right *95 % interval: 0 % to 66 %$/);
+  const intact = map();
+  await toggle("encoder feed-forward 1");
+  await waitFor(() => map() !== intact);
+  assert.match(text("[role=status]"), /^2 parts are off/);
+  assert.equal(box.querySelectorAll(".off.diagram-block, .off.head-cell").length, 2);
+  await click(".switch-row button");
+  await waitFor(() => state.typedPass === null); // the snapshot is on display again
+  assert.deepEqual(state.prediction.off, []); // an answer of the page, not of the server
+  assert.match(text("[role=status]"), /^All parts are on/);
+});
+
+test("the mean takes the place of zeros", async () => {
+  await toggle("cross-attention 2.1");
+  await waitFor(isScored);
+  const probabilities = () => state.typedPass.probe.probability.join(),
+    underZero = probabilities();
+  await click("input[type=radio]:not(:checked)");
+  await waitFor(() => probabilities() !== underZero);
+  assert.match(text(".switch-hint"), /its mean over other inputs/);
+});
+
+test("while the model trains, weights are requested once a second at most", async () => {
+  state.status = "training";
+  await type("1 2");
+  show(5);
+  await predict();
+  assert.equal(state.typedPass.step, 4);
+  assert.equal(routes().filter((route) => route === "weights").length, 1);
+  state.status = "done";
+  await predict();
+  assert.equal(state.typedPass.step, 5);
+});
+
+test("a viewer of a model on private data gets neither score nor mean", async () => {
+  state.lastResponse = { ...state.lastResponse, right: "use" };
+  await settle();
+  assert.equal(box.querySelector(".switch-score, fieldset"), null);
+});
+
+test("a model that the browser lacks, or cannot run, has no switches", async () => {
+  const switches = () => box.querySelectorAll("[role=switch]").length;
+  state.probeInfo = { ...state.probeInfo, in_browser: false };
+  await settle();
+  assert.equal(switches(), 0);
+  state.probeInfo = { ...state.probeInfo, in_browser: true };
+  await settle();
+  serve({
+    "runs/model": { ...description, architecture: "recurrent" },
+    "runs/predict": { prediction: ["0"], target: ["0"] },
+    weights: () => weightsOf(4),
+  });
+  await toggle("cross-attention 2.1");
+  await waitFor(() => !isLocal.value);
+  await waitFor(() => state.prediction?.prediction.join() === "0");
+  assert.equal(switches(), 0);
+});
+
+test("an open block shows how the engine computes the weights of a query", async () => {
+  await type("1 2");
+  const title = box.querySelector(".diagram-block[data-kind=cross] .diagram-block-title");
+  await click(title);
+  await waitFor(() => box.querySelector(".block-scores table"));
+  assert.ok(!routes().includes("inspect/view"));
+  const weights = [...box.querySelectorAll(".block-scores .weight")].map((each) =>
+    Number(each.textContent),
+  );
+  assert.ok(Math.abs(weights.reduce((a, b) => a + b) - 1) < 0.01);
+  const before = text(".block-scores table");
+  await toggle("encoder feed-forward 1");
+  await waitFor(() => text(".block-scores table") !== before);
+});
