@@ -17,7 +17,7 @@ N_CLICKS = 200
 # Switch the heads off and on in turn. A time ends in the next task after the frame with the new
 # output.
 SWITCH_JS = """async n => {
-  const switches = [...document.querySelectorAll('.head-cell .switch')],
+  const switches = [...document.querySelectorAll('.head-cell [role=switch]')],
     nextTask = () => new Promise(resolve => {
       const channel = new MessageChannel();
       channel.port1.onmessage = resolve;

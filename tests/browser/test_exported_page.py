@@ -49,7 +49,7 @@ def expect_output(page, tokens):
 
 
 def expect_score(page, text):
-    expect(page.locator(".score b")).to_have_text(text)
+    expect(page.locator(".switch-score b")).to_have_text(text)
 
 
 def test_a_switch_changes_the_output_and_the_score(open_exported):
@@ -62,7 +62,7 @@ def test_a_switch_changes_the_output_and_the_score(open_exported):
     expect(page.locator("output .wrong").first).to_be_visible()
     expect_score(page, "0 of 256")
     under_zero = page.locator("output").inner_text()
-    page.get_by_label("mean").check()
+    page.get_by_label("mean", exact=True).check()
     expect(page.locator("output")).not_to_have_text(under_zero)
     all_on = page.get_by_role("button", name="Switch all on")
     all_on.click()
@@ -147,7 +147,7 @@ def test_axe_finds_nothing_and_nothing_overflows(open_exported, size, scheme):
     page.get_by_role("switch", name="cross-attention").click()
     page.get_by_role("textbox").fill("3 x")
     assert page.evaluate("document.documentElement.scrollWidth") == SIZES[size][0]
-    smallest = page.locator(".switch").first.bounding_box()["height"]
+    smallest = page.locator(".part-switch").first.bounding_box()["height"]
     assert smallest >= (32 if is_touch else 24)
     page.evaluate(Axe().axe_script)
     violations = page.evaluate("axe.run().then(({ violations }) => violations)")
@@ -158,7 +158,7 @@ def test_the_file_works_in_firefox(exported, tmp_path):
     path = find_firefox()
     if path is None:
         pytest.skip("no Firefox on the path: install one (Debian: apt-get install firefox-esr)")
-    score = "document.querySelector('.score b')?.textContent"
+    score = "document.querySelector('.switch-score b')?.textContent"
     with started_firefox(path, tmp_path / "profile") as firefox:
         firefox.call("WebDriver:Navigate", url=exported)
         wait_for(lambda: firefox.evaluate(score) == "256 of 256", description="the first score")

@@ -3,6 +3,7 @@ import "./support/dom.js";
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
+import { shareInterval } from "../../playground/ui/static/engine/parts.js";
 
 const FOLDER = new URL("../data/engine/", import.meta.url),
   golden = JSON.parse(readFileSync(new URL("default.json", FOLDER), "utf8")),
@@ -65,7 +66,7 @@ test("a wrong output is compared token by token, however long it is", () => {
 });
 
 test("parts are heads, blocks and position vectors, with one name each", () => {
-  const names = page.parts.map(page.nameOf);
+  const names = page.parts.map(page.switches.nameOf);
   assert.equal(new Set(names).size, names.length);
   for (const name of ["cross-attention 2.1", "encoder feed-forward 1", "input positions"])
     assert.ok(names.includes(name), name);
@@ -73,30 +74,30 @@ test("parts are heads, blocks and position vectors, with one name each", () => {
 
 test("a switch of several heads turns all off, then all on", () => {
   const heads = [head, other];
-  page.toggle([head]);
-  page.toggle(heads);
-  assert.ok(heads.every(page.isOff));
+  page.switches.toggle([head]);
+  page.switches.toggle(heads);
+  assert.ok(heads.every(page.switches.isOff));
   assert.equal(page.switchedOff.value.length, 2);
-  page.toggle(heads);
+  page.switches.toggle(heads);
   assert.equal(page.switchedOff.value.length, 0);
 });
 
 test("a head that is off changes the picture under zero and under mean", () => {
   const probabilities = () => page.picture.value.output.probability.join(),
     seen = new Set([probabilities()]);
-  page.toggle([head]);
+  page.switches.toggle([head]);
   seen.add(probabilities());
   page.method.value = "mean";
   seen.add(probabilities());
   page.method.value = "zero";
-  page.toggle([head]);
+  page.switches.toggle([head]);
   assert.equal(seen.size, 3);
 });
 
 test("a later count of right outputs ends an earlier one", async () => {
   const first = page.measureScore();
   await Promise.all([first, page.measureScore()]);
-  assert.equal(page.score.value.measured, examples.length);
+  assert.equal(page.score.value?.measured, examples.length);
 });
 
 test("the importance of every part is measured, and is not negative", async () => {
@@ -106,7 +107,7 @@ test("the importance of every part is measured, and is not negative", async () =
 });
 
 test("the interval of a share is Wilson's", () => {
-  const [low, high] = page.shareInterval(8, 10);
+  const [low, high] = shareInterval(8, 10);
   assert.ok(Math.abs(low - 0.4902) < 1e-4 && Math.abs(high - 0.9433) < 1e-4);
-  assert.ok(Math.abs(page.shareInterval(0, 256)[0]) < 1e-9);
+  assert.ok(Math.abs(shareInterval(0, 256)[0]) < 1e-9);
 });

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { after, beforeEach, test } from "node:test";
 
 import { settle } from "./support/dom.js";
-import { box, click, mount, sent, serve, text, waitFor } from "./support/page.js";
+import { box, click, mount, responses, sent, serve, text, waitFor } from "./support/page.js";
 import "./support/worker.js";
 import { store } from "../../playground/ui/static/shared/store.js";
 import { isLocal } from "../../playground/ui/static/train/data/local_model.js";
@@ -110,11 +110,14 @@ test("typed text needs the weights once, and no request afterwards", async () =>
 });
 
 test("a text that is no input goes to the server, which explains why", async () => {
-  serve({ "runs/predict": { error: "'x' is not a token" }, "runs/model": description });
+  responses["runs/predict"] = { error: "'x' is not a token" };
   store.input.value = "x";
   await waitFor(() => routes().includes("runs/predict"));
   await waitFor(() => store.isInputInvalid.value);
   assert.equal(state.typedPass, null);
+  await toggle("cross-attention 2.1"); // the picture is that of the suggested input
+  await waitFor(() => state.typedPass?.source.join(" ") === "1 2 3");
+  assert.equal(state.prediction, null);
 });
 
 test("a switch changes picture, output and score, and back again", async () => {
@@ -143,7 +146,7 @@ test("the mean takes the place of zeros", async () => {
     underZero = probabilities();
   await click("input[type=radio]:not(:checked)");
   await waitFor(() => probabilities() !== underZero);
-  assert.match(text(".switch-hint"), /its mean over other inputs/);
+  assert.match(text(".switch-hint"), /is its mean/);
 });
 
 test("while the model trains, weights are requested once a second at most", async () => {

@@ -2,7 +2,7 @@
 import { html } from "../vendor/preact.js";
 import { rowsOf } from "../engine/linear.js";
 import { HeatMapView } from "../shared/components/heat_map_view.js";
-import { displayed, model, nameOf, row, weightsOf } from "./state.js";
+import { displayed, model, row, switches, weightsOf } from "./state.js";
 /** @import { Component } from "../engine/types.js" */
 
 const MAX_LISTED_KEYS = 8;
@@ -59,7 +59,7 @@ function HeadDetails({ head }) {
       .sort((a, b) => b.weight - a.weight);
   return html`<div class="details">
     <${HeatMapView}
-      label=${`Map of ${nameOf(head)}: a row for each token that reads`}
+      label=${`Map of ${switches.nameOf(head)}: a row for each token that reads`}
       data=${map}
       caption="Click a row, or choose it with the arrow keys and Enter."
       onSelect=${(index) => (row.value = index)}

@@ -8,9 +8,10 @@ import { paintHeadMap } from "../train/diagram/head_map.js";
 import { paintLinks } from "../train/diagram/links.js";
 import { moveFocus } from "../train/diagram/move_focus.js";
 import { buildStacks } from "../train/diagram/structure.js";
+import { Switch } from "../train/diagram/switches.js";
 import { EXPLANATIONS, OpenBlock, shorten } from "./block.js";
-import { data, displayed, importance, isOff, isSingle, model, nameOf, parts } from "./state.js";
-import { openBlock, row, select, selected, toggle, weightsOf } from "./state.js";
+import { data, displayed, importance, isSingle, model, openBlock, parts } from "./state.js";
+import { row, select, selected, switches, weightsOf } from "./state.js";
 /** @import { Component } from "../engine/types.js" */
 
 const { n_layers, n_heads } = model.config;
@@ -19,50 +20,34 @@ export const STACKS = buildStacks(
   Object.fromEntries(model.kinds.map((kind) => [kind, Array(n_layers).fill(Array(n_heads))])),
 );
 
-const toThousandths = (weights, largest = 1) =>
-  Array.from(weights, (weight) => Math.round((1000 * weight) / largest));
-
-/** @param {{ components: Component[], name: string }} props */
-function Switch({ components, name }) {
-  const isOn = !components.every(isOff);
-  return html`<button
-    type="button"
-    role="switch"
-    class="switch"
-    aria-checked=${String(isOn)}
-    aria-label=${name}
-    title="Switch ${isOn ? "off" : "on"}: ${name}"
-    onClick=${() => toggle(components)}
-  />`;
-}
+const toThousandths = (weights) => Array.from(weights, (weight) => Math.round(1000 * weight));
 
 /** How much a part matters, and its switch. @param {{ part: Component }} props */
 function PartSwitch({ part }) {
   const share = importance.value.get(part) ?? 0,
-    name = nameOf(part);
+    name = switches.nameOf(part);
   return html`<span
       class="importance"
       title="Without ${name}, ${formatWholePercent(share)} of the right tokens become wrong"
     >
       <i style=${{ width: `${100 * share}%` }} />
     </span>
-    <${Switch} components=${[part]} name=${name} />`;
+    <${Switch} parts=${[part]} name=${name} switches=${switches} />`;
 }
 
 /** @param {{ head: Component }} props */
 function HeadMap({ head }) {
   const { weights, queries, keys } = weightsOf(head),
-    squares = toThousandths(weights, Math.max(...weights)),
     paint = (canvas) =>
-      paintHeadMap(canvas, squares, queries.length, keys.length, head.kind === "decoder");
-  return html`<canvas ref=${useCanvas(paint, [squares.join()])} />`;
+      paintHeadMap(canvas, weights, queries.length, keys.length, head.kind === "decoder");
+  return html`<canvas ref=${useCanvas(paint, [displayed.value])} />`;
 }
 
 /** @param {{ head: Component }} props */
 function Head({ head }) {
   const isSelected = selected.value === head,
-    name = nameOf(head);
-  return html`<div class=${"head-cell" + (isOff(head) ? " off" : "")}>
+    name = switches.nameOf(head);
+  return html`<div class=${"head-cell" + (switches.isOff(head) ? " off" : "")}>
     <button
       type="button"
       class="head"
@@ -90,12 +75,12 @@ function Block({ block: { kind, layer, heads, title, component }, side }) {
       if (!isOpen && heads && !isHere) select(components[0]);
     };
   return html`<section
-    class=${"block" + (components.every(isOff) ? " off" : "") + (isOpen ? " open" : "")}
+    class=${"block" + (components.every(switches.isOff) ? " off" : "") + (isOpen ? " open" : "")}
     data-kind=${kind}
   >
     <div class="block-title">
       <button type="button" aria-expanded=${String(isOpen)} onClick=${open}>${title}</button>
-      ${heads > 1 && html`<${Switch} components=${components} name=${allName} />`}
+      ${heads > 1 && html`<${Switch} parts=${components} name=${allName} switches=${switches} />`}
       ${!heads && html`<${PartSwitch} part=${components[0]} />`}
     </div>
     ${
@@ -132,7 +117,7 @@ export function Stack({ stack: { side, layers }, title }) {
     <h2>${title}</h2>
     ${boxes.reverse()}
     <div class="embedding">
-      <span>token${positions && ` + ${nameOf(positions)}`}</span>
+      <span>token${positions && ` + ${switches.nameOf(positions)}`}</span>
       ${positions && html`<${PartSwitch} part=${positions} />`}
     </div>
   </div>`;
@@ -160,13 +145,13 @@ export function Links() {
           head.kind === "encoder" ? "reading" : "output so far",
           "output",
         ],
-        color: cssVariable(isOff(head) ? "--pg-hatch" : `--pg-${head.kind}`),
+        color: cssVariable(switches.isOff(head) ? "--pg-hatch" : `--pg-${head.kind}`),
         highlight: row.value,
         memoryColor: cssVariable("--pg-cross"),
         hasMemory: head.kind === "cross",
         minHeight: 60 + 22 * Math.min(14, data.max_tokens), // the page stays where it is
       }),
-    ref = useCanvas(paint, [displayed.value, head, row.value, isOff(head)]),
+    ref = useCanvas(paint, [displayed.value, head, row.value, switches.isOff(head)]),
     point = ({ offsetY, target: { layout } }) => {
       const isAt = (_, i) => Math.abs(offsetY - layout.y(i)) < layout.rowHeight / 2,
         at = queries.findIndex(isAt);
@@ -176,14 +161,14 @@ export function Links() {
     <canvas
       ref=${ref}
       role="img"
-      aria-label=${`Attention weights of ${nameOf(head)}`}
+      aria-label=${`Attention weights of ${switches.nameOf(head)}`}
       onPointerMove=${point}
       onPointerDown=${point}
       onPointerLeave=${() => openBlock.value || (row.value = null)}
     />
     <p>
-      <b>${nameOf(head)}</b>${
-        isOff(head)
+      <b>${switches.nameOf(head)}</b>${
+        switches.isOff(head)
           ? " is off. It still reads, but what it reads is not used."
           : `: ${EXPLANATIONS[head.kind]} Thicker lines: it reads more. ` +
             "Point at a token for its lines alone."

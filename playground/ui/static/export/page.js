@@ -2,9 +2,10 @@
 import { effect, html, render } from "../vendor/preact.js";
 import { formatWholePercent } from "../shared/format.js";
 import { Links, STACKS, Stack } from "./diagram.js";
-import { data, isRight, measureImportance, measureScore, method, nameOf } from "./state.js";
-import { outputTokens, parts, problem, reference, score, shareInterval } from "./state.js";
-import { switchedOff, text, type, typeAnotherExample } from "./state.js";
+import { SwitchControls } from "../train/diagram/switches.js";
+import { data, isRight, measureImportance, measureScore, method, outputTokens } from "./state.js";
+import { problem, reference, score, switchedOff, switches, text, type } from "./state.js";
+import { typeAnotherExample } from "./state.js";
 
 const Input = () =>
   html`<div class="input">
@@ -50,61 +51,21 @@ const Output = () =>
     </output>
   </div>`;
 
-function Score() {
-  const { right, measured } = score.value,
-    [low, high] = shareInterval(right, Math.max(1, measured)).map(formatWholePercent);
-  return html`<p class="score">
-    <b>${right} of ${measured}</b> unseen inputs right
-    <small>95 % interval: ${low} to ${high}</small>
-  </p>`;
-}
-
-const METHODS = {
-  zero: "Zeros replace its output. The other parts may never have seen that.",
-  mean: "Its average over other inputs replaces it. The other parts know such values.",
-};
-
-function describeState() {
-  const off = switchedOff.value,
-    what = off.length > 1 ? `${off.length} of ${parts.length} parts are` : `${nameOf(off[0])} is`;
-  return `${what} off: this output is ${isRight.value ? "still right" : "wrong"}.`;
-}
-
-function Controls() {
-  const isIntact = !switchedOff.value.length;
-  return html`<div class="controls">
-    <p class="status">
-      <span role="status">${isIntact ? "All parts are on. Switch one off." : describeState()}</span>
-      <button
-        type="button"
-        aria-disabled=${String(isIntact)}
-        onClick=${() => (switchedOff.value = [])}
-      >
-        Switch all on
-      </button>
-    </p>
-    <${Score} />
-    <fieldset>
-      <legend>Off means</legend>
-      ${Object.keys(METHODS).map(
-        (name) =>
-          html`<label key=${name}>
-            <input
-              type="radio"
-              name="method"
-              checked=${method.value === name}
-              onChange=${() => (method.value = /** @type {"zero" | "mean"} */ (name))}
-            />${name}
-          </label>`,
-      )}
-      <span>${METHODS[method.value]}</span>
-    </fieldset>
+const Controls = () =>
+  html`<${SwitchControls}
+      off=${switchedOff.value}
+      nameOf=${switches.nameOf}
+      isRight=${isRight.value}
+      score=${score.value}
+      method=${method.value}
+      hasExamples=${true}
+      onMethod=${(name) => (method.value = name)}
+      onReset=${() => (switchedOff.value = [])}
+    />
     <p class="legend">
       <span class="importance"><i style=${{ width: "70%" }} /></span>
       share of right tokens that become wrong when only this part is off
-    </p>
-  </div>`;
-}
+    </p>`;
 
 const TITLES =
   STACKS.length > 1

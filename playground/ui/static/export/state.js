@@ -1,15 +1,15 @@
 // The state of an exported model's page: what is typed and switched, and what follows from it.
 import { computed, effect, signal } from "../vendor/preact.js";
 import { buildModel } from "../engine/model.js";
+import { includes, nameOf, toggle } from "../engine/parts.js";
 import { readSafetensors } from "../engine/safetensors.js";
 import { createScorer, measureMeanOutputs } from "../engine/scores.js";
-import { EOS, SOS, Vocabulary, targetOf } from "../engine/tasks.js";
+import { EOS, FIRST_SYMBOL, SOS, Vocabulary, targetOf } from "../engine/tasks.js";
 import { firstPredictedRow } from "../train/diagram/structure.js";
 /** @import { Component, Example } from "../engine/types.js" */
 
 const SMALL_SAMPLE = 32; // examples for mean outputs and for the importance of parts
 const PIECE_MS = 8; // of work between two events
-const FIRST_SYMBOL = EOS + 1;
 
 const textOf = (id) => document.getElementById(id)?.textContent?.trim() ?? "";
 /** What playground/reports/interactive_page.py writes. @type {any} */
@@ -54,33 +54,16 @@ export function typeAnotherExample() {
   type(vocabulary.decode(tokens.slice(0, -1)).join(" "));
 }
 
-export const isOff = (/** @type {Component} */ part) => switchedOff.value.includes(part);
-
-/** Switch components off, or on if all of them are off. @param {Component[]} components */
-export function toggle(components) {
-  const others = switchedOff.value.filter((each) => !components.includes(each));
-  switchedOff.value = components.every(isOff) ? others : [...others, ...components];
-}
+/** @type {import("../train/diagram/switches.js").Switches} */
+export const switches = {
+  isOff: (part) => includes(switchedOff.value, part),
+  toggle: (some) => (switchedOff.value = toggle(switchedOff.value, some)),
+  nameOf: (part) => nameOf(part, isSingle, model.config.n_layers * model.config.n_heads === 1),
+};
 
 export function select(/** @type {Component} */ head) {
   selected.value = head;
   row.value = null;
-}
-
-const NAMES = {
-  encoder: isSingle ? "self-attention" : "encoder self-attention",
-  decoder: "masked self-attention",
-  cross: "cross-attention",
-  "source positions": "input positions",
-  "target positions": isSingle ? "positions" : "output positions",
-};
-
-/** Return the name of a part, with layer and head if there are several. @param {Component} part */
-export function nameOf({ kind, layer, head }) {
-  const { n_layers, n_heads } = model.config,
-    isOnly = layer === null || n_layers * n_heads === 1,
-    number = isOnly ? "" : ` ${layer + 1}${head === null ? "" : `.${head + 1}`}`;
-  return (NAMES[kind] ?? kind) + number;
 }
 
 let meanOf = /** @type {ReturnType<typeof measureMeanOutputs> | null} */ (null);
@@ -175,17 +158,8 @@ export function weightsOf({ kind, layer, head }) {
   };
 }
 
-/** Return the 95 % interval of a share (Wilson 1927). @param {number} right @param {number} n */
-export function shareInterval(right, n) {
-  const z = 1.96,
-    share = right / n,
-    center = (share + (z * z) / (2 * n)) / (1 + (z * z) / n),
-    half = (z / (1 + (z * z) / n)) * Math.sqrt((share * (1 - share)) / n + (z * z) / (4 * n * n));
-  return [Math.max(0, center - half), Math.min(1, center + half)];
-}
-
 /** How many held-out examples are right with what is switched off, of those measured so far. */
-export const score = signal({ right: 0, measured: 0 });
+export const score = signal(/** @type {{ right: number, measured: number } | null} */ (null));
 /** The share of right tokens that are wrong without a part alone. */
 export const importance = signal(/** @type {Map<Component, number>} */ (new Map()));
 const countRight = createScorer(model, examples);

@@ -22,13 +22,17 @@ async function sendPrediction(text, step, delayMs) {
   if (answer) return answer;
   await sleep(delayMs);
   if (text !== store.sequence.value) return {}; // another prediction has followed
-  return request("runs/predict", {
-    owner: state.owner,
-    subject: state.modelRef,
-    text,
-    with_forward_pass: store.input.value !== null,
-    ...(step === null ? {} : { step }),
-  });
+  const reply = await request("runs/predict", {
+      owner: state.owner,
+      subject: state.modelRef,
+      text,
+      with_forward_pass: store.input.value !== null,
+      ...(step === null ? {} : { step }),
+    }),
+    isPictureNeeded = reply.error && state.switchedOff.length;
+  return isPictureNeeded
+    ? { ...(await answerLocally(store.suggestedInput.value)), ...reply, prediction: null }
+    : reply;
 }
 export const predictionAnswer = new Resource(sendPrediction, (reason) =>
   setMessage("prediction", reason),

@@ -31,8 +31,8 @@ export function Switch({ parts, name, switches, tabindex }) {
 }
 
 const METHODS = {
-  zero: "Off: its output becomes 0, which the other parts may never have seen.",
-  mean: "Off: its output becomes its mean over other inputs, which the others know.",
+  zero: "Off: its output is 0, which other parts may not know.",
+  mean: "Off: its output is its mean, which other parts know.",
 };
 
 /**
