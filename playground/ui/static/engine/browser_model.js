@@ -11,7 +11,7 @@ import { EOS, FIRST_SYMBOL, SOS, Vocabulary, hasRule, targetOf } from "./tasks.j
 /** @typedef {"zero" | "mean"} Method of ablation */
 
 export const SMALL_SAMPLE = 32; // examples for mean outputs
-const PIECE_MS = 8; // of counting between two messages
+const PIECE_MS = 5; // of counting between two messages
 
 export class BrowserModel {
   /** @param {ModelDescription} description @param {ArrayBuffer} weights a safetensors file */

@@ -160,16 +160,16 @@ function openInInspect() {
 
 /** @type {import("./diagram/switches.js").Switches} */
 const SWITCHES = {
-  isOff: (part) => includes(state.switchedOff, part),
+  isOff: (part) => includes(state.displayedOff, part),
   toggle: toggleParts,
   nameOf: (part) => nameOf(part, stacks.value.length === 1),
 };
 
 function Controls() {
   const { prediction, target, off } = state.prediction ?? {},
-    isKnown = off === state.switchedOff;
+    isKnown = off === state.displayedOff;
   return html`<${SwitchControls}
-    off=${state.switchedOff}
+    off=${state.displayedOff}
     nameOf=${SWITCHES.nameOf}
     isRight=${isKnown ? prediction.join("\n") === target?.join("\n") : null}
     score=${state.switchScore}

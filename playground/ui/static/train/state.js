@@ -56,7 +56,8 @@ export const state = createReactive({
   selectedBlock: "", // the block that the diagram explains, instead of the selected head
   /** The forward pass of a sequence that the user has typed, or with parts that are off. */
   typedPass: /** @type {any} */ (null),
-  switchedOff: NOTHING_OFF, // the parts of the model that are off
+  switchedOff: NOTHING_OFF, // the parts of the model that are to be off
+  displayedOff: NOTHING_OFF, // those that are, on screen: they change together with the output
   ablationMethod: /** @type {"zero" | "mean"} */ ("zero"), // what takes the place of their outputs
   /** The right ones of the held-out examples measured so far. */
   switchScore: /** @type {{ right: number, measured: number } | null} */ (null),

@@ -142,6 +142,8 @@ async function followScore(nExamples, off, method) {
   if (!switchScore && !off.length) return; // the user has typed only
   if (switchScore && key === scored) return;
   scored = key;
+  // after the frame with the new output
+  await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
   for (let at = 0, right = 0, displayed = 0; at < n;) {
     const piece = await call("count", at, n, off, method);
     if (key !== scored || modelRef !== state.modelRef) return;

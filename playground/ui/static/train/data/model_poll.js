@@ -18,6 +18,7 @@ const MAX_POLLS_WITHOUT_SNAPSHOT = 30;
 const HIDDEN_MS = 1000; // between polls while another tab is open
 const OPENING_MS = 400;
 const FAST_MS = 1500;
+const SWITCH_MS = 50;
 
 let seriesId = -1,
   snapshotVersion = 0,
@@ -84,8 +85,11 @@ export function followSelection() {
     subscription.wake();
   });
   effect(() => {
-    void [state.switchedOff, state.ablationMethod];
+    const off = state.switchedOff;
+    void state.ablationMethod;
     untracked(predict);
+    // If the output takes longer, the switches change without it.
+    setTimeout(() => off === state.switchedOff && (state.displayedOff = off), SWITCH_MS);
   });
 }
 
@@ -257,6 +261,7 @@ export function resetView() {
     hoverRow: null,
     typedPass: null,
     switchedOff: NOTHING_OFF,
+    displayedOff: NOTHING_OFF,
     switchScore: null,
     weightSteps: [],
     isOld: true,

@@ -66,6 +66,7 @@ function showPrediction({ error = "", prediction = null, ...reply }, step) {
     error || !prediction
       ? null
       : { prediction, target: reply.target, modelRef: state.modelRef, off: reply.off };
+  if (reply.off) state.displayedOff = reply.off;
   setMessage("prediction", error || [origin, reply.note].filter(Boolean).join("; "), {
     isError: Boolean(error),
   });
