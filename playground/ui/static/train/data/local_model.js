@@ -113,6 +113,7 @@ export async function answerLocally(text) {
   try {
     const weights = await loadWeights();
     if (weights.error) return weights;
+    if (scored !== scoreKey(off, method)) scored = ""; // which ends a count with other parts
     const answer = await call("answer", text, off, method);
     if (!answer) return null;
     followScore(weights.nExamples, off, method);
@@ -129,6 +130,8 @@ export async function answerLocally(text) {
 export const scoresLocally = (options) => call("scores", options);
 
 let scored = ""; // the key of the score on display, or of the next one
+const scoreKey = (/** @type {object[]} */ off, /** @type {string} */ method) =>
+  JSON.stringify([current.key, off, method]);
 
 /**
  * Count the right examples anew after a change of weights or switches.
@@ -137,7 +140,7 @@ let scored = ""; // the key of the score on display, or of the next one
  */
 async function followScore(nExamples, off, method) {
   const { modelRef, status, switchScore } = state,
-    key = JSON.stringify([current.key, off, method]),
+    key = scoreKey(off, method),
     n = Math.min(nExamples, status === "training" ? MAX_SCORED_IN_TRAINING : nExamples);
   if (!switchScore && !off.length) return; // the user has typed only
   if (switchScore && key === scored) return;
