@@ -287,12 +287,12 @@ export function labeledColumns(names, cellWidth, widthOf) {
   };
   let step = 1;
   while (!fits(step)) step++;
-  const indices = names.map((_, i) => i).filter((i) => i % step === 0),
-    rest = last % step;
-  if (!rest) return indices;
-  const isCrowded =
-    (widths[last - rest] + widths[last]) / 2 + LABEL_GAP > rest * cellWidth && indices.length > 1;
-  return [...(isCrowded ? indices.slice(0, -1) : indices), last];
+  const others = names.map((_, i) => i).filter((i) => i % step === 0 && i < last),
+    previous = others.at(-1) ?? 0,
+    shift = Math.max(0, (widths[last] - cellWidth) / 2), // of the last one, which ends with the map
+    isCrowded =
+      (widths[previous] + widths[last]) / 2 + LABEL_GAP > (last - previous) * cellWidth - shift;
+  return [...(isCrowded && others.length > 1 ? others.slice(0, -1) : others), last];
 }
 
 /**
@@ -309,8 +309,14 @@ function paintLabels(ctx, { rows, columns }, { left, top, isTall, cellWidth, cel
   ctx.fillStyle = cssVariable("--pg-text");
   const widthOf = (/** @type {string} */ name) => (isTall ? 7 : fontSize * 0.6 * name.length);
   for (const column of labeledColumns(columns, cellWidth, widthOf)) {
+    // A label that is wider than its column ends with the map.
+    const middle = left + (column + 0.5) * cellWidth,
+      end = left + columns.length * cellWidth;
     ctx.save();
-    ctx.translate(left + (column + 0.5) * cellWidth, isTall ? top - 6 : top / 2);
+    ctx.translate(
+      isTall ? middle : Math.min(middle, end - widthOf(columns[column]) / 2),
+      isTall ? top - 6 : top / 2,
+    );
     if (isTall) ctx.rotate(-Math.PI / 2);
     ctx.textAlign = isTall ? "left" : "center";
     ctx.fillText([...columns[column]].slice(0, MAX_COLUMN_LABEL).join(""), 0, 0);

@@ -28,9 +28,8 @@ function DisplayedPass() {
     tokens = source.filter((/** @type {string} */ token) => token !== "EOS"),
     separator = tokens.length ? " · " : "";
   return html`<output class="value probe" aria-live="off">
-    <${TokenText}
-      tokens=${tokens}
-    />${step !== undefined && `${separator}step ${formatInteger(step)}`}
+    <span><${TokenText} tokens=${tokens} /></span
+    >${step !== undefined && `${separator}step ${formatInteger(step)}`}
   </output>`;
 }
 

@@ -23,6 +23,7 @@ import { Switch } from "./switches.js";
  * }} Props of the diagram, and of its parts; without switches, no part can be switched off
  */
 
+const MANY_ROWS = 14;
 const ROW_KEYS = /** @type {Record<string, number>} */ ({
   ArrowUp: -1,
   ArrowDown: 1,
@@ -196,7 +197,9 @@ function Links({ grid, view, kind, isOff, label, row, onRow, controls }) {
     const from = row ?? (offset > 0 ? -1 : count);
     onRow(Math.max(0, Math.min(count - 1, from + offset)));
   };
-  return html`<div class="diagram-links">
+  // The controls stay beside the stacks, also where the links are much higher.
+  const isLong = view?.queries.length > MANY_ROWS;
+  return html`<div class=${isLong ? "diagram-links long" : "diagram-links"}>
     <canvas
       ref=${canvas}
       class="diagram-canvas"
