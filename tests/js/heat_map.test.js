@@ -44,6 +44,8 @@ test("columns have labels if neighbors fit, and the last one always has", () => 
   assert.deepEqual(labeledColumns(steps, 20, widthOf), [0, 2, 5]);
   assert.deepEqual(labeledColumns(steps, 1, widthOf), [0, 5]);
   assert.deepEqual(labeledColumns(["a"], 1, widthOf), [0]);
+  const sequence = [..."5555555555", "EOS"]; // whose label is wider than its column
+  assert.deepEqual(labeledColumns(sequence, 10, widthOf), [0, 2, 4, 6, 10]);
 });
 
 const pixelsOf = () => canvasCalls.findLast(([name]) => name === "putImageData")[1][0].data;
