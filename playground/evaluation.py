@@ -1,5 +1,7 @@
 """Evaluation on held-out sequences, with free-running generation.
 
+Whether a causal decoder generates the right target shows in one pass over it, without generation.
+
 exact match      fraction of sequences whose whole generated target is correct, EOS included
 token accuracy   fraction of target tokens (EOS included) that are correct at their position;
                  missing tokens count as wrong

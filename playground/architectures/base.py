@@ -79,7 +79,7 @@ class TeacherForcedModel(Seq2SeqModel):
 
         By induction on the prefix: if every token is the most likely one after the correct prefix,
         greedy decoding generates that prefix, and so the same tokens. If some token is not, greedy
-        decoding deviates from the target there.
+        decoding deviates from the target there. This holds only for a causal decoder.
         """
         with eval_mode(self):
             logits_BTV = self.logits(batch)

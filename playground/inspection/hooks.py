@@ -129,10 +129,11 @@ def component_groups(config: TransformerConfig) -> dict[str, list[Component]]:
 
 @dataclass(frozen=True)
 class ModuleCall:
-    """The positional inputs of a module, its output, and the weights of an attention (BHQM)."""
+    """The inputs of a module, its output, and the mask and the weights of an attention (BHQM)."""
 
     inputs: tuple[Any, ...]
     output: Any
+    attn_mask: Tensor | None = None
     weights: Tensor | None = None
 
 
@@ -148,9 +149,10 @@ def record_activations(model: Transformer, *names: str) -> Iterator[dict[str, li
         def hook(
             module: nn.Module, inputs: tuple[Any, ...], kwargs: dict[str, Any], output: Any
         ) -> None:
-            is_attention = isinstance(module, MultiHeadAttention)
-            weights_BHQM = kwargs["weights"][-1] if is_attention else None
-            calls[name].append(ModuleCall(inputs, output, weights_BHQM))
+            call = ModuleCall(inputs, output)
+            if isinstance(module, MultiHeadAttention):
+                call = ModuleCall(inputs, output, kwargs["attn_mask"], kwargs["weights"][-1])
+            calls[name].append(call)
 
         return hook
 

@@ -66,7 +66,8 @@ class AttentionCall:
     def stages(self) -> Iterator[TraceStage]:
         """Yield the stages in order."""
         block, attention = self.component.name, self.attention
-        _, _, attn_mask, _ = self.call().inputs
+        attn_mask = self.call().attn_mask
+        assert attn_mask is not None
         query_BHQK = split_heads(self.call("q_proj").output, attention.n_heads)
         key_BGMK = split_heads(self.call("k_proj").output, attention.n_kv_heads)
         value_BGMK = split_heads(self.call("v_proj").output, attention.n_kv_heads)

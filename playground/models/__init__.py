@@ -1,7 +1,6 @@
 """The transformer from scratch, and other architectures to compare it with.
 
-Read `config`, `attention`, `position_encoding`, `embeddings`, `feed_forward`, `layers`,
-`transformer` and `kv_cache`, in this order.
+docs/reading.md leads through the files.
 
 A name ends with the shape of its tensor, one letter for each dimension (Shazeer 2024, "Shape
 suffixes"). The letters have the same meaning in every file:

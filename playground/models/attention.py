@@ -1,6 +1,6 @@
 """Scaled dot-product attention and multi-head attention (Vaswani et al. 2017, section 3.2).
 
-Before the heads are split and after they are joined, D stands for the numbers of all heads.
+Before the heads are split and after they are joined, D stands for the numbers of all heads (H K).
 """
 
 import math
@@ -92,34 +92,43 @@ class MultiHeadAttention(nn.Module):
         """Return a vector for each position of x (BQD), from the memory or from x itself.
 
         In self-attention (no memory), a `cache` holds the positions before x and is extended by
-        x; without a cache, M = Q. In cross-attention, it holds the memory after the first call.
-
-        If `weights` is a list, the attention weights (BHQM) are appended to it. Otherwise PyTorch's
-        kernel computes the output. A fused one never stores the weights (Dao et al. 2022,
-        FlashAttention, section 3.1). Only this kernel applies attention dropout.
+        x; without a cache, M = Q. In cross-attention, it holds the memory after the first call. If
+        `weights` is a list, the attention weights (BHQM) are appended to it, without dropout.
         """
-        key_BGMK, value_BGMK = self.keys_and_values(x_BQD, memory_BMD, cache)
-        n_queries, n_keys = x_BQD.shape[1], key_BGMK.shape[2]
-        positions = self.position_encoding
+        # 1. Project the vectors to the queries, keys and values of every head.
         query_BHQK = split_heads(self.q_proj(x_BQD), self.n_heads)
-        query_BHQK = positions.rotate(query_BHQK, first_position=n_keys - n_queries)
-        bias_HQM = positions.bias(n_queries, n_keys, x_BQD.device)
-        if bias_HQM is not None:
-            bias_HQM = bias_HQM.to(x_BQD.dtype)
+        key_BGMK, value_BGMK = self.keys_and_values(x_BQD, memory_BMD, cache)
 
+        # 2. Relative positions rotate queries (and keys) or bias the scores. Others do neither.
+        n_queries, n_keys = query_BHQK.shape[2], key_BGMK.shape[2]
+        query_BHQK = self.position_encoding.rotate(query_BHQK, first_position=n_keys - n_queries)
+        bias_HQM = self.position_encoding.bias(n_queries, n_keys, x_BQD.device)
+
+        # 3. Attend in every head, then join the heads, and mix them by the last projection.
         key_BHMK, value_BHMK = self.repeat_kv(key_BGMK), self.repeat_kv(value_BGMK)
-        if weights is None:
+        output_BHQK = self.attend(query_BHQK, key_BHMK, value_BHMK, attn_mask, bias_HQM, weights)
+        return self.out_proj(output_BHQK.transpose(1, 2).flatten(2))
+
+    def attend(
+        self,
+        query_BHQK: Tensor,
+        key_BHMK: Tensor,
+        value_BHMK: Tensor,
+        attn_mask: Tensor | None,
+        bias_HQM: Tensor | None,
+        weights: list[Tensor] | None,
+    ) -> Tensor:
+        """Return the attention output (BHQK) and store the weights, if a list is given for them."""
+        bias_HQM = None if bias_HQM is None else bias_HQM.to(query_BHQK.dtype)
+        if weights is None:  # a kernel that never stores them (Dao et al. 2022, section 3.1)
             mask = merge_mask_and_bias(attn_mask, bias_HQM)
             dropout = self.dropout if self.training else 0.0
-            output_BHQK = F.scaled_dot_product_attention(
-                query_BHQK, key_BHMK, value_BHMK, mask, dropout
-            )
-        else:
-            output_BHQK, weights_BHQM = scaled_dot_product_attention(
-                query_BHQK, key_BHMK, value_BHMK, attn_mask, bias_HQM
-            )
-            weights.append(weights_BHQM)
-        return self.out_proj(output_BHQK.transpose(1, 2).flatten(2))
+            return F.scaled_dot_product_attention(query_BHQK, key_BHMK, value_BHMK, mask, dropout)
+        output_BHQK, weights_BHQM = scaled_dot_product_attention(
+            query_BHQK, key_BHMK, value_BHMK, attn_mask, bias_HQM
+        )
+        weights.append(weights_BHQM)
+        return output_BHQK
 
     def keys_and_values(
         self, x_BQD: Tensor, memory_BMD: Tensor | None, cache: KVCache | None

@@ -2,9 +2,7 @@
 
     AutoModelForSeq2SeqLM.from_pretrained("ada/reverse-digits", trust_remote_code=True)
 
-It is a thin wrapper: transformer.py does all computation. This file and those that it imports are
-uploaded to the Hub unchanged. Only publishing imports the `automodel*.py` files, because importing
-transformers is slow.
+It is a thin wrapper. This file and those that it imports are uploaded to the Hub unchanged.
 """
 
 from typing import Any
@@ -28,11 +26,7 @@ from .transformer import AttentionWeights, Transformer
 
 
 class PlaygroundConfig(EncoderDecoderConfig):
-    """The fields of `TransformerConfig`, and the settings that transformers requires.
-
-    Raises:
-        ConfigError: a ValueError, for invalid sizes.
-    """
+    """The fields of `TransformerConfig`, and the settings that transformers requires."""
 
     model_type = "transformer-playground"
     model_config_class = TransformerConfig

@@ -19,10 +19,7 @@ from .layers import Layer, build_final_norm
 
 @dataclass
 class AttentionWeights:
-    """The attention weights of one forward pass, a tensor for each layer.
-
-    For each query the weights sum to one.
-    """
+    """The attention weights, which sum to one for each query. Every call appends its layers."""
 
     encoder: list[Tensor] = field(default_factory=list)  # BHSS
     decoder: list[Tensor] = field(default_factory=list)  # BHTT
@@ -87,7 +84,7 @@ class Transformer(nn.Module):
         hides it.
         """
         n_cached, n_new = cache[0].self_attn.length if cache else 0, target_BT.shape[1]
-        self_attn_mask = None  # a single new token attends to all positions so far
+        self_attn_mask = None  # one token after others attends to all positions so far
         if not n_cached or n_new > 1:
             self_attn_mask = causal_mask(n_cached + n_new, target_BT.device)[n_cached:]
         cross_attn_mask = padding_mask(source_BS)
@@ -97,10 +94,10 @@ class Transformer(nn.Module):
                 x_BTD,
                 self_attn_mask,
                 memory_BSD,
-                cross_attn_mask,
-                cache[i] if cache else None,
-                weights.decoder if weights else None,
-                weights.cross if weights else None,
+                memory_mask=cross_attn_mask,
+                cache=cache[i] if cache else None,
+                self_weights=weights.decoder if weights else None,
+                cross_weights=weights.cross if weights else None,
             )
         return self.decoder_norm(x_BTD)
 

@@ -1,7 +1,7 @@
 """Muon: momentum whose updates are orthogonal matrices (Jordan et al. 2024).
 
 `torch.optim.Muon` computes the same updates, in bfloat16 and one matrix at a time. That is slower
-for many small matrices, and it accepts no gradient scale.
+for many small matrices.
 
 Letters of shapes: N matrices of R rows and C columns, R at most C.
 """
@@ -39,12 +39,8 @@ class Muon(torch.optim.Optimizer):
 
     `matrices` maps each matrix to the number of blocks that are orthogonalized separately, and to
     the axis along which they lie: (3, 0) if the rows are those of queries, keys and values.
-    `groups` are the parameter groups of AdamW. `grad_scale` works as in PyTorch's fused optimizers:
-    it divides the gradients.
+    `groups` are the parameter groups of AdamW.
     """
-
-    _step_supports_amp_scaling = True
-    grad_scale: Tensor | None = None
 
     def __init__(
         self,
@@ -73,7 +69,6 @@ class Muon(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Update all weights."""
-        self.adam.grad_scale = self.grad_scale  # type: ignore[attr-defined]
         self.adam.step()
         group = self.param_groups[0]
         for shape, blocks in self._blocks.items():
@@ -82,8 +77,6 @@ class Muon(torch.optim.Optimizer):
                 for tensor_of in (lambda weight: weight, _grad, self._momentum)
             )
             gradient_NRC, momentum_NRC = torch.stack(gradients), torch.stack(buffers)
-            if self.grad_scale is not None:
-                gradient_NRC /= self.grad_scale
             momentum_NRC.lerp_(gradient_NRC, 1 - group["momentum"])
             update_NRC = orthogonalize(gradient_NRC.lerp(momentum_NRC, group["momentum"]))
             rate = update_NRC.new_tensor(group["lr"])  # in single precision

@@ -1,5 +1,7 @@
 """Optimizers, and the state that each stores for every weight."""
 
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -27,33 +29,46 @@ def build_optimizer(config: TrainConfig, model: nn.Module) -> torch.optim.Optimi
     muon    Muon on the hidden matrices (Jordan et al. 2024), AdamW on all other weights
 
     Weight decay applies to all weights, including norms, biases and embeddings. With
-    `weight_decay_on` "linear" it applies to matrices only, as in minGPT and nanoGPT.
-
-    Raises:
-        RuntimeError: if torch's optimizers do not support `grad_scale`.
+    `weight_decay_on` "linear" it applies to matrices only, as in minGPT.
     """
-    optimizer = _build(config, model)
-    if not getattr(optimizer, "_step_supports_amp_scaling", False):
-        raise RuntimeError(
-            f"torch {torch.__version__} is not supported; install the version in requirements.txt"
-        )
-    return optimizer
-
-
-def _build(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
-    lr, decay = config.learning_rate, config.weight_decay
+    lr, momentum = config.learning_rate, config.momentum
     adam: dict[str, Any] = {"betas": (config.adam_beta1, config.adam_beta2), "eps": config.adam_eps}
+    weights = list(model.parameters())
     if config.optimizer == "muon":
-        ratio, momentum = config.muon_lr_ratio, config.momentum
-        hidden, others = hidden_matrices(model), _groups(config, model, with_hidden=False)
-        return Muon(hidden, others, lr, ratio, momentum, decay, **adam)
-    groups = _groups(config, model)
+        hidden = hidden_matrices(model)
+        others = [weight for weight in weights if weight not in hidden]
+        groups = weight_groups(config, model, others, embedding_scales(model))
+        return Muon(hidden, groups, lr, config.muon_lr_ratio, momentum, config.weight_decay, **adam)
+    groups = weight_groups(config, model, weights)
     if config.optimizer == "sgd":
-        return torch.optim.SGD(
-            groups, lr=lr, momentum=config.momentum, weight_decay=decay, fused=True
-        )
+        return torch.optim.SGD(groups, lr=lr, momentum=momentum, fused=True)
     optimizer_class = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    return optimizer_class(groups, lr=lr, weight_decay=decay, fused=True, **adam)
+    return optimizer_class(groups, lr=lr, fused=True, **adam)
+
+
+def weight_groups(
+    config: TrainConfig,
+    model: nn.Module,
+    weights: Iterable[nn.Parameter],
+    scales: Mapping[Tensor, float] | None = None,
+) -> list[dict[str, Any]]:
+    """Return the weights in groups with one weight decay and one scale of the learning rate.
+
+    `scales` are factors by which the model multiplies some weights. These are smaller than other
+    weights by that factor, and so is their learning rate.
+    """
+    decayed = set(weights := list(weights))
+    if config.weight_decay_on == "linear":
+        decayed = set(matrices(model).values())
+    groups = defaultdict[tuple[float, float], list[nn.Parameter]](list)
+    for weight in weights:
+        weight_decay = config.weight_decay if weight in decayed else 0.0
+        lr_scale = 1 / scales[weight] if scales and weight in scales else 1.0
+        groups[weight_decay, lr_scale].append(weight)
+    return [
+        {"params": params, "weight_decay": weight_decay, "lr_scale": lr_scale}
+        for (weight_decay, lr_scale), params in groups.items()
+    ]
 
 
 def matrices(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -76,39 +91,18 @@ def hidden_matrices(model: nn.Module) -> dict[nn.Parameter, tuple[int, int]]:
     Muon updates each block separately: some libraries store the projections of queries, keys and
     values as three blocks of one weight.
     """
-    *_, output = (each for each in model.modules() if isinstance(each, nn.Linear))
-    return {
-        weight: next(
-            ((3, axis) for end, axis in FUSED_PROJECTIONS.items() if name.endswith(end)), (1, 0)
-        )
-        for name, weight in matrices(model).items()
-        if weight not in {output.weight}
-    }
+    linear_layers = [each for each in model.modules() if isinstance(each, nn.Linear)]
+    output_layer = linear_layers[-1]  # in the models of this project and of transformers
+    blocks = {}
+    for name, weight in matrices(model).items():
+        if weight is not output_layer.weight:
+            axes = [axis for end, axis in FUSED_PROJECTIONS.items() if name.endswith(end)]
+            blocks[weight] = (3, axes[0]) if axes else (1, 0)
+    return blocks
 
 
-def _groups(
-    config: TrainConfig, model: nn.Module, with_hidden: bool = True
-) -> list[dict[str, Any]]:
-    """Return the parameter groups of all weights, or of those that Muon does not update.
-
-    A model may multiply its token embeddings by a scale. The embeddings are smaller by that factor
-    than other weights, so beside Muon their learning rate is, too.
-    """
-    decayed = set(matrices(model).values())
-    hidden = {} if with_hidden else hidden_matrices(model)
-    scales = {} if with_hidden else _embedding_scales(model)
-    groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
-    for weight in model.parameters():
-        if weight not in hidden:
-            decays = config.weight_decay_on == "all" or weight in decayed
-            groups.setdefault((1 / scales.get(weight, 1.0), decays), []).append(weight)
-    return [
-        {"params": weights, "lr_scale": scale} | ({} if decays else {"weight_decay": 0.0})
-        for (scale, decays), weights in groups.items()
-    ]
-
-
-def _embedding_scales(model: nn.Module) -> dict[Tensor, float]:
+def embedding_scales(model: nn.Module) -> dict[Tensor, float]:
+    """Return the factor by which the model multiplies each table of token embeddings."""
     return {
         each.token_embedding.weight: each.scale
         for each in model.modules()

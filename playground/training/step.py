@@ -12,7 +12,6 @@ from playground.tasks.task import Batch
 from .distributed import SINGLE_PROCESS, DistributedContext
 from .train_config import TrainConfig
 
-MAX_CONCAT_NUMEL = 2_000_000  # up to this many numbers, gradients are concatenated for their norm
 ETA = 4  # of the weight average; larger values forget early weights sooner
 
 
@@ -24,27 +23,28 @@ def training_step(
     model: Seq2SeqModel,
     loss_fn: Callable[[Batch, float], Tensor],
     optimizer: torch.optim.Optimizer,
-    average: Seq2SeqModel | None,
     batch: Batch,
     settings: TrainConfig,
     step: int,
-    cosine_from_zero: bool = False,
     dist: DistributedContext = SINGLE_PROCESS,
 ) -> tuple[float, float, float]:
     """Update the weights; return the loss, the gradient norm before clipping and the learning rate.
 
-    `step` counts from 1. `loss_fn` computes the loss of `model`, as `model.loss` does. `average`
-    is a copy of the model with the running average of its weights, if there is one.
+    `step` counts from 1. `loss_fn` computes the loss of `model`, as `model.loss` does.
 
     Raises:
-        TrainingDivergedError: if loss or gradient is not finite; nothing has changed then.
+        TrainingDivergedError: if loss or gradient is not finite; the weights and the state of the
+            optimizer are those before the step.
     """
+    learning_rate = learning_rate_at(settings, model.config.d_model, step)
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate * group["lr_scale"]
     optimizer.zero_grad()
     device, is_bfloat16 = batch.source_BS.device.type, settings.precision == "bfloat16"
     with torch.autocast(device, torch.bfloat16, enabled=is_bfloat16):
         loss = loss_fn(batch, settings.label_smoothing)
     loss.backward()
-    norm = gradient_norm(model)
+    norm = nn.utils.clip_grad_norm_(model.parameters(), settings.max_grad_norm or math.inf)
 
     loss_value, norm_value = dist.all_reduce_mean(loss.detach()).item(), norm.item()
     if not (math.isfinite(loss_value) and math.isfinite(norm_value)):
@@ -53,30 +53,17 @@ def training_step(
             f"{step - 1} are kept; lower learning_rate (now {settings.learning_rate:g}) or "
             f"lengthen warmup_steps (now {settings.warmup_steps})"
         )
-    if settings.max_grad_norm:
-        # Clipping as in torch.nn.utils.clip_grad_norm_, but inside the optimizer: the fused
-        # optimizers divide the gradient by this scale in the same pass.
-        scale = (norm / settings.max_grad_norm).clamp(min=1)
-        optimizer.grad_scale = scale  # type: ignore[attr-defined]
-    lr = learning_rate_at(settings, model.config.d_model, step, cosine_from_zero)
-    for group in optimizer.param_groups:
-        group["lr"] = lr * group["lr_scale"]
     optimizer.step()
-    if average is not None:
-        update_average(average, model, step)
-    return loss_value, norm_value, lr
+    return loss_value, norm_value, learning_rate
 
 
-def learning_rate_at(
-    config: TrainConfig, d_model: int, step: int, cosine_from_zero: bool = False
-) -> float:
+def learning_rate_at(config: TrainConfig, d_model: int, step: int) -> float:
     """Return the learning rate of update `step` (1 is the first).
 
     constant   increases linearly during the warm-up, then stays constant
     cosine     the same warm-up; from its end, as in nanoGPT and torchtitan, decays along half a
                cosine to `min_lr_ratio` of itself at `lr_decay_steps` (Loshchilov and Hutter 2017,
-               without restarts). With `cosine_from_zero` the cosine starts at step 0 instead and
-               is multiplied by the warm-up
+               without restarts)
     noam       learning_rate * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5), equation 3
                of Vaswani et al. 2017
     """
@@ -86,24 +73,12 @@ def learning_rate_at(
     warmup_factor = min(1.0, step / config.warmup_steps) if config.warmup_steps else 1.0
     if config.lr_schedule == "constant":
         return config.learning_rate * warmup_factor
-    start = 0 if cosine_from_zero else config.warmup_steps
-    progress = min(max(0, step - start) / max(1, config.lr_decay_steps - start), 1.0)
+    decay_steps = max(1, config.lr_decay_steps - config.warmup_steps)
+    progress = min(max(0, step - config.warmup_steps) / decay_steps, 1.0)
     decay_factor = (
         config.min_lr_ratio + (1 - config.min_lr_ratio) * (1 + math.cos(math.pi * progress)) / 2
     )
     return config.learning_rate * warmup_factor * decay_factor
-
-
-def gradient_norm(model: nn.Module) -> Tensor:
-    """Return the norm of all gradients together.
-
-    Those of a small model are concatenated first: one kernel is faster than one for each tensor.
-    Those of a large model would take memory, and save no time.
-    """
-    gradients = [weight.grad for weight in model.parameters() if weight.grad is not None]
-    if not 0 < sum(gradient.numel() for gradient in gradients) <= MAX_CONCAT_NUMEL:
-        return torch.nn.utils.get_total_norm(gradients)
-    return torch.cat([gradient.flatten() for gradient in gradients]).norm()
 
 
 @torch.no_grad()

@@ -28,7 +28,7 @@ from .config import RunConfig
 from .distributed import SINGLE_PROCESS, DistributedContext
 from .optimizers import build_optimizer, optimizer_state_keys
 from .setting_changes import MAX_CHANGES, SettingChange, add_change, config_at_step
-from .step import training_step
+from .step import training_step, update_average
 from .train_config import TrainConfig
 
 FINAL_EVAL_SIZE = 2000  # held-out sequences of a final evaluation
@@ -121,7 +121,6 @@ class Trainer:
         if training.weight_averaging:
             self.average = copy.deepcopy(self.model).requires_grad_(False)
         self.step_count = 0
-        self.cosine_from_zero = False  # of a run whose stored state is from before this rule
         self.seconds = 0.0
         # the step whose evaluation confirmed that `stop_at_exact_match` is reached
         self._confirmed_at = -1
@@ -156,14 +155,14 @@ class Trainer:
             self.model,
             self.loss_fn,
             self.optimizer,
-            self.average,
             batch,
             self.active_config,
             self.step_count + 1,
-            self.cosine_from_zero,
             self.dist,
         )
         self.step_count += 1
+        if self.average is not None:
+            update_average(self.average, self.model, self.step_count)
         n_tokens = int((batch.labels_BT != PAD).sum())
         seconds = time.perf_counter() - started
         self._seconds_per_step = (
@@ -186,7 +185,10 @@ class Trainer:
         )
 
     def next_batch(self) -> Batch:
-        """Return the batch of the next update: new samples, or the next of the training set."""
+        """Return the batch of the next update: new samples, or the next of the training set.
+
+        Held-out sequences among new samples have loss weight 0.
+        """
         batch_size, task = self.config.training.batch_size, self.config.task
         if self.training_set is not None:
             return self.training_set.batch(self.step_count, batch_size).to(self.device)
@@ -301,8 +303,6 @@ class Trainer:
         if self.device.type == "cuda":
             state["generator.cuda"] = torch.cuda.get_rng_state(self.device)
         state["step"] = torch.tensor(self.step_count)
-        if not self.cosine_from_zero:
-            state["cosine_after_warmup"] = torch.tensor(1, dtype=torch.uint8)
         if self.training_set is not None:
             state["training_set"] = self.training_set.fingerprint
         if self._confirmed_at == self.step_count:
@@ -322,7 +322,6 @@ class Trainer:
         would have had.
         """
         self.step_count = int(state["step"])
-        self.cosine_from_zero = "cosine_after_warmup" not in state
         self._confirmed_at = self.step_count if int(state.get("finished", 0)) else -1
         training = self.config.training
         self.optimizer = build_optimizer(training, self.model)

@@ -67,6 +67,7 @@ def apply_edit(path, how, where, anchor, text):
         path.write_text(text, encoding="utf-8")
         return
     source = path.read_text(encoding="utf-8")
+    assert anchor + "\n" in source, (path.name, anchor)
     put = {
         "": source + text,
         "below": f"{anchor}\n{text}",

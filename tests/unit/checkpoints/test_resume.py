@@ -1,7 +1,6 @@
 """A resumed run is the run that went on, to the bit; what cannot be resumed is rejected."""
 
 import json
-import math
 import shutil
 
 import pytest
@@ -272,20 +271,3 @@ def test_weight_decay_on_some_weights_needs_a_weight_decay(tiny):
         run.training.check_effects()
     assert error.value.field == "weight_decay_on"
     run.replace(weight_decay=0.1).training.check_effects()
-
-
-def test_an_earlier_run_keeps_its_cosine_and_saves_that(tiny, tmp_path, monkeypatch):
-    run = tiny.replace(lr_schedule="cosine", lr_decay_steps=N, warmup_steps=4, min_lr_ratio=0.0)
-    with monkeypatch.context() as earlier:
-        without_state(earlier, "cosine_after_warmup")
-        save_after(run, 4, tmp_path / "old")
-    trainer, _ = resume_trainer(tmp_path / "old")
-    assert trainer.train_step().learning_rate == pytest.approx(
-        run.training.learning_rate * (1 + math.cos(math.pi * 5 / N)) / 2
-    )
-    save_checkpoint(tmp_path / "again", trainer, [])
-    assert resume_trainer(tmp_path / "again")[0].cosine_from_zero
-    save_after(run, 4, tmp_path / "new")
-    assert resume_trainer(tmp_path / "new")[0].train_step().learning_rate == pytest.approx(
-        run.training.learning_rate * (1 + math.cos(math.pi * 1 / 4)) / 2
-    )

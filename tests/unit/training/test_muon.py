@@ -83,18 +83,6 @@ def test_blocks_are_updated_as_separate_matrices(axis):
     torch.testing.assert_close(joined, torch.cat(parts, axis))
 
 
-def test_gradient_scale_divides_the_gradients():
-    scaled, plain = matrices(), matrices()
-    optimizers = [muon(scaled), muon(plain)]
-    set_gradients(plain, 0)
-    for one, other in zip(scaled, plain, strict=True):
-        one.grad = 4 * other.grad
-    optimizers[0].grad_scale = torch.tensor(4.0)
-    for optimizer in optimizers:
-        optimizer.step()
-    assert all(torch.equal(one, other) for one, other in zip(scaled, plain, strict=True))
-
-
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_hidden_matrices_are_neither_embeddings_nor_output_layer(name):
     config = architecture_preset(name, max_length=4, d_model=16)

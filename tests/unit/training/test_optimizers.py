@@ -10,7 +10,6 @@ from playground.training.optimizer_groups import optimizer_groups
 from playground.training.optimizers import build_optimizer
 from playground.training.presets import architecture_preset
 from playground.training.step import TrainingDivergedError
-from playground.training.train_config import TrainConfig
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT
 from tests.support.trainer_fingerprint import fingerprint
@@ -55,29 +54,6 @@ def test_a_first_update_that_is_not_finite_leaves_nothing_behind(optimizer):
     fresh.load_state_dict(state)
     assert fresh.train_step().loss == first.loss
     assert fingerprint(own) == fingerprint(fresh)
-
-
-@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
-def test_torchs_optimizers_take_a_scale(optimizer):
-    """`grad_scale` is not documented, so a new version may drop it."""
-    weight = torch.nn.Parameter(torch.zeros(4))
-    built = build_optimizer(
-        TrainConfig(optimizer=optimizer, learning_rate=0.5, momentum=0.0),
-        torch.nn.ParameterList([weight]),
-    )
-    assert built._step_supports_amp_scaling
-    weight.grad = torch.full((4,), 8.0)
-    built.grad_scale = torch.tensor(4.0)
-    built.step()
-    assert torch.allclose(weight.detach(), torch.tensor(-1.0 if optimizer == "sgd" else -0.5))
-
-
-def test_a_torch_version_without_grad_scale_is_rejected(monkeypatch):
-    monkeypatch.setattr(
-        torch.optim, "Adam", lambda weights, fused, **settings: torch.optim.Adagrad(weights)
-    )
-    with pytest.raises(RuntimeError, match=r"install the version in requirements\.txt"):
-        build_optimizer(TrainConfig(), torch.nn.Linear(2, 2))
 
 
 def test_installed_torch_is_the_pinned_version():
