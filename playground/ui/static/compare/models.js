@@ -61,10 +61,10 @@ export async function loadModelFacts(names, isRefresh = false) {
 }
 
 export async function listLocalModels() {
-  const response = await runQuery("cached-models", {});
-  if (response.error) return; // the fields have fewer suggestions
-  cachedModels.value = response.models.map((row) => row.name);
-  localPathsAllowed.value = response.folders;
+  const { models = [], folders, error } = await runQuery("cached-models", {});
+  if (error) return; // the fields have fewer suggestions
+  cachedModels.value = models.map((row) => row.name);
+  localPathsAllowed.value = folders;
 }
 
 /** Load all facts again. The outage returns if it continues. */

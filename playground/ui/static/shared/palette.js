@@ -111,9 +111,6 @@ export function colorScale(max, isSigned = false, theme = currentTheme()) {
   };
 }
 
-/** Return the color of a value in thousandths. @param {number} thousandths */
-export const scaleColor = (thousandths) => `rgb(${colorScale(RAMP_STEPS)(thousandths).join()})`;
-
 /**
  * Call `redraw` when the theme changes. Returns a function that ends this.
  * @param {() => void} redraw
