@@ -50,9 +50,8 @@ def teacher_forced_steps(model: TransformerModel, batch: Batch) -> list[Generati
         ValueError: unless the batch has one sequence.
     """
     _require_single_sequence(batch)
-    return _steps(
-        record_teacher_forced(model, batch), _target_tokens(batch), batch, temperature=0.0
-    )
+    recording = record_teacher_forced(model, batch)
+    return _steps(recording, _target_tokens(batch), batch, temperature=0.0)
 
 
 def free_running_steps(
