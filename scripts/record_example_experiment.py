@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from playground.cli.experiment_runs import run_experiment
-from playground.experiments.example import EXAMPLE_FILE, EXAMPLE_ID
+from playground.experiments.presets import EXAMPLE_FILE, EXAMPLE_ID
 
 SPEC: dict[str, Any] = {
     "name": "learning rates",

@@ -93,7 +93,7 @@ def directory_size(folder: Path) -> int:
 
 
 def evict(things: Iterable[Thing], excess: int, remove: Callable[[Thing], int]) -> int:
-    """Remove one thing after the other until `excess` is removed; return what is left of it.
+    """Remove one thing after the other until `excess` is removed; return the rest of it.
 
     Args:
         things: what may go, in the order in which it goes.

@@ -1,6 +1,11 @@
-"""The prepared experiments of presets.toml, each with its question and its motivation."""
+"""The prepared experiments of presets.toml, and the finished one that the app includes.
 
+scripts/record_example_experiment.py measures that example.
+"""
+
+import json
 import math
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +28,18 @@ class ExperimentPreset(Definition):
 
 
 EXPERIMENT_PRESETS = read_definitions(Path(__file__).with_suffix(".toml"), ExperimentPreset)
+EXAMPLE_ID = "example"
+EXAMPLE_FILE = Path(__file__).with_name("example.json")
+
+
+@cache
+def load_example() -> dict[str, Any]:
+    """Return the example as `ExperimentService.details` describes an experiment.
+
+    The entry `example` describes where and how it was measured.
+    """
+    details: dict[str, Any] = json.loads(EXAMPLE_FILE.read_text(encoding="utf-8"))
+    return details
 
 
 def default_seeds(n_variants: int) -> list[int]:

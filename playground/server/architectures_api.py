@@ -8,6 +8,8 @@ import threading
 from functools import lru_cache
 from typing import Any
 
+from pydantic import field_validator
+
 from playground.architectures import ARCHITECTURES
 from playground.architectures.parameter_groups import parameter_count
 from playground.errors import UserError
@@ -22,16 +24,41 @@ from playground.training.train_config import TrainConfig
 from playground.ui.setting_groups import CHOICE_LABELS
 
 from .routes import HandlerGroup, handler
-from .schemas.jobs import MatchArchitectures, TrainArchitectures
+from .schemas.base import ModelRequest, OwnedModelRequest
 from .schemas.runs import Curves
 
-TRANSFORMERS_ARCHITECTURES = (
-    "bert",
-    "gpt2",
-    "bart",
-)  # implementations of transformers, one of each type
+TRANSFORMERS_ARCHITECTURES = ("bert", "gpt2", "bart")  # of transformers, one of each type
 TARGET_SCORE = 0.99  # the exact match at which a run stops
 MAX_CURVE_POINTS = 300  # points of a curve
+
+
+class MatchArchitectures(ModelRequest):
+    """A model, and the sequence lengths on which other architectures train.
+
+    With `same_optimizer`, all have the optimizer settings of the model.
+    """
+
+    min_length: int | None = None
+    max_length: int | None = None
+    same_optimizer: bool = False
+
+    def lengths(self) -> dict[str, Any]:
+        """Return the lengths that the request contains."""
+        return self.model_dump(include={"min_length", "max_length"}, exclude_none=True)
+
+
+class TrainArchitectures(MatchArchitectures, OwnedModelRequest):
+    """The architectures to train."""
+
+    architectures: list[str]
+
+    @field_validator("architectures", mode="before")
+    @classmethod
+    def _require_known(cls, value: object) -> object:
+        names = value if isinstance(value, list) else []
+        if not names or not all(isinstance(v, str) and v in ARCHITECTURES for v in names):
+            raise ValueError(f"select architectures to train, from {', '.join(ARCHITECTURES)}")
+        return value
 
 
 def describe_optimizer(training: TrainConfig) -> str:

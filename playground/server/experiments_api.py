@@ -14,8 +14,7 @@ from pydantic import Field
 from playground.common.validation import parse
 from playground.errors import UserError
 from playground.experiments.analysis import to_csv
-from playground.experiments.example import EXAMPLE_ID, load_example
-from playground.experiments.presets import EXPERIMENT_PRESETS, spec
+from playground.experiments.presets import EXAMPLE_ID, EXPERIMENT_PRESETS, load_example, spec
 from playground.experiments.service import ExperimentService
 from playground.experiments.spec import GRID, LENGTHS, Experiment, ExperimentSpec
 from playground.experiments.store import EXPERIMENT_MISSING

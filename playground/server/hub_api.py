@@ -30,8 +30,7 @@ from playground.runs.registry import Registry
 from .checkpoint_transfer import MAX_EXPANSION, MAX_UPLOAD_BYTES
 from .hub_token import can_sign_in, is_space, resolve_token
 from .routes import HandlerGroup, handler
-from .schemas.base import Name, RequestBody, Token
-from .schemas.jobs import SubmitJob
+from .schemas.base import Name, RequestBody, SubmitJob, Token
 
 OnResult = Callable[[Response], Response]
 # By kind: the right that the job needs on the selected model; None for one that uses none.

@@ -28,7 +28,7 @@ from playground.runs.registry import Registry
 
 from .hub_api import RIGHTS_BY_HUB_KIND, start_hub_job
 from .routes import HandlerGroup, handler
-from .schemas.jobs import CancelJob, PollJob, SubmitJob
+from .schemas.base import CancelJob, PollJob, SubmitJob
 
 MAX_REQUEST_LENGTH = 20_000  # characters of a job request
 # Fields that only the server sets: local folders, the owner of the result, and the address.

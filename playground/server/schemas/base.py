@@ -4,9 +4,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from playground.runs.access import ModelRef
+from playground.runs.access import Access, ModelRef, Right
 from playground.runs.access import OptionalOwner as OptionalOwner
 from playground.runs.owner_keys import OWNER_KEY_PATTERN
+from playground.runs.registry import Registry
 
 MAX_INT = 2**31 - 1
 MAX_NAME_LENGTH = 200  # characters of a name
@@ -72,3 +73,26 @@ class OwnedModelRequest(ModelRef):
     """A request about a model, which needs an owner key."""
 
     owner: OwnerKey
+
+
+class SubmitJob(OwnedModelRequest):
+    """The kind of a job, and its request, which the job validates."""
+
+    kind: Name
+    request: JsonObject = Field(default_factory=dict)
+
+    def require(self, registry: Registry, right: Right) -> Access | None:
+        """Return the model; None without one, which the job reports."""
+        return super().require(registry, right) if self.subject else None
+
+
+class CancelJob(OwnerRequest):
+    """A job of the owner."""
+
+    job: Name
+
+
+class PollJob(CancelJob):
+    """A job, and the number of rows that the page has already."""
+
+    cursor: Index = 0

@@ -25,8 +25,7 @@ from playground.experiments.analysis import (
     summarize_variant,
     to_csv,
 )
-from playground.experiments.example import load_example
-from playground.experiments.presets import EXPERIMENT_PRESETS, spec
+from playground.experiments.presets import EXPERIMENT_PRESETS, load_example, spec
 from playground.experiments.spec import ExperimentSpec
 from playground.experiments.variant import Variant
 from tests.support.app_server import ROOT

@@ -54,10 +54,10 @@ def test_the_tightest_limit_is_named():
     ],
 )
 def test_an_idle_thing_makes_way(address, idle, removed):
-    present, left = {name: Client(name) for name in "ab"}, []
+    present, evicted = {name: Client(name) for name in "ab"}, []
 
     def remove(thing):
-        left.append(thing)
+        evicted.append(thing)
         return 1
 
     def admit():
@@ -68,7 +68,7 @@ def test_an_idle_thing_makes_way(address, idle, removed):
             admit()
     else:
         admit()
-    assert left == [removed] * (removed is not None)
+    assert evicted == [removed] * (removed is not None)
 
 
 def test_a_full_owner_evicts_nothing():

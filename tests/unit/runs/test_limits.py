@@ -15,9 +15,8 @@ from playground.experiments.service import ExperimentService
 from playground.models.config_fields import ConfigError
 from playground.runs.access import Access, Right
 from playground.runs.limits import LIMIT_ENV_NAMES, MAX_METRICS_BYTES, Limits, estimated_run_bytes
-from playground.server.architectures_api import ArchitectureHandlers
+from playground.server.architectures_api import ArchitectureHandlers, TrainArchitectures
 from playground.server.runs_api import ACTIONS
-from playground.server.schemas.jobs import TrainArchitectures
 from playground.training.config import RunConfig
 from playground.training.presets import PRESETS, preset_config
 from playground.training.setting_changes import SettingChange
