@@ -191,7 +191,7 @@ class ExperimentRunner:
         stored = state.stored_keys(runs)
         n_waiting = sum(run.status == "waiting" for run in runs.values())
         has_started = False
-        for key, variant, seed in state.experiment.planned_runs():
+        for i, (key, variant, seed) in enumerate(state.experiment.planned_runs()):
             if n_waiting >= MAX_QUEUED_RUNS or self._stop_event.is_set():
                 break
             if key in stored:
@@ -200,6 +200,8 @@ class ExperimentRunner:
             try:
                 if run is None:
                     name = f"{state.experiment.name}: {variant.full_label}, seed {seed}"
+                    if state.run_names:
+                        name = state.run_names[i]
                     run = self._start(state, key, variant.config(seed), name)
                     has_started = True
                 elif key in state.runs_to_resume and run.status != "stopping":

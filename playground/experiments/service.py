@@ -10,7 +10,7 @@ background thread submits and evaluates the runs (runner.py).
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from playground.architectures.parameter_groups import parameter_count
@@ -108,10 +108,13 @@ class ExperimentService:
         self.store.add(experiment, owner)
         return experiment
 
-    def start_for_lesson(self, spec: Mapping[str, Any], owner: str) -> Experiment:
+    def start_for_lesson(
+        self, spec: Mapping[str, Any], run_names: Sequence[str], owner: str
+    ) -> Experiment:
         """Start an experiment outside of the owner's list, which exists until `forget`.
 
-        It uses runs of the owner with the same settings again. Nothing of it is stored.
+        It uses runs of the owner with the same settings again. Nothing of it is stored. New runs
+        get their name in the order of the variants.
 
         Raises:
             ConfigError: when a field is invalid; `field` names it.
@@ -119,7 +122,7 @@ class ExperimentService:
         """
         experiment = self._parse_spec(spec, owner)
         state = ExperimentState(experiment, self.store.folder, is_listed=False)
-        state.owner = owner
+        state.owner, state.run_names = owner, run_names
         with self.store.lock:
             self.runner.adopt_runs(state)
             self.runner.submit_runs(state)

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,6 +56,7 @@ class ExperimentState:
     ) -> None:
         self.experiment = experiment
         self.is_listed = is_listed  # in the list of its owner and on the disk; or of a lesson
+        self.run_names: Sequence[str] = ()  # of a lesson, in the order of the planned runs
         self.path = folder / f"{experiment.id}.json"
         self.summaries_path = folder / f"{experiment.id}.jsonl"
         self.runs = dict(runs)  # the ids of the started runs, by key

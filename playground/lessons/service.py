@@ -94,7 +94,10 @@ class LessonService:
             try:
                 if lesson.has_translation:
                     measurement.translation = self._submit_translation(chosen_options, owner)
-                measurement.experiment = self.experiments.start_for_lesson(spec.model_dump(), owner)
+                names = [f"{lesson.title}: {label}" for label in lesson.runs]
+                measurement.experiment = self.experiments.start_for_lesson(
+                    spec.model_dump(), names, owner
+                )
             except Exception:  # end what was started before the error
                 self._stop_training(measurement, owner)
                 raise

@@ -69,7 +69,7 @@ SERVED_ROUTES: tuple[tuple[str, str, float], ...] = (
     (PAGE_METHODS, r"/playground/static/[\w.+-]{1,60}/(?!.*\.\.)[\w./-]{1,100}", 1),
     (PAGE_METHODS, r"/playground/files/(?!.*\.\.)[\w./-]{1,200}", 2),
     ("POST", r"/playground/api/[a-z]{1,20}/[a-z-]{1,20}", 0),
-    ("GET", r"/playground/weights", 5),
+    (PAGE_METHODS, r"/playground/weights", 5),
     ("GET HEAD", r"/playground/checkpoints/[\w-]{1,60}", 50),
     ("POST", r"/playground/(checkpoints|datasets)", 100),
 )

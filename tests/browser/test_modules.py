@@ -25,7 +25,10 @@ def test_modules_of_a_tab_load_when_it_is_first_opened(app, open_page):
     page.goto(app.url)
     page.wait_for_selector(".live[data-status=checkpoint]")
     assert "train/main.js" in paths
-    assert {path.split("/")[0] for path in paths} <= {"shell", "train", "shared", "vendor"}
+    folders = {path.split("/")[0] for path in paths}
+    assert folders <= {"shell", "train", "shared", "vendor", "engine"}
+    # the model itself runs in a Worker after the first key or switch
+    assert [path for path in paths if path.startswith("engine/")] == ["engine/parts.js"]
     assert "train/dataset_panel.js" not in paths  # it is hidden until its task is selected
     assert "train/share_dialog.js" not in paths
     go_to(page, "Hub")

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";
 import { test } from "node:test";
-import { keyOf } from "../../playground/ui/static/engine/forward_pass.js";
+import { keyOf } from "../../playground/ui/static/engine/parts.js";
 import { rowsOf } from "../../playground/ui/static/engine/linear.js";
 import { buildModel } from "../../playground/ui/static/engine/model.js";
 import { readSafetensors } from "../../playground/ui/static/engine/safetensors.js";

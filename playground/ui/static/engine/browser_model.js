@@ -1,8 +1,8 @@
 // The open model of the page, in its Worker: the output for a text with components switched off, in
 // the form of `runs/predict`; how a query gets its weights; and how many examples are right.
-import { keyOf } from "./forward_pass.js";
 import { rowsOf, softmax } from "./linear.js";
 import { argmax, buildModel } from "./model.js";
+import { keyOf } from "./parts.js";
 import { readSafetensors } from "./safetensors.js";
 import { createScorer, measureMeanOutputs } from "./scores.js";
 import { EOS, FIRST_SYMBOL, SOS, Vocabulary, hasRule, targetOf } from "./tasks.js";

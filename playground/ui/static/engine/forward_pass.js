@@ -1,11 +1,9 @@
 // One forward pass: the positions so far, what it records, and which outputs it replaces
 // (inspection/hooks.py).
 import { rowsOf } from "./linear.js";
+import { keyOf } from "./parts.js";
 /** @import { Ablation, Component, Config, KeysAndValues } from "./types.js" */
 /** @typedef {{ query_QHK: Float32Array, key_MGK: Float32Array }} Vectors */
-
-/** @param {Component} component */
-export const keyOf = ({ kind, layer, head }) => `${kind}.${layer ?? ""}.${head ?? ""}`;
 
 export class ForwardPass {
   first = 0; // the number of decoded positions, so the position of the next one

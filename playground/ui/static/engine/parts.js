@@ -1,7 +1,9 @@
 // The parts of a model that can be switched off, by name: heads, feed-forward blocks, and position
 // vectors that are added to embeddings.
-import { keyOf } from "./forward_pass.js";
 /** @import { Component } from "./types.js" */
+
+/** @param {Component} component */
+export const keyOf = ({ kind, layer, head }) => `${kind}.${layer ?? ""}.${head ?? ""}`;
 
 /** @param {Component[]} parts @param {Component} part */
 export const includes = (parts, part) => parts.some((each) => keyOf(each) === keyOf(part));

@@ -1,8 +1,9 @@
 // Scores of a model with components switched off, and the mean outputs for mean ablation
 // (inspection/ablation.py, hooks.py).
-import { ForwardPass, keyOf } from "./forward_pass.js";
+import { ForwardPass } from "./forward_pass.js";
 import { rowsOf } from "./linear.js";
 import { argmax } from "./model.js";
+import { keyOf } from "./parts.js";
 import { SOS } from "./tasks.js";
 /** @import { Model } from "./model.js" */
 /** @import { Ablation, Component, Example } from "./types.js" */

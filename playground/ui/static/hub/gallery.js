@@ -1,5 +1,6 @@
 // The models on the Hub.
 import { html, signal } from "../vendor/preact.js";
+import { sleep } from "../shared/api.js";
 import { DataTable } from "../shared/components/data_table.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { formatCount, formatInteger, formatPercent, formatRelativeTime } from "../shared/format.js";
@@ -39,7 +40,10 @@ const COLUMNS = [
     render: (row) => (row.when ? formatRelativeTime(Date.now() / 1000 - row.when) : ""),
   },
 ];
+const MAX_RETRIES = 3;
+const FIRST_RETRY_MS = 4000;
 const galleryJob = new Job();
+let latestLoad = 0;
 /** The list of the last response; null before the first one. */
 const galleryModels = signal(/** @type {any[] | null} */ (null));
 
@@ -48,12 +52,18 @@ const describeFailure = (/** @type {any} */ { message, code }) =>
   (code === "hub_unreachable" ? "No internet connection." : message) +
   " The models on this machine are below.";
 
-/** Load the list. */
+/** Load the list. Temporary errors are retried a few times. */
 export async function loadGallery({ isRefresh = true } = {}) {
   const isFirst = galleryJob.state.value.status === "idle"; // a refresh may be faster than the page
   if (!store.owner.value || !(isRefresh || isFirst)) return;
-  const result = await runHubJob(galleryJob, { kind: "gallery", refresh: isRefresh });
-  if (result) galleryModels.value = result.models;
+  const number = ++latestLoad;
+  for (let retries = 0; number === latestLoad; retries++) {
+    const refresh = isRefresh || retries > 0,
+      result = await runHubJob(galleryJob, { kind: "gallery", refresh });
+    if (result) galleryModels.value = result.models;
+    if (result || !galleryJob.state.value.canRetry || retries === MAX_RETRIES) return;
+    await sleep(FIRST_RETRY_MS * 2 ** retries);
+  }
 }
 
 /** Return the repository and the revision of a name, a name@revision, or a URL. */

@@ -31,9 +31,9 @@ const FILES = /** @type {[string, string, string, string[]][]} */ ([
 ]);
 const EMBED_VIEWS = /** @type {Record<string, [string, number]>} */ ({
   learning: ["learning curves", 420],
-  attention: ["attention", 740],
+  attention: ["attention", 980],
   try: ["prediction", 140],
-  samples: ["held-out samples", 240],
+  samples: ["held-out samples", 300],
 });
 const PROGRAM = "program";
 const EXAMPLES = ["try", "samples", PROGRAM]; // codes that need the right to use the model
