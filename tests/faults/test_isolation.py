@@ -21,7 +21,14 @@ ACTIONS = (
     *("change", "extend", "rename", "tag", "hide", "show", "delete", "undelete", "rerun"),
     *("branch", "download", "remove", "explode"),
 )
-VIEWER_ENDPOINTS = ("runs/details", "runs/model", "runs/poll", "runs/snapshot", "runs/predict", "runs/curves")
+VIEWER_ENDPOINTS = (
+    "runs/details",
+    "runs/model",
+    "runs/poll",
+    "runs/snapshot",
+    "runs/predict",
+    "runs/curves",
+)
 MAX_RUNS = 6  # of a user
 
 
