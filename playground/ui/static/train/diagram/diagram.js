@@ -4,11 +4,9 @@
 import { cssVariable } from "../../shared/palette.js";
 import { useCanvas } from "../../shared/components/use_canvas.js";
 import { html, useRef } from "../../vendor/preact.js";
-import { paintHeadMap } from "./head_map.js";
-import { paintLinks } from "./links.js";
-import { moveFocus } from "./move_focus.js";
+import { paintHeadMap, paintLinks } from "./paint.js";
 import { describeHead, partsOf } from "./structure.js";
-import { Switch } from "./switches.js";
+import { moveFocus, Switch } from "./switches.js";
 
 /** @import { Switches } from "./switches.js" */
 /** @import { Block as BlockInfo, Stack as StackInfo } from "./structure.js" */

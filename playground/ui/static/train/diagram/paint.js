@@ -1,8 +1,9 @@
-// The middle of the diagram: source tokens, target tokens, and between them a link for each
-// attention weight of the selected head. Beside the target, the predicted tokens.
+// The attention weights of the diagram as pictures. The links in its middle: source tokens, target
+// tokens, and between them a link for each weight of the selected head; beside the target, the
+// predicted tokens. And the small map of each head.
 import { setUpCanvas } from "../../shared/canvas.js";
 import { formatToken } from "../../shared/format.js";
-import { cssVariable } from "../../shared/palette.js";
+import { colorTable, cssVariable } from "../../shared/palette.js";
 
 const MIN_LINK_WEIGHT = 0.02;
 const TOP = 34, // height of the memory arrow and the column titles
@@ -127,4 +128,36 @@ function paintOutput(c, { target, predicted, probability }, x, barWidth, y, rowH
     c.fillText(text, x, y(i));
     if (!isRight) c.fillRect(x, y(i) + Math.min(8, rowHeight * 0.36), textWidth, 1.5);
   });
+}
+
+const parseColor = (color) => {
+  const hex = /^#(..)(..)(..)$/.exec(color);
+  return hex ? hex.slice(1).map((each) => parseInt(each, 16)) : [185, 191, 201];
+};
+
+/**
+ * Paint the weights of a head, one pixel for each, with the darkest color for the largest. The
+ * browser scales the picture. The canvas element stays the same.
+ * @param {HTMLCanvasElement} canvas
+ * @param {ArrayLike<number>} weights row by row
+ * @param {number} rows
+ * @param {number} columns
+ * @param {boolean} isCausal whether later positions are masked
+ */
+export function paintHeadMap(canvas, weights, rows, columns, isCausal) {
+  if (canvas.width !== columns || canvas.height !== rows) {
+    canvas.width = columns;
+    canvas.height = rows;
+  }
+  const c = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d")),
+    image = c.createImageData(columns, rows),
+    table = colorTable(),
+    scale = 1000 / Math.max(1e-9, ...Array.from(weights)),
+    masked = isCausal ? parseColor(cssVariable("--pg-grid")) : null;
+  for (let i = 0; i < weights.length; i++) {
+    const isMasked = masked && i % columns > Math.floor(i / columns),
+      [red, green, blue] = isMasked ? masked : table[Math.round(scale * weights[i])];
+    image.data.set([red, green, blue, 255], 4 * i);
+  }
+  c.putImageData(image, 0, 0);
 }
