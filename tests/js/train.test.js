@@ -254,7 +254,7 @@ test("the address has what differs from the first view", () => {
 test("the frame and the program name the model", () => {
   const code = buildEmbedCode("https://example.org/?model=copy&step=4", "samples", true);
   assert.match(code, /\?model=copy&amp;step=4&amp;embed=samples&amp;__theme=dark"/);
-  assert.match(code, /height="240"/);
+  assert.match(code, /height="300"/);
   const settings = { task: "copy", min_length: 1, max_length: 5, d_model: 16 };
   const program = buildProgram("watch:id", settings);
   assert.match(program, /model="watch:id"/);
