@@ -20,6 +20,7 @@ from playground.cli.experiments import experiment
 from playground.cli.hub import gallery, pull, push, reproduce
 from playground.cli.inspect import inspect
 from playground.cli.report import export_page, report
+from playground.cli.shards import collect, run_shard
 from playground.cli.train import train
 from playground.common.env import normalize_hub_endpoint, validate_env
 from playground.errors import UserError
@@ -55,6 +56,8 @@ for command, summary in (
     (compare, "Compare a checkpoint with pretrained models."),
     (finetune, "Fine-tune a pretrained model on a task."),
     (experiment, "Vary settings over several seeds."),
+    (collect, "Show an experiment that trains elsewhere."),
+    (run_shard, "Train a part of an experiment."),
     (push, "Publish a checkpoint on the Hugging Face Hub."),
     (pull, "Download a published model as a checkpoint."),
     (reproduce, "Compare a published model with its card."),

@@ -1,11 +1,13 @@
-"""The options of the Lab command, and an experiment with a progress bar."""
+"""What the commands of experiments share: options, specifications, training and reports."""
 
 from __future__ import annotations
 
+import json
 import sys
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,40 +19,29 @@ from playground.runs.memory import ensure_memory_available
 from playground.runs.worker_protocol import DIVERGED_MESSAGE
 
 from .common import (
-    MultiValueOption,
     create_output_dir,
     exit_with_error,
-    json_option,
     output_option,
     progress_bar,
     record_signals,
 )
 
 if TYPE_CHECKING:
+    from playground.experiments.analysis import VariantResult
+    from playground.experiments.length_generalization import SchemeResult
     from playground.experiments.service import ExperimentService
     from playground.experiments.spec import Experiment
 
 OWNER = "the command line"
 
 
-def experiment_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that are common to every experiment."""
-    command = click.option(
-        "--csv",
-        "table",
-        type=click.Path(path_type=Path, dir_okay=False),
-        help="Write the results as a table.",
-    )(json_option(command))
-    return click.option(
-        "--set",
-        "settings",
-        cls=MultiValueOption,
-        multiple=True,
-        metavar="NAME=VALUE ...",
-        help="Settings of every run: max_steps=500 norm_placement=post.",
-    )(command)
+def _file_option(name: str, parameter: str, description: str) -> Callable[[Any], Any]:
+    file = click.Path(path_type=Path, dir_okay=False)
+    return click.option(name, parameter, type=file, help=description)
 
 
+table_option = _file_option("--csv", "table", "Write the results as a table.")
+figure_option = _file_option("--figure", "figure", "Draw the results: a .png, .svg or .pdf file.")
 experiments_folder_option = output_option(
     "Folder of the runs; finished runs are not repeated. [default: in checkpoints/runs]",
     required=False,
@@ -75,47 +66,70 @@ def parse_settings(arguments: tuple[str, ...]) -> dict[str, Any]:
     return settings
 
 
+def read_spec(path: Path) -> dict[str, Any]:
+    """Read the specification of an experiment from a .json or .toml file."""
+    from playground.common.strict_json import parse_strict_json
+
+    try:
+        data = path.read_bytes()
+        spec = tomllib.loads(data.decode()) if path.suffix == ".toml" else parse_strict_json(data)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        exit_with_error(f"{path} cannot be read as an experiment: {reason}")
+    if not isinstance(spec, dict):
+        exit_with_error(f"{path} is no experiment; it must have name, base, grid and seeds")
+    return spec
+
+
+@contextmanager
+def open_experiments(out: Path) -> Iterator[ExperimentService]:
+    """Open the experiments of a folder, which this process locks meanwhile."""
+    from playground.experiments.service import ExperimentService
+    from playground.runs.registry import Registry
+    from playground.runs.storage_folder import locked_storage
+
+    with locked_storage(out):
+        registry = Registry(out, idle_timeout_s=0, release_after_s=0, has_count_limits=False)
+        registry.single_owner = OWNER  # who owns every dataset of this machine
+        service = ExperimentService(registry)
+        try:
+            yield service
+        finally:
+            service.close()
+            registry.shutdown(20)
+
+
+def read_report(out: Path, experiment: Experiment) -> dict[str, Any]:
+    """Return the report of an experiment that is stored in a folder."""
+    with open_experiments(out) as service:
+        stored = (each for each in service.list_for_owner(OWNER) if each.is_equivalent(experiment))
+        return service.details(next(stored), OWNER)
+
+
 def run_experiment(spec: dict[str, Any], out: Path) -> dict[str, Any]:
     """Run an experiment, and return its report.
 
     Results of the same experiment in `out` are reused. A signal saves the runs and ends the
     command.
     """
-    from playground.errors import UserError
-    from playground.experiments.service import ExperimentService
     from playground.experiments.spec import parse_experiment
     from playground.runs.record import owner_id
-    from playground.runs.registry import Registry
-    from playground.runs.storage_folder import locked_storage
 
-    registry, service, locks = None, None, ExitStack()
     try:
         requested = parse_experiment(spec, owner_id(OWNER))
         # Without this check, a run would wait forever for memory that the machine does not have.
         for variant in requested.variants:
             ensure_memory_available(variant.config(requested.seeds[0]))
         create_output_dir(out)
-        locks.enter_context(locked_storage(out))
-        registry = Registry(out, idle_timeout_s=0, release_after_s=0, has_count_limits=False)
-        registry.single_owner = OWNER  # who owns every dataset of this machine
-        service = ExperimentService(registry)
-        matching = (each for each in service.list_for_owner(OWNER) if each.is_equivalent(requested))
-        experiment = next(matching, None) or service.start(spec, OWNER)
-        service.resume(experiment, OWNER)
-        signals = _wait_with_progress(service, experiment)
-        state, report = service.state(experiment, OWNER), service.details(experiment, OWNER)
-    except ConfigError as error:
-        exit_with_error(str(error))
-    except UserError as error:
-        exit_with_error(str(error))
+        with open_experiments(out) as service:
+            owned = service.list_for_owner(OWNER)
+            matching = (each for each in owned if each.is_equivalent(requested))
+            experiment = next(matching, None) or service.start(spec, OWNER)
+            service.resume(experiment, OWNER)
+            signals = _wait_with_progress(service, experiment)
+            state, report = service.state(experiment, OWNER), service.details(experiment, OWNER)
     except OSError as error:
         exit_with_error(messages.output_folder_not_writable(out, error))
-    finally:
-        if service:
-            service.close()
-        if registry:
-            registry.shutdown(20)
-        locks.close()
     # A diverged run is a valid result.
     failed = [
         line
@@ -129,6 +143,42 @@ def run_experiment(spec: dict[str, Any], out: Path) -> dict[str, Any]:
         click.echo(f"playground: {reason}; the same command continues from here", err=True)
         raise SystemExit(128 + signals[0] if signals else 1)
     return report
+
+
+def print_report(
+    report: dict[str, Any], out: Path, table: Path | None, figure: Path | None, as_json: bool
+) -> None:
+    """Print the results of an experiment, and write its table and its figure."""
+    from playground.experiments import analysis, length_generalization
+
+    if lengths := report.get("lengths"):
+        results = lengths
+        csv = length_generalization.to_csv(results["rows"], results["test"])
+        lines = map(format_scheme, results["rows"])
+    else:
+        results = report["results"]
+        csv = analysis.to_csv(results["fields"], results["variants"], results["test"])
+        lines = map(format_variant, results["variants"])
+    if table:
+        table.write_text(csv, encoding="utf-8")
+    if figure:
+        _draw(report, figure)
+    if as_json:
+        click.echo(json.dumps(results | {"out": str(out)}))
+        return
+    for line in lines:
+        click.echo(line)
+    click.echo(results["summary"])
+
+
+def _draw(report: dict[str, Any], path: Path) -> None:
+    from playground.figures.experiment import experiment_figure
+    from playground.figures.style import render
+
+    try:
+        path.write_bytes(render(experiment_figure(report), path.suffix.removeprefix(".")))
+    except ValueError as error:
+        exit_with_error(str(error))
 
 
 def _wait_with_progress(service: ExperimentService, experiment: Experiment) -> list[int]:
@@ -150,3 +200,38 @@ def _wait_with_progress(service: ExperimentService, experiment: Experiment) -> l
                 bar.write(f"playground: {last_message}", file=sys.stderr)
             bar.set_postfix(row["statuses"])
     return signals
+
+
+def format_variant(variant: VariantResult) -> str:
+    exact, steps = variant["exact_match"], variant["steps_to"]
+    if exact is None or steps is None:
+        return (
+            f"{variant['label']:28} diverged in {variant['diverged']} of {variant['planned']} runs"
+        )
+    when = (
+        f"99 % after {steps['median']:,.0f} steps"
+        if steps["median"] is not None
+        else f"99 % not reached in {variant['steps']:,}"
+    )
+    if 0 < steps["reached"] < steps["n"]:
+        when += f" ({steps['reached']} of {steps['n']} seeds)"
+    return (
+        f"{variant['label']:28} exact match {exact['median']:7.2%} ({exact['low']:.2%} to "
+        f"{exact['high']:.2%}), {when}"
+    )
+
+
+def format_scheme(row: SchemeResult) -> str:
+    """Format the reach of one variant as a line."""
+    untrained = ", ".join(
+        f"{first} to {last} of its {side}"
+        for side, (first, last) in (row["untrained"] or {}).items()
+    )
+    untrained_note = f"; never trained: positions {untrained}" if untrained else ""
+    reach = row["reach"]
+    if reach is None:
+        return f"{row['label']:24} no run could be evaluated{untrained_note}"
+    return (
+        f"{row['label']:24} 99 % exact match up to length {reach['median']:g} "
+        f"(range {reach['low']:g} to {reach['high']:g}){untrained_note}"
+    )

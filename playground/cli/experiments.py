@@ -1,28 +1,35 @@
-"""experiment: vary one or two settings, and report the effect."""
+"""experiment: vary settings, and report the effect."""
 
 from __future__ import annotations
 
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from playground.common.storage import checkpoints_root
 from playground.models.config_fields import ConfigError
 
-from .common import MultiValueOption, check_output_file, exit_with_error, reject_options
-from .experiment_runs import (
-    experiment_options,
-    experiments_folder_option,
-    parse_settings,
-    run_experiment,
+from .common import (
+    MultiValueOption,
+    check_output_file,
+    exit_with_error,
+    json_option,
+    number_option,
+    reject_options,
 )
-
-if TYPE_CHECKING:
-    from playground.experiments.analysis import VariantResult
-    from playground.experiments.length_generalization import SchemeResult
+from .experiment_runs import (
+    experiments_folder_option,
+    figure_option,
+    parse_settings,
+    print_report,
+    read_spec,
+    run_experiment,
+    table_option,
+)
+from .shards import train_elsewhere
 
 
 @click.command()
@@ -41,25 +48,49 @@ if TYPE_CHECKING:
     metavar="N or SEED SEED ...",
     help="Number of seeds 0, 1, ..., or the seeds: 3,4,5. [default: 5, for more variants more]",
 )
+@click.option(
+    "--set",
+    "settings",
+    cls=MultiValueOption,
+    multiple=True,
+    metavar="NAME=VALUE ...",
+    help="Settings of every run: max_steps=500 norm_placement=post.",
+)
+@click.option(
+    "--on",
+    cls=MultiValueOption,
+    multiple=True,
+    metavar="BACKEND NAME=VALUE ...",
+    help="Train in jobs of SLURM: slurm partition=cpu minutes=60 parallel=50 cores=1 memory_gb=4.",
+)
+@number_option("--runs-per-shard", 1, 1000, "Runs of one job; only with --on.", default=20)
+@click.option("--detach", is_flag=True, help="End after the submission; only with --on.")
 @experiments_folder_option
-@experiment_options
+@table_option
+@figure_option
+@json_option
 def experiment(
     question: str | None,
     vary: tuple[str, ...],
     seeds: tuple[str, ...],
-    out: Path | None,
     settings: tuple[str, ...],
+    on: tuple[str, ...],
+    runs_per_shard: int,
+    detach: bool,
+    out: Path | None,
     table: Path | None,
+    figure: Path | None,
     as_json: bool,
 ) -> None:
-    """Vary one or two settings, train every variant with several seeds, and report the effect.
+    """Vary settings, train every variant with several seeds, and report the effect.
 
-    QUESTION is a prepared experiment; without it, give --vary. Without either, the prepared
-    ones are listed. Ctrl-C interrupts the command; run it again to resume.
+    QUESTION is a prepared experiment, or a .json or .toml file; without it, give --vary. Without
+    either, the prepared ones are listed. Ctrl-C interrupts the command; run it again to resume.
     """
     if question is None and not vary:
         reject_options(
-            ("settings", "seeds", "out", "table"), "without a QUESTION or --vary; give one of them"
+            ("settings", "seeds", "out", "table", "figure", "on"),
+            "without a QUESTION or --vary; give one of them",
         )
         print_presets(as_json)
         return
@@ -67,29 +98,18 @@ def experiment(
         spec = build_spec(question, vary, seeds, settings)
     except ConfigError as error:
         exit_with_error(str(error))
-    if table:
-        check_output_file("--csv", table)
-    out = out or checkpoints_root() / "runs" / "experiments"
-    report = run_experiment(spec, out)
-    from playground.experiments import analysis, length_generalization
-    from playground.experiments.spec import LENGTHS
-
-    if report["kind"] == LENGTHS:
-        results = report["lengths"]
-        csv = length_generalization.to_csv(results["rows"], results["test"])
-        lines = map(format_scheme, results["rows"])
+    for option, path in (("--csv", table), ("--figure", figure)):
+        if path:
+            check_output_file(option, path)
+    if on:
+        if out is None:
+            exit_with_error("--on needs --out, a folder that the jobs and this machine share")
+        report = train_elsewhere(spec, out, on, runs_per_shard, detach)
     else:
-        results = report["results"]
-        csv = analysis.to_csv(results["fields"], results["variants"], results["test"])
-        lines = map(format_variant, results["variants"])
-    if table:
-        table.write_text(csv, encoding="utf-8")
-    if as_json:
-        click.echo(json.dumps(results | {"out": str(out)}))
-        return
-    for line in lines:
-        click.echo(line)
-    click.echo(results["summary"])
+        reject_options(("runs_per_shard", "detach"), "without --on")
+        out = out or checkpoints_root() / "runs" / "experiments"
+        report = run_experiment(spec, out)
+    print_report(report, out, table, figure, as_json)
 
 
 def print_presets(as_json: bool) -> None:
@@ -121,11 +141,13 @@ def build_spec(
     from playground.experiments.presets import spec as preset_spec
     from playground.experiments.variant import parse_value
 
-    spec: dict[str, Any] = (
-        {"name": "experiment", "base": {"min_length": 1}, "grid": {}}
-        if question is None
-        else preset_spec(question)
-    )
+    spec: dict[str, Any]
+    if question is None:
+        spec = {"name": "experiment", "base": {"min_length": 1}, "grid": {}}
+    elif question.endswith((".json", ".toml")):
+        spec = {"base": {}, "grid": {}} | read_spec(Path(question))
+    else:
+        spec = preset_spec(question)
     if vary:
         pairs = [word.partition("=")[::2] for word in vary]
         for name, values in pairs:
@@ -138,8 +160,10 @@ def build_spec(
             for name, values in pairs
         }
     spec["base"] |= parse_settings(settings)
-    n_variants = math.prod(map(len, spec["grid"].values()))
-    spec["seeds"] = parse_seeds(seeds) if seeds else default_seeds(n_variants)
+    if seeds:
+        spec["seeds"] = parse_seeds(seeds)
+    elif question is None or vary:
+        spec["seeds"] = default_seeds(math.prod(map(len, spec["grid"].values())))
     return spec
 
 
@@ -161,38 +185,3 @@ def parse_seeds(words: tuple[str, ...]) -> list[int]:
         )
     numbers = [int(text) for text in texts]
     return numbers if len(numbers) > 1 else list(range(numbers[0]))
-
-
-def format_variant(variant: VariantResult) -> str:
-    exact, steps = variant["exact_match"], variant["steps_to"]
-    if exact is None or steps is None:
-        return (
-            f"{variant['label']:28} diverged in {variant['diverged']} of {variant['planned']} runs"
-        )
-    when = (
-        f"99 % after {steps['median']:,.0f} steps"
-        if steps["median"] is not None
-        else f"99 % not reached in {variant['steps']:,}"
-    )
-    if 0 < steps["reached"] < steps["n"]:
-        when += f" ({steps['reached']} of {steps['n']} seeds)"
-    return (
-        f"{variant['label']:28} exact match {exact['median']:7.2%} ({exact['low']:.2%} to "
-        f"{exact['high']:.2%}), {when}"
-    )
-
-
-def format_scheme(row: SchemeResult) -> str:
-    """Format the reach of one variant as a line."""
-    untrained = ", ".join(
-        f"{first} to {last} of its {side}"
-        for side, (first, last) in (row["untrained"] or {}).items()
-    )
-    untrained_note = f"; never trained: positions {untrained}" if untrained else ""
-    reach = row["reach"]
-    if reach is None:
-        return f"{row['label']:24} no run could be evaluated{untrained_note}"
-    return (
-        f"{row['label']:24} 99 % exact match up to length {reach['median']:g} "
-        f"(range {reach['low']:g} to {reach['high']:g}){untrained_note}"
-    )

@@ -236,7 +236,7 @@ class ExperimentRunner:
                 counts=self.evaluator.counts(state, run),
             )
             for run in runs.values()
-            if run.status == "done" and run.scores and run not in unevaluated
+            if (run.status == "done" and run.scores and run not in unevaluated) or run.diverged
             if state.summary(run.id, run) is None
         ]
         self.store.add_summaries(state, summaries)

@@ -15,6 +15,8 @@ from typing import Any
 
 from playground.architectures.parameter_groups import parameter_count
 from playground.errors import UserError
+from playground.jobs.admission import limit
+from playground.models.config_fields import ConfigError
 from playground.runs.access import require_dataset
 from playground.runs.inspector_client import InspectorClient
 from playground.runs.record import owner_id
@@ -146,6 +148,13 @@ class ExperimentService:
         """
         experiment = parse_experiment(spec, owner_id(owner))
         experiment.check_cost()
+        maximum = limit("experiment-runs").per_owner
+        if self.registry.settings.has_count_limits and maximum and experiment.n_runs > maximum:
+            raise ConfigError(
+                "seeds",
+                f"the experiment has {experiment.n_runs} runs; the maximum on this server is "
+                f"{maximum}: use fewer values or seeds, or the command `experiment`",
+            )
         for variant in experiment.variants:
             config = variant.config(experiment.seeds[0])
             config.training.check_effects()

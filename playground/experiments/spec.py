@@ -1,4 +1,4 @@
-"""Define an experiment: fixed settings, one or two varied settings, and seeds.
+"""Define an experiment: fixed settings, varied settings, and seeds.
 
 An experiment lists its runs but does not train them. This module does not import torch.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 import secrets
 import time
 from collections.abc import Iterator, Mapping
@@ -42,13 +41,15 @@ from playground.training.config import (
 )
 
 from .analysis import TARGET_SCORE, describe_planned_test
+from .sampling import Range, sample
 from .variant import VARIANT_KEY, Variant
 
 GRID: Final = "grid"
 LENGTHS: Final = "lengths"
-MAX_RUNS = 60
+MAX_RUNS = 10_000
 DEFAULT_SEEDS = (0, 1, 2, 3, 4)
 MAX_VALUES = 12  # of one setting
+MAX_VARIED = 8  # settings
 MAX_LENGTH = 512  # maximum sequence length in tokens, as for a task
 FIXED_SETTINGS = ("seed", "max_positions", "source_vocab_size", "target_vocab_size")
 MAX_QUESTION_LENGTH = 300
@@ -75,6 +76,7 @@ def _check_distinct(seeds: tuple[int, ...]) -> tuple[int, ...]:
 
 Name = Annotated[str, AfterValidator(_check_name), Field(json_schema_extra={"accepts": NAME_RULE})]
 Seed = Annotated[StrictInt, Field(ge=0, lt=2**31)]
+Shard = tuple[StrictInt, StrictInt]
 Seeds = Annotated[tuple[Seed, ...], Field(min_length=1), AfterValidator(_check_distinct)]
 
 
@@ -83,7 +85,9 @@ class ExperimentSpec(BaseModel):
 
     A value of `variant` is a mapping that changes several settings. The kind "lengths" trains up to
     max_length, then evaluates all lengths up to `times` max_length, with `n` held-out sequences of
-    each. Its models get position encodings for them.
+    each. Its models get position encodings for them. With `samples`, that many combinations are
+    sampled, and a value of `grid` may be a range (`sampling.py`). With a `shard` (k, n), the
+    experiment has only the runs k, k + n, k + 2n, ... of the plan.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -92,7 +96,10 @@ class ExperimentSpec(BaseModel):
     question: str = Field("", max_length=MAX_QUESTION_LENGTH)
     base: dict[str, Any] = {}
     grid: dict[str, Any]
+    samples: StrictInt | None = Field(None, ge=1, le=MAX_RUNS)
+    sampling: Literal["random", "latin-hypercube"] = "random"
     seeds: Seeds = DEFAULT_SEEDS
+    shard: Shard | None = None
     kind: Literal["grid", "lengths"] = GRID
     times: StrictInt = Field(5, ge=1, le=20)
     n: StrictInt = Field(200, ge=MIN_PER_LENGTH, le=2000)
@@ -103,9 +110,9 @@ class ExperimentSpec(BaseModel):
         if self.n_runs > MAX_RUNS:
             raise ConfigError(
                 "seeds",
-                f"{' x '.join(str(len(v)) for v in self.grid.values())} values with "
-                f"{len(self.seeds)} seeds make {self.n_runs} runs; the maximum of one experiment "
-                f"is {MAX_RUNS}: use fewer values or seeds",
+                f"{len(self.combinations)} combinations with {len(self.seeds)} seeds make "
+                f"{self.n_runs} runs; the maximum of one experiment is {MAX_RUNS}: use fewer "
+                "values or seeds",
             )
         for variant in self.variants:
             try:
@@ -115,14 +122,17 @@ class ExperimentSpec(BaseModel):
         return self
 
     def _check_grid(self) -> None:
-        if not 1 <= len(self.grid) <= 2:
+        if not 1 <= len(self.grid) <= MAX_VARIED:
             raise ConfigError(
                 "grid",
-                f"grid is {short_repr(self.grid)}; it must name one or two settings and the values "
-                "of each",
+                f"grid is {short_repr(self.grid)}; it must name 1 to {MAX_VARIED} settings and the "
+                "values of each",
             )
         for name, values in self.grid.items():
-            _check_values(name, values)
+            if isinstance(values, Mapping):
+                _check_range(name, values, self.samples)
+            else:
+                _check_values(name, values)
         variants = self.grid.get(VARIANT_KEY, [])
         varied = {name for values in variants for name in values} | set(self.grid)
         for name in sorted(varied & set(FIXED_SETTINGS)):
@@ -167,8 +177,10 @@ class ExperimentSpec(BaseModel):
                 f"stop_at_exact_match is {stop:g}, so runs end before the exact match that is "
                 f"compared; set it to 0, or to at least {TARGET_SCORE}"
             )
-        trained = [variant.config(0).to_flat() | {"max_steps": 0} for variant in self.variants]
-        if any(each in trained[:i] for i, each in enumerate(trained)):
+        trained = {
+            json.dumps(variant.config(0).to_flat() | {"max_steps": 0}) for variant in self.variants
+        }
+        if len(trained) < len(self.variants):
             return "max_steps", (
                 "some variants differ in max_steps only, so one is the beginning of the other; "
                 "set it once for all runs, and read the curve"
@@ -200,14 +212,25 @@ class ExperimentSpec(BaseModel):
 
     @property
     def n_runs(self) -> int:
-        return math.prod(map(len, self.grid.values())) * len(self.seeds)
+        first, every = self.shard or (0, 1)
+        return len(range(first, len(self.combinations) * len(self.seeds), every))
+
+    @cached_property
+    def combinations(self) -> list[dict[str, Any]]:
+        """The varied settings of each variant."""
+        if self.samples is None:
+            values = itertools.islice(itertools.product(*self.grid.values()), MAX_RUNS + 1)
+            return [dict(zip(self.grid, each, strict=True)) for each in values]
+        grid = {
+            name: Range(**values) if isinstance(values, Mapping) else values
+            for name, values in self.grid.items()
+        }
+        whole = {name for name in grid if _setting_type(name) is int}
+        return sample(grid, self.samples, self.sampling, whole)
 
     @cached_property
     def variants(self) -> tuple[Variant, ...]:
-        combinations = itertools.product(*self.grid.values())
-        variants = [
-            self._variant(dict(zip(self.grid, values, strict=True))) for values in combinations
-        ]
+        variants = [self._variant(values) for values in self.combinations]
         has_duplicates = len({variant.short_label for variant in variants}) < len(variants)
         return tuple(replace(variant, in_full=has_duplicates) for variant in variants)
 
@@ -275,13 +298,17 @@ class ExperimentSpec(BaseModel):
 
         All variants of one seed come before the next seed, so that early results are comparable.
         """
-        for seed in self.seeds:
-            for at, variant in enumerate(self.variants):
-                yield f"{at}/{seed}", variant, seed
+        planned = (
+            (f"{at}/{seed}", variant, seed)
+            for seed in self.seeds
+            for at, variant in enumerate(self.variants)
+        )
+        first, every = self.shard or (0, 1)
+        yield from itertools.islice(planned, first, None, every)
 
     def is_equivalent(self, other: ExperimentSpec) -> bool:
         """Return whether the other experiment has the same runs and the same evaluation."""
-        names = ("kind", "base", "grid", "seeds", "times", "n")
+        names = ("kind", "base", "grid", "samples", "sampling", "seeds", "shard", "times", "n")
         return all(getattr(self, name) == getattr(other, name) for name in names)
 
 
@@ -332,6 +359,25 @@ def _check_values(name: str, values: object) -> None:
         raise ConfigError(
             name, f"{name} has the values {short_repr(values)}; one value occurs twice; remove it"
         )
+
+
+def _setting_type(name: str) -> type | None:
+    """Return the type of a setting; None if no setting has this name."""
+    return type(field_named(name).default) if name in section_of_field() else None
+
+
+def _check_range(name: str, values: Mapping[str, Any], samples: int | None) -> None:
+    """Raise ConfigError if this cannot be the range of a setting."""
+    if _setting_type(name) not in (int, float):
+        raise ConfigError(name, f"{name} has a range, but it is no number; give a list of values")
+    if samples is None:
+        raise ConfigError(
+            name, f"{name} has a range; set samples, the number of combinations, or give a list"
+        )
+    try:
+        Range.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(name, f"{name}: {describe(error, Range)[0]}") from None
 
 
 def evaluation_cost(parameters: int, n: int, length: int) -> float:

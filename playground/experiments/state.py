@@ -104,9 +104,8 @@ class ExperimentState:
     def summary(self, run_id: str | None, run: Run | None) -> RunSummary | None:
         """Return the stored results of a run, unless it has trained further; None without."""
         stored = self.summaries.get(run_id) if run_id else None
-        if stored and run and (run.status, run.step) != ("done", stored.step):
-            return None
-        return stored
+        has_ended = run is None or run.status == "done" or run.diverged
+        return stored if stored and has_ended and (run is None or run.step == stored.step) else None
 
     def drop_stale_results(self) -> None:
         """Remove the results of runs that do not belong to the experiment any more."""

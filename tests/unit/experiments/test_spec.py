@@ -118,9 +118,9 @@ def test_length_experiments_have_positions_for_all_lengths():
         ({"name": ""}, "name", "1 to 80 characters"),
         ({"grid": {"heads": [1]}}, "grid", "'heads' is not a setting of a run"),
         (
-            {"grid": {"norm_placement": ["pre"], "n_heads": [1], "max_steps": [5]}},
+            {"grid": {f"setting {i}": [1] for i in range(9)}},
             "grid",
-            "one or two settings",
+            "1 to 8 settings",
         ),
         ({"grid": {"norm_placement": ["pre", "pre"]}}, "norm_placement", "one value occurs twice"),
         ({"grid": {"seed": [1, 2]}}, "seed", "give seeds instead"),
@@ -129,9 +129,9 @@ def test_length_experiments_have_positions_for_all_lengths():
         ({"base": {"norm_placement": "pre"}}, "norm_placement", "is both in base and in grid"),
         ({"seeds": (1, 1)}, "seeds", "the same seed twice"),
         (
-            {"seeds": tuple(range(31))},
+            {"seeds": tuple(range(5001))},
             "seeds",
-            f"make 62 runs; the maximum of one experiment is {MAX_RUNS}",
+            f"make 10002 runs; the maximum of one experiment is {MAX_RUNS}",
         ),
         (
             {"kind": "lengths", "base": {"max_length": 200}},

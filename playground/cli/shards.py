@@ -1,0 +1,107 @@
+"""run-shard and collect, and an experiment whose shards train elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from playground.experiments.spec import parse_experiment
+from playground.runs.record import owner_id
+
+from .common import create_output_dir, exit_with_error, json_option, output_option
+from .experiment_runs import (
+    OWNER,
+    figure_option,
+    print_report,
+    read_report,
+    read_spec,
+    run_experiment,
+    table_option,
+)
+
+if TYPE_CHECKING:
+    from playground.experiments.shards import ShardedExperiment
+
+
+@click.command()
+@click.argument("spec", type=click.Path(path_type=Path))
+@click.option("--shard", metavar="K/N", required=True, help="Runs K, K + N, ... of the plan.")
+@output_option("Folder of the runs; finished runs are not repeated.")
+def run_shard(spec: Path, shard: str, out: Path) -> None:
+    """Train a part of the experiment in a file. A signal saves the runs and ends the command."""
+    words = shard.split("/")
+    if len(words) != 2 or not all(word.isascii() and word.isdigit() for word in words):
+        exit_with_error(f"--shard {shard} is no shard; use K/N, such as 0/8")
+    run_experiment(read_spec(spec) | {"shard": tuple(map(int, words))}, out)
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--cancel", is_flag=True, help="End the jobs; each saves its runs first.")
+@table_option
+@figure_option
+@json_option
+def collect(
+    folder: Path, cancel: bool, table: Path | None, figure: Path | None, as_json: bool
+) -> None:
+    """Show the jobs and the results so far of an experiment that trains elsewhere."""
+    from playground.experiments.shards import ShardedExperiment
+
+    sharded = ShardedExperiment.read(folder, owner_id(OWNER))
+    if cancel:
+        sharded.cancel()
+    report = _merged_report(sharded)
+    states = sharded.states()
+    jobs = ", ".join(f"shard {shard} {state}" for shard, state in sorted(states.items()))
+    click.echo(f"{_format_progress(report)}; {jobs or 'no job waits or runs'}", err=True)
+    print_report(report, folder, table, figure, as_json)
+
+
+def train_elsewhere(
+    spec: dict[str, Any], out: Path, on: tuple[str, ...], runs_per_shard: int, detach: bool
+) -> dict[str, Any]:
+    """Train an experiment in shards, and return its report.
+
+    `on` has the name of the backend and its options as NAME=VALUE. A signal ends the command; the
+    jobs go on.
+    """
+    from playground.experiments.shards import ShardedExperiment, ShardJobs
+
+    from .common import progress_bar, record_signals
+
+    requested = parse_experiment(spec, owner_id(OWNER))
+    backend, *words = on
+    if problem := next((word for word in words if "=" not in word), ""):
+        exit_with_error(f"--on {backend} {problem} is no option; use NAME=VALUE, as in minutes=30")
+    options = dict(word.split("=", 1) for word in words)
+    create_output_dir(out)
+    n_shards = -(-requested.n_runs // runs_per_shard)
+    sharded = ShardedExperiment.create(
+        out.resolve(), requested, ShardJobs(backend=backend, options=options, n_shards=n_shards)
+    )
+    signals = record_signals()
+    with progress_bar(total=requested.n_runs, unit="run") as bar:
+        for n_finished, states in sharded.train():
+            bar.update(n_finished - bar.n)
+            bar.set_postfix(states)
+            if signals or detach:
+                break
+    if signals or detach:
+        click.echo(
+            f"playground: the jobs go on without this command; python -m playground collect {out} "
+            "has their results so far, and the same command waits for them again",
+            err=True,
+        )
+        raise SystemExit(128 + signals[0] if signals else 0)
+    return _merged_report(sharded)
+
+
+def _merged_report(sharded: ShardedExperiment) -> dict[str, Any]:
+    sharded.merge()
+    return read_report(sharded.folder, sharded.experiment)
+
+
+def _format_progress(report: dict[str, Any]) -> str:
+    return f"{report['statuses'].get('done', 0)} of {report['runs']} runs have ended"

@@ -1,0 +1,8 @@
+"""Where the shards of an experiment train: one module for each scheduler that users have."""
+
+from .base import Backend, Job
+from .slurm import Slurm
+
+BACKENDS: dict[str, type[Backend]] = {"slurm": Slurm}
+
+__all__ = ["BACKENDS", "Backend", "Job"]

@@ -1,0 +1,65 @@
+"""The figure of an experiment: the median and the range of each variant over its seeds."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from .style import (
+    add_legend,
+    label_axis,
+    new_figure,
+    set_caption,
+    set_percent_axis,
+    set_step_axis,
+    style_chart,
+)
+
+# Okabe and Ito's colors, distinguishable without color vision, and a second dash pattern.
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
+DASHES = ("-", (0, (4, 2)))
+MAX_LINES = len(COLORS) * len(DASHES)
+
+
+def experiment_figure(report: Mapping[str, Any]) -> Figure:
+    """Draw exact match by step, or by length for an experiment over lengths.
+
+    Args:
+        report: the results of `ExperimentService.details`.
+
+    Raises:
+        ValueError: when no run has a result yet.
+    """
+    lengths = report.get("lengths")
+    lines: list[tuple[str, Sequence[float], Mapping[str, Any]]] = (
+        [(row["label"], row["lengths"], row) for row in lengths["rows"]]
+        if lengths
+        else [
+            (each["short"], each["curve"]["steps"], each["curve"])
+            for each in report["results"]["variants"]
+        ]
+    )
+    lines = [line for line in lines if line[1]]
+    if not lines:
+        raise ValueError("no run has a result yet; draw the figure later")
+    lines.sort(key=lambda line: -sum(line[2]["median"]) / len(line[1]))
+    figure = new_figure(3.4)
+    axes = style_chart(figure.subplots(), report["question"] or report["name"])
+    for i, (label, places, values) in enumerate(lines[:MAX_LINES]):
+        color, dash = COLORS[i % len(COLORS)], DASHES[i // len(COLORS)]
+        axes.plot(places, values["median"], color=color, linestyle=dash, label=label)
+        axes.fill_between(
+            places, values["low"], values["high"], color=color, alpha=0.15, linewidth=0
+        )
+    set_percent_axis(axes.yaxis, (0, 0.25, 0.5, 0.75, 1))
+    if lengths:
+        label_axis(axes.xaxis, f"length in tokens; trained up to {lengths['trained'][1]}")
+    else:
+        set_step_axis(axes.xaxis)
+        label_axis(axes.xaxis, "step")
+    add_legend(axes, loc="lower right")
+    notes = ["exact match on held-out sequences: median and range over seeds"]
+    if len(lines) > MAX_LINES:
+        notes.append(f"the best {MAX_LINES} of {len(lines)} variants by the mean of their curve")
+    set_caption(figure, *notes)
+    return figure

@@ -1,0 +1,88 @@
+"""An experiment on a real SLURM, whose daemons are processes of the test."""
+
+import json
+import subprocess
+
+import pytest
+
+from tests.support.app_server import ROOT, wait_for
+from tests.support.command_runner import COMMAND
+from tests.support.slurm_cluster import NODES, SlurmCluster, why_unavailable
+
+pytestmark = pytest.mark.skipif(bool(why_unavailable()), reason=why_unavailable())
+
+SPEC = {
+    "name": "heads",
+    "base": {
+        "max_length": 4,
+        "max_steps": 5,
+        "d_model": 16,
+        "n_layers": 1,
+        "d_ff": 16,
+        "batch_size": 8,
+        "eval_size": 32,
+        "eval_every": 5,
+    },
+    "grid": {"n_heads": [1, 2], "norm_placement": ["pre", "post"]},
+    "seeds": list(range(10)),
+}
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    with SlurmCluster(folder) as cluster:
+        yield cluster
+
+
+def run(*words, **options):
+    words = [*COMMAND, *map(str, words)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=170, **options)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def measurements(results):
+    """Return every number of the runs that does not depend on the time or the place."""
+    places = ("run", "seconds")
+    return [
+        (variant["label"], variant["curve"], variant["loss"], without(places, variant["seeds"]))
+        for variant in results["variants"]
+    ]
+
+
+def without(names, rows):
+    return [{name: value for name, value in row.items() if name not in names} for row in rows]
+
+
+@pytest.mark.timeout(600)
+def test_shards_survive_lost_jobs_and_equal_the_runs_of_one_machine(cluster, tmp_path):
+    spec, out = tmp_path / "spec.json", tmp_path / "shared"
+    spec.write_text(json.dumps(SPEC))
+    words = ["experiment", spec, "--out", out, "--on", "slurm", "minutes=5", "--json"]
+    words += ["--runs-per-shard", 5, "--csv", tmp_path / "table.csv"]
+    with subprocess.Popen(
+        [*COMMAND, *map(str, words)],
+        cwd=ROOT,
+        env=cluster.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        running = wait_for(lambda: cluster.tasks("RUNNING"), 60, "a task that runs")
+        cluster.run("scancel", running[0])
+        wait_for(lambda: list(out.glob("shards/*/experiments/*.jsonl")), 120, "a result")
+        cluster.kill_node(NODES[1])
+        wait_for(lambda: "down" in cluster.run("sinfo", "-h", "-o", "%t"), 60, "a lost node")
+        cluster.start_node(NODES[1])
+        output, errors = process.communicate(timeout=400)
+    assert process.returncode == 0, errors
+    elsewhere = json.loads(output)
+    assert [variant["n"] for variant in elsewhere["variants"]] == [10] * 4
+    here = json.loads(run("experiment", spec, "--out", tmp_path / "here", "--json").stdout)
+    assert measurements(elsewhere) == measurements(here)
+    collected = run("collect", out, "--json", "--figure", tmp_path / "heads.png")
+    assert json.loads(collected.stdout)["summary"] == elsewhere["summary"]
+    assert (tmp_path / "heads.png").read_bytes().startswith(b"\x89PNG")
+    assert "40 of 40 runs have ended; no job waits or runs" in collected.stderr

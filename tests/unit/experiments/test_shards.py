@@ -1,0 +1,137 @@
+"""The shards of an experiment, with a backend that the tests control."""
+
+from dataclasses import dataclass, field
+
+import pytest
+from pydantic import BaseModel
+
+from playground.common.atomic_write import write_file
+from playground.errors import UserError
+from playground.experiments import shards
+from playground.experiments.backends import BACKENDS, Backend
+from playground.experiments.shards import ShardedExperiment, ShardJobs
+from playground.experiments.spec import parse_experiment
+from playground.experiments.store import StoredExperiment
+from playground.experiments.summary import RunMetrics, RunSummary, append_summaries
+from playground.runs.record import owner_id
+
+OWNER = owner_id("someone")
+SPEC = {"name": "heads", "grid": {"n_heads": [1, 2]}, "seeds": [0, 1, 2, 3]}
+
+
+@dataclass
+class FakeCluster:
+    """Jobs by identifier, each with its state."""
+
+    states: dict[str, str] = field(default_factory=dict)
+    submitted: list[list[int]] = field(default_factory=list)
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    cluster = FakeCluster()
+
+    class FakeBackend(Backend):
+        class Options(BaseModel, extra="forbid"):
+            minutes: int = 1
+
+        def submit(self, job, shards):
+            cluster.submitted.append(list(shards))
+            jobs = {shard: f"{len(cluster.submitted)}_{shard}" for shard in shards}
+            cluster.states |= dict.fromkeys(jobs.values(), "RUNNING")
+            return jobs
+
+        def states(self, jobs):
+            return {job: cluster.states[job] for job in jobs if job in cluster.states}
+
+        def cancel(self, jobs):
+            for job in jobs:
+                del cluster.states[job]
+
+        def log_hint(self, folder, shard):
+            return "in the log"
+
+    monkeypatch.setitem(BACKENDS, "fake", FakeBackend)
+    monkeypatch.setattr(shards, "POLL_INTERVAL_S", 0)
+    return cluster
+
+
+def create(folder, n_shards=2, **more):
+    record = ShardJobs(backend="fake", options={}, n_shards=n_shards)
+    return ShardedExperiment.create(folder, parse_experiment(SPEC | more, OWNER), record)
+
+
+def finish(folder, shard, n_shards=2, n=None):
+    """Write the first `n` results of a shard, as `run-shard` does."""
+    experiment = parse_experiment(SPEC | {"shard": (shard, n_shards)}, OWNER)
+    keys = [key for key, *_ in experiment.planned_runs()][:n]
+    runs = {key: f"run-{key.replace('/', '-')}" for key in keys}
+    stored = StoredExperiment.model_construct(
+        **dict(experiment), runs=runs, summarized=tuple(runs.values()), cancelled=False
+    )
+    target = folder / "shards" / str(shard) / "experiments" / "id.json"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    metrics = RunMetrics(done=True, exact_match=1.0, n=10, steps=5, exact_at_budget=1.0)
+    lines = [RunSummary(run=run, step=5, metrics=metrics, counts=[]) for run in runs.values()]
+    target.with_suffix(".jsonl").unlink(missing_ok=True)
+    append_summaries(target.with_suffix(".jsonl"), lines)
+    write_file(target, stored.model_dump_json().encode())
+
+
+def test_unfinished_shards_get_jobs_until_every_run_has_a_result(cluster, tmp_path):
+    training = create(tmp_path).train()
+    assert next(training) == (0, {"SUBMITTED": 2})
+    assert next(training) == (0, {"RUNNING": 2})
+    finish(tmp_path, 0)
+    finish(tmp_path, 1, n=1)
+    cluster.states.clear()  # the second job ended early
+    assert next(training) == (5, {"SUBMITTED": 1})
+    finish(tmp_path, 1)
+    cluster.states.clear()
+    assert list(training) == [(8, {})]
+    assert cluster.submitted == [[0, 1], [1]]
+
+
+def test_a_shard_that_always_ends_early_is_named(cluster, tmp_path):
+    finish(tmp_path, 0)
+    training = create(tmp_path).train()
+    for _ in range(3):
+        next(training)
+        cluster.states.clear()
+    with pytest.raises(UserError, match=r"shard 1 ended 3 times .* in the log"):
+        next(training)
+    assert cluster.submitted == [[1]] * 3
+
+
+def test_the_same_command_waits_for_the_jobs_that_it_left(cluster, tmp_path):
+    next(create(tmp_path).train())
+    assert next(create(tmp_path, n_shards=5).train()) == (0, {"RUNNING": 2})
+    assert cluster.submitted == [[0, 1]]
+
+
+def test_cancelled_jobs_end_and_finished_runs_stay(cluster, tmp_path):
+    sharded = create(tmp_path)
+    next(sharded.train())
+    finish(tmp_path, 1)
+    ShardedExperiment.read(tmp_path).cancel()
+    assert sharded.states() == {}
+    sharded.merge()
+    stored = StoredExperiment.model_validate_json(
+        (tmp_path / "experiments" / "merged.json").read_text()
+    )
+    assert len(stored.summarized) == 4
+
+
+def test_a_folder_has_one_experiment(cluster, tmp_path):
+    create(tmp_path)
+    with pytest.raises(UserError, match="has another experiment"):
+        create(tmp_path, seeds=[9])
+    with pytest.raises(UserError, match="has no experiment that trains in shards"):
+        ShardedExperiment.read(tmp_path / "missing")
+
+
+def test_a_damaged_result_counts_as_missing(cluster, tmp_path):
+    finish(tmp_path, 0)
+    finish(tmp_path, 1)
+    (tmp_path / "shards" / "1" / "experiments" / "id.json").write_text("{")
+    assert next(create(tmp_path).train())[0] == 4
