@@ -13,7 +13,7 @@ from playground.common.definitions import Definition, read_definitions
 from playground.models.config_fields import ConfigError
 
 from .analysis import min_seeds
-from .spec import DEFAULT_SEEDS, GRID, MAX_RUNS
+from .spec import DEFAULT_SEEDS, GRID
 
 
 class ExperimentPreset(Definition):
@@ -28,6 +28,7 @@ class ExperimentPreset(Definition):
 
 
 EXPERIMENT_PRESETS = read_definitions(Path(__file__).with_suffix(".toml"), ExperimentPreset)
+MAX_DEFAULT_RUNS = 60  # of an experiment without a list of seeds
 EXAMPLE_ID = "example"
 EXAMPLE_FILE = Path(__file__).with_name("example.json")
 
@@ -45,7 +46,7 @@ def load_example() -> dict[str, Any]:
 def default_seeds(n_variants: int) -> list[int]:
     """Return five seeds, or as many as a difference between so many variants needs."""
     enough = max(len(DEFAULT_SEEDS), min_seeds(n_variants))
-    return list(range(min(enough, MAX_RUNS // n_variants)))
+    return list(range(min(enough, max(1, MAX_DEFAULT_RUNS // n_variants))))
 
 
 def spec(name: str) -> dict[str, Any]:

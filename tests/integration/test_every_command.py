@@ -29,6 +29,8 @@ ARGUMENTS = {
     "repo": "ada/digits",
     "task": "README.md",
     "question": "heads",
+    "folder": "README.md",
+    "spec": "README.md",
 }
 OUTPUTS = [
     (name, parameter)
