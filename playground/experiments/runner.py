@@ -51,7 +51,12 @@ class ExperimentRunner:
         threading.Thread(target=self._loop, name="experiments", daemon=True).start()
 
     def stop(self) -> None:
+        """Start no more runs, and store the results of those that have ended."""
         self._stop_event.set()
+        with self.store.lock:
+            for state in self.store.states.values():
+                if state.owner:
+                    self._store_results(state, state.find_runs(self.registry, state.owner))
 
     def pause(self, state: ExperimentState, owner: str) -> None:
         """Remove queued runs, stop and save active runs, and start no more."""
