@@ -139,7 +139,7 @@ class ShardedExperiment:
             again = [shard for shard in lost if attempts[shard] < MAX_ATTEMPTS]
             if again:
                 job = Job(self.folder, self.experiment.name, self.record.n_shards)
-                self.record.jobs |= self.backend.submit(job, again)
+                self.record.jobs |= self.backend.start(job, again)
                 self.write_jobs()
                 attempts.update(again)
                 states = dict.fromkeys(again, "SUBMITTED") | states

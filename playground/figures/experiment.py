@@ -18,6 +18,7 @@ from .style import (
 # Okabe and Ito's colors, distinguishable without color vision, and a second dash pattern.
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
 DASHES = ("-", (0, (4, 2)))
+MAX_MARKERS = 30  # points of a curve that are drawn with markers
 MAX_LINES = len(COLORS) * len(DASHES)
 
 
@@ -47,7 +48,9 @@ def experiment_figure(report: Mapping[str, Any]) -> Figure:
     axes = style_chart(figure.subplots(), report["question"] or report["name"])
     for i, (label, places, values) in enumerate(lines[:MAX_LINES]):
         color, dash = COLORS[i % len(COLORS)], DASHES[i // len(COLORS)]
-        axes.plot(places, values["median"], color=color, linestyle=dash, label=label)
+        marker = "o" if len(places) < MAX_MARKERS else ""
+        style = {"color": color, "linestyle": dash, "marker": marker, "markersize": 3.5}
+        axes.plot(places, values["median"], label=label, **style)
         axes.fill_between(
             places, values["low"], values["high"], color=color, alpha=0.15, linewidth=0
         )
@@ -55,6 +58,7 @@ def experiment_figure(report: Mapping[str, Any]) -> Figure:
     if lengths:
         label_axis(axes.xaxis, f"length in tokens; trained up to {lengths['trained'][1]}")
     else:
+        axes.set_xlim(0, 1.02 * max(line[1][-1] for line in lines))
         set_step_axis(axes.xaxis)
         label_axis(axes.xaxis, "step")
     add_legend(axes, loc="lower right")

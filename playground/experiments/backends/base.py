@@ -1,4 +1,4 @@
-"""What a backend must do: submit, list and cancel the jobs of shards."""
+"""What a backend must do: start, list and cancel the jobs of shards."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -37,8 +37,8 @@ class Backend(ABC):
         self.options: Any = parse(self.Options, options)
 
     @abstractmethod
-    def submit(self, job: Job, shards: Sequence[int]) -> dict[int, str]:
-        """Submit shards; return the identifiers of their jobs, by shard."""
+    def start(self, job: Job, shards: Sequence[int]) -> dict[int, str]:
+        """Start shards; return the identifiers of their jobs, by shard."""
 
     @abstractmethod
     def states(self, jobs: Iterable[str]) -> dict[str, str]:

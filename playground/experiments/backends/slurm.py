@@ -44,7 +44,7 @@ class Slurm(Backend):
 
     Options = SlurmOptions
 
-    def submit(self, job: Job, shards: Sequence[int]) -> dict[int, str]:
+    def start(self, job: Job, shards: Sequence[int]) -> dict[int, str]:
         options, logs = self.options, job.folder / "logs"
         logs.mkdir(exist_ok=True)
         shard = f'"$SLURM_ARRAY_TASK_ID"/{job.n_shards}'

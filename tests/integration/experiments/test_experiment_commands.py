@@ -139,7 +139,7 @@ def test_presets_are_listed():
         (("experiment", "why"), "choose one of positions, heads"),
         *(
             (("experiment", "heads", "--seeds", *wrong), "use 5 for the seeds 0 to 4, or a list")
-            for wrong in (["0"], ["61"], ["3,"], ["x", "4"], ["1.5"], ["9" * 11])
+            for wrong in (["0"], ["10001"], ["3,"], ["x", "4"], ["1.5"], ["9" * 11])
         ),
         (("experiment", "heads", "--seeds", "3,4", "3"), "the same seed twice"),
         (("experiment", "--vary", "eval_every=10,100"), "changes how a run is measured"),

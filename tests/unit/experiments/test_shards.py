@@ -15,7 +15,7 @@ from playground.experiments.store import StoredExperiment
 from playground.experiments.summary import RunMetrics, RunSummary, append_summaries
 from playground.runs.record import owner_id
 
-OWNER = owner_id("someone")
+OWNER = owner_id("ada")
 SPEC = {"name": "heads", "grid": {"n_heads": [1, 2]}, "seeds": [0, 1, 2, 3]}
 
 
@@ -35,7 +35,7 @@ def cluster(monkeypatch):
         class Options(BaseModel, extra="forbid"):
             minutes: int = 1
 
-        def submit(self, job, shards):
+        def start(self, job, shards):
             cluster.submitted.append(list(shards))
             jobs = {shard: f"{len(cluster.submitted)}_{shard}" for shard in shards}
             cluster.states |= dict.fromkeys(jobs.values(), "RUNNING")

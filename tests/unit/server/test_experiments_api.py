@@ -162,7 +162,7 @@ def test_custom_experiment_keeps_run_settings_except_seed_and_varied(lab, regist
     [
         (form(["norm_placement", "pre, up"]), "norm_placement", "choose one of pre, post"),
         (form(["wings", "1, 2"]), "grid", "not a setting"),
-        (form(), "grid", "one or two settings"),
+        (form(), "grid", "1 to 8 settings"),
         (form(["norm_placement", "pre, post"], seeds="one"), "seeds", "whole numbers"),
         (form(["norm_placement", "pre, post"], kind="lengths", n=""), "n", "n is empty; write"),
         (form(["norm_placement", "pre, post"], base="run:x"), "base", "select another"),
