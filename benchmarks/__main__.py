@@ -34,6 +34,7 @@ from benchmarks import (
     slider,
     startup,
     steps,
+    stored_runs,
     summary,
     tasks,
     viewer_overhead,
@@ -232,6 +233,12 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
         "Each attack comes from one address. The table has the response times of the other "
         "clients' polls, in ms: median (p50), 95th percentile (p95) and longest. "
         "`python -m benchmarks.one_client --seconds 60 --keep` sets the duration.",
+    ),
+    "stored-runs": (
+        stored_runs,
+        "An experiment with 10,000 stored runs",
+        "Medians over five processes. The results are synthetic: 1,000 combinations of two "
+        "settings, ten seeds each, with curves of 20 evaluations.",
     ),
     "startup": (
         startup,

@@ -32,6 +32,7 @@ def variant_results(
             "test": analysis.conclusion(variants, experiment.why_untestable).strip(),
         }
         cached = state.cache.results = (key, results)
+        state.release_summaries()
     return cached
 
 
@@ -116,6 +117,7 @@ def length_results(
     cached = state.cache.lengths
     if cached is None or cached[0] != key:
         cached = state.cache.lengths = (key, _compare_lengths(state, runs, evaluator))
+        state.release_summaries()
     return cached
 
 

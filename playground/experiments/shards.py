@@ -28,7 +28,7 @@ from playground.errors import UserError
 from .backends import BACKENDS, Job
 from .spec import SPEC_FIELDS, Experiment, parse_experiment
 from .store import StoredExperiment
-from .summary import read_summaries
+from .summary import read_lines
 
 SPEC, JOBS = "spec.json", "jobs.json"
 MERGED = "merged"  # the id of the merged experiment
@@ -166,11 +166,9 @@ class ShardedExperiment:
         lines: dict[str, bytes] = {}
         for shard in range(self.record.n_shards):
             for path, stored in self._stored(shard):
-                summaries = read_summaries(path.with_suffix(".jsonl"))
-                for key, run in stored.runs.items():
-                    if run in summaries:
-                        runs[key] = run
-                        lines[key] = summaries[run].model_dump_json().encode() + b"\n"
+                by_run = read_lines(path.with_suffix(".jsonl"))
+                runs |= {key: run for key, run in stored.runs.items() if run in by_run}
+                lines |= by_run
         merged = StoredExperiment.model_construct(
             **dict(self.experiment) | {"id": MERGED},
             runs=runs,

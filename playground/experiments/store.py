@@ -26,7 +26,7 @@ from playground.runs.registry import Registry
 
 from .spec import Experiment
 from .state import ExperimentState, ResultCache
-from .summary import RunSummary, append_summaries
+from .summary import RunSummary, append_lines
 
 MAX_CACHED = 64  # experiments with computed results in memory
 EXPERIMENT_MISSING = "this experiment is no longer here, or not yours; select another one"
@@ -188,10 +188,11 @@ class ExperimentStore:
         """Store the results of runs. Without space on the disk, they are read from the runs."""
         if not summaries:
             return
-        state.summaries.update({each.run: each for each in summaries})
+        lines = {each.run: each.line() for each in summaries}
+        state.summaries.update(lines)
         with suppress(OSError, UserError):
-            append_summaries(state.summaries_path, summaries)
-            state.summarized |= {each.run for each in summaries}
+            append_lines(state.summaries_path, lines.values())
+            state.summarized |= lines.keys()
             self.write(state)
 
     def touch(self, experiment: Experiment) -> ExperimentState:

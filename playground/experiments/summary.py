@@ -8,10 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel
-
-from playground.common.strict_json import parse_strict_json
-from playground.common.validation import parse
+from pydantic import AfterValidator, BaseModel, ConfigDict
 
 
 class RunMetrics(BaseModel):
@@ -24,6 +21,8 @@ class RunMetrics(BaseModel):
     steps_to         the step that reaches 99 %
     curve, loss      exact match and mean loss at evaluations
     """
+
+    model_config = ConfigDict(allow_inf_nan=False)
 
     run: str | None = None
     done: bool = False
@@ -58,22 +57,28 @@ class RunSummary(BaseModel):
     counts: Annotated[list[dict[str, int]], AfterValidator(_check_counts)]
 
 
-def append_summaries(path: Path, summaries: Iterable[RunSummary]) -> None:
+    def line(self) -> bytes:
+        return self.model_dump_json().encode() + b"\n"
+
+
+def append_lines(path: Path, lines: Iterable[bytes]) -> None:
     """Add lines to a file.
 
     Raises:
         OSError: when it cannot be written.
     """
     with path.open("ab") as file:
-        file.write(b"".join(each.model_dump_json().encode() + b"\n" for each in summaries))
+        file.write(b"".join(lines))
 
 
-def read_summaries(path: Path) -> dict[str, RunSummary]:
-    """Return the summaries of a file by run; damaged lines are ignored."""
-    summaries = {}
+def read_lines(path: Path) -> dict[str, bytes]:
+    """Return the line of each run in a file; damaged lines are ignored.
+
+    As objects, they would need ten times the memory.
+    """
+    lines = {}
     with suppress(OSError), path.open("rb") as file:
         for line in file:
             with suppress(ValueError):
-                summary = parse(RunSummary, parse_strict_json(line))
-                summaries[summary.run] = summary
-    return summaries
+                lines[RunSummary.model_validate_json(line).run] = line
+    return lines

@@ -1,7 +1,7 @@
 """Define a variant: one combination of the varied settings, with its label."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -56,7 +56,12 @@ class Variant:
         Raises:
             ConfigError: when the settings are incompatible.
         """
-        return RunConfig.from_flat(self.settings | {"seed": seed})
+        first = self._first_config
+        return first if not seed else replace(first, training=replace(first.training, seed=seed))
+
+    @cached_property
+    def _first_config(self) -> RunConfig:
+        return RunConfig.from_flat(self.settings | {"seed": 0})
 
 
 def label(values: Mapping[str, Any]) -> str:

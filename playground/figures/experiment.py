@@ -36,7 +36,7 @@ def experiment_figure(report: Mapping[str, Any]) -> Figure:
         [(row["label"], row["lengths"], row) for row in lengths["rows"]]
         if lengths
         else [
-            (each["short"], each["curve"]["steps"], each["curve"])
+            (each["label"], each["curve"]["steps"], each["curve"])
             for each in report["results"]["variants"]
         ]
     )

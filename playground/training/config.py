@@ -130,10 +130,10 @@ class RunConfig:
 
     def to_flat(self) -> dict[str, Any]:
         """Return the flat settings from which `from_flat` builds the same run."""
-        parts = {
-            k: v for part in SECTIONS for k, v in dataclasses.asdict(getattr(self, part)).items()
+        sections = (vars(getattr(self, name)) for name in SECTIONS)
+        return {k: v for part in sections for k, v in part.items()} | {
+            "architecture": self.architecture
         }
-        return parts | {"architecture": self.architecture}
 
     def replace(self, **values: Any) -> RunConfig:
         """Return this run with some settings changed."""

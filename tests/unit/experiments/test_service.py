@@ -247,7 +247,7 @@ def test_results_that_cannot_be_stored_are_those_of_the_runs(server, workers, mo
     def fail(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("playground.experiments.store.append_summaries", fail)
+    monkeypatch.setattr("playground.experiments.store.append_lines", fail)
     _, experiments = server
     experiment = submit(experiments, **ONE)
     run_to_end(experiments, workers, experiment)

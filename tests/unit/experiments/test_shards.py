@@ -12,7 +12,7 @@ from playground.experiments.backends import BACKENDS, Backend
 from playground.experiments.shards import ShardedExperiment, ShardJobs
 from playground.experiments.spec import parse_experiment
 from playground.experiments.store import StoredExperiment
-from playground.experiments.summary import RunMetrics, RunSummary, append_summaries
+from playground.experiments.summary import RunMetrics, RunSummary, append_lines
 from playground.runs.record import owner_id
 
 OWNER = owner_id("ada")
@@ -74,7 +74,7 @@ def finish(folder, shard, n_shards=2, n=None):
     metrics = RunMetrics(done=True, exact_match=1.0, n=10, steps=5, exact_at_budget=1.0)
     lines = [RunSummary(run=run, step=5, metrics=metrics, counts=[]) for run in runs.values()]
     target.with_suffix(".jsonl").unlink(missing_ok=True)
-    append_summaries(target.with_suffix(".jsonl"), lines)
+    append_lines(target.with_suffix(".jsonl"), [each.line() for each in lines])
     write_file(target, stored.model_dump_json().encode())
 
 
