@@ -56,7 +56,6 @@ class RunSummary(BaseModel):
     metrics: RunMetrics
     counts: Annotated[list[dict[str, int]], AfterValidator(_check_counts)]
 
-
     def line(self) -> bytes:
         return self.model_dump_json().encode() + b"\n"
 

@@ -49,7 +49,12 @@ def experiment_figure(report: Mapping[str, Any]) -> Figure:
     for i, (label, places, values) in enumerate(lines[:MAX_LINES]):
         color, dash = COLORS[i % len(COLORS)], DASHES[i // len(COLORS)]
         marker = "o" if len(places) < MAX_MARKERS else ""
-        style = {"color": color, "linestyle": dash, "marker": marker, "markersize": 3.5}
+        style: dict[str, Any] = {
+            "color": color,
+            "linestyle": dash,
+            "marker": marker,
+            "markersize": 3.5,
+        }
         axes.plot(places, values["median"], label=label, **style)
         axes.fill_between(
             places, values["low"], values["high"], color=color, alpha=0.15, linewidth=0
