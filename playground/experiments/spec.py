@@ -195,8 +195,9 @@ class ExperimentSpec(BaseModel):
     def why_lengths_untestable(self) -> str:
         """Return why no test can compare lengths, which are evaluated after the last step."""
         has_budgets = len({variant.steps for variant in self.variants}) > 1
+        may_stop = self.variants[0].config(0).training.stop_at_exact_match > 0
         return self.why_untestable or (
-            "the runs have different numbers of steps" if has_budgets else ""
+            "the runs have different numbers of steps" if has_budgets or may_stop else ""
         )
 
     def describe_planned_test(self) -> str:

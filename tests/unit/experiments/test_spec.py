@@ -277,6 +277,8 @@ def test_lengths_after_unequal_numbers_of_steps_are_not_tested(kind, reason):
     equal = make(grid={"n_heads": [2, 4]}, kind=kind)
     assert equal.describe_planned_test().startswith("The smallest possible p of these seeds is")
     assert make(kind=kind).why_lengths_untestable == ""
+    stopping = make({"stop_at_exact_match": 0.99}, {"n_heads": [2, 4]}, kind=kind)
+    assert reason in stopping.describe_planned_test()
 
 
 def test_an_earlier_experiment_on_measurements_is_read_but_not_tested():
