@@ -72,7 +72,7 @@ ARCHITECTURES = {
         "parallel.",
     ),
     "decoder-only": ArchitectureSpec(
-        "playground.architectures.causal_lm:DecoderOnlyModel",
+        "playground.architectures.decoder_only:DecoderOnlyModel",
         DecoderOnlyConfig,
         "Decoder only",
         "A single causal stack: the target is the continuation of the source, generated token by "

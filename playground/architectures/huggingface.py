@@ -23,7 +23,7 @@ from playground.tasks import EOS, PAD, SOS
 from playground.tasks.task import Batch
 
 from .base import check_lengths, eval_mode, generate_tokens
-from .causal_lm import CausalLM, concat_source_and_target
+from .decoder_only import CausalLM, concat_source_and_target
 from .encoder_decoder import EncoderDecoderModel
 from .huggingface_sizes import BartSizes, BertSizes, GPT2Sizes
 from .parallel import ParallelModel

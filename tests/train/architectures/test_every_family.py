@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from playground.architectures import ARCHITECTURES, load_architecture
-from playground.architectures.causal_lm import left_pad
+from playground.architectures.decoder_only import left_pad
 from playground.architectures.parameter_groups import parameter_count
 from playground.checkpoints.checkpoint import (
     WeightsSerializer,

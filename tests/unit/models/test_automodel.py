@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from transformers import AutoModelForSeq2SeqLM
 
-from playground.architectures.causal_lm import left_pad
+from playground.architectures.decoder_only import left_pad
 from playground.architectures.encoder_decoder import TransformerModel
 from playground.architectures.parameter_groups import parameter_count
 from playground.checkpoints.checkpoint import weights_by_name

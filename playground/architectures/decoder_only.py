@@ -1,4 +1,4 @@
-"""Causal language models: the target continues the source in one sequence.
+"""Decoders without an encoder: the target continues the source in one sequence.
 
 Shapes: W is the length of a sequence of source and target tokens.
 """
