@@ -72,7 +72,7 @@ def _find_field(root: dict[str, Any], path: tuple[int | str, ...]) -> tuple[str,
             inner = schema.get("properties", {}).get(part) or schema.get("additionalProperties")
         if not isinstance(inner, dict):
             break
-        name += f"[{part}]" if isinstance(part, int) else f"{'.' if name else ''}{part}"
+        name += f"[{part}]" if isinstance(part, int) else f"{'.' if name else ''}{part[:80]}"
         schema = _expand(inner, root)
     return name, schema
 

@@ -29,7 +29,7 @@ from pydantic import (
     PlainValidator,
 )
 
-from playground.checkpoints.manifest import validate_scores
+from playground.checkpoints.manifest import Changes, Scores
 from playground.common.messages import file_label
 from playground.common.strict_json import read_json
 from playground.common.validation import parse
@@ -74,16 +74,6 @@ def _parse_config(settings: object) -> RunConfig:
     return RunConfig.from_flat(settings)
 
 
-def _parse_changes(changes: object) -> tuple[SettingChange, ...]:
-    return tuple(SettingChange.parse(changes))
-
-
-def _check_scores(scores: dict[str, Any] | None) -> dict[str, Any] | None:
-    if scores is not None:
-        validate_scores(scores)
-    return scores
-
-
 def _check_folder_name(name: str) -> str:
     if Path(name).name != name:
         raise ValueError(f"branched_from is {short_repr(name)}; it must be the name of a folder")
@@ -98,11 +88,6 @@ Step = Annotated[int, Field(ge=0, le=MAX_STEPS)]
 Tag = Annotated[Text, Field(max_length=MAX_TAG_LENGTH)]
 FolderName = Annotated[Text, AfterValidator(_check_folder_name)]
 Config = Annotated[RunConfig, PlainValidator(_parse_config), PlainSerializer(RunConfig.to_flat)]
-Changes = Annotated[
-    tuple[SettingChange, ...],
-    PlainValidator(_parse_changes),
-    PlainSerializer(lambda changes: [change.to_list() for change in changes]),
-]
 
 
 class RunRecord(BaseModel, frozen=True, strict=True):
@@ -125,7 +110,7 @@ class RunRecord(BaseModel, frozen=True, strict=True):
     ]
     message: Annotated[str, BeforeValidator(_replace_surrogates)]
     changes: Changes
-    scores: Annotated[dict[str, Any] | None, AfterValidator(_check_scores)]
+    scores: Scores | None
     step: Step
     best: Annotated[float, Field(ge=0, le=1)] | None  # the best exact match
     seconds: Seconds

@@ -146,7 +146,7 @@ def repositories(valid_files, gpt2, canary, folder):
                 "config.json": update_json(gpt2["config.json"], auto_map=AUTO_MAP),
                 "playground.json": update_json(valid_files["playground.json"], auto_map=AUTO_MAP),
             },
-            "it holds the unknown key 'auto_map'",
+            "'auto_map' is not a field",
             None,
         ),
         "unknown-keys": (

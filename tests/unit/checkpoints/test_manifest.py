@@ -116,35 +116,35 @@ def test_a_missing_part_is_named(folder, key):
     content = json.loads((folder / "config.json").read_text())
     del content[key]
     (folder / "config.json").write_text(json.dumps(content))
-    assert f"lacks '{key}'" in refusal(folder)
+    assert f"{key} is missing" in refusal(folder)
 
 
 NO_RUN_WRITES = [
-    (("model", "d_model"), -4, "(d_model)"),
-    (("model", "d_model"), True, "(d_model)"),
+    (("model", "d_model"), -4, "d_model is -4"),
+    (("model", "d_model"), True, "d_model is True"),
     (("model", "n_heads"), 5, "does not divide d_model"),
-    (("model", "norm_placement"), "__import__('os')", "(norm_placement)"),
+    (("model", "norm_placement"), "__import__('os')", "norm_placement is"),
     (("model", "source_vocab_size"), 14, "vocab_size"),
-    (("task", "task"), "../../etc/passwd", "(task)"),
+    (("task", "task"), "../../etc/passwd", "run: task is"),
     (("training", "learning_rate"), 10**400, "a number has 401 digits"),
     (("training", "hurry"), 1, "hurry"),
     (("task",), None, "does not describe a run"),
     (("architecture",), "os:system", "architecture is 'os:system'"),
-    (("step",), -1, "step -1"),
-    (("seconds",), "long", "seconds 'long'"),
+    (("step",), -1, "step is -1"),
+    (("seconds",), "long", "seconds is 'long'"),
     (("seconds",), 10**400, "a number has 401 digits"),
-    (("scores",), {"n": "<b>", "by_length": 3}, "does not have the keys of an evaluation"),
+    (("scores",), {"n": "<b>", "by_length": 3}, "n is '<b>'; give a whole number"),
     (
         ("scores",),
         {"n": 3, "exact_match": 7, "token_accuracy": 0.5, "by_length": []},
         "exact_match is 7",
     ),
-    (("surprise",), 1, "unknown key"),
+    (("surprise",), 1, "'surprise' is not a field"),
     (("changes",), [3], "changes are [3]"),
     (("changes",), [[1, "seed", 3]], "'seed' cannot change"),
-    (("changes",), [[1, "max_steps", -3]], "(max_steps)"),
-    (("changes",), [[1, "speed", [[]]]], "(speed)"),
-    (("changes",), [[-1, "speed", 1]], "(step)"),
+    (("changes",), [[1, "max_steps", -3]], "max_steps is -3"),
+    (("changes",), [[1, "speed", [[]]]], "speed is [[]]"),
+    (("changes",), [[-1, "speed", 1]], "run: step is -1"),
 ]
 
 
@@ -223,14 +223,14 @@ LENGTH = {"length": 3, "n": 1, "available": 1, "exact_match": 1.0, "token_accura
     [
         (("changes",), [[1, "speed", 1]] * 65_000, "65,000 changes; at most 1,000"),
         (("changes",), [[1, "stop_at_exact_match", 0]] * 1001, "1,001 changes; at most 1,000"),
-        (("scores", "by_length"), [LENGTH] * 7_000, "7,000 lengths; at most 512"),
+        (("scores", "by_length"), [LENGTH] * 7_000, "7,000 values; give a list of at most 512"),
         (
             ("versions",),
             {f"package-{i}": "1" for i in range(20_000)},
-            "versions has 20,000 entries",
+            "versions has 20,000 values",
         ),
         (("versions",), {"torch": "2" * 1000}, "versions"),
-        (("sha256",), {f"file-{i}": "0" * 64 for i in range(9_000)}, "sha256 has 9,000 entries"),
+        (("sha256",), {f"file-{i}": "0" * 64 for i in range(9_000)}, "sha256 has 9,000 values"),
         (("sha256",), {"model.safetensors": "0" * 1000}, "sha256"),
     ],
     ids=[
