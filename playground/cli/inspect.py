@@ -61,7 +61,7 @@ def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -
 
     from playground.evaluation import evaluate
     from playground.inspection.inspected_model import InspectedModel
-    from playground.inspection.views.export import build_report
+    from playground.inspection.views.figure_data import build_report
     from playground.runs.weight_history import read_lines
 
     torch.set_num_threads(1)  # more threads are slower at this size

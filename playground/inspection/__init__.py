@@ -2,18 +2,15 @@
 
 Importing this module alone does not import torch.
 
-inspected_model            a model with its task
+inspected_model            a model with its task, and a sequence with its activations
 hooks                      the components of a model; hooks that record or replace their outputs
 attention_recording        attention weights of a batch
-generation_steps           attention weights of one sequence, token by token
 head_patterns              attention patterns of the heads
 cross_attention_alignment  how closely cross-attention follows the alignment of source and target
 ablation                   effects of components, measured by ablation
 activation_patching        effects of heads, measured by activation patching
 logit_lens                 logit lens and direct logit attribution
 contributions              what each sublayer adds to the residual stream
-trace                      every tensor of one forward pass; trace_attention, trace_stage: stages
-recurrent_gates            gates and states of recurrent cells at every position
-embeddings                 token embeddings and position vectors
+forward_trace              every tensor of one forward pass; trace_attention, trace_stage: stages
 views/                     the views of the Inspect tab
 """

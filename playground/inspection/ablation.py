@@ -16,11 +16,13 @@ Shapes: B batch, T target, V vocabulary.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from playground.architectures.base import exact_match_mask, split_into_chunks
+from playground.models.config import TransformerConfig
 from playground.tasks import PAD
 
 from .hooks import (
@@ -34,7 +36,10 @@ from .hooks import (
 from .inspected_model import InspectedModel
 
 NUM_SEQUENCES = 512
-METHODS = ("zero", "mean")
+Method = Literal["zero", "mean"]
+METHODS: tuple[Method, ...] = get_args(Method)
+# What a ranking ablates: each component, each group, or all but one head or one group of heads.
+Ranked = Literal["single", "groups", "keep"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,7 @@ class AblationEffect:
 
     name: str
     components: tuple[Component, ...]
-    method: str
+    method: Method
     keep_only: bool
     baseline: AblationScore
     ablated: AblationScore
@@ -85,15 +90,13 @@ class Ablation:
         return mean_outputs(self.model, self.batch)
 
     def replacements(
-        self, chosen_components: Iterable[Component], method: str
+        self, chosen_components: Iterable[Component], method: Method
     ) -> dict[Component, Tensor]:
         """Return the replacement outputs of the components: zero, or each one's mean output.
 
         Raises:
-            ValueError: for an unknown method, or for a component that the model does not have.
+            ValueError: for a component that the model does not have.
         """
-        if method not in METHODS:
-            raise ValueError(f"method is {method!r}; choose one of {', '.join(METHODS)}")
         chosen = list(chosen_components)
         if method == "zero":
             return {part: torch.zeros((), device=self.batch.source_BS.device) for part in chosen}
@@ -124,14 +127,14 @@ class Ablation:
         return AblationScore(n_correct / n, log_prob / n)
 
     def ablate(
-        self, ablated_components: Iterable[Component], method: str = "zero", name: str = ""
+        self, ablated_components: Iterable[Component], method: Method = "zero", name: str = ""
     ) -> AblationEffect:
         """Return the effect of ablating these components together."""
         chosen = tuple(ablated_components)
         return self._effect(chosen, chosen, method, name)
 
     def keep_only(
-        self, remaining_components: Iterable[Component], method: str = "zero", name: str = ""
+        self, remaining_components: Iterable[Component], method: Method = "zero", name: str = ""
     ) -> AblationEffect:
         """Return the effect of ablating every head except these."""
         chosen = tuple(remaining_components)
@@ -142,7 +145,7 @@ class Ablation:
         self,
         chosen: tuple[Component, ...],
         ablated: Iterable[Component],
-        method: str,
+        method: Method,
         name: str,
         keep_only: bool = False,
     ) -> AblationEffect:
@@ -150,34 +153,22 @@ class Ablation:
         name = name or "; ".join(part.name for part in chosen)
         return AblationEffect(name, chosen, method, keep_only, self.baseline, after)
 
-    def rank_components(self, method: str = "zero") -> list[AblationEffect]:
-        """Return the effect of ablating each single component, the largest drop first."""
-        return sort_by_drop(
-            [self.ablate([part], method) for part in all_components(self.model.config)]
-        )
-
-    def rank_groups(self, method: str = "zero") -> list[AblationEffect]:
-        """Return the effect of ablating each group of components, the largest drop first."""
-        return sort_by_drop(
-            [
-                self.ablate(parts, method, name)
-                for name, parts in component_groups(self.model.config).items()
-            ]
-        )
-
-    def rank_keep_only(self, method: str = "zero") -> list[AblationEffect]:
-        """Return the effect of keeping only one head or one group of heads, the best first."""
-        alone = [self.keep_only([head], method) for head in all_heads(self.model.config)]
-        together = {
-            name: parts
-            for name, parts in component_groups(self.model.config).items()
-            if parts[0].head is not None
-        }
-        return sort_by_drop(
-            [*alone, *(self.keep_only(parts, method, name) for name, parts in together.items())]
-        )[::-1]
+    def rank(self, which: Ranked = "single", method: Method = "zero") -> list[AblationEffect]:
+        """Return the effect of each ablation, the largest drop first (keep only: the smallest)."""
+        run = self.keep_only if which == "keep" else self.ablate
+        effects = [
+            run(parts, method, name)
+            for name, parts in ablated_components(self.model.config, which).items()
+        ]
+        return sorted(effects, key=lambda each: each.log_prob_drop, reverse=which != "keep")
 
 
-def sort_by_drop(effects: Iterable[AblationEffect]) -> list[AblationEffect]:
-    """Sort effects by the drop in log-probability, the largest drop first."""
-    return sorted(effects, key=lambda effect: effect.log_prob_drop, reverse=True)
+def ablated_components(config: TransformerConfig, which: Ranked) -> dict[str, list[Component]]:
+    """Return the components of each ablation of a ranking, by name."""
+    if which == "groups":
+        return component_groups(config)
+    alone = all_components(config) if which == "single" else all_heads(config)
+    together = component_groups(config) if which == "keep" else {}
+    return {part.name: [part] for part in alone} | {
+        name: parts for name, parts in together.items() if parts[0].head is not None
+    }

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .hooks import Component, all_heads, component_outputs, replace_outputs, run_with_cache
-from .inspected_model import Example, InspectedModel, InspectionError
+from .hooks import Component, all_heads, component_outputs, replace_outputs
+from .inspected_model import Example, InspectionError
 
 MIN_LOGIT_DIFF = 0.01  # logits; fractions of a smaller change are not meaningful
 
@@ -22,7 +22,6 @@ MIN_LOGIT_DIFF = 0.01  # logits; fractions of a smaller change are not meaningfu
 class PatchingResult:
     """The effect of one replaced token, and the fraction of it that each head restores.
 
-    clean_source          the clean source
     corrupted_source      the corrupted source
     position              the first position at which the two targets differ (0: the first target
                           token)
@@ -38,7 +37,6 @@ class PatchingResult:
                           is an input of later heads
     """
 
-    clean_source: list[int]
     corrupted_source: list[int]
     position: int
     clean_token: int
@@ -48,41 +46,37 @@ class PatchingResult:
     recovered_fraction: dict[Component, float]
 
 
-def _encode_pair(
-    subject: InspectedModel, text: str, position: int, replacement: str
-) -> tuple[list[int], Example, Example]:
-    """Return the tokens of the clean source, and the clean and the corrupted example."""
-    batch = subject.encode_text(text)
-    tokens = batch.source_BS[0, :-1].tolist()
-    new = subject.task.vocabulary.encode(replacement)
-    if not 0 <= position < len(tokens):
+def _corrupt(clean: Example, position: int, replacement: str | None) -> Example:
+    """Return the example with one token replaced; by default with the next of the vocabulary."""
+    subject, vocabulary = clean.subject, clean.subject.task.vocabulary
+    names = subject.token_names(clean.source_BS[0, :-1].tolist())
+    if not 0 <= position < len(names):
         raise InspectionError(
-            f"position is {position}; this sequence has the positions 0 to {len(tokens) - 1}"
+            f"source_position is {position}; this sequence has the positions 0 to {len(names) - 1}"
         )
-    if len(new) != 1 or new[0] == tokens[position]:
-        current = subject.task.vocabulary.token_name(tokens[position])
+    if replacement is None:
+        next_index = vocabulary.symbols.index(names[position]) + 1
+        replacement = vocabulary.symbols[next_index % len(vocabulary.symbols)]
+    new = subject.token_names(vocabulary.encode(replacement))
+    if len(new) != 1 or new == [names[position]]:
         raise InspectionError(
             f"the replacement is {replacement[:20]!r}; enter one of "
-            f"{subject.task.vocabulary.describe()} other than {current}"
+            f"{vocabulary.describe()} other than {names[position]}"
         )
-    corrupted = subject.encode_text(
-        " ".join(subject.token_names([*tokens[:position], *new, *tokens[position + 1 :]]))
-    )
-    for each in (batch, corrupted):
+    corrupted = subject.encode_text(" ".join([*names[:position], *new, *names[position + 1 :]]))
+    for each in (clean, corrupted):
         if not each.has_target:
             source = " ".join(subject.token_names(each.source_BS[0, :-1].tolist()))
             raise InspectionError(
                 f"the target of {source[:60]} is unknown: the dataset has no pair with this "
                 "source; choose a sequence, position and replacement so that the dataset has both"
             )
-    return tokens, batch, corrupted
+    return corrupted
 
 
 @torch.no_grad()
-def patch_heads(
-    subject: InspectedModel, text: str, position: int, replacement: str
-) -> PatchingResult:
-    """Replace the token at `position` (from 0) by `replacement`, and patch each head.
+def patch_heads(clean: Example, position: int, replacement: str | None = None) -> PatchingResult:
+    """Replace the source token at `position` (from 0) by `replacement`, and patch each head.
 
     Both runs are teacher-forced with the target of the clean source, so only the source differs.
 
@@ -91,38 +85,37 @@ def patch_heads(
         InspectionError: for a position outside of the sequence, a replacement that does not change
             the source, its target or the model's logits, or a sequence without a known target.
     """
-    tokens, batch, corrupted = _encode_pair(subject, text, position, replacement)
-    width = min(batch.labels_BT.shape[1], corrupted.labels_BT.shape[1])
-    differ = (batch.labels_BT[0, :width] != corrupted.labels_BT[0, :width]).nonzero()[:, 0].tolist()
+    corrupted = _corrupt(clean, position, replacement)
+    width = min(clean.labels_BT.shape[1], corrupted.labels_BT.shape[1])
+    differ = (clean.labels_BT[0, :width] != corrupted.labels_BT[0, :width]).nonzero()[:, 0].tolist()
     if not differ:
         raise InspectionError(
             f"the target does not depend on position {position}; choose another position "
             "or replacement"
         )
     t = differ[0]
-    clean_token, corrupted_token = int(batch.labels_BT[0, t]), int(corrupted.labels_BT[0, t])
+    clean_token, corrupted_token = int(clean.labels_BT[0, t]), int(corrupted.labels_BT[0, t])
 
-    model = subject.transformer
+    model = clean.subject.transformer
 
     def logit_diff(logits_BTV: Tensor) -> float:
         return float(logits_BTV[0, t, clean_token] - logits_BTV[0, t, corrupted_token])
 
-    logits_BTV, calls = run_with_cache(model, batch)
-    clean_logit_diff, clean_outputs = logit_diff(logits_BTV), component_outputs(model, calls)
-    corrupted_logit_diff = logit_diff(model(corrupted.source_BS, batch.decoder_input_BT))
-    if abs(clean_logit_diff - corrupted_logit_diff) < MIN_LOGIT_DIFF:
+    clean_logit_diff = logit_diff(clean.activations["output_proj"][-1].output)
+    clean_outputs = component_outputs(model, clean.activations)
+    corrupted_logit_diff = logit_diff(model(corrupted.source_BS, clean.decoder_input_BT))
+    change = clean_logit_diff - corrupted_logit_diff
+    if abs(change) < MIN_LOGIT_DIFF:
         raise InspectionError(
-            f"{replacement} at position {position} hardly changes the logits; choose another "
+            f"the new token at position {position} hardly changes the logits; choose another "
             "position or replacement, or train the model further"
         )
     recovered = {}
     for head in all_heads(model.config):
         with replace_outputs(model, {head: clean_outputs[head]}):
-            patched = logit_diff(model(corrupted.source_BS, batch.decoder_input_BT))
-        change = clean_logit_diff - corrupted_logit_diff
+            patched = logit_diff(model(corrupted.source_BS, clean.decoder_input_BT))
         recovered[head] = (patched - corrupted_logit_diff) / change
     return PatchingResult(
-        tokens,
         corrupted.source_BS[0, :-1].tolist(),
         t,
         clean_token,

@@ -17,11 +17,17 @@ from torch import Tensor
 from playground.architectures.encoder_decoder import TransformerModel
 from playground.generation import generate
 from playground.models.attention import causal_mask, padding_mask
-from playground.models.transformer import AttentionWeights
-from playground.tasks import EOS, SOS
+from playground.tasks import EOS
 from playground.tasks.task import Batch
 
-from .hooks import ATTENTION_KINDS, Component, record_activations
+from .hooks import (
+    ATTENTION_KINDS,
+    Activations,
+    AttentionKind,
+    Component,
+    record_activations,
+    run_with_cache,
+)
 
 
 @dataclass(frozen=True)
@@ -40,24 +46,14 @@ class AttentionRecording:
     source_BS: Tensor
     decoder_input_BT: Tensor
     logits_BTV: Tensor
-    attention_weights: dict[str, Tensor]
-    attn_mask: dict[str, Tensor]
+    attention_weights: dict[AttentionKind, Tensor]
+    attn_mask: dict[AttentionKind, Tensor]
 
 
-@torch.no_grad()
 def record_teacher_forced(model: TransformerModel, batch: Batch) -> AttentionRecording:
     """Record the attention weights of a teacher-forced pass."""
-    source_BS, decoder_input_BT = batch.source_BS, batch.decoder_input_BT
-    weights = AttentionWeights()
-    logits_BTV = model(source_BS, decoder_input_BT, weights)
-    attention = {kind: torch.stack(getattr(weights, kind)) for kind in ATTENTION_KINDS}
-    return AttentionRecording(
-        source_BS,
-        decoder_input_BT,
-        logits_BTV,
-        attention,
-        attention_masks(source_BS, decoder_input_BT),
-    )
+    _, calls = run_with_cache(model, batch, _recorded_modules(model))
+    return recording_of(model, calls)
 
 
 def record_free_running(
@@ -77,43 +73,56 @@ def record_free_running(
         ValueError: for a negative temperature, or more tokens than the model has positions.
     """
     generator = torch.Generator(source_BS.device).manual_seed(seed)
-    modules = {
-        kind: [Component(kind, layer).module_name for layer in range(model.config.n_layers)]
-        for kind in ATTENTION_KINDS
-    }
-    with record_activations(
-        model, "output_proj", *(module for each in modules.values() for module in each)
-    ) as calls:
+    with record_activations(model, _recorded_modules(model)) as calls:
         generated_BT = generate(
             model, source_BS, max_tokens, temperature=temperature, generator=generator
         )
     finished_BT = (generated_BT == EOS).cumsum(1) > 0
     n = min(int((~finished_BT).sum(1).max()) + 1, max_tokens)
-    decoder_input_BT = F.pad(generated_BT[:, : n - 1], (1, 0), value=SOS)
+    return recording_of(model, calls, n), generated_BT[:, :n]
 
-    def concat_steps(module: str, width: int) -> Tensor:
-        """Concatenate the weights of all steps: BHQM, zero at keys of later steps."""
-        weights = [cast(Tensor, call.weights) for call in calls[module][:n]]
+
+def recording_of(
+    model: TransformerModel, calls: Activations, n_steps: int | None = None
+) -> AttentionRecording:
+    """Join the recorded calls of the first `n_steps` decoding steps (default: all)."""
+    source_BS = calls["source_embedding"][0].inputs[0]
+    steps = calls["target_embedding"][:n_steps]
+    decoder_input_BT = torch.cat([step.inputs[0] for step in steps], dim=1)
+    attn_mask = attention_masks(source_BS, decoder_input_BT)
+
+    def join_steps(kind: AttentionKind, layer: int) -> Tensor:
+        """Join the weights of the steps: BHQM, zero at the keys of later steps."""
+        width = attn_mask[kind].shape[-1]
+        weights = [cast(Tensor, call.weights) for call in calls[_module(kind, layer)][:n_steps]]
         return torch.cat(
             [F.pad(step_BHQM, (0, width - step_BHQM.shape[-1])) for step_BHQM in weights], dim=2
         )
 
-    width = {"encoder": source_BS.shape[1], "decoder": n, "cross": source_BS.shape[1]}
-    attention = {
-        kind: torch.stack([concat_steps(module, width[kind]) for module in modules[kind]])
-        for kind in ATTENTION_KINDS
-    }
-    logits_BTV = torch.cat([call.output for call in calls["output_proj"][:n]], dim=1)
+    layers = range(model.config.n_layers)
     return AttentionRecording(
         source_BS,
         decoder_input_BT,
-        logits_BTV,
-        attention,
-        attention_masks(source_BS, decoder_input_BT),
-    ), generated_BT[:, :n]
+        torch.cat([call.output for call in calls["output_proj"][:n_steps]], dim=1),
+        {
+            kind: torch.stack([join_steps(kind, layer) for layer in layers])
+            for kind in ATTENTION_KINDS
+        },
+        attn_mask,
+    )
 
 
-def attention_masks(source_BS: Tensor, decoder_input_BT: Tensor) -> dict[str, Tensor]:
+def _module(kind: AttentionKind, layer: int) -> str:
+    return Component(kind, layer).module_name
+
+
+def _recorded_modules(model: TransformerModel) -> list[str]:
+    layers = range(model.config.n_layers)
+    attention = [_module(kind, layer) for kind in ATTENTION_KINDS for layer in layers]
+    return ["source_embedding", "target_embedding", *attention, "output_proj"]
+
+
+def attention_masks(source_BS: Tensor, decoder_input_BT: Tensor) -> dict[AttentionKind, Tensor]:
     """Return the attention mask of each type of attention: BQM, True = may attend."""
     (n, s), t = source_BS.shape, decoder_input_BT.shape[1]
     is_token_B1S = padding_mask(source_BS)[:, 0]

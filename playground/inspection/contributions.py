@@ -5,14 +5,14 @@ norm of the residual stream that the output is added to. It is averaged over pos
 """
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from math import isfinite
-from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from playground.models.layers import ResidualNorm
+
+from .hooks import record_activations
 
 SMALLEST_NORM = 1e-9  # a stream of zeros must not divide by zero
 SUBLAYERS = ("self_attn", "cross_attn", "feed_forward")
@@ -28,38 +28,17 @@ def mean_contribution(output_XD: Tensor, stream_XD: Tensor) -> float:
 def record_contributions(model: nn.Module) -> Iterator[dict[str, float]]:
     """Record the mean contribution of every sublayer in a forward pass, by module name.
 
-    A later pass replaces the values. A value that is not finite is left out, as in a model that
-    diverged. The result is empty for a model without these layers.
+    The values of the last pass are there after the block. A value that is not finite is left out,
+    as in a model that diverged. The result is empty for a model without these layers.
     """
     contributions: dict[str, float] = {}
-    with ExitStack() as hooks:
-        for name, residual in model.named_modules():
-            if isinstance(residual, ResidualNorm):
-                sublayer = name.removesuffix("_residual")
-                _hook_sublayer(
-                    hooks, residual, sublayer, model.get_submodule(sublayer), contributions
-                )
+    residuals = [name for name, each in model.named_modules() if isinstance(each, ResidualNorm)]
+    sublayers = [name.removesuffix("_residual") for name in residuals]
+    with record_activations(model, {*residuals, *sublayers}) as calls:
         yield contributions
-
-
-def _hook_sublayer(
-    hooks: ExitStack,
-    residual: ResidualNorm,
-    name: str,
-    sublayer: nn.Module,
-    contributions: dict[str, float],
-) -> None:
-    """Record the contribution of one sublayer: its output, and the stream that it is added to."""
-    stream_BPD = torch.empty(0)
-
-    def on_stream(_: nn.Module, inputs: tuple[Any, ...]) -> None:
-        nonlocal stream_BPD
-        stream_BPD = inputs[0]
-
-    def on_output(_: nn.Module, __: tuple[Any, ...], output_BPD: Tensor) -> None:
-        value = mean_contribution(output_BPD, stream_BPD)
-        if isfinite(value):
-            contributions[name] = value
-
-    hooks.callback(residual.register_forward_pre_hook(on_stream).remove)
-    hooks.callback(sublayer.register_forward_hook(on_output).remove)
+    for name, residual in zip(sublayers, residuals, strict=True):
+        if calls[name]:
+            stream_BPD = calls[residual][-1].inputs[0]
+            value = mean_contribution(calls[name][-1].output, stream_BPD)
+            if isfinite(value):
+                contributions[name] = value

@@ -11,11 +11,11 @@ The bias of the projection belongs to no head and stays when heads are replaced.
 Shapes: B batch, Q queries, S source, T target, P positions, H heads, K head size, D d_model.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any, Literal, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +30,8 @@ from playground.tasks import EOS, PAD
 from playground.tasks.task import Batch
 
 # Encoder self-attention, decoder self-attention, cross-attention.
-ATTENTION_KINDS = ("encoder", "decoder", "cross")
+AttentionKind = Literal["encoder", "decoder", "cross"]
+ATTENTION_KINDS: tuple[AttentionKind, ...] = get_args(AttentionKind)
 FEED_FORWARD_KINDS = ("encoder feed-forward", "decoder feed-forward")
 POSITION_KINDS = ("source positions", "target positions")
 
@@ -78,6 +79,14 @@ class Component:
         )
         return f"{stack}.{self.layer}.{part}"
 
+    @property
+    def hook_point(self) -> str:
+        """Return the name of the module with its activation: the output, or for a head the input.
+
+        The input of the projection after the heads holds their outputs side by side.
+        """
+        return f"{self.module_name}.out_proj" if self.kind in ATTENTION_KINDS else self.module_name
+
 
 def all_heads(config: TransformerConfig, *kinds: str) -> list[Component]:
     """List every head of these types of attention (default: all three), layer by layer."""
@@ -120,9 +129,9 @@ def component_groups(config: TransformerConfig) -> dict[str, list[Component]]:
         result[f"{kind_name}, every layer" if config.n_layers > 1 else kind_name] = all_heads(
             config, kind
         )
-    for kind in FEED_FORWARD_KINDS if config.n_layers > 1 else ():
-        result[f"{kind}, every layer"] = [
-            Component(kind, layer) for layer in range(config.n_layers)
+    for network in FEED_FORWARD_KINDS if config.n_layers > 1 else ():
+        result[f"{network}, every layer"] = [
+            Component(network, layer) for layer in range(config.n_layers)
         ]
     return result
 
@@ -137,11 +146,17 @@ class ModuleCall:
     weights: Tensor | None = None
 
 
-@contextmanager
-def record_activations(model: Transformer, *names: str) -> Iterator[dict[str, list[ModuleCall]]]:
-    """Record the calls of every module, or only of the named ones, inside the block.
+# The calls of modules, by name.
+Activations = Mapping[str, list[ModuleCall]]
 
-    Returns the calls by the name of the module. Blocks can be nested.
+
+@contextmanager
+def record_activations(
+    model: nn.Module, names: Collection[str] | None = None
+) -> Iterator[Activations]:
+    """Record the calls of the named modules inside the block (default: every module).
+
+    Blocks can be nested.
     """
     calls: dict[str, list[ModuleCall]] = {}
 
@@ -158,7 +173,7 @@ def record_activations(model: Transformer, *names: str) -> Iterator[dict[str, li
 
     with ExitStack() as undo:
         for name, module in model.named_modules():
-            if name and (name in names or not names):
+            if name and (names is None or name in names):
                 calls[name] = []
                 undo.callback(module.register_forward_hook(store(name), with_kwargs=True).remove)
                 if isinstance(module, MultiHeadAttention):
@@ -168,10 +183,10 @@ def record_activations(model: Transformer, *names: str) -> Iterator[dict[str, li
 
 @torch.no_grad()
 def run_with_cache(
-    model: Transformer, batch: Batch, *names: str
-) -> tuple[Tensor, dict[str, list[ModuleCall]]]:
+    model: Transformer, batch: Batch, names: Collection[str] | None = None
+) -> tuple[Tensor, Activations]:
     """Run a teacher-forced pass; return the logits (BTV) and what `record_activations` records."""
-    with record_activations(model, *names) as calls:
+    with record_activations(model, names) as calls:
         return model(batch.source_BS, batch.decoder_input_BT), calls
 
 
@@ -187,9 +202,7 @@ def compute_weights(attention: MultiHeadAttention) -> RemovableHandle:
     return attention.register_forward_pre_hook(collect_weights, with_kwargs=True)
 
 
-def component_outputs(
-    model: Transformer, calls: Mapping[str, list[ModuleCall]]
-) -> dict[Component, Tensor]:
+def component_outputs(model: Transformer, calls: Activations) -> dict[Component, Tensor]:
     """Return the outputs of all heads (BQK) and feed-forward networks (BQD).
 
     They are those of the last recorded forward pass.
@@ -197,14 +210,12 @@ def component_outputs(
     result = {}
     for part in all_components(model.config):
         if part.kind in ATTENTION_KINDS:
-            head_outputs_BQHK = (
-                calls[f"{part.module_name}.out_proj"][-1]
-                .inputs[0]
-                .unflatten(-1, (model.config.n_heads, -1))
+            heads_BQHK = (
+                calls[part.hook_point][-1].inputs[0].unflatten(-1, (model.config.n_heads, -1))
             )
-            result[part] = head_outputs_BQHK[..., part.head, :]
+            result[part] = heads_BQHK[..., part.head, :]
         elif part.kind in FEED_FORWARD_KINDS:
-            result[part] = calls[part.module_name][-1].output
+            result[part] = calls[part.hook_point][-1].output
     return result
 
 
@@ -311,15 +322,12 @@ def mean_outputs(model: Transformer, batch: Batch) -> dict[Component, Tensor]:
     each position has a single vector.
     """
     is_token = {"source": batch.source_BS != PAD, "target": batch.labels_BT != PAD}
-    computed = [part for part in all_components(model.config) if part.kind not in POSITION_KINDS]
-    names = {
-        f"{part.module_name}.out_proj" if part.kind in ATTENTION_KINDS else part.module_name
-        for part in computed
-    }
+    parts = all_components(model.config)
+    names = {part.hook_point for part in parts if part.kind not in POSITION_KINDS}
     sums: dict[Component, Tensor] = {}
     for rows in split_into_chunks(model.config, batch):
         some = batch.select(rows.to(batch.source_BS.device))
-        _, calls = run_with_cache(model, some, *names)
+        _, calls = run_with_cache(model, some, names)
         for part, output_BQX in component_outputs(model, calls).items():
             sum_QX = (output_BQX * is_token[part.side][rows][..., None]).sum(0)
             sums[part] = sums[part] + sum_QX if part in sums else sum_QX
@@ -330,7 +338,7 @@ def mean_outputs(model: Transformer, batch: Batch) -> dict[Component, Tensor]:
         mean_PX = everywhere_X.repeat(model.config.max_positions, 1)
         mean_PX[: len(sum_QX)] = torch.where(n_Q1 > 0, sum_QX / n_Q1.clamp(min=1), everywhere_X)
         result[part] = mean_PX
-    for part in (part for part in all_components(model.config) if part.kind in POSITION_KINDS):
+    for part in (part for part in parts if part.kind in POSITION_KINDS):
         max_length = is_token[part.side].shape[1]
         tokens_1P = batch.source_BS.new_full((1, max_length), EOS)
         used_PD = cast(InputEmbedding, model.get_submodule(part.module_name)).position_vectors(

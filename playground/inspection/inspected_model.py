@@ -5,7 +5,7 @@ Shapes: B batch, S source, T target.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import cast
@@ -28,6 +28,9 @@ from playground.tasks.task import Batch, Task, batch_of_targets
 from playground.training.config import RunConfig
 from playground.training.task_config import TaskConfig
 
+from .attention_recording import AttentionRecording, record_free_running
+from .hooks import Activations, run_with_cache
+
 MAX_HELD_OUT_SETS = 8
 # A cache, because every view needs a held-out set and building one takes 0.15 s.
 _held_out_sets: dict[tuple[type[Task], TaskConfig, int], HeldOutSet] = {}
@@ -44,16 +47,34 @@ class NotApplicableError(InspectionError):
         super().__init__(message, code="not-applicable")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Example(Batch):
     """A sequence entered by the user, as a batch of one example (source 1S, target 1T).
 
+    subject     the model, whose output and activations are computed once for all views
     has_target  whether the target is known. If it is not, for example because the user's dataset
                 has no pair with this source, the target holds the model's generated tokens, so that
                 there is a decoder input
     """
 
+    subject: InspectedModel = field(repr=False)
     has_target: bool
+
+    @cached_property
+    def output(self) -> list[int]:
+        """Return the tokens that the model generates, with EOS if it generates one."""
+        return self.subject.generate(self.source_BS, self.subject.max_new_tokens(self))
+
+    @cached_property
+    def activations(self) -> Activations:
+        """Return the calls of all modules of `subject.transformer` in a teacher-forced pass."""
+        return run_with_cache(self.subject.transformer, self)[1]
+
+    @cached_property
+    def free_running(self) -> tuple[AttentionRecording, Tensor]:
+        """Return the attention weights of greedy decoding, and the generated tokens (1T)."""
+        max_tokens = self.subject.max_new_tokens(self)
+        return record_free_running(self.subject.transformer, self.source_BS, max_tokens)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,12 +153,12 @@ class InspectedModel:
         target = None if self.hides_targets else self.task.target_for(tokens)
         if target is None:
             source_BS = torch.tensor([[*tokens, EOS]], device=self.device)
-            generated = self._generate(source_BS, self.max_target_tokens)
+            generated = self.generate(source_BS, self.max_target_tokens)
             answer = generated[:-1]  # drops EOS, or the last token, so that EOS fits below
         else:
             answer = target
         batch = batch_of_targets(self.task, tokens, [answer]).to(self.device)
-        return Example(**vars(batch), has_target=target is not None)
+        return Example(**vars(batch), subject=self, has_target=target is not None)
 
     def held_out(self, n: int) -> HeldOutSet:
         """Return `n` held-out sequences of the training lengths, the same at every call."""
@@ -176,9 +197,10 @@ class InspectedModel:
 
     def generated_tokens(self, batch: Batch) -> list[str]:
         """Generate the model's output for one sequence, with EOS if it generates one."""
-        return self.token_names(self._generate(batch.source_BS, self.max_new_tokens(batch)))
+        return self.token_names(self.generate(batch.source_BS, self.max_new_tokens(batch)))
 
-    def _generate(self, source_BS: Tensor, max_tokens: int) -> list[int]:
+    def generate(self, source_BS: Tensor, max_tokens: int) -> list[int]:
+        """Generate the tokens of one output, up to its EOS."""
         tokens = self.model.generate(source_BS, max_tokens)[0].tolist()
         return tokens[: tokens.index(EOS) + 1] if EOS in tokens else tokens
 

@@ -2,7 +2,7 @@
 
 The logit lens (nostalgebraist 2020) decodes the vectors after each decoder layer as if it were the
 last one, with the final norm, if there is one, and the output layer. At the last layer the result
-is the model's output.
+is the model's output. Both read the activations of a teacher-forced pass.
 
 Direct logit attribution (Elhage et al. 2021) decomposes one logit. In a pre-norm model, the input
 of the final norm is a sum: the token embedding, the position vector if there is one, and the
@@ -28,21 +28,18 @@ from torch import Tensor, nn
 from playground.models.attention import MultiHeadAttention
 from playground.models.layers import NORM_EPS
 from playground.models.transformer import Transformer
-from playground.tasks.task import Batch
 
-from .hooks import ATTENTION_KINDS, Component, component_outputs, run_with_cache
+from .hooks import ATTENTION_KINDS, Activations, Component, component_outputs
 from .inspected_model import InspectionError
 
 
 @torch.no_grad()
-def logit_lens(model: Transformer, batch: Batch) -> Tensor:
+def logit_lens(model: Transformer, calls: Activations) -> Tensor:
     """Return the logits decoded from the embedding and after each layer of the decoder (LBTV).
 
-    L is one more than the number of decoder layers. The pass is teacher-forced. The logits of the
-    last layer are the model's.
+    L is one more than the number of decoder layers. The logits of the last layer are the model's.
     """
     layers = [f"decoder_layers.{layer}" for layer in range(model.config.n_layers)]
-    _, calls = run_with_cache(model, batch, "target_embedding", *layers)
     x_BTD = [calls[name][-1].output for name in ("target_embedding", *layers)]
     return torch.stack([model.output_proj(model.decoder_norm(each_BTD)) for each_BTD in x_BTD])
 
@@ -61,13 +58,16 @@ class LogitContribution:
 
 @torch.no_grad()
 def direct_logit_attribution(
-    model: Transformer, batch: Batch, position: int, token: int, baseline_token: int | None = None
+    model: Transformer,
+    calls: Activations,
+    position: int,
+    token: int,
+    baseline_token: int | None = None,
 ) -> list[LogitContribution]:
     """Decompose the logit of `token` at an output position of a single sequence.
 
     The contributions are in the order in which the model adds them, and their sum is the logit.
-    With `baseline_token`, they decompose the logit of `token` minus that of `baseline_token`. The
-    pass is teacher-forced.
+    With `baseline_token`, they decompose the logit of `token` minus that of `baseline_token`.
 
     The contribution of a component is its vector minus the vector's mean, divided by the frozen
     scale of the final norm, times the weight of the norm, times the token's row of the output
@@ -78,18 +78,18 @@ def direct_logit_attribution(
         InspectionError: for a post-norm model, more than one sequence, or an invalid position or
             token.
     """
-    _check_request(model, batch, position, (token, baseline_token))
-    _, calls = run_with_cache(model, batch)
+    decoder_input_BT = calls["target_embedding"][-1].inputs[0]
+    _check_request(model, decoder_input_BT, position, (token, baseline_token))
     direction_D = _token_difference(model.output_proj.weight, token, baseline_token)
     attribute = _frozen_norm_product(
         model, calls["decoder_norm"][-1].inputs[0][0, position], direction_D
     )
     embedding = model.target_embedding
     token_embedding_D = (
-        embedding.token_embedding.weight[batch.decoder_input_BT[0, position]] * embedding.scale
+        embedding.token_embedding.weight[decoder_input_BT[0, position]] * embedding.scale
     )
     contributions = [LogitContribution("token embedding", None, attribute(token_embedding_D))]
-    positions_TD = embedding.position_vectors(batch.decoder_input_BT)
+    positions_TD = embedding.position_vectors(decoder_input_BT)
     if positions_TD is not None:
         part = Component("target positions")
         contribution = attribute(positions_TD[position])
@@ -130,7 +130,7 @@ def _frozen_norm_product(
 
 
 def _check_request(
-    model: Transformer, batch: Batch, position: int, tokens: tuple[int | None, ...]
+    model: Transformer, decoder_input_BT: Tensor, position: int, tokens: tuple[int | None, ...]
 ) -> None:
     if model.config.norm_placement != "pre":
         raise InspectionError(
@@ -138,7 +138,7 @@ def _check_request(
             "the sum before it, so the logit is not a sum of components; use the logit lens, "
             "ablation or activation patching"
         )
-    n_rows, n_positions = batch.decoder_input_BT.shape
+    n_rows, n_positions = decoder_input_BT.shape
     if n_rows != 1:
         raise InspectionError(
             f"the batch has {n_rows} sequences; logit attribution takes one sequence at a time"

@@ -8,19 +8,18 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from playground.models.attention import (
-    MultiHeadAttention,
-    split_heads,
-)
+from playground.models.attention import MultiHeadAttention, split_heads
 from playground.models.config import TransformerConfig
 from playground.models.position_encoding import (
     ALiBi,
+    RelativePositionEncoding,
     RotaryEmbedding,
     T5RelativePositionBias,
     relative_position_bucket,
 )
 
-from .hooks import Component, ModuleCall
+from .hooks import Activations, Component, ModuleCall
+from .source_lines import Place
 from .trace_stage import (
     DotProduct,
     Equation,
@@ -54,7 +53,7 @@ class AttentionCall:
     component: Component
     config: TransformerConfig
     attention: MultiHeadAttention
-    calls: dict[str, list[ModuleCall]]
+    calls: Activations
     query_input_XD: Tensor
     memory_XD: Tensor
     source: list[int]
@@ -77,7 +76,7 @@ class AttentionCall:
         key_HMK = attention.repeat_kv(attention.position_encoding.rotate(key_BGMK))[0]
         value_HMK = attention.repeat_kv(value_BGMK)[0]
         yield from self._projections(unrotated_query_HQK, unrotated_key_HMK, value_HMK)
-        if isinstance(attention.position_encoding, RotaryEmbedding):
+        if type(attention.position_encoding).rotate is not RelativePositionEncoding.rotate:
             yield self._rotated("queries", "HQK", unrotated_query_HQK, query_HQK)
             yield self._rotated("keys", "HMK", unrotated_key_HMK, key_HMK)
 
@@ -146,28 +145,20 @@ class AttentionCall:
             yield TraceStage(self.component.name, name, formula, shape, output, explain)
 
     def _rotated(self, name: str, shape: str, before_HXK: Tensor, after_HXK: Tensor) -> TraceStage:
-        """RoPE: rotate a pair of numbers, half a vector apart, by its angle at this position."""
-        encoding = cast(RotaryEmbedding, self.attention.position_encoding)
-
-        def explain(head: int, row: int, column: int) -> Equation:
-            before_K = before_HXK[head, row]
-            half = len(before_K) // 2
-            angles_Pk = encoding.rotation_angles(row + 1)
-            angle = float(angles_Pk[row, column % half])
-            formula = "second · cosine + first · sine"
-            if column < half:
-                formula = "first · cosine − second · sine"
-            variables = {
-                "first of the pair": float(before_K[column % half]),
-                "second of the pair": float(before_K[column % half + half]),
-                "cosine of the angle": math.cos(angle),
-                "sine of the angle": math.sin(angle),
-            }
-            return Equation(formula, variables, float(after_HXK[head, row, column]))
-
-        formula = "pairs (i, i + K/2) rotated by position · 10000^(-2i/K)"
-        name, block = f"rotated {name}", self.component.name
-        return TraceStage(block, name, formula, shape, after_HXK, explain, "rotation")
+        """Return queries or keys after the rotation; a new encoding has no formula here."""
+        encoding, type_name = self.attention.position_encoding, self.config.position_type
+        formula = f"rotated by {type_name}"
+        line: str | Place = (type(encoding).rotate, "def rotate(")
+        explain = explain_equation(
+            type_name,
+            after_HXK,
+            lambda head, row, column: {"before": float(before_HXK[head, row, column])},
+        )
+        if isinstance(encoding, RotaryEmbedding):
+            formula = "pairs (i, i + K/2) rotated by position · 10000^(-2i/K)"
+            explain, line = _explain_rotation(encoding, before_HXK, after_HXK), "rotation"
+        block = self.component.name
+        return TraceStage(block, f"rotated {name}", formula, shape, after_HXK, explain, line)
 
     def _position_bias(self, bias_HQM: Tensor) -> TraceStage:
         """Return the bias that the position encoding adds; a new encoding has no formula here."""
@@ -187,7 +178,9 @@ class AttentionCall:
             return right | {"bucket of this distance": int(bucket)}
 
         explain = explain_equation(equation, bias_HQM, variables)
-        block, line = self.component.name, (type(encoding).bias, "return ")
+        # A new encoding may return in several lines.
+        place = "return " if type_name in POSITION_BIASES else "def bias("
+        block, line = self.component.name, (type(encoding).bias, place)
         return TraceStage(block, "position bias", formula, "HQM", bias_HQM, explain, line)
 
     def _mask(self, attn_mask_QM: Tensor) -> TraceStage:
@@ -237,6 +230,27 @@ class AttentionCall:
         formula = "output = concatenated heads W_O" + ("" if layer.bias is None else " + b_O")
         block, shape = self.component.name, f"{self.component.side[0].upper()}D"
         return TraceStage(block, "output projection", formula, shape, output_QD, explain)
+
+
+def _explain_rotation(encoding: RotaryEmbedding, before_HXK: Tensor, after_HXK: Tensor) -> Explain:
+    """Explain RoPE: a pair of numbers, half a vector apart, turns by the angle of its position."""
+
+    def explain(head: int, row: int, column: int) -> Equation:
+        before_K = before_HXK[head, row]
+        half = len(before_K) // 2
+        angle = float(encoding.rotation_angles(row + 1)[row, column % half])
+        formula = "second · cosine + first · sine"
+        if column < half:
+            formula = "first · cosine − second · sine"
+        variables = {
+            "first of the pair": float(before_K[column % half]),
+            "second of the pair": float(before_K[column % half + half]),
+            "cosine of the angle": math.cos(angle),
+            "sine of the angle": math.sin(angle),
+        }
+        return Equation(formula, variables, float(after_HXK[head, row, column]))
+
+    return explain
 
 
 def _explain_score(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from playground.inspection.attention_recording import record_teacher_forced
 from playground.inspection.cross_attention_alignment import score_alignment
-from playground.inspection.views.attention import unpack_uint16
+from playground.inspection.views.attention_maps import unpack_uint16
 
 from .measurements import Result
 from .trained_run import TrainedRun, percent, rounded

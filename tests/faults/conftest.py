@@ -8,7 +8,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from playground.experiments.service import ExperimentService
-from playground.inspection.views import ablation, head_scores
+from playground.inspection.views import component_ranking, head_scores
 from playground.jobs.executors import ProcessPerJob, ResidentProcess
 from playground.jobs.process import warm_up
 from playground.runs.owner_keys import new_owner_key
@@ -56,7 +56,7 @@ def server(registries, trained_checkpoint, tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     monkeypatch.setattr(ResidentProcess, "start", lambda executor, job: True)
     monkeypatch.setattr(ProcessPerJob, "start", finish_immediately)
-    for module in (ablation, head_scores):
+    for module in (component_ranking, head_scores):
         monkeypatch.setattr(module, "TIME_BUDGET", 0.0)
     registry = registries()
     registry.scheduler.schedule = lambda: None

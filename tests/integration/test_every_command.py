@@ -100,7 +100,7 @@ WORK = (
     "playground.runs.registry.Registry.__init__",
     "playground.pretrained.jobs.run",
     "playground.hub.jobs.submit_task",
-    "playground.inspection.views.export.build_report",
+    "playground.inspection.views.figure_data.build_report",
     "playground.reports.report.write_report",
 )
 

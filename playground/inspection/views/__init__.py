@@ -1,39 +1,48 @@
 """The views of the Inspect tab as plain data.
 
-A view is a function of a subject and a request. Requests are untrusted input and are validated.
+A view is a function of a subject and a request, whose type validates untrusted input.
 """
 
 import contextlib
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_type_hints
 
+from playground.common.validation import parse
 from playground.errors import UserError, error_response
 from playground.inspection.inspected_model import InspectedModel, NotApplicableError
 
 from . import (
-    ablation,
-    attention,
+    attention_maps,
     attribution,
-    embeddings,
+    component_ranking,
+    embedding_maps,
+    gates,
     head_scores,
     parameters,
-    recurrent,
-    trace,
+    stages,
 )
-from .common import predict_answer
+from .request import SequenceRequest
+from .shared_fields import answer_fields
 
 log = logging.getLogger(__name__)
-ViewFunction = Callable[[InspectedModel, dict[str, Any]], dict[str, Any]]
+ViewFunction = Callable[[InspectedModel, Any], dict[str, Any]]
 VIEWS: dict[str, ViewFunction] = {
-    **attention.VIEWS,
-    **head_scores.VIEWS,
-    **ablation.VIEWS,
-    **attribution.VIEWS,
-    **trace.VIEWS,
-    **embeddings.VIEWS,
-    **parameters.VIEWS,
-    **recurrent.VIEWS,
+    "attention": attention_maps.attention,
+    "steps": attention_maps.steps,
+    "heads": head_scores.head_scores,
+    "heads-over-training": head_scores.heads_over_training,
+    "ablation": component_ranking.ablation_view,
+    "ablated-answer": component_ranking.ablated_answer,
+    "patch": attribution.activation_patching,
+    "lens": attribution.lens,
+    "contributions": attribution.logit_attribution,
+    "trace": stages.trace,
+    "trace-cell": stages.trace_cell,
+    "attention-scores": stages.attention_scores,
+    "embeddings": embedding_maps.embeddings,
+    "parameters": parameters.parameters,
+    "gates": gates.gates,
 }
 # Views for which `request["history"]` is {step: file of weights}.
 NEEDS_HISTORY = ("heads-over-training",)
@@ -48,10 +57,12 @@ def render_view(subject: InspectedModel, view: object, request: dict[str, Any]) 
     if not isinstance(view, str) or view not in VIEWS:
         return {"error": f"{str(view)[:40]!r} is not a view; choose one of {', '.join(VIEWS)}"}
     try:
-        return VIEWS[view](subject, request)
+        request_type = get_type_hints(VIEWS[view])["request"]
+        return VIEWS[view](subject, parse(request_type, request))
     except NotApplicableError as error:
         with contextlib.suppress(UserError):  # of an invalid sequence
-            error.details |= predict_answer(subject, request, of_own_layers=True)
+            example = parse(SequenceRequest, request).example(subject)
+            error.details |= answer_fields(example, of_own_layers=True)
         return error_response(error)
     except UserError as error:
         return error_response(error)

@@ -5,67 +5,70 @@ Shapes: L layers, T target, V vocabulary.
 
 from typing import Any
 
-import torch
-
 from playground.inspection.activation_patching import patch_heads
 from playground.inspection.inspected_model import InspectedModel, InspectionError
 from playground.inspection.logit_lens import direct_logit_attribution, logit_lens
 
-from .common import answer_fields, head_id
-from .request import int_field, json_number, source_text
+from .request import Index, Name, SequenceRequest, json_array, json_number
+from .shared_fields import answer_fields, head_id
 
 TOP_K = 3
 
 
-def activation_patching(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
-    """Return the activation patching of one source token.
+class PatchingRequest(SequenceRequest):
+    """The replaced source token; by default by the next token of the vocabulary."""
 
-    The default replacement is the next token of the vocabulary.
+    source_position: Index = 0
+    replacement: str | None = None
+
+
+class AttributionRequest(SequenceRequest):
+    """The token whose logit is attributed, at an output position; the default is the target.
+
+    With `baseline_token`, it is the logit difference to that token. Its default is the most likely
+    other token, and "" is none.
     """
-    text, vocabulary = source_text(request), subject.task.vocabulary
-    replacement = request.get("replacement")
-    tokens = subject.encode_text(text).source_BS[0, :-1].tolist()
-    position = int_field(request, "source_position", 0, len(tokens) - 1)
-    if replacement is None:
-        replacement = vocabulary.symbols[
-            (vocabulary.symbols.index(vocabulary.token_name(tokens[position])) + 1)
-            % len(vocabulary.symbols)
-        ]
-    if not isinstance(replacement, str):
-        raise InspectionError(
-            f"replacement is {str(replacement)[:20]}; give one of {vocabulary.describe()}"
-        )
-    patching_result = patch_heads(subject, text, position, replacement)
+
+    position: Index = 0
+    token: Name | None = None
+    baseline_token: Name | None = None
+
+
+def activation_patching(subject: InspectedModel, request: PatchingRequest) -> dict[str, Any]:
+    """Return the activation patching of one source token."""
+    name, example = subject.task.vocabulary.token_name, request.example(subject)
+    position = request.source_position
+    result = patch_heads(example, position, request.replacement)
     return {
-        "source": subject.token_names(patching_result.clean_source),
-        "corrupted_source": subject.token_names(patching_result.corrupted_source),
+        "source": subject.token_names(example.source_BS[0, :-1].tolist()),
+        "corrupted_source": subject.token_names(result.corrupted_source),
         "source_position": position,
-        "replacement": vocabulary.token_name(patching_result.corrupted_source[position]),
-        "position": patching_result.position,
-        "clean_token": vocabulary.token_name(patching_result.clean_token),
-        "corrupted_token": vocabulary.token_name(patching_result.corrupted_token),
-        "clean_logit_diff": json_number(patching_result.clean_logit_diff),
-        "corrupted_logit_diff": json_number(patching_result.corrupted_logit_diff),
+        "replacement": name(result.corrupted_source[position]),
+        "position": result.position,
+        "clean_token": name(result.clean_token),
+        "corrupted_token": name(result.corrupted_token),
+        "clean_logit_diff": json_number(result.clean_logit_diff),
+        "corrupted_logit_diff": json_number(result.corrupted_logit_diff),
         "heads": [
             {**head_id(head), "recovered_fraction": json_number(fraction)}
-            for head, fraction in patching_result.recovered_fraction.items()
+            for head, fraction in result.recovered_fraction.items()
         ],
     }
 
 
-def lens(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
+def lens(subject: InspectedModel, request: SequenceRequest) -> dict[str, Any]:
     """Return the logit lens of a teacher-forced pass; layer 0 is the embedding."""
-    batch = subject.encode_text(source_text(request))
-    probabilities_LTV = logit_lens(subject.transformer, batch)[:, 0].softmax(-1)
+    example = request.example(subject)
+    probabilities_LTV = logit_lens(subject.transformer, example.activations)[:, 0].softmax(-1)
     best = probabilities_LTV.topk(min(TOP_K, probabilities_LTV.shape[-1]))
     target_LT = probabilities_LTV.gather(
-        -1, batch.labels_BT[0].expand(len(probabilities_LTV), -1)[..., None]
+        -1, example.labels_BT[0].expand(len(probabilities_LTV), -1)[..., None]
     )[..., 0]
     layers = zip(best.indices.tolist(), best.values.tolist(), strict=True)
     return {
         "layers": ["embedding", *(f"layer {i}" for i in range(1, len(probabilities_LTV)))],
-        "decoder_input": subject.token_names(batch.decoder_input_BT[0].tolist()),
-        "labels": subject.token_names(batch.labels_BT[0].tolist()),
+        "decoder_input": subject.token_names(example.decoder_input_BT[0].tolist()),
+        "labels": subject.token_names(example.labels_BT[0].tolist()),
         "vocabulary": subject.token_names(list(range(probabilities_LTV.shape[-1]))),
         "candidates": [
             [
@@ -74,37 +77,37 @@ def lens(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
             ]
             for layer in layers
         ],
-        "target_probability": [[json_number(p) for p in row] for row in target_LT.tolist()],
-        **answer_fields(subject, batch, subject.generated_tokens(batch)),
+        "target_probability": json_array(target_LT),
+        **answer_fields(example),
     }
 
 
-def logit_attribution(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
-    """Return the direct logit attribution of `token` at an output position.
-
-    The default `token` is the target. With `baseline_token`, it is that of the logit difference;
-    its default is the most likely other token, and "" is none.
-    """
-    batch = subject.encode_text(source_text(request))
+def logit_attribution(subject: InspectedModel, request: AttributionRequest) -> dict[str, Any]:
+    """Return the direct logit attribution of a token at an output position."""
+    example, position = request.example(subject), request.position
     names = subject.token_names(list(range(subject.transformer.config.target_vocab_size)))
-    labels = batch.labels_BT[0].tolist()
-    position = int_field(request, "position", 0, len(labels) - 1)
-    with torch.no_grad():
-        logits_V = subject.transformer(batch.source_BS, batch.decoder_input_BT)[0, position]
-    token = token_id_field(request, "token", names, labels[position])
+    labels = example.labels_BT[0].tolist()
+    if position >= len(labels):
+        raise InspectionError(
+            f"position is {position}; this target has the positions 0 to {len(labels) - 1}"
+        )
+    logits_V = example.activations["output_proj"][-1].output[0, position]
+    token = _token_id("token", request.token, names, labels[position])
     runner_up = next(
         other for other in logits_V.topk(min(2, len(names))).indices.tolist() if other != token
     )
     baseline = (
         None
-        if request.get("baseline_token") == ""
-        else token_id_field(request, "baseline_token", names, runner_up)
+        if request.baseline_token == ""
+        else _token_id("baseline_token", request.baseline_token, names, runner_up)
     )
     if baseline == token:
         raise InspectionError(
             f"token and baseline_token are both {names[token]}; compare with another token"
         )
-    contributions = direct_logit_attribution(subject.transformer, batch, position, token, baseline)
+    contributions = direct_logit_attribution(
+        subject.transformer, example.activations, position, token, baseline
+    )
     return {
         "position": position,
         "token": names[token],
@@ -120,14 +123,10 @@ def logit_attribution(subject: InspectedModel, request: dict[str, Any]) -> dict[
     }
 
 
-def token_id_field(request: dict[str, Any], name: str, names: list[str], default: int) -> int:
-    """Return the id of a token that the request names; `default` is the default."""
-    value = request.get(name)
+def _token_id(field: str, value: str | None, names: list[str], default: int) -> int:
+    """Return the id of the token that a field names."""
     if value is None:
         return default
     if value not in names:
-        raise InspectionError(f"{name} is {str(value)[:20]!r}; choose one of {' '.join(names)}")
+        raise InspectionError(f"{field} is {value[:20]!r}; choose one of {' '.join(names)}")
     return names.index(value)
-
-
-VIEWS = {"patch": activation_patching, "lens": lens, "contributions": logit_attribution}

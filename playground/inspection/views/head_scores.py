@@ -4,22 +4,29 @@ They are computed on held-out sequences, so they do not depend on the user's seq
 """
 
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from pydantic import Field
 
 from playground.inspection import head_patterns as scoring
 from playground.inspection.hooks import all_heads
 from playground.inspection.inspected_model import InspectedModel, InspectionError
 
-from .common import head_id, json_numbers, length_range
-from .request import json_number
+from .request import ViewRequest, json_number
+from .shared_fields import head_id, json_numbers, length_range
 
 MAX_STEPS, MIN_STEPS = 24, 6
 TIME_BUDGET = 60.0  # seconds; a slow model is measured at fewer steps
 
 
-def head_scores(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
+class HistoryRequest(ViewRequest):
+    """The stored weights of a run, by step."""
+
+    history: dict[int, Path] = Field(default_factory=dict)
+
+
+def head_scores(subject: InspectedModel, request: ViewRequest) -> dict[str, Any]:
     """Return the scores of every head over held-out sequences, and a description of each."""
     batch = subject.held_out(scoring.NUM_SEQUENCES).batch
     rows = [
@@ -46,7 +53,7 @@ def head_scores(subject: InspectedModel, request: dict[str, Any]) -> dict[str, A
     }
 
 
-def heads_over_training(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
+def heads_over_training(subject: InspectedModel, request: HistoryRequest) -> dict[str, Any]:
     """Return the scores at up to `MAX_STEPS` training steps, or fewer for a slow model.
 
     The steps are log-spaced, because most changes happen early.
@@ -54,7 +61,7 @@ def heads_over_training(subject: InspectedModel, request: dict[str, Any]) -> dic
     Raises:
         InspectionError: for a model without stored weights of earlier steps.
     """
-    history: Mapping[int, Path] = request.get("history") or {}
+    history = request.history
     if len(history) < 2:
         raise InspectionError(
             "only runs store the weights of earlier steps; this model has only its current weights"
@@ -106,6 +113,3 @@ def log_spaced(steps: list[int], max_count: int) -> list[int]:
         free = [index for index in range(len(steps)) if index not in chosen]
         chosen.add(min(free, key=lambda index: abs(steps[index] - step)))
     return [steps[index] for index in sorted(chosen)]
-
-
-VIEWS = {"heads": head_scores, "heads-over-training": heads_over_training}

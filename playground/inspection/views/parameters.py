@@ -7,10 +7,11 @@ from typing import Any
 from playground.architectures.parameter_groups import parameter_count, parameter_groups
 from playground.inspection.inspected_model import InspectedModel
 
-from .common import predict_answer
+from .request import SequenceRequest
+from .shared_fields import answer_fields
 
 
-def parameters(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
+def parameters(subject: InspectedModel, request: SequenceRequest) -> dict[str, Any]:
     """Return the weights of each component, the layers of a stack together, and their sum.
 
     `shapes` counts equal shapes, as in "8 × [64, 64] + 8 × [64]". A weight that two components
@@ -31,8 +32,5 @@ def parameters(subject: InspectedModel, request: dict[str, Any]) -> dict[str, An
     return {
         "components": rows,
         "total": parameter_count(config),
-        **predict_answer(subject, request),
+        **answer_fields(request.example(subject)),
     }
-
-
-VIEWS = {"parameters": parameters}

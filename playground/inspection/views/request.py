@@ -1,67 +1,54 @@
-"""Validation of the fields of a request, which is untrusted input, and numbers as JSON."""
+"""The requests of views, which are untrusted input, and numbers as JSON."""
 
 import math
-from typing import Any
+from functools import lru_cache
+from typing import Annotated, Any
 
+from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
-from playground.inspection.inspected_model import InspectionError
+from playground.inspection.inspected_model import Example, InspectedModel
 
 MAX_ROWS, MAX_COLUMNS = 80, 128  # of a displayed tensor
+MAX_TEXT_LENGTH = 2000  # characters
+
+Name = Annotated[str, Field(max_length=100)]
+LayerOrHead = Annotated[int, Field(ge=0, le=63)]
+Index = Annotated[int, Field(ge=0, le=1_000_000)]
 
 
-def source_text(request: dict[str, Any]) -> str:
-    """Return the sequence that the user entered.
+class ViewRequest(BaseModel):
+    """The options of a view; unknown ones are ignored, because pages of other versions send them.
 
-    Raises:
-        InspectionError: for a missing or long text.
+    Layers, heads and positions count from 0.
     """
-    text = request.get("text")
-    if not isinstance(text, str) or len(text) > 2000:
-        raise InspectionError("type a sequence of at most 2,000 characters", field="text")
-    return text
+
+    model_config = ConfigDict(strict=True, frozen=True)
 
 
-def text_field(request: dict[str, Any], name: str, max_length: int, default: str) -> str:
-    """Return a text field of at most `max_length` characters; `default` is the default.
+class SequenceRequest(ViewRequest):
+    """A request about a sequence that the user entered."""
 
-    Raises:
-        InspectionError: for another type, or a longer text.
-    """
-    value = request.get(name, default)
-    if not isinstance(value, str) or len(value) > max_length:
-        raise InspectionError(
-            f"{name} is {str(value)[:20]!r}; it must be text of at most {max_length:,} characters"
-        )
-    return value
+    text: Annotated[
+        str,
+        Field(
+            max_length=MAX_TEXT_LENGTH,
+            json_schema_extra={"accepts": f"a sequence of at most {MAX_TEXT_LENGTH:,} characters"},
+        ),
+    ]
 
+    def example(self, subject: InspectedModel) -> Example:
+        """Return the sequence with its target; the views of a sequence share its activations.
 
-def int_field(request: dict[str, Any], name: str, low: int, high: int, default: int = 0) -> int:
-    """Return an integer field from `low` to `high`; `default` is the default.
-
-    Raises:
-        InspectionError: for another type, or a number out of range.
-    """
-    value = request.get(name, default)
-    if type(value) is not int or not low <= value <= high:
-        raise InspectionError(
-            f"{name} is {str(value)[:20]}; it must be a whole number from {low:,} to {high:,}"
-        )
-    return value
+        Raises:
+            UnknownSymbolError, InspectionError: for an invalid sequence.
+        """
+        return _encode_text(subject, self.text)
 
 
-def choice_field(
-    request: dict[str, Any], name: str, choices: tuple[str, ...], default: str = ""
-) -> str:
-    """Return a choice field; without a `default`, it is the first choice.
-
-    Raises:
-        InspectionError: for any other value.
-    """
-    value = request.get(name, default or choices[0])
-    if value not in choices:
-        raise InspectionError(f"{name} is {str(value)[:20]!r}; choose one of {', '.join(choices)}")
-    return str(value)
+@lru_cache(maxsize=1)
+def _encode_text(subject: InspectedModel, text: str) -> Example:
+    return subject.encode_text(text)
 
 
 def json_number(number: float | None, digits: int = 6) -> float | None:

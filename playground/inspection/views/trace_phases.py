@@ -4,9 +4,8 @@ from typing import Any
 
 import torch
 
+from playground.inspection.forward_trace import ForwardTrace
 from playground.inspection.hooks import Component
-from playground.inspection.inspected_model import Example, InspectedModel
-from playground.inspection.trace import ForwardTrace
 
 # The phases of the forward pass, and the prefixes of the names of their blocks.
 PHASES = {
@@ -19,34 +18,23 @@ PHASES = {
 }
 
 
-def phase_fields(
-    subject: InspectedModel, forward_trace: ForwardTrace, batch: Example, head: int
-) -> list[dict[str, Any]]:
+def phase_fields(trace: ForwardTrace, head: int) -> list[dict[str, Any]]:
     """Return the six phases of the forward pass.
 
     Each has the most informative stage and head, and a text about this sequence.
     """
-    phases = [
-        *_encoder_phases(subject, forward_trace, head),
-        *_decoder_phases(subject, forward_trace, batch, head),
-    ]
-    names = [stage.key for stage in forward_trace.stages]
+    phases = [*_encoder_phases(trace, head), *_decoder_phases(trace, head)]
+    names = [stage.key for stage in trace.stages]
     return [
         {"title": title, "stage": names.index(key), "head": chosen_head, "description": text}
         for title, (chosen_head, key, text) in zip(PHASES, phases, strict=True)
     ]
 
 
-def _encoder_phases(
-    subject: InspectedModel, forward_trace: ForwardTrace, head: int
-) -> list[tuple[int, str, str]]:
+def _encoder_phases(trace: ForwardTrace, head: int) -> list[tuple[int, str, str]]:
     """Return the head, the stage and the text of the phases of the encoder."""
-    source, config, number = (
-        subject.token_names(forward_trace.source),
-        subject.transformer.config,
-        head + 1,
-    )
-    weights_M = forward_trace.stage("encoder self-attention, layer 1", "softmax").tensor[head, 0]
+    source, config, number = trace.source, trace.model.config, head + 1
+    weights_M = trace.stage("encoder self-attention, layer 1", "softmax").tensor[head, 0]
     mix = sorted(zip(weights_M.tolist(), source, strict=True), key=lambda pair: -pair[0])
     last, parts = (
         ("sum", "each a token embedding plus a position vector")
@@ -81,23 +69,21 @@ def _encoder_phases(
     ]
 
 
-def _decoder_phases(
-    subject: InspectedModel, forward_trace: ForwardTrace, batch: Example, head: int
-) -> list[tuple[int, str, str]]:
+def _decoder_phases(trace: ForwardTrace, head: int) -> list[tuple[int, str, str]]:
     """Return the head, the stage and the text of the phases of the decoder and the output."""
-    decoder_input = subject.token_names(forward_trace.decoder_input)
-    target = subject.token_names(batch.labels_BT[0].tolist())
-    target_name = "target" if batch.has_target else "generated tokens"
-    block, best_head = _best_aligned_head(subject, forward_trace, len(forward_trace.source) - 1)
-    positions = forward_trace.stage(block, "softmax").tensor[best_head].argmax(-1) + 1
-    predicted = forward_trace.stage("output", "logits").tensor.argmax(-1).tolist()
+    example, subject = trace.example, trace.example.subject
+    target = subject.token_names(example.labels_BT[0].tolist())
+    target_name = "target" if example.has_target else "generated tokens"
+    block, best_head = _best_aligned_head(trace)
+    positions = trace.stage(block, "softmax").tensor[best_head].argmax(-1) + 1
+    predicted = trace.stage("output", "logits").tensor.argmax(-1).tolist()
     return [
         (
             head,
             "decoder self-attention, layer 1/softmax",
-            f"Decoder input {_join_tokens(decoder_input)}, {target_name} {_join_tokens(target)}: "
-            "the input is shifted right, so that each position predicts the next token. No "
-            "position attends to later positions.",
+            f"Decoder input {_join_tokens(trace.decoder_input)}, {target_name} "
+            f"{_join_tokens(target)}: the input is shifted right, so that each position predicts "
+            "the next token. No position attends to later positions.",
         ),
         (
             best_head,
@@ -109,28 +95,25 @@ def _decoder_phases(
         (
             0,
             "output/probabilities",
-            f"The most likely of {subject.transformer.config.target_vocab_size} tokens at each "
+            f"The most likely of {trace.model.config.target_vocab_size} tokens at each "
             f"position: {_join_tokens(subject.token_names(predicted))}.",
         ),
     ]
 
 
-def _best_aligned_head(
-    subject: InspectedModel, forward_trace: ForwardTrace, length: int
-) -> tuple[str, int]:
+def _best_aligned_head(trace: ForwardTrace) -> tuple[str, int]:
     """Return the cross-attention block and head with the most attention on the task's alignment.
 
     For a task without a known alignment, it is the first head of the first block.
     """
-    blocks = [
-        Component("cross", layer).name for layer in range(subject.transformer.config.n_layers)
-    ]
-    aligned_S = subject.task.alignment(length)
+    config = trace.model.config
+    blocks = [Component("cross", layer).name for layer in range(config.n_layers)]
+    aligned_S = trace.example.subject.task.alignment(len(trace.source) - 1)
     if not aligned_S:
         return blocks[0], 0
-    weights_LHQM = torch.stack([forward_trace.stage(block, "softmax").tensor for block in blocks])
+    weights_LHQM = torch.stack([trace.stage(block, "softmax").tensor for block in blocks])
     share_LH = weights_LHQM[:, :, range(len(aligned_S)), aligned_S].mean(-1)
-    layer, head = divmod(int(share_LH.argmax()), subject.transformer.config.n_heads)
+    layer, head = divmod(int(share_LH.argmax()), config.n_heads)
     return blocks[layer], head
 
 

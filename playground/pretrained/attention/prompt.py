@@ -18,7 +18,7 @@ from transformers.masking_utils import eager_mask
 
 from playground.common import messages
 from playground.errors import UserError
-from playground.inspection.views.attention import pack_uint16
+from playground.inspection.views.attention_maps import pack_uint16
 from playground.jobs.progress import ProgressReporter
 
 from ..loading.model_files import ResolvedModel, kind_of, read_config

@@ -17,7 +17,7 @@ from transformers import StoppingCriteria
 from playground.common import messages
 from playground.errors import UserError
 from playground.inspection.cross_attention_alignment import diagonal, score_alignment
-from playground.inspection.views.attention import pack_uint16
+from playground.inspection.views.attention_maps import pack_uint16
 from playground.jobs.progress import ProgressReporter
 
 from ..loading.model_files import read_config

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from playground.datasets.sources import ReadOptions, read_text
 from playground.datasets.storage import store
 from playground.experiments.service import ExperimentService
-from playground.inspection.views import VIEWS, ablation, head_scores, render_view
+from playground.inspection.views import VIEWS, component_ranking, head_scores, render_view
 from playground.jobs.job import Job
 from playground.runs.dataset_library import DatasetLibrary
 from playground.runs.inspector_process import Inspector
@@ -246,7 +246,7 @@ INSPECT_CASES = [
 
 @pytest.mark.parametrize(("interface", "request_fields"), INSPECT_CASES)
 def test_views_of_the_inspect_tab(monkeypatch, interface, request_fields):
-    for module in (ablation, head_scores):
+    for module in (component_ranking, head_scores):
         monkeypatch.setattr(module, "TIME_BUDGET", 0.0)
     model = {"checkpoint": str(ROOT / "checkpoints" / "reverse")}
     request = json.dumps(request_fields | {"text": "3 1 4"})

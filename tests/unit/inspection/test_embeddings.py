@@ -3,12 +3,8 @@ import math
 import pytest
 import torch
 
-from playground.inspection.embeddings import (
-    embedding_pca,
-    nearest_tokens,
-    token_embeddings,
-    wavelength,
-)
+from playground.inspection.forward_trace import wavelength
+from playground.inspection.views.embedding_maps import nearest_tokens, project, token_embeddings
 from playground.models.embeddings import sinusoidal_positions
 from tests.support.handcrafted_models import random_model
 
@@ -28,7 +24,7 @@ def test_neighbors_are_ordered_by_the_cosine_of_the_learned_vectors():
     with torch.no_grad():
         table = subject.transformer.source_embedding.token_embedding.weight
         table[6], table[7] = 3 * table[5] + 1e-3, -table[5]  # 2, 3, 4
-    actual = nearest_tokens(subject, "source", "2")
+    actual = nearest_tokens(*token_embeddings(subject, "source"), "2")
     assert (actual[0][0], actual[-1][0]) == ("3", "4")
     assert actual[0][1] == pytest.approx(1, abs=1e-3)
     assert actual[-1][1] == pytest.approx(-1)
@@ -38,23 +34,15 @@ def test_neighbors_are_ordered_by_the_cosine_of_the_learned_vectors():
 
 
 def test_the_projection_keeps_two_dimensions():
-    subject = random_model()
-    names, table_ND = token_embeddings(subject, "target")
-    corners = [(3.0, 1.0), (-3.0, 1.0), (-3.0, -1.0), (3.0, -1.0)] * 3
-    with torch.no_grad():
-        subject.transformer.target_embedding.token_embedding.weight[1:] = (
-            5 + torch.tensor(corners) @ torch.eye(16)[[4, 9]]
-        )
-    flat = embedding_pca(subject, "target")
-    assert flat.names == names
-    assert flat.explained_variance == pytest.approx((0.9, 0.1))
-    for place, corner in zip(flat.coordinates, corners, strict=True):
-        assert [abs(x) for x in place] == pytest.approx([abs(x) for x in corner], abs=1e-5)
-    assert not torch.equal(table_ND, token_embeddings(random_model(), "source")[1])
+    corners_N2 = torch.tensor([(3.0, 1.0), (-3.0, 1.0), (-3.0, -1.0), (3.0, -1.0)] * 3)
+    coordinates_N2, variance_fraction_2 = project(5 + corners_N2 @ torch.eye(16)[[4, 9]])
+    assert variance_fraction_2.tolist() == pytest.approx((0.9, 0.1))
+    torch.testing.assert_close(coordinates_N2.abs().float(), corners_N2.abs())
 
 
 def test_vectors_of_one_number_lie_on_a_line():
-    flat = embedding_pca(random_model(d_model=1, n_heads=1), "source")
-    assert {y for _, y in flat.coordinates} == {0}
-    assert len({x for x, _ in flat.coordinates}) > 2
-    assert flat.explained_variance == (pytest.approx(1), 0)
+    _, table_ND = token_embeddings(random_model(d_model=1, n_heads=1), "source")
+    coordinates_N2, variance_fraction_2 = project(table_ND)
+    assert set(coordinates_N2[:, 1].tolist()) == {0}
+    assert len(set(coordinates_N2[:, 0].tolist())) > 2
+    assert variance_fraction_2.tolist() == [pytest.approx(1), 0]

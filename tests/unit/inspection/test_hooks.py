@@ -224,7 +224,7 @@ def test_blocks_that_watch_a_model_nest_and_leave_no_attribute_behind():
     family, batch = subject.transformer, subject.held_out(4).batch
     before = attributes(family)
     with record_activations(family) as outer:
-        with record_activations(family, "encoder_layers.0.self_attn") as inner:
+        with record_activations(family, ["encoder_layers.0.self_attn"]) as inner:
             logits(family, batch)
         logits(family, batch)
     for name in (

@@ -11,7 +11,7 @@ from playground.inspection.inspected_model import (
     load_inspected_model,
 )
 from playground.inspection.views import VIEWS, render_view
-from playground.inspection.views.common import SAME_WEIGHTS
+from playground.inspection.views.shared_fields import SAME_WEIGHTS
 from playground.tasks import EOS, SOS, UnknownSymbolError
 from playground.tasks.held_out import build_held_out_set
 from playground.training.config import RunConfig

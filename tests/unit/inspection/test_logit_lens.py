@@ -3,7 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from playground.inspection.hooks import Component, all_heads
+from playground.inspection.hooks import Component, all_heads, run_with_cache
 from playground.inspection.inspected_model import InspectionError
 from playground.inspection.logit_lens import direct_logit_attribution, logit_lens
 from tests.support.handcrafted_models import REVERSING_HEAD, random_model, reversing_model
@@ -19,7 +19,8 @@ def logits(subject, batch):
 def test_the_lens_after_a_layer_is_the_output_of_a_model_that_ends_there(norm):
     subject = random_model(norm_placement=norm, n_layers=3)
     batch = subject.held_out(8).batch
-    lens_LBTV = logit_lens(subject.transformer, batch)
+    _, calls = run_with_cache(subject.transformer, batch)
+    lens_LBTV = logit_lens(subject.transformer, calls)
     memory_BSD = subject.transformer.encode(batch.source_BS)
     layers = subject.transformer.decoder_layers
     for n in range(4):
@@ -45,16 +46,15 @@ def test_logit_attributions_sum_to_the_logit_or_difference(
     batch = subject.encode_text("31415")
     logits_V = logits(subject, batch)[0, position]
     contributions = direct_logit_attribution(
-        subject.transformer, batch, position, token, baseline_token=baseline
+        subject.transformer, batch.activations, position, token, baseline_token=baseline
     )
     expected = logits_V[token] - (0 if baseline is None else logits_V[baseline])
     assert sum(each.logit for each in contributions) == pytest.approx(float(expected), abs=1e-4)
 
 
 def test_every_component_is_listed_once():
-    parts = direct_logit_attribution(
-        random_model().transformer, random_model().encode_text("314"), 0, 5
-    )
+    example = random_model().encode_text("314")
+    parts = direct_logit_attribution(example.subject.transformer, example.activations, 0, 5)
     named = [part.component for part in parts if part.component]
     assert sorted(map(str, named)) == sorted(
         map(
@@ -78,6 +78,15 @@ def test_every_component_is_listed_once():
     ]
 
 
+def test_the_lens_of_a_handcrafted_model_knows_the_target_after_its_layer():
+    example = reversing_model().encode_text("31415")
+    probability_LTV = logit_lens(example.subject.transformer, example.activations)[:, 0].softmax(-1)
+    torch.testing.assert_close(probability_LTV[0], torch.full((6, 13), 1 / 13))
+    n_layers_before = REVERSING_HEAD[0] + 1
+    at_target_LT = probability_LTV.gather(2, example.labels_BT.expand(3, -1)[..., None])[..., 0]
+    assert at_target_LT[n_layers_before:].min() > 0.99
+
+
 def test_the_single_working_head_has_the_whole_attribution():
     subject = reversing_model()
     batch = subject.encode_text("31415")
@@ -85,7 +94,7 @@ def test_the_single_working_head_has_the_whole_attribution():
         actual = {
             part.component or part.name: part.logit
             for part in direct_logit_attribution(
-                subject.transformer, batch, position, right, baseline_token=wrong
+                subject.transformer, batch.activations, position, right, baseline_token=wrong
             )
         }
         assert actual.pop(Component("cross", *REVERSING_HEAD)) > 10
@@ -94,11 +103,12 @@ def test_the_single_working_head_has_the_whole_attribution():
 
 def test_post_norm_attribution_is_rejected_with_alternatives():
     subject = random_model(norm_placement="post")
+    activations = subject.encode_text("314").activations
     with pytest.raises(
         InspectionError,
         match=r"pre-norm model;.*use the logit lens, ablation or activation patching",
     ):
-        direct_logit_attribution(subject.transformer, subject.encode_text("314"), 0, 5)
+        direct_logit_attribution(subject.transformer, activations, 0, 5)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +116,9 @@ def test_post_norm_attribution_is_rejected_with_alternatives():
     [(4, 5, "the positions 0 to 3"), (-1, 5, "position is -1"), (0, 13, "the tokens are 0 to 12")],
 )
 def test_an_unknown_position_or_token_is_rejected(mixed, position, token, expected_message):
+    activations = mixed.encode_text("314").activations
     with pytest.raises(InspectionError, match=expected_message):
-        direct_logit_attribution(mixed.transformer, mixed.encode_text("314"), position, token)
+        direct_logit_attribution(mixed.transformer, activations, position, token)
+    _, two = run_with_cache(mixed.transformer, mixed.held_out(2).batch)
     with pytest.raises(InspectionError, match="the batch has 2 sequences"):
-        direct_logit_attribution(mixed.transformer, mixed.held_out(2).batch, 0, 5)
+        direct_logit_attribution(mixed.transformer, two, 0, 5)

@@ -5,13 +5,13 @@ import pytest
 import torch
 
 from playground.inspection.attention_recording import record_teacher_forced
+from playground.inspection.forward_trace import ForwardTrace
 from playground.inspection.hooks import Component
-from playground.inspection.inspected_model import InspectionError
 from playground.inspection.source_lines import STAGE_LINES, find_source_line
-from playground.inspection.trace import ForwardTrace
 from playground.lessons.bug_injection import original_function
 from playground.lessons.bugs import BUGS
 from playground.models.attention import scaled_dot_product_attention
+from playground.models.position_encoding import RelativePositionEncoding
 from tests.support.app_server import ROOT
 from tests.support.handcrafted_models import VARIANTS, random_model
 
@@ -47,7 +47,7 @@ def own_attention(config):
 def trace_of(text="5 3 9", **changes):
     subject = random_model(**changes)
     batch = subject.encode_text(text)
-    return subject, batch, ForwardTrace(subject.transformer, batch)
+    return subject, batch, ForwardTrace(batch)
 
 
 def blocks(trace):
@@ -111,8 +111,8 @@ def test_trace_ends_at_model_logits_and_matches_recorded_attention(overrides):
 
 
 def test_the_decoder_input_is_the_shifted_target(mixed):
-    trace = ForwardTrace(mixed.transformer, mixed.encode_text("5 3 9"))
-    assert mixed.token_names(trace.decoder_input) == ["SOS", "9", "3", "5"]
+    trace = ForwardTrace(mixed.encode_text("5 3 9"))
+    assert trace.decoder_input == ["SOS", "9", "3", "5"]
     logits_TV = trace.stage("output", "logits").tensor
     assert mixed.token_names(logits_TV.argmax(-1).tolist()) == ["9", "3", "5", "EOS"]
 
@@ -156,7 +156,7 @@ def test_a_missing_or_repeated_line_raises():
         find_source_line(scaled_dot_product_attention, "weights_BHQM")
 
 
-def test_missing_files_are_rejected(mixed):
+def test_missing_stages_are_rejected():
     _, _, trace = trace_of()
     with pytest.raises(KeyError, match="no stage 'color'"):
         trace.stage("output", "color")
@@ -164,8 +164,6 @@ def test_missing_files_are_rejected(mixed):
         trace.stage(Component("cross", 2).name, "scores")
     with pytest.raises(IndexError):
         trace.stage(Component("cross", 0).name, "scores").explain(0, 9, 0)
-    with pytest.raises(InspectionError, match="the batch has 2 sequences"):
-        ForwardTrace(mixed.transformer, mixed.held_out(2).batch)
 
 
 @pytest.mark.parametrize("is_scaled", [True, False])
@@ -175,3 +173,23 @@ def test_the_formula_of_token_embeddings_has_their_scale_if_there_is_one(is_scal
         equation = stage.explain(0, 1, 2)
         assert ("sqrt" in stage.formula) == ("scale" in equation.formula) == is_scaled
         assert math.prod(equation.variables.values()) == pytest.approx(equation.value)
+
+
+def test_a_new_encoding_that_rotates_has_stages_with_its_line():
+    class Mirrored(RelativePositionEncoding):
+        def rotate(self, x_BHPK, first_position=0):
+            return x_BHPK.flip(-1)
+
+    subject = random_model(position_type="none")
+    for layer in (*subject.transformer.encoder_layers, *subject.transformer.decoder_layers):
+        layer.self_attn.position_encoding = Mirrored()
+    trace = ForwardTrace(subject.encode_text("5 3 9"))
+    before, after = (
+        trace.stage("encoder self-attention, layer 1", name) for name in ("keys", "rotated keys")
+    )
+    assert torch.equal(after.tensor, before.tensor.flip(-1))
+    assert find_source_line(*after.line).text == "def rotate(self, x_BHPK, first_position=0):"
+    assert after.explain(1, 2, 0).variables == {"before": float(before.tensor[1, 2, 0])}
+    assert not any(
+        stage.name.startswith("rotated") for stage in blocks(trace)["cross-attention, layer 1"]
+    )

@@ -163,12 +163,3 @@ def test_output_beyond_the_training_length_is_not_truncated():
     for text, n in (("3 1 4", 4), ("3 1 4 1 5 9 2", 8), ("3 1 4 1 5 9 2 6", 9)):
         for view in ("attention", "steps", "lens", "ablated-answer", "trace"):
             assert len(render_view(subject, view, {"text": text})["prediction"]) == n, view
-
-
-def test_requests_of_version_0_1_0_have_way_in_place_of_mode(subject):
-    for way, mode in (("own", "free-running"), ("right", "teacher-forced")):
-        old, new = (
-            render_view(subject, "attention", {"text": "3 1 4", **option})
-            for option in ({"way": way}, {"mode": mode})
-        )
-        assert old == new

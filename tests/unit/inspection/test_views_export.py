@@ -8,7 +8,7 @@ from playground.inspection import attention_recording
 from playground.inspection.attention_recording import record_free_running
 from playground.inspection.hooks import Component
 from playground.inspection.inspected_model import InspectionError
-from playground.inspection.views.export import attention, build_report, single_head
+from playground.inspection.views.figure_data import attention_tables, build_report, head_table
 from tests.support.handcrafted_models import random_model
 
 OF_TRAINING = {"loss", "exact-match-by-length"}  # they need a run, not a sequence
@@ -41,7 +41,7 @@ def test_the_attention_is_that_of_the_models_record_generation(mixed):
     attention_recording, _ = record_free_running(
         mixed.transformer, batch.source_BS, mixed.max_new_tokens(batch)
     )
-    actual = attention(mixed, batch)
+    actual = attention_tables(batch)
     for kind, data in actual.items():
         rendered = torch.tensor(data["weights"])
         torch.testing.assert_close(
@@ -55,7 +55,7 @@ def test_the_attention_is_that_of_the_models_record_generation(mixed):
     )
     assert actual["cross"]["rows"] == ["4", "1", "3", "EOS"]
     assert actual["decoder"]["rows"] == actual["decoder"]["columns"] == ["SOS", "4", "1", "3"]
-    one = single_head(mixed, batch, Component("cross", 1, 2))
+    one = head_table(actual, Component("cross", 1, 2))
     assert one["weights"] == actual["cross"]["weights"][1][2]
     assert one["title"] == "cross-attention, layer 2, head 3"
 

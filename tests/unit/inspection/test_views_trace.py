@@ -7,8 +7,8 @@ import torch
 
 from playground.architectures.parameter_groups import parameter_count
 from playground.inspection.attention_recording import record_teacher_forced
+from playground.inspection.forward_trace import ForwardTrace
 from playground.inspection.hooks import Component
-from playground.inspection.trace import ForwardTrace
 from playground.inspection.views import render_view
 from playground.inspection.views.request import MAX_COLUMNS, MAX_ROWS
 from tests.support.app_server import ROOT
@@ -33,25 +33,25 @@ def close(value):
 # The view trace.
 
 
-def test_a_trace_and_its_numbers_come_from_one_pass(monkeypatch):
-    subject, passes, record = random_model(), [], ForwardTrace.__init__
-    monkeypatch.setattr(
-        ForwardTrace, "__init__", lambda *inputs: passes.append(inputs) or record(*inputs)
-    )
+def test_all_views_of_a_sequence_share_one_teacher_forced_pass():
+    subject, passes = random_model(), []
+    subject.transformer.register_forward_hook(lambda *_: passes.append(1))
     stage = render(subject, "trace")["stages"][0]
     render(subject, "trace-cell", stage=f"{stage['block']}/{stage['name']}", row=1)
     render(subject, "attention-scores", kind="cross")
+    for view in ("attention", "steps"):
+        render(subject, view, mode="teacher-forced")
+    render(subject, "lens")
+    render(subject, "contributions")
     assert len(passes) == 1
     render(subject, "trace", text="9 3 5")
     assert len(passes) == 2
-    render(random_model(), "trace", text="9 3 5")
-    assert len(passes) == 3
 
 
 @pytest.mark.parametrize("overrides", VARIANTS[-3:])
 def test_trace_lists_every_stage_in_order_and_renders_each_head(overrides):
     subject = random_model(**overrides)
-    path = ForwardTrace(subject.transformer, subject.encode_text("5 3 9"))
+    path = ForwardTrace(subject.encode_text("5 3 9"))
     stages = render(subject, "trace")["stages"]
     assert [(stage["block"], stage["name"]) for stage in stages] == [
         (stage.block, stage.name) for stage in path.stages
@@ -169,7 +169,7 @@ def test_wide_tensors_are_truncated_with_a_note():
 def test_every_number_follows_from_the_displayed_inputs(overrides):
     """Each number is recomputed from the displayed inputs, without the model."""
     subject = random_model(**overrides)
-    path = ForwardTrace(subject.transformer, subject.encode_text("5 3 9"))
+    path = ForwardTrace(subject.encode_text("5 3 9"))
     head = subject.transformer.config.n_heads - 1
     kinds = set()
     for stage in path.stages:
@@ -227,7 +227,7 @@ def test_attention_scores_are_those_of_the_stages(overrides):
         ({"layer": 2}, "there is no layer 3"),
         ({"head": 4}, "with a head 5"),
         ({"query": 4}, "there is no query 5; the sequence has 4"),
-        ({"kind": "self"}, "choose one of cross, encoder, decoder"),
+        ({"kind": "self"}, "choose one of encoder, decoder, cross"),
     ],
 )
 def test_attention_scores_of_what_a_model_does_not_have_are_refused(options, message):
@@ -311,12 +311,12 @@ def test_an_output_of_more_tokens_than_displayed_adds_up():
 @pytest.mark.parametrize(
     ("options", "expected_message"),
     [
-        ({"stage": 3}, "it must be text"),
-        ({"stage": "x" * 101}, "it must be text"),
+        ({"stage": 3}, "give a text of at most 100 characters"),
+        ({"stage": "x" * 101}, "stage has 101 characters"),
         ({"head": -1}, "from 0 to 63"),
         ({"head": True}, "whole number"),
         ({"head": 1.0}, "whole number"),
-        ({"text": None}, "type a sequence"),
+        ({"text": None}, "give a sequence of at most 2,000 characters"),
         ({"text": ""}, "no token"),
         ({"text": "5 x"}, "'x' is not a token"),
         ({"text": "5 " * 9}, "positions for"),
@@ -333,7 +333,7 @@ def test_invalid_requests_for_the_trace_are_rejected(options, expected_message):
         ({"stage": "output/logits", "row": 4}, "no cell in row 5, column 1; logits is 4 x 13"),
         ({"stage": "output/logits", "column": 13}, "no cell"),
         ({"stage": "output/logits", "column": -1}, "column is -1"),
-        ({"stage": "output/logits", "row": "0"}, "row is 0; it must be a whole number"),
+        ({"stage": "output/logits", "row": "0"}, "row is '0'; give a whole number"),
         ({"stage": "cross-attention, layer 1/scores", "head": 4}, "this model has 4 in each layer"),
     ],
 )
@@ -404,7 +404,7 @@ def test_displayed_positions_are_those_of_the_model():
     [
         ({"side": "left"}, "choose one of source, target"),
         ({"side": ["source"]}, "choose one of"),
-        ({"token": {}}, "it must be text"),
+        ({"token": {}}, "give a text"),
     ],
 )
 def test_invalid_requests_for_embeddings_are_rejected(options, expected_message):
@@ -447,7 +447,7 @@ def test_every_view_has_the_output_of_the_model(mixed, view):
 
 def test_the_range_of_a_stage_ignores_masked_values():
     subject = random_model()
-    path = ForwardTrace(subject.transformer, subject.encode_text("5 3 9"))
+    path = ForwardTrace(subject.encode_text("5 3 9"))
     for response, stage in zip(render(subject, "trace")["stages"], path.stages, strict=True):
         finite = stage.tensor[stage.tensor.isfinite()].float()
         assert (response["low"], response["high"]) == (

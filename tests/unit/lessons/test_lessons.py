@@ -10,7 +10,7 @@ from playground.checkpoints.checkpoint import save_checkpoint
 from playground.evaluation import exact_match_at_length
 from playground.inspection.cross_attention_alignment import diagonal, score_alignment
 from playground.inspection.hooks import Component
-from playground.inspection.views.attention import pack_uint16
+from playground.inspection.views.attention_maps import pack_uint16
 from playground.lessons.lessons import (
     CHOICE,
     LESSONS,

@@ -5,7 +5,7 @@ from concurrent.futures import Future
 import pytest
 
 from playground.inspection import head_patterns
-from playground.inspection.views.ablation import MIN_SEQUENCES
+from playground.inspection.views.component_ranking import MIN_SEQUENCES
 from playground.inspection.views.head_scores import MIN_STEPS
 from playground.runs import snapshots
 from playground.runs.limits import Limits

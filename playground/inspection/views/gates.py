@@ -1,25 +1,21 @@
 """View of the gates and states of a recurrent model.
 
-Shapes: P positions, D hidden state.
+Shapes: B batch of one, G gates times D, P positions, D hidden state.
 """
 
-from typing import Any
+from typing import Any, Literal, cast
+
+import torch
+from torch import Tensor
 
 from playground.architectures import ARCHITECTURES
-from playground.inspection.inspected_model import InspectedModel, NotApplicableError
-from playground.inspection.recurrent_gates import STACKS, record_gates
+from playground.inspection.hooks import ModuleCall, record_activations
+from playground.inspection.inspected_model import Example, InspectedModel, NotApplicableError
 from playground.models.recurrent import Recurrent
+from playground.models.rnn_cells import RNNCellBase
 
-from .common import answer_fields
-from .request import (
-    MAX_COLUMNS,
-    MAX_ROWS,
-    choice_field,
-    int_field,
-    json_array,
-    source_text,
-    text_field,
-)
+from .request import MAX_COLUMNS, MAX_ROWS, LayerOrHead, SequenceRequest, json_array
+from .shared_fields import answer_fields
 
 HIDDEN_STATE = "hidden state: the output of the cell at this position"
 # The formula and the meaning of each number of a cell; sigma is the logistic function.
@@ -40,10 +36,19 @@ QUANTITIES = {
     },
     "rnn": {"h": ("tanh(W x + U h + b)", HIDDEN_STATE + "; a plain RNN has no gates")},
 }
+STATE_NAMES = ("h", "c")  # the hidden state, and the memory cell of an LSTM
 GATES = ("f", "i", "o", "r", "z")  # from 0 to 1; the others have a sign
 
 
-def gates(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
+class GatesRequest(SequenceRequest):
+    """A layer of the encoder or decoder, and the gate or state that is returned in full."""
+
+    stack: Literal["encoder", "decoder"] = "encoder"
+    layer: LayerOrHead = 0
+    quantity: str = ""
+
+
+def gates(subject: InspectedModel, request: GatesRequest) -> dict[str, Any]:
     """Return the gates and states of one layer: means by position, and one of them in full."""
     model = subject.model
     if not isinstance(model, Recurrent):
@@ -52,14 +57,12 @@ def gates(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
             f"only recurrent models have gates; train one with the architecture {title!r}, and "
             "open it here"
         )
-    stack = choice_field(request, "stack", STACKS)
-    layer = min(int_field(request, "layer", 0, 63), model.config.n_layers - 1)
+    stack, layer = request.stack, min(request.layer, model.config.n_layers - 1)
     quantities = QUANTITIES[model.config.cell]
     # The page may have selected the quantity for a model with another cell.
-    requested = text_field(request, "quantity", 2, "")
-    quantity = requested if requested in quantities else next(iter(quantities))
-    batch = subject.encode_text(source_text(request))
-    recorded = record_gates(model, batch)[stack][layer]
+    quantity = request.quantity if request.quantity in quantities else next(iter(quantities))
+    batch = request.example(subject)
+    recorded = record_gates(model, batch, f"{stack}_cells.{layer}")
     values_PD = recorded[quantity]
     tokens = batch.source_BS if stack == "encoder" else batch.decoder_input_BT
     return {
@@ -82,8 +85,20 @@ def gates(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
         ],
         "values": json_array(values_PD[:MAX_ROWS, :MAX_COLUMNS], 3),
         "of": list(values_PD.shape),
-        **answer_fields(subject, batch, subject.generated_tokens(batch)),
+        **answer_fields(batch),
     }
 
 
-VIEWS = {"gates": gates}
+@torch.no_grad()
+def record_gates(model: Recurrent, example: Example, cell_name: str) -> dict[str, Tensor]:
+    """Return the gates and next states (PD) of a cell by name, with teacher forcing."""
+    with record_activations(model, [cell_name]) as calls:
+        model(example.source_BS, example.decoder_input_BT)
+    cell = cast(RNNCellBase, model.get_submodule(cell_name))
+
+    def quantities(call: ModuleCall) -> dict[str, Tensor]:
+        x_gates_BG, (hidden_BD, *_) = call.inputs
+        return cell.gates(x_gates_BG, hidden_BD) | dict(zip(STATE_NAMES, call.output, strict=False))
+
+    positions = [quantities(call) for call in calls[cell_name]]
+    return {name: torch.cat([each[name] for each in positions]) for name in positions[0]}

@@ -1,4 +1,4 @@
-"""Ablation of components: rankings on held-out sequences, and the answer to one sequence.
+"""Components ranked by ablation on held-out sequences, and the output with any of them ablated.
 
 Shapes: B batch, T target, V vocabulary.
 """
@@ -8,10 +8,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from playground.common.format import format_percent
-from playground.inspection.ablation import METHODS, NUM_SEQUENCES, Ablation, AblationEffect
+from playground.inspection.ablation import (
+    NUM_SEQUENCES,
+    Ablation,
+    AblationEffect,
+    Method,
+    Ranked,
+    ablated_components,
+)
 from playground.inspection.hooks import (
     Component,
     all_components,
@@ -22,10 +30,9 @@ from playground.inspection.hooks import (
 from playground.inspection.inspected_model import InspectedModel, InspectionError
 from playground.tasks.task import Batch
 
-from .common import DECIMALS, answer_fields, length_range
-from .request import choice_field, json_number, source_text
+from .request import Name, SequenceRequest, ViewRequest, json_number
+from .shared_fields import DECIMALS, answer_fields, length_range
 
-ABLATION_SETS = ("single", "groups", "keep")
 # seconds; a large model is measured on fewer sequences, and the result states it
 TIME_BUDGET = 60.0
 SHORT_TIME_BUDGET = 2.0  # seconds, for interactive requests
@@ -37,31 +44,31 @@ SUPERADDITIVE_DROP = 0.1
 MIN_EXACT_MATCH = 0.5  # below this exact match, a drop of exact match is not informative
 
 
-def ablation_view(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
+class RankingRequest(ViewRequest):
+    """The ablations that are ranked."""
+
+    method: Method = "zero"
+    set: Ranked = "single"
+
+
+class AblatedOutputRequest(SequenceRequest):
+    """The ablated components; if `keep`, all heads except these."""
+
+    method: Method = "zero"
+    components: list[Name] = Field(default_factory=list)
+    keep: bool = False
+
+
+def ablation_view(subject: InspectedModel, request: RankingRequest) -> dict[str, Any]:
     """Return the scores of an ablation on the same held-out sequences, with a summary.
 
-    The `set` is each single component, each group, or keeping only one head or one group of heads.
     The largest drop is first (keep only: the smallest).
     """
-    method = choice_field(request, "method", METHODS)
-    which = choice_field(request, "set", ABLATION_SETS)
-    config = subject.transformer.config
-    passes = (
-        3
-        + {
-            "single": len(all_components(config)),
-            "groups": len(component_groups(config)),
-            "keep": len(all_heads(config)) + len(component_groups(config)),
-        }[which]
-    )
+    method, which = request.method, request.set
+    passes = 3 + len(ablated_components(subject.transformer.config, which))
     n = sequences_within_budget(subject, passes, TIME_BUDGET)
     ablation = Ablation(subject, n)
-    ranking = {
-        "single": ablation.rank_components,
-        "groups": ablation.rank_groups,
-        "keep": ablation.rank_keep_only,
-    }[which]
-    effects = ranking(method)
+    effects = ablation.rank(which, method)
     return {
         "method": method,
         "set": which,
@@ -97,7 +104,7 @@ def sequences_within_budget(subject: InspectedModel, passes: int, seconds: float
 
 
 def summarize_ablation(
-    ablation: Ablation, effects: list[AblationEffect], which: str, method: str
+    ablation: Ablation, effects: list[AblationEffect], which: str, method: Method
 ) -> str:
     """Summarize a ranking in a sentence.
 
@@ -152,7 +159,9 @@ def _summarize_keep_only(effects: list[AblationEffect]) -> str:
     )
 
 
-def _summarize_single_heads(ablation: Ablation, effects: list[AblationEffect], method: str) -> str:
+def _summarize_single_heads(
+    ablation: Ablation, effects: list[AblationEffect], method: Method
+) -> str:
     singles = [effect for effect in effects if effect.components[0].head is not None]
     worst = max(singles, key=lambda effect: effect.exact_match_drop)
     negligible = [
@@ -180,7 +189,9 @@ def _summarize_single_heads(ablation: Ablation, effects: list[AblationEffect], m
     return f"{lead} {together}{hint}"
 
 
-def describe_redundant_heads(ablation: Ablation, singles: list[AblationEffect], method: str) -> str:
+def describe_redundant_heads(
+    ablation: Ablation, singles: list[AblationEffect], method: Method
+) -> str:
     """Describe whether heads with a negligible effect are unneeded or redundant.
 
     `singles` are the effects of every single head. One more pass ablates all heads with a
@@ -222,34 +233,18 @@ def _kinds(effects: list[AblationEffect]) -> set[str]:
 
 
 @torch.no_grad()
-def ablated_answer(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
-    """Return the output for the user's sequence, intact and ablated.
-
-    The ablation is that of the chosen components, or of all heads except the chosen ones.
-    """
-    batch, method = (
-        subject.encode_text(source_text(request)),
-        choice_field(request, "method", METHODS),
-    )
+def ablated_answer(subject: InspectedModel, request: AblatedOutputRequest) -> dict[str, Any]:
+    """Return the output for the user's sequence, intact and ablated."""
+    batch, method = request.example(subject), request.method
     components = {part.name: part for part in all_components(subject.transformer.config)}
-    names, keep = request.get("components", []), request.get("keep") is True
-    if (
-        not isinstance(names, list)
-        or len(names) > len(components)
-        or not all(isinstance(name, str) for name in names)
-    ):
-        raise InspectionError(
-            f"components is a list of up to {len(components)} names, such as "
-            f"{next(iter(components))!r}"
-        )
-    unknown = [name for name in names if name not in components]
+    unknown = [name for name in request.components if name not in components]
     if unknown:
         raise InspectionError(
             f"there is no {unknown[0][:60]!r} in this model; its components have names such as "
             f"{next(iter(components))!r}"
         )
-    chosen = {components[name] for name in names}
-    if keep:
+    chosen = {components[name] for name in request.components}
+    if request.keep:
         chosen = set(all_heads(subject.transformer.config)) - chosen
     n = (
         sequences_within_budget(subject, 1, SHORT_TIME_BUDGET)
@@ -268,7 +263,7 @@ def ablated_answer(subject: InspectedModel, request: dict[str, Any]) -> dict[str
             name: [part.name for part in parts]
             for name, parts in component_groups(subject.transformer.config).items()
         },
-        **answer_fields(subject, batch, intact["prediction"]),
+        **answer_fields(batch, intact["prediction"]),
     }
 
 
@@ -309,6 +304,3 @@ def ablation_table(effects: Iterable[AblationEffect], n: int) -> list[dict[str, 
         }
         for effect in effects
     ]
-
-
-VIEWS = {"ablation": ablation_view, "ablated-answer": ablated_answer}

@@ -13,7 +13,7 @@ from playground.models.recurrent import Recurrent
 from playground.models.transformer import Transformer
 from playground.tasks.task import Batch
 
-from .request import json_number, source_text
+from .request import json_number
 
 DECIMALS = 6  # of numbers in exported files
 
@@ -37,15 +37,16 @@ SAME_WEIGHTS = (
 
 
 def answer_fields(
-    subject: InspectedModel, batch: Example, generated: list[str], of_own_layers: bool = False
+    example: Example, output: list[str] | None = None, of_own_layers: bool = False
 ) -> dict[str, Any]:
     """Return the fields that every view has: output, target, a note, and the views that exist.
 
-    The target is None if it is unknown. `of_own_layers`: the view reads the layers of the model
-    itself, not those of `subject.transformer`.
+    The default `output` is the greedy one. The target is None if it is unknown. `of_own_layers`:
+    the view reads the layers of the model itself, not those of `subject.transformer`.
     """
+    subject = example.subject
     low, high = subject.config.task.min_length, subject.config.task.max_length
-    n = batch.source_BS.shape[1] - 1
+    n = example.source_BS.shape[1] - 1
     notes = (
         []
         if low <= n <= high
@@ -54,16 +55,18 @@ def answer_fields(
             f"{low if low == high else f'{low} to {high}'} only"
         ]
     )
-    if not batch.has_target:
+    if not example.has_target:
         unknown = "the target is unknown: the dataset has no pair with this source"
         notes.append(messages.HIDDEN_TARGET if subject.hides_targets else unknown)
     if subject.is_equivalent and not of_own_layers:
         notes.append(SAME_WEIGHTS)
     return {
-        "prediction": generated,
-        "target": subject.token_names(batch.labels_BT[0].tolist()) if batch.has_target else None,
+        "prediction": subject.token_names(example.output) if output is None else output,
+        "target": subject.token_names(example.labels_BT[0].tolist())
+        if example.has_target
+        else None,
         "note": "; ".join(notes),
-        "views": list_views(subject, batch),
+        "views": list_views(subject, example),
     }
 
 
@@ -73,18 +76,6 @@ def list_views(subject: InspectedModel, batch: Batch) -> list[str]:
         return [*TRANSFORMER_VIEWS]
     attention = ["attention"] if subject.model.attention_tokens(batch) else []
     return attention + (["gates"] if isinstance(subject.model, Recurrent) else [])
-
-
-def predict_answer(
-    subject: InspectedModel, request: dict[str, Any], of_own_layers: bool = False
-) -> dict[str, Any]:
-    """Return `answer_fields` for the sequence of a request.
-
-    Raises:
-        UserError: for a sequence that the model cannot encode.
-    """
-    example = subject.encode_text(source_text(request))
-    return answer_fields(subject, example, subject.generated_tokens(example), of_own_layers)
 
 
 def attention_labels(

@@ -11,22 +11,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from playground.inspection.hooks import Component
+from playground.inspection.forward_trace import ForwardTrace
+from playground.inspection.hooks import AttentionKind, Component
 from playground.inspection.inspected_model import Example, InspectedModel, InspectionError
-from playground.inspection.trace import ForwardTrace
 from playground.inspection.trace_stage import CellOrigin, DotProduct, TraceStage, WeightedSum
 
-from .common import answer_fields
 from .request import (
     MAX_COLUMNS,
     MAX_ROWS,
-    choice_field,
-    int_field,
+    Index,
+    LayerOrHead,
+    Name,
+    SequenceRequest,
     json_array,
     json_number,
-    source_text,
-    text_field,
 )
+from .shared_fields import answer_fields
 from .trace_phases import PHASES, phase_fields
 
 AXIS_WORDS = {
@@ -42,40 +42,63 @@ AXIS_WORDS = {
 }
 
 
+class TraceRequest(SequenceRequest):
+    """A stage, as "block/name", and a head."""
+
+    stage: Name = ""
+    head: LayerOrHead = 0
+
+
+class CellRequest(TraceRequest):
+    """One number of a stage."""
+
+    row: Index = 0
+    column: Index = 0
+
+
+class ScoresRequest(SequenceRequest):
+    """A query of a head."""
+
+    kind: AttentionKind = "cross"
+    layer: LayerOrHead = 0
+    head: LayerOrHead = 0
+    query: Index = 0
+
+
 @lru_cache(maxsize=1)
-def _trace_of(subject: InspectedModel, text: str) -> tuple[Example, ForwardTrace]:
+def _trace_of(example: Example) -> ForwardTrace:
     """Trace a sequence; the requests for the numbers of a trace use the same one."""
-    example = subject.encode_text(text)
-    return example, ForwardTrace(subject.transformer, example)
+    return ForwardTrace(example)
 
 
 @torch.no_grad()
-def trace(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
+def trace(subject: InspectedModel, request: TraceRequest) -> dict[str, Any]:
     """Return all stages, and the tensor of one of them.
 
-    `stage` is "block/name" and `head` counts from 0. If the page selected them for another model
-    and this one does not have them, the first stage and the last head are used.
+    If the page selected stage and head for another model and this one does not have them, the first
+    stage and the last head are used.
     """
-    stage_name = text_field(request, "stage", 100, "")
-    head = min(int_field(request, "head", 0, 63), subject.transformer.config.n_heads - 1)
-    example, forward_trace = _trace_of(subject, source_text(request))
-    index = next((i for i, stage in enumerate(forward_trace.stages) if stage.key == stage_name), 0)
+    example = request.example(subject)
+    head = min(request.head, subject.transformer.config.n_heads - 1)
+    forward_trace = _trace_of(example)
+    keys = [stage.key for stage in forward_trace.stages]
+    index = keys.index(request.stage) if request.stage in keys else 0
     return {
-        "steps": phase_fields(subject, forward_trace, example, head),
+        "steps": phase_fields(forward_trace, head),
         "stages": [_stage_fields(stage) for stage in forward_trace.stages],
         "chosen": {
             "stage": index,
             "head": head,
-            **_tensor_fields(subject, forward_trace, forward_trace.stages[index], head),
+            **_tensor_fields(forward_trace, forward_trace.stages[index], head),
         },
-        "source": subject.token_names(forward_trace.source),
-        "decoder_input": subject.token_names(forward_trace.decoder_input),
-        **answer_fields(subject, example, subject.generated_tokens(example)),
+        "source": forward_trace.source,
+        "decoder_input": forward_trace.decoder_input,
+        **answer_fields(example),
     }
 
 
 @torch.no_grad()
-def trace_cell(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
+def trace_cell(subject: InspectedModel, request: CellRequest) -> dict[str, Any]:
     """Return the computation of one number of a stage, from the numbers of earlier stages.
 
     The result has the `value` and a `kind`:
@@ -87,21 +110,14 @@ def trace_cell(subject: InspectedModel, request: dict[str, Any]) -> dict[str, An
     Raises:
         InspectionError: for a stage, head or cell that does not exist.
     """
-    stage_name = text_field(request, "stage", 100, "")
-    head = int_field(request, "head", 0, 63)
-    row = int_field(request, "row", 0, 1_000_000)
-    column = int_field(request, "column", 0, 1_000_000)
-    _, forward_trace = _trace_of(subject, source_text(request))
-    index = next(
-        (i for i, stage in enumerate(forward_trace.stages) if stage.key == stage_name), None
-    )
-    if index is None:
-        raise InspectionError(f"this model has no stage {stage_name!r}; choose one of the list")
-    stage = forward_trace.stages[index]
-    if head >= subject.transformer.config.n_heads:
+    head, row, column = request.head, request.row, request.column
+    forward_trace, n_heads = _trace_of(request.example(subject)), subject.transformer.config.n_heads
+    stage = next((each for each in forward_trace.stages if each.key == request.stage), None)
+    if stage is None:
+        raise InspectionError(f"this model has no stage {request.stage!r}; choose one of the list")
+    if head >= n_heads:
         raise InspectionError(
-            f"there is no head {head + 1}; this model has {subject.transformer.config.n_heads} in "
-            "each layer"
+            f"there is no head {head + 1}; this model has {n_heads} in each layer"
         )
     if row >= stage.tensor.shape[-2] or column >= stage.tensor.shape[-1]:
         shape = " x ".join(map(str, stage.tensor.shape[-2:]))
@@ -112,35 +128,32 @@ def trace_cell(subject: InspectedModel, request: dict[str, Any]) -> dict[str, An
     return {
         "row": row,
         "column": column,
-        **_origin_fields(subject, forward_trace, stage, origin, column),
+        **_origin_fields(forward_trace, stage, origin, column),
     }
 
 
 @torch.no_grad()
-def attention_scores(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
+def attention_scores(subject: InspectedModel, request: ScoresRequest) -> dict[str, Any]:
     """Return how one query of a head gets its attention weights, from the vectors on.
 
-    `layer`, `head` and `query` count from 0. Each of `scores` is the product of query and key,
-    divided by `root`, plus the bias of the position encoding, if there is one. Masked scores are
-    None. With RoPE, both vectors are already rotated.
+    Each of `scores` is the product of query and key, divided by `root`, plus the bias of the
+    position encoding, if there is one. Masked scores are None. With RoPE, both vectors are already
+    rotated.
 
     Raises:
         InspectionError: for a layer, head or query that does not exist.
     """
-    kind = choice_field(request, "kind", ("cross", "encoder", "decoder"))
-    layer, head = (int_field(request, name, 0, 63) for name in ("layer", "head"))
-    query = int_field(request, "query", 0, 1_000_000)
+    layer, head, query = request.layer, request.head, request.query
     config = subject.transformer.config
     if layer >= config.n_layers or head >= config.n_heads:
         raise InspectionError(
             f"there is no layer {layer + 1} with a head {head + 1}; this model has "
             f"{config.n_layers} layers with {config.n_heads} heads each"
         )
-    _, forward_trace = _trace_of(subject, source_text(request))
     of_block = {
         stage.name: stage.tensor
-        for stage in forward_trace.stages
-        if stage.block == Component(kind, layer).name
+        for stage in _trace_of(request.example(subject)).stages
+        if stage.block == Component(request.kind, layer).name
     }
     query_QK, key_MK = (
         of_block.get(f"rotated {name}", of_block[name])[head] for name in ("queries", "keys")
@@ -160,12 +173,8 @@ def attention_scores(subject: InspectedModel, request: dict[str, Any]) -> dict[s
 
 
 def _stage_fields(stage: TraceStage) -> dict[str, Any]:
-    low, high = (float(end) for end in stage.tensor.float().aminmax())
-    if not math.isfinite(low):  # masked scores
-        finite = stage.tensor[stage.tensor.isfinite()]
-        low, high = (
-            (float(end) for end in finite.aminmax()) if len(finite) else (math.nan, math.nan)
-        )
+    finite = stage.tensor[stage.tensor.isfinite()].float()  # masked scores are not
+    low, high = map(float, finite.aminmax()) if len(finite) else (None, None)
     return {
         "step": next(
             i for i, blocks in enumerate(PHASES.values()) if stage.block.startswith(blocks)
@@ -187,27 +196,23 @@ def _stage_fields(stage: TraceStage) -> dict[str, Any]:
     }
 
 
-def _tensor_fields(
-    subject: InspectedModel, forward_trace: ForwardTrace, stage: TraceStage, head: int
-) -> dict[str, Any]:
+def _tensor_fields(trace: ForwardTrace, stage: TraceStage, head: int) -> dict[str, Any]:
     """Return the tensor of a stage as a table with labels; one head if it has heads."""
     table = (stage.tensor[head] if stage.has_heads else stage.tensor).float()
     n_rows, n_columns = table.shape
     visible = table[:MAX_ROWS, :MAX_COLUMNS]
     letters = stage.shape[-2:]
     rows, columns = (
-        _labels(subject, forward_trace, stage.block, letter, n)
+        _labels(trace, stage.block, letter, n)
         for letter, n in zip(letters, table.shape, strict=True)
     )
     finite = table[table.isfinite()]
     max_abs = float(finite.abs().max()) if len(finite) else 0.0
     possible = None
     if stage.name in ("masked scores", "softmax"):
-        possible = (
-            forward_trace.stage(stage.block, "mask").tensor[:MAX_ROWS, :MAX_COLUMNS].int().tolist()
-        )
+        possible = trace.stage(stage.block, "mask").tensor[:MAX_ROWS, :MAX_COLUMNS].int().tolist()
     return {
-        "heads": subject.transformer.config.n_heads if stage.has_heads else 0,
+        "heads": trace.model.config.n_heads if stage.has_heads else 0,
         "rows": rows[:MAX_ROWS],
         "columns": columns[:MAX_COLUMNS],
         "axes": [_axis_title(stage.block, letter) for letter in letters],
@@ -219,24 +224,20 @@ def _tensor_fields(
         f"{n_columns} columns"
         if visible.shape != table.shape
         else "",
-        "most_likely": subject.token_names(table.argmax(-1).tolist())
+        "most_likely": trace.example.subject.token_names(table.argmax(-1).tolist())
         if stage.block == "output"
         else None,
     }
 
 
 def _origin_fields(
-    subject: InspectedModel,
-    forward_trace: ForwardTrace,
-    stage: TraceStage,
-    origin: CellOrigin,
-    column: int,
+    trace: ForwardTrace, stage: TraceStage, origin: CellOrigin, column: int
 ) -> dict[str, Any]:
     """Return the computation of one number as JSON; see `trace_cell` for the kinds."""
     if isinstance(origin, DotProduct):
-        return _dot_product_fields(subject, forward_trace, stage, origin)
+        return _dot_product_fields(trace, stage, origin)
     if isinstance(origin, WeightedSum):
-        names = list(origin.names) or _labels(subject, forward_trace, stage.block, "M", 0)
+        names = list(origin.names) or _labels(trace, stage.block, "M", 0)
         return _weighted_sum_fields(origin, names, column)
     fields: dict[str, Any] = {
         "kind": "parts",
@@ -245,19 +246,19 @@ def _origin_fields(
         "value": json_number(origin.value),
     }
     if origin.score is not None:
-        fields["score"] = _dot_product_fields(subject, forward_trace, stage, origin.score)
+        fields["score"] = _dot_product_fields(trace, stage, origin.score)
     return fields
 
 
 def _dot_product_fields(
-    subject: InspectedModel, forward_trace: ForwardTrace, stage: TraceStage, origin: DotProduct
+    trace: ForwardTrace, stage: TraceStage, origin: DotProduct
 ) -> dict[str, Any]:
     """Return a dot product; only its largest terms if there are very many."""
     products = origin.left_K * origin.right_K
     keep = products.abs().argsort(descending=True)[:MAX_COLUMNS].sort().values
     names = list(origin.names)
     if origin.query is not None and origin.key is not None:
-        queries, keys = (_labels(subject, forward_trace, stage.block, letter, 0) for letter in "QM")
+        queries, keys = (_labels(trace, stage.block, letter, 0) for letter in "QM")
         names = [f"query of {queries[origin.query]}", f"key of {keys[origin.key]}"]
     fields = {
         "kind": "product",
@@ -308,20 +309,18 @@ def _queries_are_source(block: str) -> bool:
     return block.startswith(("encoder", "source"))
 
 
-def _labels(
-    subject: InspectedModel, forward_trace: ForwardTrace, block: str, letter: str, n: int
-) -> list[str]:
+def _labels(trace: ForwardTrace, block: str, letter: str, n: int) -> list[str]:
     """Return the labels of a tensor dimension of size `n`, which `letter` names."""
     if letter == "V":
-        return subject.token_names(list(range(n)))
+        return trace.example.subject.token_names(list(range(n)))
     if letter in "KDF":
         return [str(i) for i in range(n)]
-    source = (
+    is_source = (
         letter == "S"
         or (letter == "Q" and _queries_are_source(block))
         or (letter == "M" and not block.startswith("decoder"))
     )
-    return subject.token_names(forward_trace.source if source else forward_trace.decoder_input)
+    return trace.source if is_source else trace.decoder_input
 
 
 def _axis_title(block: str, letter: str) -> str:
@@ -337,6 +336,3 @@ def _axis_title(block: str, letter: str) -> str:
     if letter == "M":
         return f"keys ({'decoder input' if block.startswith('decoder') else 'source'})"
     return names.get(letter, "dimensions of the vector")
-
-
-VIEWS = {"trace": trace, "trace-cell": trace_cell, "attention-scores": attention_scores}

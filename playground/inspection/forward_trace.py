@@ -8,6 +8,7 @@ Shapes: S source, T target, X either, Q queries, M keys, H heads, K head size, D
 V vocabulary; there is no batch dimension for one sequence.
 """
 
+import math
 from collections.abc import Generator, Iterator
 from typing import Any, cast
 
@@ -18,13 +19,10 @@ from playground.models.attention import MultiHeadAttention
 from playground.models.config import TransformerConfig
 from playground.models.embeddings import InputEmbedding
 from playground.models.layers import ResidualNorm
-from playground.models.transformer import Transformer
-from playground.tasks.task import Batch
 
 from .contributions import mean_contribution
-from .embeddings import wavelength
-from .hooks import Component, ModuleCall, run_with_cache
-from .inspected_model import InspectionError
+from .hooks import Component, ModuleCall
+from .inspected_model import Example
 from .trace_attention import AttentionCall
 from .trace_stage import (
     Explain,
@@ -47,24 +45,18 @@ Stages = Generator[TraceStage, None, Tensor]
 
 
 class ForwardTrace:
-    """All stages of one forward pass in order.
+    """All stages of the recorded forward pass of one sequence, in order.
 
-    `source` and `decoder_input` are the tokens of the source and of the decoder input.
-
-    Raises:
-        InspectionError: for a batch of several sequences.
+    `source` and `decoder_input` are the names of the tokens of the source and the decoder input.
     """
 
-    def __init__(self, model: Transformer, batch: Batch) -> None:
-        if len(batch.source_BS) != 1:
-            raise InspectionError(
-                f"the batch has {len(batch.source_BS)} sequences; a trace takes one sequence at a "
-                "time"
-            )
-        self.model = model
-        self.source: list[int] = batch.source_BS[0].tolist()
-        self.decoder_input: list[int] = batch.decoder_input_BT[0].tolist()
-        _, self._calls = run_with_cache(model, batch)
+    def __init__(self, example: Example) -> None:
+        self.example = example
+        self.model, self._calls = example.subject.transformer, example.activations
+        self.source, self.decoder_input = (
+            example.subject.token_names(tokens[0].tolist())
+            for tokens in (example.source_BS, example.decoder_input_BT)
+        )
         with torch.no_grad():
             self.stages = list(self._trace())
 
@@ -92,7 +84,7 @@ class ForwardTrace:
 
     def _trace(self) -> Iterator[TraceStage]:
         n_layers = self.model.config.n_layers
-        x_SD = yield from self._embedding("source", self.source)
+        x_SD = yield from self._embedding("source", self.example.source_BS)
         for i in range(n_layers):
             x_SD = yield from self._sublayer("self_attn", Component("encoder", i), x_SD)
             x_SD = yield from self._sublayer(
@@ -100,7 +92,7 @@ class ForwardTrace:
             )
         if self._is_pre_norm:
             x_SD = yield from self._final_norm("encoder", "memory", x_SD)
-        x_TD = yield from self._embedding("target", self.decoder_input)
+        x_TD = yield from self._embedding("target", self.example.decoder_input_BT)
         for i in range(n_layers):
             x_TD = yield from self._sublayer("self_attn", Component("decoder", i), x_TD)
             x_TD = yield from self._sublayer("cross_attn", Component("cross", i), x_TD, x_SD)
@@ -111,24 +103,23 @@ class ForwardTrace:
             x_TD = yield from self._final_norm("decoder", "x", x_TD)
         yield from self._output(x_TD)
 
-    def _embedding(self, side: str, tokens: list[int]) -> Stages:
+    def _embedding(self, side: str, tokens_BX: Tensor) -> Stages:
         block, shape = f"{side} embedding", f"{side[0].upper()}D"
         embedding = self.model.source_embedding if side == "source" else self.model.target_embedding
         token_table = embedding.token_embedding.weight
-        embeddings_XD = token_table[tokens] * embedding.scale
+        embeddings_XD = token_table[tokens_BX[0]] * embedding.scale
         is_scaled = self.model.config.scale_embeddings
         scale = {"scale: square root of d_model": embedding.scale} if is_scaled else {}
         explain = explain_equation(
             "E · scale" if is_scaled else "E",
             embeddings_XD,
             lambda _head, row, column: {
-                "E, learned": float(token_table[tokens[row], column]),
+                "E, learned": float(token_table[tokens_BX[0, row], column]),
                 **scale,
             },
         )
         formula = "E[token] · sqrt(d_model)" if is_scaled else "E[token]"
         yield TraceStage(block, "token embeddings", formula, shape, embeddings_XD, explain)
-        tokens_BX = torch.tensor([tokens], device=embeddings_XD.device)
         positions_XD = embedding.position_vectors(tokens_BX)
         if positions_XD is None:
             return embeddings_XD
@@ -209,7 +200,7 @@ class ForwardTrace:
                 self._calls,
                 query_input_XD=y_XD,
                 memory_XD=y_XD if memory_SD is None else memory_SD,
-                source=self.source,
+                source=self.example.source_BS[0].tolist(),
             )
             yield from attention.stages()
             output_XD = attention.call("out_proj").output[0]
@@ -318,3 +309,12 @@ def _positions_formula(config: TransformerConfig, side: str) -> str:
     factor = "" if config.sinusoidal_scale == 1 else f"{config.sinusoidal_scale:g} · "
     angle = "(i / 10000^(2j/d_model))"
     return f"P[i, 2j] = {factor}sin{angle}, P[i, 2j+1] = {factor}cos{angle}"
+
+
+def wavelength(dimension: int, d_model: int) -> float:
+    """Return the wavelength, in positions, of a dimension of the sinusoidal encoding.
+
+    It is 2 pi 10000^(2i / d_model), the same for the sine 2i and the cosine 2i + 1 (Vaswani et al.
+    2017, section 3.5): 6.3 for dimension 0, 47 for dimension 14 of 64. Dimensions count from 0.
+    """
+    return 2 * math.pi * 10_000 ** (dimension // 2 * 2 / d_model)

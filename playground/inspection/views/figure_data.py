@@ -3,19 +3,16 @@
 Every value can be serialized as JSON. Tables are lists of rows with the same keys.
 """
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from playground.inspection.ablation import METHODS, NUM_SEQUENCES, Ablation
-from playground.inspection.attention_recording import AttentionRecording, record_free_running
 from playground.inspection.hooks import ATTENTION_KINDS, Component
-from playground.inspection.inspected_model import InspectedModel
-from playground.tasks.task import Batch
+from playground.inspection.inspected_model import Example, InspectedModel
 
-from .ablation import ablation_table
-from .common import attention_labels, rounded_list
+from .component_ranking import ablation_table
+from .shared_fields import attention_labels, rounded_list
 
 # Names of a layer's weights in the attention dictionary of a Keras tutorial; encoders have none.
 LAYER_NAMES = {
@@ -23,27 +20,19 @@ LAYER_NAMES = {
     "cross": "decoder_layer{}_block2_decenc_att",
     "encoder": "encoder_layer{}_self_att",
 }
-RecordedGeneration = tuple[AttentionRecording, torch.Tensor]  # with the generated tokens
 
 
-def record_generation(subject: InspectedModel, batch: Batch) -> RecordedGeneration:
-    """Generate the model's output for one sequence, and record its attention weights."""
-    return record_free_running(subject.transformer, batch.source_BS, subject.max_new_tokens(batch))
-
-
-def attention(
-    subject: InspectedModel, batch: Batch, recorded: RecordedGeneration | None = None
-) -> dict[str, dict[str, Any]]:
+def attention_tables(example: Example) -> dict[str, dict[str, Any]]:
     """Return the attention weights of free-running decoding for each type of attention.
 
     `weights` is [layer][head][row][column] and `possible` is [row][column]; `rows` and `columns`
     are names. The rows of cross-attention are the tokens that the queries generate. Rows and
     columns of decoder self-attention are the decoder input. `layer_names` has the name of each
-    layer's weights in a Keras tutorial. `recorded` may be the result of `record_generation`.
+    layer's weights in a Keras tutorial.
     """
-    recording, generated_BT = recorded or record_generation(subject, batch)
+    subject, (recording, generated_BT) = example.subject, example.free_running
     generated = subject.token_names(generated_BT[0].tolist())
-    tables = {}
+    tables: dict[str, dict[str, Any]] = {}
     for kind in ATTENTION_KINDS:
         rows, columns = attention_labels(subject, recording, kind, generated)
         tables[kind] = {
@@ -61,18 +50,11 @@ def attention(
     return tables
 
 
-def single_head(
-    subject: InspectedModel,
-    batch: Batch,
-    part: Component,
-    recorded: RecordedGeneration | None = None,
-) -> dict[str, Any]:
-    """Return one head of `attention`: `weights` is [row][column]."""
-    whole = attention(subject, batch, recorded)[part.kind]
-    return whole | {
-        "title": part.name,
-        "weights": whole["weights"][part.layer or 0][part.head or 0],
-    }
+def head_table(tables: dict[str, dict[str, Any]], head: Component) -> dict[str, Any]:
+    """Return one head of `attention_tables`: `weights` is [row][column]."""
+    table = tables[head.kind]
+    weights = table["weights"][head.layer or 0][head.head or 0]
+    return table | {"title": head.name, "weights": weights}
 
 
 def build_report(
@@ -89,29 +71,24 @@ def build_report(
     Raises:
         UnknownSymbolError, InspectionError: for an invalid sequence.
     """
-    batch = subject.encode_text(text)
+    example = subject.encode_text(text)
     progress("recording attention")
-    recorded = record_generation(subject, batch)
-    figures: dict[str, Any] = {
-        f"{kind}-attention": data for kind, data in attention(subject, batch, recorded).items()
-    }
+    tables = attention_tables(example)
+    figures: dict[str, Any] = {f"{kind}-attention": data for kind, data in tables.items()}
     ablation = Ablation(subject, n)
     n_examples = len(ablation.batch.source_BS)
     progress(f"ablating single components, each on {n_examples:,} held-out sequences")
-    single = {how: ablation.rank_components(how) for how in METHODS}
-    figures["ablation"] = ablation_table(
-        [effect for how in METHODS for effect in single[how]], n_examples
-    )
-    top_component = next(
-        effect for effect in single["zero"] if effect.components[0].head is not None
-    )
-    figures["head"] = single_head(subject, batch, top_component.components[0], recorded)
+    single = {how: ablation.rank("single", how) for how in METHODS}
+    ranked = (effect.components[0] for effect in single["zero"])
+    figures["head"] = head_table(tables, next(part for part in ranked if part.head is not None))
     progress("ablating groups of components")
-    figures["ablation-groups"] = ablation_table(
-        (effect for how in METHODS for effect in ablation.rank_groups(how)), n_examples
-    )
+    groups = {how: ablation.rank("groups", how) for how in METHODS}
     progress("keeping single heads and groups of heads only")
-    figures["keep-only"] = ablation_table(
-        (effect for how in METHODS for effect in ablation.rank_keep_only(how)), n_examples
-    )
+    keep = {how: ablation.rank("keep", how) for how in METHODS}
+    for name, by_method in {
+        "ablation": single,
+        "ablation-groups": groups,
+        "keep-only": keep,
+    }.items():
+        figures[name] = ablation_table(itertools.chain(*by_method.values()), n_examples)
     return figures
