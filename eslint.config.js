@@ -37,7 +37,7 @@ export default [
   limitImports("train/state.js", "^\\./", "The state of a tab imports none of it."),
   limitImports(
     "train/data/*.js",
-    "^\\.\\./(?!\\.\\./(shared|engine)/[^/]+$|\\.\\./vendor/|diagram/structure|messages|state)",
+    "^\\.\\./(?!\\.\\./(shared|engine)/[^/]+$|\\.\\./(vendor/|shared/diagram/structure)|messages|state)",
     "The data of a tab is below its parts: it imports the state, shared modules and other data.",
   ),
   {

@@ -47,7 +47,7 @@ const [engine, folder] = process.argv.slice(1),
   model = buildModel(architecture, settings, readSafetensors(bytes.buffer));
 let differing = 0, largest = 0;
 for (const { source, input, output, logits } of examples) {
-  const { tokens } = model.generate(source, maxTokens),
+  const tokens = model.generate(source, maxTokens),
     { logits_TV } = model.forward(source, input);
   if (tokens.join() !== output.join()) differing++;
   if (logits_TV.length !== logits.length) throw new Error("another number of logits");

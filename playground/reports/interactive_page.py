@@ -33,7 +33,13 @@ MIN_EXACT_MATCH_FOR_FLOAT16 = 0.9  # below, rounded weights change some outputs
 MAX_CURVE_POINTS = 200
 STATIC = Path(str(files("playground.ui") / "static"))
 TEMPLATES = Path(__file__).parent / "templates"
-STYLES = ("shared/theme.css", "export/page.css")
+STYLES = (
+    "shared/theme.css",
+    "shell/reset.css",
+    "shared/components.css",
+    "shared/diagram/diagram.css",
+    "export/page.css",
+)
 ARCHITECTURE_NAMES = {
     "transformer": "An encoder-decoder transformer",
     "decoder-only": "A decoder-only transformer",

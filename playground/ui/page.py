@@ -52,7 +52,7 @@ FIRST_STYLES = (
     "shell/model_bar.css",
     "train/form.css",
     "train/live.css",
-    "train/diagram/diagram.css",
+    "shared/diagram/diagram.css",
 )
 
 

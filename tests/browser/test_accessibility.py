@@ -135,7 +135,7 @@ def test_axe_finds_nothing_in_the_diagram(app, open_page):
     actual += findings_of_both_themes(page, "a row of the diagram")
     for kind in ("encoder", "cross", "decoder"):
         page.locator(f".diagram-block[data-kind={kind}] .diagram-block-title").first.click()
-        expect(page.locator(".diagram-note")).to_contain_text("parameters")
+        expect(page.locator(".open-block")).to_contain_text("parameters")
         expect(page.locator(".block-scores table")).to_be_visible()
         actual += findings_of_both_themes(page, f"an explained block: {kind}")
     assert not actual, "\n".join(map(str, actual))

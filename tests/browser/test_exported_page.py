@@ -74,9 +74,9 @@ def test_a_switch_changes_the_output_and_the_score(open_exported):
 def test_typed_text_is_checked_as_on_the_server(open_exported):
     page = open_exported()
     for text, problem in (
-        ("3 x", "“x” is not a token of this task; use 0–9."),
-        ("", "Type a sequence of 0–9."),
-        ("1 " * 60, "This model reads at most"),
+        ("3 x", "“x” is not a token of this task; type a sequence of 0–9."),
+        ("", "There is no token; type a sequence of 0–9."),
+        ("1 " * 60, "This model reads and writes at most"),
     ):
         page.get_by_role("textbox").fill(text)
         expect(page.locator("#problem")).to_contain_text(problem)
@@ -85,34 +85,35 @@ def test_typed_text_is_checked_as_on_the_server(open_exported):
 
 def test_a_block_opens_in_place_and_shows_what_a_row_reads(open_exported):
     page = open_exported()
-    title = page.locator(".block[data-kind=cross] .block-title button")
+    title = page.locator("[data-kind=cross] .diagram-block-title")
     title.scroll_into_view_if_needed()
     place = title.bounding_box()
     title.click()
     expect(title).to_have_attribute("aria-expanded", "true")
     assert title.bounding_box() == pytest.approx(place, abs=0.1)
-    large_map = page.get_by_role("img", name="Map of cross-attention")
+    large_map = page.get_by_role("img", name="Attention of the selected head")
     large_map.focus()
     for key in ("ArrowDown", "ArrowDown", "Enter"):
         page.keyboard.press(key)
-    expect(page.locator("caption")).to_have_text("Row 2, 5 → 1:")
-    expect(page.locator("tbody tr").first).to_contain_text("4: 1")
-    weights = [float(text) for text in page.locator("tbody td:nth-child(2)").all_inner_texts()]
+    query = page.get_by_role("group", name="Query").locator("[aria-pressed=true]")
+    expect(query).to_have_text("1")  # the second token of the output
+    weights = [float(text) for text in page.locator(".block-scores .weight").all_inner_texts()]
     assert sum(weights) == pytest.approx(1, abs=0.01)
     large_map.click(position={"x": 100, "y": 30})
-    expect(page.locator("caption")).to_have_text("Row 1, SOS → 5:")
+    expect(query).to_have_text("5")
     title.click()
     expect(page.locator("table")).to_have_count(0)
 
 
 def test_the_keyboard_reaches_heads_and_switches(open_exported):
     page = open_exported()
-    cross = page.get_by_role("button", name="cross-attention: ")
+    cross = page.get_by_role("button", name="Cross-attention, layer 1, head 1")
     expect(cross).to_have_attribute("aria-pressed", "true")
     cross.focus()
     page.keyboard.press("ArrowDown")
-    expect(page.get_by_role("button", name="masked self-attention: ")).to_be_focused()
-    expect(page.locator(".links p")).to_contain_text("masked self-attention")
+    masked = page.get_by_role("button", name="Decoder self-attention, layer 1, head 1")
+    expect(masked).to_be_focused()
+    expect(page.locator(".diagram-note")).to_contain_text("Decoder self-attention")
     page.keyboard.press("Tab")
     page.keyboard.press("Space")
     switch = page.get_by_role("switch", name="masked self-attention")
@@ -134,7 +135,7 @@ def test_no_switch_moves_when_a_part_is_switched_off(open_exported, size):
 
 def test_bars_of_all_parts_have_one_width(open_exported):
     page = open_exported()
-    boxes = [bar.bounding_box() for bar in page.locator(".importance").all()]
+    boxes = [bar.bounding_box() for bar in page.locator(".diagram .importance").all()]
     assert len({box["width"] for box in boxes}) == 1
 
 
@@ -143,7 +144,7 @@ def test_bars_of_all_parts_have_one_width(open_exported):
 def test_axe_finds_nothing_and_nothing_overflows(open_exported, size, scheme):
     is_touch = size != "wide"
     page = open_exported(size, color_scheme=scheme, has_touch=is_touch, bypass_csp=True)
-    page.locator(".block[data-kind=cross] .block-title button").click()
+    page.locator("[data-kind=cross] .diagram-block-title").click()
     page.get_by_role("switch", name="cross-attention").click()
     page.get_by_role("textbox").fill("3 x")
     assert page.evaluate("document.documentElement.scrollWidth") == SIZES[size][0]

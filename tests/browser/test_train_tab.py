@@ -81,8 +81,9 @@ def test_diagram_shows_the_model_and_selects_its_heads(page):
     expect(page.locator(".diagram-note")).to_contain_text("Encoder self-attention, layer 2, head 2")
     expect(page.locator(".head[aria-pressed=true]")).to_be_focused()
     page.click(".diagram-block[data-kind=cross] .diagram-block-title >> nth=0")
-    expect(page.locator(".diagram-note")).to_contain_text("Cross-attention, layer 2.")
-    expect(page.locator(".diagram-note")).to_contain_text("16,640 parameters")
+    expect(page.locator(".open-block")).to_contain_text("Here the decoder reads the input")
+    expect(page.locator(".open-block")).to_contain_text("16,640 parameters")
+    expect(page.locator(".open-block tbody tr")).to_have_count(7)
     page.click(".diagram-block[data-kind=cross] .diagram-block-title >> nth=0")
     page.click(".head[data-kind=cross][data-layer='1'][data-head='0']")
 

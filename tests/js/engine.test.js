@@ -33,7 +33,7 @@ function assertNear(actual, expected, what) {
 
 /** The output up to PAD, which only an untrained model writes. */
 function write(model, source, ablations) {
-  const { tokens } = model.generate(source, model.config.max_positions, ablations),
+  const tokens = model.generate(source, model.config.max_positions, ablations),
     end = tokens.indexOf(PAD);
   return end < 0 ? tokens : tokens.slice(0, end + 1);
 }

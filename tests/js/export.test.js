@@ -1,5 +1,5 @@
-// The state of an exported page: typed text, switches, the right output, the score.
-import "./support/dom.js";
+// An exported page: typed text, switches, the right output, the score, the open block.
+import { enter, settle } from "./support/dom.js";
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
@@ -30,60 +30,73 @@ element(
     examples,
   }),
 );
-globalThis.requestAnimationFrame = (/** @type {any} */ callback) => setTimeout(callback);
+const root = document.createElement("div");
+root.id = "page";
+document.body.append(root);
 const page = await import("../../playground/ui/static/export/state.js"),
   [head, other] = page.parts.filter(({ kind, layer }) => kind === "cross" && layer === 1);
+await import("../../playground/ui/static/export/page.js");
+await settle();
 
-test("the right output of a built-in task is its target, with EOS", () => {
-  assert.deepEqual(page.reference.value, { tokens: [6, 5, 4, 2], isTarget: true });
+const $ = (/** @type {string} */ selector) => /** @type {any} */ (root.querySelector(selector));
+const texts = (/** @type {string} */ selector) =>
+  [...root.querySelectorAll(selector)].map((each) => each.textContent.trim());
+async function click(/** @type {string} */ selector) {
+  $(selector).click();
+  await settle();
+}
+async function type(/** @type {string} */ typed) {
+  enter($("#input"), typed);
+  await settle();
+}
+
+test("the output is compared token by token with the target, however long it is", () => {
+  const expected = page.outputTokens.value.map((token) => token.expected);
+  assert.deepEqual(expected.slice(0, 4), ["3", "2", "1", "EOS"]);
+  assert.ok(page.hasTarget.value);
+  const { predicted, target } = page.pass.value.probe;
+  assert.equal(predicted.length, target.length);
+  assert.equal($("output").children.length, expected.length);
 });
 
-test("a text that the model cannot read names the problem and keeps the last input", () => {
-  const before = page.picture.value.axes.cross[1];
+test("a text that the model cannot read names the problem and keeps the last input", async () => {
+  const before = page.pass.value;
   for (const [text, problem] of [
-    ["", /^Type a sequence of 0–9/],
-    ["1 x", /“x” is not a token of this task; use 0–9/],
+    ["", /^There is no token; type a sequence of 0–9\./],
+    ["1 x", /“x” is not a token of this task; type a sequence of 0–9\./],
     ["1 ".repeat(99), /at most \d+ tokens/],
   ]) {
-    page.type(/** @type {string} */ (text));
-    assert.match(page.problem.value, /** @type {RegExp} */ (problem));
-    assert.deepEqual(page.picture.value.axes.cross[1], before);
+    await type(/** @type {string} */ (text));
+    assert.match($("#problem").textContent, /** @type {RegExp} */ (problem));
+    assert.equal($("#input").getAttribute("aria-invalid"), "true");
+    assert.equal(page.pass.value, before);
   }
-  page.type("1 2 3");
-  assert.equal(page.problem.value, "");
+  await type("1 2 3");
+  assert.equal($("#problem").textContent, "");
 });
 
-test("a wrong output is compared token by token, however long it is", () => {
-  const { tokens } = page.reference.value,
-    tokenRows = page.outputTokens.value;
-  assert.ok(tokenRows.length >= tokens.length);
-  assert.deepEqual(
-    tokenRows.slice(0, 3).map((token) => token.expected),
-    ["3", "2", "1"],
-  );
-  const { predicted, target } = page.picture.value.output;
-  assert.equal(predicted.length, target.length);
-});
-
-test("parts are heads, blocks and position vectors, with one name each", () => {
+test("each part has a switch, a bar and a name", () => {
   const names = page.parts.map(page.switches.nameOf);
   assert.equal(new Set(names).size, names.length);
   for (const name of ["cross-attention 2.1", "encoder feed-forward 1", "input positions"])
-    assert.ok(names.includes(name), name);
+    assert.ok($(`[role=switch][aria-label="${name}"]`), name);
+  assert.equal(root.querySelectorAll(".diagram .importance").length, names.length);
 });
 
-test("a switch of several heads turns all off, then all on", () => {
-  const heads = [head, other];
+test("a switch of several heads turns all off, then all on", async () => {
+  const heads = [head, other],
+    ofBlock = '[role=switch][aria-label="all 2 heads of cross-attention 2"]';
   page.switches.toggle([head]);
-  page.switches.toggle(heads);
+  await click(ofBlock);
   assert.ok(heads.every(page.switches.isOff));
   assert.equal(page.switchedOff.value.length, 2);
-  page.switches.toggle(heads);
+  assert.match(texts(".switch-state")[0], /^2 parts are off/);
+  await click(ofBlock);
   assert.equal(page.switchedOff.value.length, 0);
 });
 
 test("a head that is off changes the picture under zero and under mean", () => {
-  const probabilities = () => page.picture.value.output.probability.join(),
+  const probabilities = () => page.pass.value.probe.probability.join(),
     seen = new Set([probabilities()]);
   page.switches.toggle([head]);
   seen.add(probabilities());
@@ -94,10 +107,38 @@ test("a head that is off changes the picture under zero and under mean", () => {
   assert.equal(seen.size, 3);
 });
 
+test("a block opens with its map and the scores of a query; a click elsewhere closes it", async () => {
+  await click("[data-kind=encoder] .diagram-block-title");
+  assert.equal(page.selected.value.kind, "encoder");
+  assert.match($(".open-block").textContent, /^Each token reads from all tokens/);
+  await click(".pg-segments [data-value='2']");
+  assert.equal(texts(".block-scores .query bdi")[0], "3");
+  const weights = texts(".block-scores .weight").map(Number);
+  assert.ok(Math.abs(weights.reduce((a, b) => a + b) - 1) < 0.01);
+  assert.ok($(".open-block .pg-heat-map canvas"));
+  await click("[data-kind=feed-forward] .diagram-block-title");
+  assert.equal($(".block-scores"), null);
+  await click("[data-kind=cross] .head");
+  assert.equal($(".open-block"), null);
+});
+
+test("a token of the output that is pointed at is described and highlighted", async () => {
+  const [, second] = $("output").children;
+  second.dispatchEvent(new Event("pointerenter"));
+  await settle();
+  assert.equal(page.row.value, 1);
+  assert.match($(".diagram-note").textContent, /^\s*Target 2 \(2\) attends to/);
+  $("output").dispatchEvent(new Event("pointerleave"));
+  await settle();
+  assert.match($(".diagram-note").textContent, /^\s*Cross-attention, layer \d, head 1\./);
+});
+
 test("a later count of right outputs ends an earlier one", async () => {
   const first = page.measureScore();
+  page.switches.toggle([head]);
   await Promise.all([first, page.measureScore()]);
-  assert.equal(page.score.value?.measured, examples.length);
+  assert.deepEqual(page.score.value, { right: 0, measured: examples.length });
+  page.switches.toggle([head]);
 });
 
 test("the importance of every part is measured, and is not negative", async () => {

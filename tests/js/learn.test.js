@@ -11,7 +11,6 @@ import {
   describeSilentVariant,
   openBug,
 } from "../../playground/ui/static/learn/bug_exercise.js";
-import { buildLinks } from "../../playground/ui/static/learn/diagram.js";
 import { buildChart, describeCell, Figures } from "../../playground/ui/static/learn/figures.js";
 import {
   buildLiveFigure,
@@ -489,13 +488,6 @@ test("the only key of the first decoder query is no strong link", () => {
     key: 1,
     weight: 0.7,
   });
-});
-
-test("predicted tokens stand beside the target tokens only", () => {
-  const links = (kind) => buildLinks(PASS, { kind, layer: 0, head: 0 }, null);
-  assert.equal(links("encoder").output, null);
-  assert.equal(links("cross").output, PASS.probe);
-  assert.deepEqual(links("cross").titles, ["source", "target"]);
 });
 
 test("the picture explains the part of a clicked block, and redraws a typed sequence", async () => {

@@ -27,7 +27,7 @@ test("the data of a tab imports no part of the page", () => {
   for (const module of [
     "../prediction.js",
     "../../shared/components/menu.js",
-    "../diagram/paint.js",
+    "../../shared/diagram/paint.js",
   ])
     assert.match(
       lint("train/data/overlays.js", `import "${module}";`)[0],

@@ -15,10 +15,9 @@ import {
   waitFor,
 } from "./support/page.js";
 import { store } from "../../playground/ui/static/shared/store.js";
-import { SelectedHead } from "../../playground/ui/static/train/attention.js";
 import { Curves } from "../../playground/ui/static/train/curves.js";
 import { followModel } from "../../playground/ui/static/train/data/selection.js";
-import { ModelDiagram } from "../../playground/ui/static/train/model_diagram.js";
+import { HeadMap, ModelDiagram } from "../../playground/ui/static/train/model_diagram.js";
 import { HelpDialog } from "../../playground/ui/static/train/shortcuts.js";
 import { state } from "../../playground/ui/static/train/state.js";
 import { html } from "../../playground/ui/static/vendor/preact.js";
@@ -56,7 +55,7 @@ beforeEach(async () => {
     typedPass: null,
   });
   show(snapshotOf(1));
-  await mount(html`<${ModelDiagram} /><${SelectedHead} />`);
+  await mount(html`<${ModelDiagram} /><${HeadMap} />`);
 });
 followModel();
 const note = () => text(".diagram-note");
@@ -95,14 +94,14 @@ test("the last layer of a new model is selected; a click selects a head", async 
 test("a block opens with the numbers of a query, and closes", async () => {
   const title = box.querySelectorAll(".diagram-block[data-kind=encoder] button")[0];
   await click(title);
-  assert.match(note(), /^Self-attention, layer 2\. Each source token/);
-  await waitFor(() => /no scores here/i.test(text(".block-scores")));
+  assert.match(text(".open-block"), /^Each token reads from all tokens of the input\./);
+  await waitFor(() => /no scores here/i.test(text(".open-block")));
   assert.deepEqual(sent[0][1].options, { kind: "encoder", layer: 1, head: 0, query: 0 });
   await click(headOf("encoder", 1, 1)); // of the same block, which stays open
-  assert.equal(title.getAttribute("aria-pressed"), "true");
+  assert.equal(title.getAttribute("aria-expanded"), "true");
   await click(headOf("cross", 1, 1));
-  assert.equal(title.getAttribute("aria-pressed"), "false");
-  assert.equal(text(".block-scores"), "");
+  assert.equal(title.getAttribute("aria-expanded"), "false");
+  assert.equal(box.querySelector(".open-block"), null);
 });
 
 test("the arrow keys read the rows of the links and the cells of the map", async () => {
@@ -115,7 +114,7 @@ test("the arrow keys read the rows of the links and the cells of the map", async
   links.dispatchEvent(new Event("blur"));
   await key(map, "ArrowRight");
   assert.deepEqual(state.hoverCell, [0, 0]);
-  assert.match(text(".focus figcaption"), /Target position 1 \(1\) attends to .* weight 0\.900$/);
+  assert.match(text(".focus figcaption"), /Target 1 \(1\) attends to .* weight 0\.900$/);
   assert.equal(box.querySelector(".focus figcaption").getAttribute("aria-live"), "off");
 });
 

@@ -25,49 +25,54 @@ export class BrowserModel {
   }
 
   /**
-   * Return the tokens of an input and of its target, if it is known, with EOS; null for a text that
-   * is no input of this model.
+   * Return the tokens of an input and of its target, if it is known, with EOS. It throws a
+   * RangeError for a text that is no input of this model.
    * @param {string} text
    */
   read(text) {
     const { task, n_symbols, examples } = this.description,
-      most = this.model.config.max_positions - 1;
-    let tokens;
-    try {
-      tokens = this.vocabulary.encode(text);
-    } catch {
-      return null;
-    }
-    const source = [...tokens, EOS],
+      most = this.model.config.max_positions - 1,
+      tokens = this.vocabulary.encode(text),
+      source = [...tokens, EOS],
       symbols = tokens.map((token) => token - FIRST_SYMBOL),
       target = targetOf(task, symbols, n_symbols)?.map((symbol) => symbol + FIRST_SYMBOL),
       known = examples.find((each) => each.source.join() === source.join()),
-      labels = target ? [...target, EOS] : (known?.labels ?? null),
-      isInput = tokens.length > 0 && (labels || !hasRule(task));
-    if (!isInput || Math.max(tokens.length, (labels?.length ?? 1) - 1) > most) return null;
+      labels = target ? [...target, EOS] : (known?.labels ?? null);
+    if (!tokens.length) throw new RangeError("there is no token");
+    if (!labels && hasRule(task)) throw new RangeError("this is no input of the task");
+    if (Math.max(tokens.length, (labels?.length ?? 1) - 1) > most)
+      throw new RangeError(`this model reads and writes at most ${most} tokens`);
     return { source, labels };
   }
 
   /**
-   * Return what `runs/predict` returns. Without a known target, the output is compared with that of
-   * the whole model.
+   * Write the output for a source.
+   * @param {number[]} source @param {number[] | null} labels @param {Ablation[]} ablations
+   */
+  write(source, labels, ablations) {
+    const { max_positions } = this.model.config,
+      length = Math.max(this.description.max_tokens, labels?.length ?? 0);
+    return this.model.generate(source, Math.min(length, max_positions), ablations);
+  }
+
+  /**
+   * Return what `runs/predict` returns; null for a text that is no input of this model.
    * @param {string} text @param {Component[]} off @param {Method} method
    */
   answer(text, off, method) {
-    const input = this.read(text),
-      ablations = this.ablate(off, method);
-    if (!input) return null;
+    let input;
+    try {
+      input = this.read(text);
+    } catch {
+      return null;
+    }
     const { source, labels } = input,
-      { max_positions } = this.model.config,
-      length = Math.max(this.description.max_tokens, labels?.length ?? 0),
-      write = (/** @type {Ablation[]} */ each) =>
-        this.model.generate(source, Math.min(length, max_positions), each).tokens,
-      output = write(ablations),
-      isCompared = labels || off.length,
-      reference = labels ?? (off.length ? write([]) : output);
+      ablations = this.ablate(off, method),
+      output = this.write(source, labels, ablations),
+      reference = labels ?? (off.length ? this.write(source, labels, []) : output);
     return {
       prediction: this.names(output, true),
-      target: isCompared ? this.names(reference, true) : null,
+      target: labels || off.length ? this.names(reference, true) : null,
       note: this.describe(source.length - 1, labels !== null, off.length > 0),
       forward_pass: this.picture(source, reference, ablations),
     };
@@ -98,7 +103,8 @@ export class BrowserModel {
   }
 
   /**
-   * Return what the diagram draws of a pass with the right tokens as the decoder's input.
+   * Return what the diagram draws of a pass with these tokens as the decoder's input: the right
+   * ones, or those that the model has written.
    * @param {number[]} source @param {number[]} labels @param {Ablation[]} ablations
    */
   picture(source, labels, ablations) {
@@ -178,19 +184,22 @@ export class BrowserModel {
   }
 
   /**
-   * Count the right examples from one on, for some milliseconds.
+   * Count the right examples from one on, and their right tokens, for some milliseconds.
    * @param {number} from @param {number} to @param {Component[]} off @param {Method} method
    */
   count(from, to, off, method) {
     const ablations = this.ablate(off, method),
       end = performance.now() + PIECE_MS;
     let right = 0,
+      tokens = 0,
       next = from;
     do {
-      const { labels } = this.description.examples[next];
-      right += Number(this.countRight(next++, ablations) === labels.length);
+      const { labels } = this.description.examples[next],
+        count = this.countRight(next++, ablations);
+      tokens += count;
+      right += Number(count === labels.length);
     } while (next < to && performance.now() < end);
-    return { right, next };
+    return { right, tokens, next };
   }
 
   /** @param {Component[]} off @param {Method} method @returns {Ablation[]} */

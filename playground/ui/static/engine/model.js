@@ -3,7 +3,7 @@
 // Letters: S source, T target, W source and target in one sequence, V vocabulary.
 import { ForwardPass } from "./forward_pass.js";
 import { InputEmbedding, Layer } from "./layers.js";
-import { linear, loadNorm, softmax } from "./linear.js";
+import { linear, loadNorm } from "./linear.js";
 import { EOS, SOS } from "./tasks.js";
 /** @import { Ablation, Component, Config, ForwardTokens, Tensors } from "./types.js" */
 
@@ -119,14 +119,10 @@ export class Model {
    */
   generate(source, maxTokens, ablations) {
     const pass = new ForwardPass(this.config, source, maxTokens, ablations),
-      tokens = /** @type {number[]} */ ([]),
-      probabilities = /** @type {Float32Array[]} */ ([]);
-    while (tokens.length < maxTokens && tokens.at(-1) !== EOS) {
-      const probability_V = softmax(this.decode([tokens.at(-1) ?? SOS], pass));
-      tokens.push(argmax(probability_V));
-      probabilities.push(probability_V);
-    }
-    return { tokens, probabilities };
+      tokens = /** @type {number[]} */ ([]);
+    while (tokens.length < maxTokens && tokens.at(-1) !== EOS)
+      tokens.push(argmax(this.decode([tokens.at(-1) ?? SOS], pass)));
+    return tokens;
   }
 }
 

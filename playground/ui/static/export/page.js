@@ -1,11 +1,17 @@
 // The page of an exported model: type an input, switch parts off, see the output change.
 import { effect, html, render } from "../vendor/preact.js";
+import { keyOf } from "../engine/parts.js";
 import { formatWholePercent } from "../shared/format.js";
-import { Links, STACKS, Stack } from "./diagram.js";
-import { SwitchControls } from "../train/diagram/switches.js";
-import { data, isRight, measureImportance, measureScore, method, outputTokens } from "./state.js";
-import { problem, reference, score, switchedOff, switches, text, type } from "./state.js";
-import { typeAnotherExample } from "./state.js";
+import { describePass, DiagramNote } from "../shared/diagram/describe.js";
+import { Diagram } from "../shared/diagram/diagram.js";
+import { SelectedHead } from "../shared/diagram/head_map.js";
+import { OpenBlock } from "../shared/diagram/open_block.js";
+import { buildLinks } from "../shared/diagram/structure.js";
+import { SwitchControls } from "../shared/diagram/switches.js";
+import { data, hasTarget, importance, isRight, isSingle, measureImportance } from "./state.js";
+import { measureScore, method, openBlock, outputTokens, parts, pass, problem } from "./state.js";
+import { query, row, score, scores, select, selected, stacks, switchedOff } from "./state.js";
+import { switches, text, toggleBlock, type, typeAnotherExample } from "./state.js";
 
 const Input = () =>
   html`<div class="input">
@@ -20,7 +26,12 @@ const Input = () =>
         spellcheck=${false}
         onInput=${(event) => type(event.target.value)}
       />
-      <button type="button" title="Another unseen input" onClick=${typeAnotherExample}>
+      <button
+        type="button"
+        class="pg-button"
+        title="Another unseen input"
+        onClick=${typeAnotherExample}
+      >
         Another
       </button>
     </div>
@@ -29,19 +40,26 @@ const Input = () =>
 
 const describeOutput = () =>
   (problem.value ? "Output of the last input" : "Output and probability") +
-  (reference.value.isTarget ? "" : ", compared with the whole model’s") +
+  (hasTarget.value ? "" : ", compared with the whole model’s") +
   (isRight.value ? "" : ": below each wrong token, the right one");
+
+/** Highlight the query of a token of the output. @param {number} token */
+function pointAt(token) {
+  const { output, outputRow } = buildLinks(pass.value, selected.value);
+  row.value = output && outputRow + token;
+}
 
 const Output = () =>
   html`<div class=${"output" + (problem.value ? " stale" : "")}>
     <span>${describeOutput()}</span>
-    <output for="input">
+    <output for="input" onPointerLeave=${() => (row.value = null)}>
       ${outputTokens.value.map(
         ({ name, expected, probability, isRight, isEnd }, i) =>
           html`<span
             key=${i}
             class=${"token" + (isRight ? "" : " wrong") + (isEnd ? " end" : "")}
             title="Probability ${formatWholePercent(probability)}"
+            onPointerEnter=${() => pointAt(i)}
           >
             <b><bdi>${name}</bdi></b>
             <i><i style=${{ width: `${100 * probability}%` }} /></i>
@@ -67,23 +85,58 @@ const Controls = () =>
       share of right tokens that become wrong when only this part is off
     </p>`;
 
-const TITLES =
-  STACKS.length > 1
-    ? { encoder: "Encoder: reads the input", decoder: "Decoder: writes the output" }
-    : {
-        encoder: "Encoder: reads the input, writes all tokens of the output at once",
-        decoder: "Decoder: reads the input, then writes the output",
-      };
-const [first, second] = STACKS.map(
-  (stack) => html`<${Stack} stack=${stack} title=${TITLES[stack.side]} />`,
-);
+/** What the open block shows: the map of the selected head, and how a query gets its weights. */
+const Details = ({ block, ...map }) =>
+  html`<${OpenBlock}
+    block=${block}
+    contribution=${pass.value.contributions[block.component]}
+    scores=${scores.value}
+    onQuery=${(at) => (query.value = at)}
+  >
+    ${
+      block.heads > 0 &&
+      html`<${SelectedHead}
+        ...${map}
+        onHover=${(cell) => (row.value = cell && cell[0])}
+        onSelect=${(at) => (query.value = at)}
+      />`
+    }
+  <//>`;
+
+/** @param {string} side of a stack */
+function findPositions(side) {
+  const kind = side === "encoder" && !isSingle ? "source positions" : "target positions";
+  return parts.find((part) => part.kind === kind);
+}
+
+/** @param {import("../engine/types.js").Component} part */
+const shareOf = (part) => importance.value.get(keyOf(part)) ?? 0;
+
+function Model() {
+  const block = openBlock.value,
+    at = row.value ?? scores.value?.options.query ?? null,
+    view = { pass: pass.value, selected: selected.value, row: at };
+  return html`<div class="diagram">
+      <${Diagram}
+        ...${view}
+        stacks=${stacks}
+        label=${describePass(pass.value)}
+        open=${block?.component ?? ""}
+        details=${block && html`<${Details} ...${view} block=${block} />`}
+        onSelect=${select}
+        onBlock=${toggleBlock}
+        onRow=${(next) => (row.value = next)}
+        switches=${switches}
+        importance=${shareOf}
+        positions=${findPositions}
+      />
+    </div>
+    <${DiagramNote} ...${view} row=${row.value} isOff=${switches.isOff(selected.value)} />`;
+}
 
 const Page = () =>
   html`<section class="card try" aria-label="Input and output"><${Input} /><${Output} /></section>
-    <section class="card" aria-label="Model">
-      <${Controls} />
-      <div class="diagram" data-stacks=${STACKS.length}>${first}<${Links} />${second}</div>
-    </section>`;
+    <section class="card" aria-label="Model"><${Controls} /><${Model} /></section>`;
 
 const darkMode = matchMedia("(prefers-color-scheme: dark)"),
   setTheme = () => document.documentElement.classList.toggle("dark", darkMode.matches);

@@ -1,214 +1,178 @@
 // The state of an exported model's page: what is typed and switched, and what follows from it.
-import { computed, effect, signal } from "../vendor/preact.js";
-import { buildModel } from "../engine/model.js";
-import { includes, nameOf, toggle } from "../engine/parts.js";
-import { readSafetensors } from "../engine/safetensors.js";
-import { createScorer, measureMeanOutputs } from "../engine/scores.js";
-import { EOS, FIRST_SYMBOL, SOS, Vocabulary, targetOf } from "../engine/tasks.js";
-import { firstPredictedRow } from "../train/diagram/structure.js";
-/** @import { Component, Example } from "../engine/types.js" */
-
-const SMALL_SAMPLE = 32; // examples for mean outputs and for the importance of parts
-const PIECE_MS = 8; // of work between two events
+import { computed, signal } from "../vendor/preact.js";
+import { BrowserModel, SMALL_SAMPLE } from "../engine/browser_model.js";
+import { includes, keyOf, nameOf, toggle } from "../engine/parts.js";
+import { EOS } from "../engine/tasks.js";
+import { formatMessage, formatToken } from "../shared/format.js";
+import { buildStacks, hasHead } from "../shared/diagram/structure.js";
+/** @import { Component } from "../engine/types.js" */
+/** @import { Block, Selection } from "../shared/diagram/structure.js" */
 
 const textOf = (id) => document.getElementById(id)?.textContent?.trim() ?? "";
 /** What playground/reports/interactive_page.py writes. @type {any} */
 export const data = JSON.parse(textOf("data"));
-const weights = Uint8Array.from(atob(textOf("weights")), (character) => character.charCodeAt(0));
-export const model = buildModel(data.architecture, data.model, readSafetensors(weights.buffer));
+const weights = Uint8Array.from(atob(textOf("weights")), (character) => character.charCodeAt(0)),
+  browserModel = new BrowserModel(data, weights.buffer),
+  { model, vocabulary } = browserModel,
+  { n_layers, n_heads } = model.config,
+  examples = data.examples.length;
 export const parts = model.components(); // what can be switched off
 export const isSingle = model.kinds.length === 1;
-const vocabulary = new Vocabulary(data.symbols),
-  examples = /** @type {Example[]} */ (data.examples);
 
-export const text = signal("");
+export const text = signal(data.input);
 export const problem = signal(""); // of the text
-const source = signal(/** @type {number[]} */ ([])); // ends with EOS
+const input = signal(browserModel.read(data.input)); // of the last text without a problem
 export const switchedOff = signal(/** @type {Component[]} */ ([]));
 export const method = signal(/** @type {"zero" | "mean"} */ ("zero"));
-export const openBlock = signal(""); // the name of a sublayer
-export const row = signal(/** @type {number | null} */ (null)); // the query that is pointed at
+export const openBlock = signal(/** @type {Block | null} */ (null));
+export const row = signal(/** @type {number | null} */ (null)); // that the user points at
+export const query = signal(0); // that the open block explains
 /** The head whose links are shown: at first, of the last layer, of cross-attention if there is. */
 export const selected = signal(
-  parts.findLast(({ kind, head }) => kind === model.kinds.at(-1) && head === 0) ?? parts[0],
+  /** @type {Selection} */ ({ kind: model.kinds.at(-1), layer: n_layers - 1, head: 0 }),
 );
 
 /** Read the input: it becomes the source, or has a problem and the last source stays. */
 export function type(/** @type {string} */ typed) {
-  const most = model.config.max_positions - 1;
   text.value = typed;
   problem.value = "";
   try {
-    const tokens = vocabulary.encode(typed);
-    if (!tokens.length) problem.value = `Type a sequence of ${data.accepts}.`;
-    else if (tokens.length > most) problem.value = `This model reads at most ${most} tokens.`;
-    else source.value = [...tokens, EOS];
+    input.value = browserModel.read(typed);
   } catch (error) {
-    problem.value = `${/** @type {Error} */ (error).message}; use ${data.accepts}.`;
+    const { message } = /** @type {Error} */ (error);
+    problem.value = formatMessage(`${message}; type a sequence of ${data.accepts}`);
   }
 }
-type(data.input);
 
 export function typeAnotherExample() {
-  const { source: tokens } = examples[Math.floor(Math.random() * examples.length)];
-  type(vocabulary.decode(tokens.slice(0, -1)).join(" "));
+  const { source } = data.examples[Math.floor(Math.random() * examples)];
+  type(vocabulary.decode(source.slice(0, -1)).join(" "));
 }
 
-/** @type {import("../train/diagram/switches.js").Switches} */
+/** @type {import("../shared/diagram/switches.js").Switches} */
 export const switches = {
   isOff: (part) => includes(switchedOff.value, part),
   toggle: (some) => (switchedOff.value = toggle(switchedOff.value, some)),
-  nameOf: (part) => nameOf(part, isSingle, model.config.n_layers * model.config.n_heads === 1),
+  nameOf: (part) => nameOf(part, isSingle, n_layers * n_heads === 1),
 };
 
-export function select(/** @type {Component} */ head) {
-  selected.value = head;
-  row.value = null;
+/** Select a head. An open block stays open if it has this head. */
+export function select(/** @type {string} */ kind, /** @type {number} */ layer, head = 0) {
+  selected.value = { kind, layer, head };
+  if (openBlock.value && !hasHead(openBlock.value, selected.value)) openBlock.value = null;
 }
 
-let meanOf = /** @type {ReturnType<typeof measureMeanOutputs> | null} */ (null);
-/** @param {Component[]} components */
-function ablate(components) {
-  if (method.value === "zero") return components.map((component) => ({ component }));
-  const mean = (meanOf ??= measureMeanOutputs(model, examples.slice(0, SMALL_SAMPLE)));
-  return components.map((component) => ({ component, output: mean(component) }));
+/** Open a block, or close it. The links are those of a head of it. @param {Block} block */
+export function toggleBlock(block) {
+  const isOpen = openBlock.value === block;
+  if (!isOpen && block.heads && !hasHead(block, selected.value)) select(block.kind, block.layer);
+  openBlock.value = isOpen ? null : block;
 }
-const ablations = computed(() => ablate(switchedOff.value)),
-  intact = computed(() => model.generate(source.value, data.max_tokens)),
-  output = computed(() =>
-    ablations.value.length
-      ? model.generate(source.value, data.max_tokens, ablations.value)
-      : intact.value,
-  );
 
-/** The right output: that of the task or, where the page does not know it, of the whole model. */
-export const reference = computed(() => {
-  const symbols = source.value.slice(0, -1).map((token) => token - FIRST_SYMBOL),
-    target = targetOf(data.task, symbols, data.n_symbols);
-  return target
-    ? { tokens: [...target.map((symbol) => symbol + FIRST_SYMBOL), EOS], isTarget: true }
-    : { tokens: intact.value.tokens, isTarget: false };
+/** The right output: the target or, where it is not known, the output of the whole model. */
+const reference = computed(() => {
+  const { source, labels } = input.value;
+  return labels ?? browserModel.write(source, labels, []);
 });
+
+/** What the model writes, and a pass over the input and this output for the diagram. */
+const result = computed(() => {
+  const { source, labels } = input.value,
+    ablations = browserModel.ablate(switchedOff.value, method.value),
+    output = browserModel.write(source, labels, ablations),
+    { axes, probe, ...picture } = browserModel.picture(source, output, ablations),
+    target = output.map((_, i) => vocabulary.names[reference.value[i]] ?? "–"),
+    targetAxes = axes.cross && { cross: [target, axes.cross[1]] };
+  return {
+    output,
+    pass: {
+      ...picture,
+      axes: { ...axes, ...targetAxes },
+      probe: { ...probe, target },
+      outputTitle: "output",
+    },
+  };
+});
+export const pass = computed(() => result.value.pass);
+export const stacks = buildStacks(
+  { architecture: data.architecture, n_layers },
+  pass.value.attention,
+);
+
+/** Whether the right output is known: otherwise, that of the whole model takes its place. */
+export const hasTarget = computed(() => input.value.labels !== null);
 
 /** The tokens of the output beside the right ones, with probabilities. */
 export const outputTokens = computed(() => {
-  const { tokens, probabilities } = output.value,
-    right = reference.value.tokens;
-  return Array.from({ length: Math.max(tokens.length, right.length) }, (_, i) => ({
-    name: vocabulary.names[tokens[i]] ?? "–",
+  const { output } = result.value,
+    { probability } = pass.value.probe,
+    right = reference.value;
+  return Array.from({ length: Math.max(output.length, right.length) }, (_, i) => ({
+    name: vocabulary.names[output[i]] ?? "–",
     expected: vocabulary.names[right[i]] ?? "–",
-    probability: probabilities[i]?.[tokens[i]] ?? 0,
-    isRight: tokens[i] === right[i],
-    isEnd: tokens[i] === EOS,
+    probability: (probability[i] ?? 0) / 1000,
+    isRight: output[i] === right[i],
+    isEnd: output[i] === EOS,
   }));
 });
 export const isRight = computed(() => outputTokens.value.every((token) => token.isRight));
 
-/** What the diagram shows: a pass over the input and the model's own output. */
-export const picture = computed(() => {
-  const { tokens, probabilities } = output.value,
-    input = [SOS, ...tokens.slice(0, -1)],
-    { pass } = model.forward(source.value, input, ablations.value),
-    [kind] = model.kinds,
-    blanks = Array(Math.max(0, tokens.length - source.value.length)).fill(SOS),
-    read = vocabulary.decode(source.value),
-    written = vocabulary.decode(input),
-    both = [...read, ...vocabulary.decode(kind === "encoder" ? blanks : input.slice(1))];
-  return {
-    pass,
-    // The names of the rows and columns of the maps, by kind
-    axes: /** @type {Record<string, string[][]>} */ (
-      isSingle
-        ? { [kind]: [both, both] }
-        : { encoder: [read, read], decoder: [written, written], cross: [written, read] }
-    ),
-    output: {
-      predicted: vocabulary.decode(tokens),
-      target: tokens.map((_, i) => vocabulary.names[reference.value.tokens[i]] ?? ""),
-      probability: tokens.map((token, i) => Math.round(1000 * probabilities[i][token])),
-    },
-  };
+/** How the query of the open block gets its weights. */
+export const scores = computed(() => {
+  if (!openBlock.value?.heads) return null;
+  const axes = pass.value.axes[selected.value.kind].map((names) => names.map(formatToken)),
+    options = { ...selected.value, query: Math.min(query.value, axes[0].length - 1) };
+  return { ...browserModel.scores(options), axes, options };
 });
-
-/** Call back after the frame that shows what has just changed. @param {() => void} callback */
-const afterFrame = (callback) => requestAnimationFrame(() => setTimeout(callback));
-
-/** The picture on screen: it follows the output one frame later, because it takes longer. */
-export const displayed = signal(picture.value);
-effect(() => {
-  void output.value;
-  afterFrame(() => (displayed.value = picture.value));
-});
-
-/**
- * Return the weights (QM) of a head, the tokens of its rows and columns, and the row that predicts
- * the first token of the output; null if none does.
- * @param {Component} head
- */
-export function weightsOf({ kind, layer, head }) {
-  const { pass, axes, output } = displayed.value,
-    [queries, keys] = axes[kind],
-    size = queries.length * keys.length,
-    from = Number(head) * size;
-  return {
-    weights: pass.attention[kind][Number(layer)].subarray(from, from + size),
-    queries,
-    keys,
-    outputRow: firstPredictedRow(kind, queries.length, { axes, probe: output }),
-  };
-}
 
 /** How many held-out examples are right with what is switched off, of those measured so far. */
 export const score = signal(/** @type {{ right: number, measured: number } | null} */ (null));
-/** The share of right tokens that are wrong without a part alone. */
-export const importance = signal(/** @type {Map<Component, number>} */ (new Map()));
-const countRight = createScorer(model, examples);
+/** The share of right tokens that are wrong without a part alone, by key. */
+export const importance = signal(/** @type {Map<string, number>} */ (new Map()));
+
+const nextTask = () => new Promise((resolve) => setTimeout(resolve)),
+  nextFrame = () => new Promise((resolve) => requestAnimationFrame(resolve));
 
 /**
- * Return a function that does work in pieces, between events and after the next frame. A later call
- * ends an earlier one.
- * @param {() => Generator<void>} work yields between two pieces
+ * Count right examples and tokens, in pieces between events and after the next frame.
+ * @param {number} n examples
+ * @param {Component[]} off
+ * @returns {AsyncGenerator<{ right: number, tokens: number, measured: number }>} the counts so far
  */
-function inPieces(work) {
-  let latest = 0;
-  return async () => {
-    const number = ++latest;
-    await new Promise((resolve) => afterFrame(() => resolve(null)));
-    const steps = work();
-    let end = 0; // the first piece, too, waits for events
-    while (number === latest && !steps.next().done) {
-      if (performance.now() >= end) {
-        await new Promise((resolve) => setTimeout(resolve));
-        end = performance.now() + PIECE_MS;
-      }
+async function* count(n, off) {
+  await nextFrame();
+  for (let right = 0, tokens = 0, measured = 0; measured < n;) {
+    await nextTask();
+    const piece = browserModel.count(measured, n, off, method.value);
+    right += piece.right;
+    tokens += piece.tokens;
+    measured = piece.next;
+    yield { right, tokens, measured };
+  }
+}
+
+/** Count the right outputs, until a part is switched. */
+export async function measureScore() {
+  const off = switchedOff.value,
+    chosen = method.value;
+  for await (const { right, measured } of count(examples, off)) {
+    if (off !== switchedOff.value || chosen !== method.value) return;
+    score.value = { right, measured };
+  }
+}
+
+/** Measure all parts, until "off" means something else. */
+export async function measureImportance() {
+  const chosen = method.value;
+  let whole = 0;
+  for (const part of [null, ...parts]) {
+    let right = 0;
+    for await (const { tokens } of count(Math.min(SMALL_SAMPLE, examples), part ? [part] : [])) {
+      if (chosen !== method.value) return;
+      right = tokens;
     }
-  };
+    const share = Math.max(0, 1 - right / whole) || 0;
+    if (part) importance.value = new Map(importance.value).set(keyOf(part), share);
+    else whole = right;
+  }
 }
-
-export const measureScore = inPieces(function* () {
-  const off = ablations.value;
-  for (let i = 0, right = 0; i < examples.length; i++) {
-    yield;
-    right += Number(countRight(i, off) === examples[i].labels.length);
-    if (i % 16 === 15 || i === examples.length - 1) score.value = { right, measured: i + 1 };
-  }
-});
-
-/** Count the right tokens of a sample without a part. @param {Component[]} off */
-function* countSample(off) {
-  const ablated = ablate(off);
-  let right = 0;
-  for (let i = 0; i < Math.min(SMALL_SAMPLE, examples.length); i++) {
-    yield;
-    right += countRight(i, ablated);
-  }
-  return right;
-}
-
-export const measureImportance = inPieces(function* () {
-  const whole = yield* countSample([]);
-  for (const part of parts) {
-    const share = whole && Math.max(0, 1 - (yield* countSample([part])) / whole);
-    importance.value = new Map(importance.value).set(part, share);
-  }
-});

@@ -1,21 +1,7 @@
 // The diagram of the Train tab in the picture of a lesson.
 import { html, useMemo, useState } from "../vendor/preact.js";
-import { Diagram } from "../train/diagram/diagram.js";
-import { buildStacks, describeHead } from "../train/diagram/structure.js";
-
-/** Return what the links show: the weights of a head, and the predicted tokens. */
-export function buildLinks(pass, { kind, layer, head }, highlight) {
-  const [queries, keys] = pass.axes[kind];
-  return {
-    keys,
-    queries,
-    weights: pass.attention[kind][layer][head],
-    output: kind === "encoder" ? null : pass.probe,
-    titles: kind === "cross" ? ["source", "target"] : ["keys", "queries"],
-    highlight,
-    hasMemory: true,
-  };
-}
+import { Diagram } from "../shared/diagram/diagram.js";
+import { buildStacks, describeHead } from "../shared/diagram/structure.js";
 
 /**
  * @param {{
@@ -36,7 +22,6 @@ export function PictureDiagram({ info, pass, selection, part, onSelect, onBlock 
       stacks=${stacks}
       pass=${pass}
       selected=${selection}
-      links=${buildLinks(pass, selection, row)}
       label=${"Attention weights between tokens: " + describeHead(kind, layer, head, false)}
       row=${row}
       onSelect=${onSelect}

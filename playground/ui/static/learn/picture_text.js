@@ -1,6 +1,6 @@
 // The captions of the first lesson, and the texts with the numbers of the displayed pass.
 import { formatCount, formatNumber, formatPercent } from "../shared/format.js";
-import { buildStacks, describeHead } from "../train/diagram/structure.js";
+import { buildStacks, describeHead } from "../shared/diagram/structure.js";
 
 /** @typedef {{ kind: string, layer: number, head: number }} Selection */
 
@@ -108,13 +108,13 @@ function describeSelection(pass, selection) {
 
 function describeContributions(info, pass) {
   const blocks = buildStacks(info, pass.attention)
-    .flatMap((stack) => stack.layers.flat().map((block) => ({ ...block, side: stack.title })))
+    .flatMap(({ side, layers }) => layers.flat().map((block) => ({ ...block, side })))
     .filter(({ component }) => pass.contributions?.[component] !== undefined)
     .sort((a, b) => pass.contributions[b.component] - pass.contributions[a.component]);
   if (!blocks.length) return "";
   const [{ component, layer, side, title }] = blocks;
   return (
-    `Largest here: ${title.toLowerCase()} of ${side.toLowerCase()} layer ${layer + 1}. It adds ` +
+    `Largest here: ${title.toLowerCase()} of ${side} layer ${layer + 1}. It adds ` +
     `${pass.contributions[component].toFixed(2)} times the norm of the vectors it is added to.`
   );
 }

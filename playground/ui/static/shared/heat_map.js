@@ -255,6 +255,10 @@ export class HeatMap {
       ctx.strokeStyle = cssVariable(color);
       ctx.strokeRect(left + cell[1] * cellWidth, top + cell[0] * cellHeight, cellWidth, cellHeight);
     }
+    if (data.row !== null && data.row !== undefined) {
+      ctx.strokeStyle = cssVariable("--pg-accent");
+      ctx.strokeRect(left, top + data.row * cellHeight, width, cellHeight);
+    }
     const summary = `${data.rows.length} rows × ${data.columns.length} columns`;
     canvas.setAttribute("aria-label", `${this.label}. ${this.cellText() || summary}`);
   }

@@ -112,6 +112,8 @@ export interface HeatMapData {
   max?: number;
   isSigned?: boolean;
   selected?: [number, number] | null;
+  /** The row with an outline. */
+  row?: number | null;
   /** The largest size of a cell in pixels. */
   maxCellSize?: number;
 }

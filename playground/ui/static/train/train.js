@@ -5,11 +5,10 @@ import { wholePageUrl } from "../shared/view.js";
 import { TokenText } from "../shared/components/token_strip.js";
 import { formatInteger } from "../shared/format.js";
 import { store } from "../shared/store.js";
-import { SelectedHead } from "./attention.js";
 import { selectKind } from "./data/selection.js";
 import { figure } from "./data/snapshots.js";
 import { Dialogs } from "./dialogs.js";
-import { ModelDiagram } from "./model_diagram.js";
+import { HeadMap, ModelDiagram } from "./model_diagram.js";
 import { Prediction } from "./prediction.js";
 import { SessionNote } from "../shared/session.js";
 import { HelpDialog } from "./shortcuts.js";
@@ -91,7 +90,7 @@ export function Train() {
       <section class=${displayedKinds().length ? "attention" : "attention none"} aria-label="Model">
         <div class="prediction-row"><${Prediction} />${show("RecordingNote")}</div>
         <${ModelBar} /><${ModelDiagram} />
-        <div class="details-row"><${SelectedHead} />${show("Samples")}</div>
+        <div class="details-row"><${HeadMap} />${show("Samples")}</div>
       </section>
       <section class="learning" aria-label="Learning">${show("Learning")}</section>
     </div>

@@ -3,13 +3,13 @@
 import { store } from "../../shared/store.js";
 import { formatParts, includes, parseParts } from "../../engine/parts.js";
 import { batch, computed, effect, signal, untracked } from "../../vendor/preact.js";
-import { buildStacks, partsOf } from "../diagram/structure.js";
+import { buildStacks, partsOf } from "../../shared/diagram/structure.js";
 import { METRICS, state } from "../state.js";
 import { isLocal } from "./local_model.js";
 import { overlays, setOverlays } from "./overlays.js";
 import { figure } from "./snapshots.js";
 
-/** @import { Block, Stack } from "../diagram/structure.js" */
+/** @import { Block, Stack } from "../../shared/diagram/structure.js" */
 
 /** What a link or another tab selects, until its model is on display. */
 const requested = signal(/** @type {Record<string, string | null> | null} */ (null));

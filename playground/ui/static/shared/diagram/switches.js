@@ -1,7 +1,7 @@
 // What switches parts of a model off, and what that does, and the arrow keys between heads: in the
 // diagram and on an exported page.
 import { shareInterval } from "../../engine/parts.js";
-import { formatWholePercent } from "../../shared/format.js";
+import { formatWholePercent } from "../format.js";
 import { html } from "../../vendor/preact.js";
 /** @import { Component } from "../../engine/types.js" */
 
@@ -31,6 +31,9 @@ export function Switch({ parts, name, switches, tabindex }) {
   />`;
 }
 
+/** @typedef {"zero" | "mean"} Method */
+
+/** @type {Record<Method, string>} */
 const METHODS = {
   zero: "Off: its output is 0, which other parts may not know.",
   mean: "Off: its output is its mean, which other parts know.",
@@ -60,14 +63,12 @@ function Score({ score }) {
   </p>`;
 }
 
-/** @typedef {"zero" | "mean"} Method */
-
 /** @param {{ method: Method, onMethod: (method: Method) => void }} props */
 const MethodChoice = ({ method, onMethod }) =>
   html`<fieldset class="switch-method" aria-label="What off means">
-    ${Object.keys(METHODS).map(
-      (name) =>
-        html`<label key=${name} title=${METHODS[/** @type {Method} */ (name)]}>
+    ${Object.entries(METHODS).map(
+      ([name, title]) =>
+        html`<label key=${name} title=${title}>
           <input
             type="radio"
             name="method"
@@ -109,12 +110,17 @@ export const SwitchControls = ({ off, nameOf, isRight, score, hasExamples, ...pr
     <p class="switch-hint">${METHODS[props.method]}</p>
   </div>`;
 
+/** @type {Record<string, [number, number]>} */
 const DIRECTIONS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
-/** Move between the heads below `root` with the arrow keys, in the order of the picture. */
+/**
+ * Move between the heads below `root` with the arrow keys, in the order of the picture.
+ * @param {KeyboardEvent} event
+ * @param {HTMLElement} root
+ */
 export function moveFocus(event, root) {
   const direction = DIRECTIONS[event.key],
-    button = event.target.closest(".head");
+    button = /** @type {Element} */ (event.target).closest(".head");
   if (!direction || !button) return;
   event.preventDefault();
   const from = center(button),
@@ -135,6 +141,7 @@ export function moveFocus(event, root) {
   best.click();
 }
 
+/** @param {Element} element */
 function center(element) {
   const box = element.getBoundingClientRect();
   return { x: box.x + box.width / 2, y: box.y + box.height / 2 };

@@ -1,6 +1,7 @@
 // The blocks of a model, from what the server sends: which stacks it has, with which layers,
 // sublayers and heads. Pure functions, without elements.
 
+/** @type {Record<string, string>} */
 export const KIND_TITLES = {
   encoder: "Self-attention",
   decoder: "Masked self-attention",
@@ -8,6 +9,8 @@ export const KIND_TITLES = {
   "feed-forward": "Feed-forward",
   recurrent: "Recurrent cell",
 };
+const TITLES = { encoder: "Encoder: reads the input", decoder: "Decoder: writes the output" };
+/** @type {Record<string, string>} */
 const SUBLAYERS = {
   encoder: "self_attn",
   decoder: "self_attn",
@@ -18,30 +21,32 @@ const SUBLAYERS = {
 /**
  * @typedef {{kind: string, layer: number, heads: number, title: string, component: string}} Block
  * @typedef {{side: "encoder" | "decoder", title: string, layers: Block[][]}} Stack
+ * @typedef {{kind: string, layer: number, head: number}} Selection
+ * @typedef {Record<string, ArrayLike<number>[][]>} Attention weights by kind, layer and head
  */
 
 /**
  * Return the stacks of a model, each with its layers from the bottom to the top.
  * @param {{architecture: string, n_layers: number}} info
- * @param {Record<string, number[][][]>} attention weights by kind, layer and head
+ * @param {Attention} attention
  * @returns {Stack[]}
  */
 export function buildStacks(info, attention) {
   if (!attention.encoder && !attention.decoder) return buildRecurrentStacks(info, attention);
   const isSingle = !attention.cross,
-    stacks = /** @type {Stack[]} */ ([]);
-  if (attention.encoder)
-    stacks.push(
-      buildStack("encoder", isSingle ? info.architecture : "Encoder", attention, isSingle),
-    );
-  if (attention.decoder)
-    stacks.push(
-      buildStack("decoder", isSingle ? info.architecture : "Decoder", attention, isSingle),
-    );
-  return stacks;
+    sides = /** @type {const} */ (["encoder", "decoder"]).filter((side) => attention[side]);
+  return sides.map((side) =>
+    buildStack(side, isSingle ? info.architecture : TITLES[side], attention, isSingle),
+  );
 }
 
-/** @returns {Stack} */
+/**
+ * @param {"encoder" | "decoder"} side
+ * @param {string} title
+ * @param {Attention} attention
+ * @param {boolean} isSingle
+ * @returns {Stack}
+ */
 function buildStack(side, title, attention, isSingle) {
   const kinds = side === "decoder" && attention.cross ? ["decoder", "cross"] : [side],
     prefix = isSingle ? "layers" : side + "_layers";
@@ -71,12 +76,18 @@ export const partsOf = ({ kind, layer, heads }, side) =>
     ? Array.from({ length: heads }, (_, head) => ({ kind, layer, head }))
     : [{ kind: `${side} ${kind}`, layer, head: null }];
 
+/** Whether a head is one of a block. @param {Block} block @param {Selection} head */
+export const hasHead = ({ kind, layer, heads }, head) =>
+  heads > 0 && head.kind === kind && head.layer === layer;
+
 /**
  * A recurrent model attends, if at all, in one layer with one head, after its last cell.
+ * @param {{n_layers: number}} info
+ * @param {Attention} attention
  * @returns {Stack[]}
  */
 function buildRecurrentStacks(info, attention) {
-  const cells = (side) =>
+  const cells = (/** @type {string} */ side) =>
     Array.from({ length: info.n_layers }, (_, layer) => [
       { kind: "recurrent", layer, heads: 0, title: KIND_TITLES.recurrent, component: side },
     ]);
@@ -86,8 +97,8 @@ function buildRecurrentStacks(info, attention) {
       { kind: "cross", layer: 0, heads: 1, title: KIND_TITLES.cross, component: "cross" },
     ]);
   return [
-    { side: "encoder", title: "Encoder", layers: cells("encoder") },
-    { side: "decoder", title: "Decoder", layers: decoder },
+    { side: "encoder", title: TITLES.encoder, layers: cells("encoder") },
+    { side: "decoder", title: TITLES.decoder, layers: decoder },
   ];
 }
 
@@ -124,50 +135,28 @@ export function firstPredictedRow(kind, queryCount, { axes, probe }) {
 }
 
 /**
- * Return statistics of the weights of a head: how concentrated they are.
- * @param {number[]} weights thousandths, row by row
- * @param {number} rows
- * @param {number} columns
- * @returns {{entropy: number, maxWeight: number}} mean entropy of a row in bits, and the mean of
- *   the largest weight of each row
+ * Return what the links show: the weights of the selected head, and the output beside its queries.
+ * @param {any} pass
+ * @param {Selection} selected
+ * @returns {import("./paint.js").LinksData}
  */
-export function summarizeHead(weights, rows, columns) {
-  let entropy = 0,
-    maxWeight = 0;
-  for (let row = 0; row < rows; row++) {
-    let largest = 0;
-    for (let column = 0; column < columns; column++) {
-      const weight = weights[row * columns + column] / 1000;
-      if (weight > 0) entropy -= weight * Math.log2(weight);
-      largest = Math.max(largest, weight);
-    }
-    maxWeight += largest;
-  }
-  return { entropy: entropy / rows, maxWeight: maxWeight / rows };
+export function buildLinks(pass, { kind, layer, head }) {
+  const [queries, keys] = pass.axes[kind] ?? [pass.probe?.target ?? [], pass.source],
+    outputRow = firstPredictedRow(kind, queries.length, pass);
+  return {
+    keys,
+    queries,
+    weights: pass.attention[kind]?.[layer]?.[head] ?? null,
+    output: outputRow === null ? null : pass.probe,
+    outputRow: outputRow ?? 0,
+    titles: [...columnTitles(pass, kind), pass.outputTitle ?? "guess"],
+    hasMemory: Boolean(pass.axes.cross),
+  };
 }
 
-const MIN_LISTED_WEIGHT = 5; // thousandths
-const MAX_LISTED_KEYS = 12;
-
-/**
- * Return the weights of one query in words, the largest first: "1 (position 2) 0.975".
- * @param {string[]} keys
- * @param {number[]} weights thousandths, row by row
- * @param {number} row
- */
-export function describeWeights(keys, weights, row) {
-  const ranked = keys
-    .map((token, k) => ({ token, position: k + 1, weight: weights[row * keys.length + k] }))
-    .filter(({ weight }) => weight >= MIN_LISTED_WEIGHT)
-    .sort((a, b) => b.weight - a.weight);
-  return ranked
-    .slice(0, MAX_LISTED_KEYS)
-    .map(
-      ({ token, position, weight }) =>
-        `${token} (position ${position}) ${formatThousandths(weight)}`,
-    )
-    .join(", ");
+/** @param {any} pass @param {string} kind */
+function columnTitles({ axes }, kind) {
+  if (!axes.cross && axes[kind]) return ["keys", "queries"];
+  if (kind === "encoder") return ["input", "input"];
+  return kind === "decoder" ? ["so far", "so far"] : ["input", "target"];
 }
-
-/** @param {number} thousandths */
-export const formatThousandths = (thousandths) => (thousandths / 1000).toFixed(3);

@@ -1,0 +1,125 @@
+// The diagram in sentences.
+import { formatCount, formatWholePercent } from "../format.js";
+import { html } from "../../vendor/preact.js";
+import { findRole } from "./roles.js";
+import { describeHead, firstPredictedRow, KIND_TITLES } from "./structure.js";
+
+/** @import { Selection } from "./structure.js" */
+
+const MIN_LISTED_WEIGHT = 5; // thousandths
+const MAX_LISTED_KEYS = 12;
+
+/** What the blocks of a kind do. @type {Record<string, string>} */
+export const BLOCK_TEXTS = {
+  encoder: "Each token reads from all tokens of the input.",
+  decoder: "Each token reads from itself and from the tokens before it. Later ones are hidden.",
+  cross:
+    "Here the decoder reads the input: the tokens that it needs to write its next one. " +
+    "The queries come from the decoder, the keys and values from the encoder's output.",
+  "feed-forward":
+    "Two linear layers with an activation between them change the vector of each token, " +
+    "without the other tokens.",
+  recurrent: "The cell updates its state from one token to the next.",
+};
+
+/** @param {number} thousandths */
+const formatThousandths = (thousandths) => (thousandths / 1000).toFixed(3);
+
+/**
+ * Return the weights of one query in words, the largest first: "1 (position 2) 0.975".
+ * @param {string[]} keys
+ * @param {ArrayLike<number>} weights thousandths, row by row
+ * @param {number} row
+ */
+export const describeWeights = (keys, weights, row) =>
+  keys
+    .map((token, k) => ({ token, position: k + 1, weight: weights[row * keys.length + k] }))
+    .filter(({ weight }) => weight >= MIN_LISTED_WEIGHT)
+    .sort((a, b) => b.weight - a.weight)
+    .slice(0, MAX_LISTED_KEYS)
+    .map(
+      ({ token, position, weight }) =>
+        `${token} (position ${position}) ${formatThousandths(weight)}`,
+    )
+    .join(", ");
+
+/** Return the role of a head of a pass. @param {any} pass @param {Selection} head */
+export function roleOf(pass, { kind, layer, head }) {
+  const [rows, columns] = pass.axes[kind],
+    weights = pass.attention[kind][layer][head];
+  return findRole(weights, rows.length, columns.length, kind === "decoder");
+}
+
+/** @param {NonNullable<ReturnType<typeof findRole>>} role */
+export const describeRole = ({ share, text }) =>
+  `${formatWholePercent(share)} of its attention goes to ${text}`;
+
+/**
+ * Return the name of a query: "Target 1 (5)".
+ * @param {string} kind @param {string[]} queries @param {number} row
+ */
+export const nameQuery = (kind, queries, row) =>
+  `${kind === "cross" ? "Target" : "Token"} ${row + 1} (${queries[row]})`;
+
+/**
+ * Return the weights of one query, and the output at its position.
+ * @param {any} pass @param {Selection} selected @param {number} row
+ */
+function describeRow(pass, { kind, layer, head }, row) {
+  const [queries, keys] = pass.axes[kind],
+    { predicted, probability } = pass.probe ?? {},
+    outputRow = firstPredictedRow(kind, queries.length, pass),
+    i = outputRow === null ? -1 : row - outputRow,
+    weights = describeWeights(keys, pass.attention[kind][layer][head], row);
+  return (
+    `${nameQuery(kind, queries, row)} attends to ${weights}.` +
+    (predicted?.[i] === undefined
+      ? ""
+      : ` Prediction: ${predicted[i]} with probability ${formatThousandths(probability[i])}.`)
+  );
+}
+
+/** @param {any} pass @param {Selection} selected @param {boolean} isOff */
+function describeSelected(pass, selected, isOff) {
+  const { kind, layer, head } = selected;
+  if (!pass.attention[kind]?.[layer]?.[head])
+    return "This model has no attention; it passes the input on as one vector.";
+  const name = describeHead(kind, layer, head, !pass.axes.cross);
+  if (isOff) return `${name} is off. It still reads, but what it reads is not used.`;
+  const role = roleOf(pass, selected);
+  return (
+    `${name}. ${role ? describeRole(role) : "Its attention has no clear pattern"} on this input. ` +
+    "Thicker lines: larger weights. Point at a token for its lines alone."
+  );
+}
+
+/** Return what the diagram shows, for a screen reader. @param {any} pass */
+export function describePass({ attention, probe }) {
+  const counts = Object.entries(attention).map(
+      ([kind, layers]) =>
+        `${formatCount(layers.length * layers[0].length, "head")} of ` +
+        KIND_TITLES[kind].toLowerCase(),
+    ),
+    isRight = (/** @type {string} */ token, /** @type {number} */ i) =>
+      token === probe.predicted[i];
+  return (
+    `Diagram of the model: ${counts.join(", ") || "no attention"}` +
+    (probe
+      ? `. ${probe.target.filter(isRight).length} of ${probe.target.length} predicted tokens are ` +
+        "right"
+      : "")
+  );
+}
+
+/**
+ * The row that the user points at, or the selected head. The values of a row are spoken, but not
+ * the numbers that change during training.
+ * @param {{ pass: any, selected: Selection, row: number | null, isOff: boolean }} props
+ */
+export function DiagramNote({ pass, selected, row, isOff }) {
+  const queries = pass?.axes[selected.kind]?.[0] ?? [],
+    isRow = row !== null && row < queries.length;
+  return html`<p class="diagram-note pg-hint" aria-live=${isRow ? "polite" : "off"}>
+    ${pass && (isRow ? describeRow(pass, selected, row) : describeSelected(pass, selected, isOff))}
+  </p>`;
+}

@@ -1,0 +1,330 @@
+// The diagram of a model: a box for each layer with a block for each sublayer, in a block a map for
+// each head, and between the stacks the links of the selected head. While the model trains, its
+// elements stay and only their pictures and numbers change.
+import { formatWholePercent } from "../format.js";
+import { cssVariable } from "../palette.js";
+import { useCanvas } from "../components/use_canvas.js";
+import { html, useRef } from "../../vendor/preact.js";
+import { describeRole, roleOf } from "./describe.js";
+import { paintHeadMap, paintLinks } from "./paint.js";
+import { buildLinks, describeHead, hasHead, partsOf } from "./structure.js";
+import { moveFocus, Switch } from "./switches.js";
+
+/** @import { Component } from "../../engine/types.js" */
+/** @import { Switches } from "./switches.js" */
+/** @import { Block as BlockInfo, Selection, Stack as StackInfo } from "./structure.js" */
+/**
+ * @typedef {{
+ *   stacks: StackInfo[],
+ *   pass: any,
+ *   selected: Selection,
+ *   row: number | null,
+ *   open?: string,
+ *   details?: any,
+ *   onSelect: (kind: string, layer: number, head: number) => void,
+ *   onBlock: (block: BlockInfo) => void,
+ *   switches?: Switches,
+ *   importance?: (part: Component) => number,
+ *   positions?: (side: string) => Component | undefined,
+ * }} Props of the diagram, and of its parts. `row` is the query to highlight, `open` the sublayer
+ *   whose `details` are below its heads. Without switches, no part can be switched off. The
+ *   importance of a part takes the place of what a block adds; `positions` returns a stack's
+ *   position vectors, where they can be switched off.
+ */
+
+const MAX_COLUMNS = 4; // of heads in a block
+const MANY_ROWS = 14;
+const ROW_KEYS = /** @type {Record<string, number>} */ ({
+  ArrowUp: -1,
+  ArrowDown: 1,
+  Home: -Infinity,
+  End: Infinity,
+});
+
+/**
+ * A switch, and how much the part matters.
+ * @param {Props & { part: Component, tabindex?: number }} props
+ */
+function PartSwitch({ part, switches, importance, tabindex }) {
+  if (!switches) return null;
+  const name = switches.nameOf(part),
+    share = importance?.(part) ?? 0;
+  return html`${
+      importance &&
+      html`<span
+        class="importance"
+        title="Without ${name}, ${formatWholePercent(share)} of the right tokens become wrong"
+      >
+        <i style=${{ width: `${100 * share}%` }} />
+      </span>`
+    } <${Switch} parts=${[part]} name=${name} switches=${switches} tabindex=${tabindex} />`;
+}
+
+/** @param {Props & { block: BlockInfo, head: number }} props */
+function Head({ block: { kind, layer }, head, ...props }) {
+  const { stacks, pass, selected, row, onSelect, switches } = props,
+    part = { kind, layer, head },
+    weights = /** @type {number[] | undefined} */ (pass.attention[kind]?.[layer]?.[head]),
+    role = weights && roleOf(pass, part),
+    isSelected = kind === selected.kind && layer === selected.layer && head === selected.head,
+    hasRow = (kind === "encoder") === (selected.kind === "encoder"),
+    highlight = hasRow ? row : null,
+    tabindex = isSelected ? 0 : -1;
+  const canvas = useCanvas(
+    (element) => {
+      const [rows, columns] = pass.axes[kind],
+        isCausal = kind === "decoder";
+      if (weights) paintHeadMap(element, weights, rows.length, columns.length, isCausal, highlight);
+    },
+    [weights, highlight],
+  );
+  const title =
+    `Largest weight: ${(Math.max(...(weights ?? [0])) / 1000).toFixed(2)}, the darkest color.` +
+    (role ? ` ${describeRole(role)}.` : "");
+  return html`<div class=${switches?.isOff(part) ? "head-cell off" : "head-cell"}>
+    <button
+      type="button"
+      class="head"
+      tabindex=${tabindex}
+      data-kind=${kind}
+      data-layer=${layer}
+      data-head=${head}
+      title=${title}
+      aria-label=${describeHead(kind, layer, head, stacks.length === 1)}
+      aria-pressed=${String(isSelected)}
+      onClick=${() => onSelect(kind, layer, head)}
+    >
+      <canvas ref=${canvas}></canvas>
+    </button>
+    <span class="head-role">${role?.name ?? ""}</span>
+    <span class="head-switch">
+      <span>${head + 1}</span><${PartSwitch} ...${props} part=${part} tabindex=${tabindex} />
+    </span>
+  </div>`;
+}
+
+/**
+ * The switch of a block: of all its heads.
+ * @param {Props & { block: BlockInfo, side: string }} props
+ */
+function BlockSwitch({ block, side, ...props }) {
+  const { layer, heads, title } = block,
+    { switches } = props,
+    parts = partsOf(block, side);
+  if (!switches || heads === 1) return null;
+  return heads
+    ? html`<${Switch}
+        parts=${parts}
+        name=${`all ${heads} heads of ${title.toLowerCase()} ${layer + 1}`}
+        switches=${switches}
+      />`
+    : html`<${PartSwitch} ...${props} part=${parts[0]} />`;
+}
+
+/** @param {Props & { block: BlockInfo, side: string }} props */
+function Block(props) {
+  const { pass, selected, open, details, block, side, onBlock, switches, importance } = props,
+    contribution = pass.contributions?.[block.component],
+    hasContribution = contribution !== undefined && !importance,
+    // of the sum x + f(x) that the block adds, by norm
+    share = hasContribution ? (100 * contribution) / (1 + contribution) : 0,
+    isOpen = block.component === open,
+    states = {
+      "has-contribution": hasContribution,
+      owner: hasHead(block, selected),
+      off: switches && partsOf(block, side).every(switches.isOff),
+    },
+    names = Object.entries(states).map(([name, isOn]) => (isOn ? " " + name : ""));
+  return html`<div class=${"diagram-block" + names.join("")} data-kind=${block.kind}>
+    <div class="diagram-block-head">
+      <button
+        type="button"
+        class="diagram-block-title"
+        aria-expanded=${open === undefined ? undefined : String(isOpen)}
+        onClick=${() => onBlock(block)}
+      >
+        <span>${block.title}</span>
+        <span class="diagram-value">${hasContribution ? contribution.toFixed(2) : ""}</span>
+      </button>
+      <${BlockSwitch} ...${props} />
+    </div>
+    <span class="diagram-contribution"><i style=${{ width: share + "%" }}></i></span>
+    ${
+      block.heads > 0 &&
+      html`<div class="diagram-heads" style=${{ "--heads": Math.min(block.heads, MAX_COLUMNS) }}>
+        ${Array.from(
+          { length: block.heads },
+          (_, head) => html`<${Head} key=${head} ...${props} head=${head} />`,
+        )}
+      </div>`
+    }
+    ${isOpen && html`<div class="diagram-details">${details}</div>`}
+  </div>`;
+}
+
+/** @param {StackInfo} stack */
+const isRecurrent = (stack) => stack.layers[0][0].kind === "recurrent";
+
+/** A recurrent stack has no positions, and its attention is no layer of its own. */
+const nameLayer = (/** @type {StackInfo} */ stack, /** @type {number} */ layer) =>
+  isRecurrent(stack) && stack.layers[layer][0].kind === "cross" ? "" : "layer " + (layer + 1);
+
+/** @param {Props & { stack: StackInfo }} props */
+function Stack({ stack, ...props }) {
+  const positions = props.positions?.(stack.side),
+    layers = stack.layers.map(
+      (blocks, layer) =>
+        html`<div class="diagram-layer" key=${layer}>
+          ${blocks
+            .map(
+              (block) =>
+                html`<${Block}
+                  key=${block.component}
+                  ...${props}
+                  side=${stack.side}
+                  block=${block}
+                />`,
+            )
+            .reverse()}
+          <span class="diagram-layer-name">${nameLayer(stack, layer)}</span>
+        </div>`,
+    ),
+    hasPositions = !isRecurrent(stack) && (positions || !props.positions);
+  return html`<div class="diagram-stack" data-side=${stack.side}>
+    <h4>${stack.title}</h4>
+    <div class="diagram-layers">${layers.reverse()}</div>
+    <div class="diagram-embedding">
+      <span>${hasPositions ? "token + position embedding" : "token embedding"}</span>
+      ${positions && html`<${PartSwitch} ...${props} part=${positions} />`}
+    </div>
+  </div>`;
+}
+
+/**
+ * Measure the stacks beside the links; null on a narrow page, where the links are above them.
+ * @param {HTMLElement} grid
+ */
+function measureStacks(grid) {
+  const find = (/** @type {string} */ selector) =>
+      /** @type {HTMLElement[]} */ ([...grid.querySelectorAll(selector)]),
+    heightOf = (/** @type {HTMLElement[]} */ elements) =>
+      elements.reduce((sum, each) => sum + each.offsetHeight, 0),
+    [links] = find(".diagram-links"),
+    [heads] = find(".owner .diagram-heads");
+  if (links.offsetWidth > 0.9 * grid.offsetWidth) return null;
+  // The links stay where they are when a block opens.
+  const heights = find(".diagram-stack").map(
+      (stack) =>
+        stack.clientHeight -
+        heightOf([...stack.querySelectorAll(/** @type {any} */ (".diagram-details"))]),
+    ),
+    box = heads?.getBoundingClientRect();
+  return {
+    height: Math.max(0, ...heights) - heightOf(find(".switch-controls")),
+    ownerY: box && box.top + box.height / 2 - links.getBoundingClientRect().top,
+  };
+}
+
+/**
+ * The tokens with the links of the selected head. A row is a query.
+ * @param {any} props
+ */
+function Links({ grid, stacks, pass, selected, isOff, label, row, onRow, controls }) {
+  const view = pass && buildLinks(pass, selected),
+    isLeft = stacks.length > 1 && selected.kind === "encoder";
+  const canvas = useCanvas(
+    (element) => {
+      const { height = 0, ownerY = undefined } = measureStacks(grid.current) ?? {};
+      if (!view) return;
+      paintLinks(element, {
+        ...view,
+        highlight: row,
+        color: cssVariable(isOff ? "--pg-hatch" : "--pg-" + selected.kind),
+        memoryColor: cssVariable("--pg-cross"),
+        minHeight: height,
+        owner: ownerY === undefined ? null : { y: ownerY, isLeft },
+      });
+    },
+    [pass, selected.kind, selected.layer, selected.head, isOff, row],
+    grid,
+  );
+  const onPointer = (/** @type {any} */ { offsetY, currentTarget: { layout } }) => {
+    const { y, rowHeight, count } = layout ?? { count: 0 },
+      rows = Array.from({ length: count }, (_, i) => i);
+    onRow(rows.find((i) => Math.abs(offsetY - y(i)) < rowHeight / 2) ?? null);
+  };
+  const onKeyDown = (/** @type {any} */ event) => {
+    const offset = ROW_KEYS[event.key],
+      count = event.currentTarget.layout?.count;
+    if (offset === undefined || !count) return;
+    event.preventDefault();
+    const from = row ?? (offset > 0 ? -1 : count);
+    onRow(Math.max(0, Math.min(count - 1, from + offset)));
+  };
+  // The controls stay beside the stacks, also where the links are much higher.
+  const isLong = view?.queries.length > MANY_ROWS;
+  return html`<div class=${isLong ? "diagram-links long" : "diagram-links"}>
+    <canvas
+      ref=${canvas}
+      class="diagram-canvas"
+      role="img"
+      tabindex="0"
+      aria-label=${label}
+      onPointerMove=${onPointer}
+      onPointerDown=${onPointer}
+      onPointerLeave=${(/** @type {PointerEvent} */ event) => {
+        if (event.pointerType === "mouse") onRow(null); // a finger leaves after each tap
+      }}
+      onKeyDown=${onKeyDown}
+      onBlur=${() => onRow(null)}
+    ></canvas>
+    ${controls}
+  </div>`;
+}
+
+/**
+ * @param {Props & {
+ *   label: string,
+ *   onRow: (row: number | null) => void,
+ *   controls?: any,
+ * }} props `label` describes the links, which have `controls` below them; `onRow` receives the row
+ *   that the user points at
+ */
+export function Diagram({ label, onRow, controls, ...props }) {
+  const grid = useRef(/** @type {HTMLElement | null} */ (null)),
+    { stacks, pass, selected, switches } = props,
+    // One stack is beside its queries.
+    [first, last] = stacks.length === 1 ? [null, stacks[0]] : stacks,
+    nRows = pass?.axes[selected.kind]?.[0].length ?? 0,
+    row = props.row !== null && props.row < nRows ? props.row : null,
+    legend =
+      !props.importance &&
+      html`<p class="diagram-legend pg-hint">
+        <b>Numbers and bars: </b>how long the vectors are that a block adds, relative to those it
+        adds them to. At 1.00 both are equally long. Click a block for details.
+      </p>`;
+  return html`<div
+    ref=${grid}
+    class="diagram-grid"
+    role="group"
+    aria-label="Heads and blocks of the model"
+    data-stacks=${stacks.length || undefined}
+    onKeyDown=${(/** @type {KeyboardEvent} */ event) => moveFocus(event, /** @type {HTMLElement} */ (grid.current))}
+  >
+    ${
+      first &&
+      html`<div key="first"><${Stack} ...${props} row=${row} stack=${first} />${legend}</div>`
+    }
+    <${Links}
+      key="links"
+      ...${{ grid, stacks, pass, selected, label, row, onRow, controls }}
+      isOff=${Boolean(switches?.isOff(selected))}
+    />
+    ${
+      last &&
+      html`<div key="last">
+        <${Stack} ...${props} row=${row} stack=${last} />${!first && legend}
+      </div>`
+    }
+  </div>`;
+}

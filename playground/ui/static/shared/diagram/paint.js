@@ -1,0 +1,262 @@
+// The attention weights of the diagram as pictures: the links of a head, from its keys to its
+// queries and into its block, with the output beside the queries; and the small map of each head.
+import { setUpCanvas } from "../canvas.js";
+import { formatToken } from "../format.js";
+import { colorTable, cssVariable } from "../palette.js";
+
+/**
+ * What the links show. Weights are thousandths, row by row; a row is a query.
+ * @typedef {{
+ *   keys: string[],
+ *   queries: string[],
+ *   weights: ArrayLike<number> | null,
+ *   output: { target: string[], predicted: string[], probability: number[] } | null,
+ *   outputRow: number,
+ *   titles: string[],
+ *   hasMemory: boolean,
+ * }} LinksData
+ * How they show it: `highlight` is a row, `owner` the height and the side of the block of the head.
+ * @typedef {LinksData & {
+ *   color: string,
+ *   highlight: number | null,
+ *   memoryColor: string,
+ *   minHeight: number,
+ *   owner: { y: number, isLeft: boolean } | null,
+ * }} LinksView
+ */
+
+const MIN_LINK_WEIGHT = 0.02;
+const TOP = 34, // height of the memory arrow and the column titles
+  BOTTOM = 8;
+const TITLES = 18; // height of the column titles above the rows
+const MAX_ROW_HEIGHT = 40;
+const MAX_NAME = 4; // characters of a token
+const TOKEN_WIDTH = 40,
+  OUTPUT_WIDTH = 32,
+  FAN_WIDTH = 26; // from the tokens to the block that owns the links
+
+/**
+ * The height of a token's row: smaller for long sequences, larger where there is space.
+ * @param {number} longest
+ * @param {number} space
+ */
+function rowHeightFor(longest, space) {
+  const smallest = longest > 24 ? 9 : longest > 14 ? 14 : 22;
+  return Math.max(smallest, Math.min(MAX_ROW_HEIGHT, Math.floor(space / longest)));
+}
+
+/** @param {string} token */
+function shorten(token) {
+  const characters = [...formatToken(token)];
+  return characters.length > MAX_NAME
+    ? characters.slice(0, MAX_NAME - 1).join("") + "…"
+    : characters.join("");
+}
+
+/**
+ * Paint the links of a head.
+ * @param {HTMLCanvasElement & { layout?: any }} canvas `layout` receives the positions of the rows
+ * @param {LinksView} view
+ */
+export function paintLinks(canvas, view) {
+  const { keys, queries, output, outputRow, owner, titles } = view,
+    longest = Math.max(keys.length, queries.length),
+    rowHeight = rowHeightFor(longest, view.minHeight - TOP - BOTTOM - TITLES),
+    height = Math.max(TOP + longest * rowHeight + BOTTOM, view.minHeight);
+  const [c, width] = setUpCanvas(canvas, height);
+  if (!width) return;
+  const middle = TOP + (height - TOP - BOTTOM) / 2,
+    y = (/** @type {string[]} */ names, /** @type {number} */ i) =>
+      middle + (i + 0.5 - names.length / 2) * rowHeight,
+    end = width - (owner ? FAN_WIDTH : 0),
+    // The queries are beside the block of the head.
+    x = (/** @type {number} */ at) => (owner?.isLeft ? width - at : at),
+    outputX = end - OUTPUT_WIDTH,
+    queriesX = (output ? outputX : end) - TOKEN_WIDTH / 2,
+    titleY = middle - (longest / 2) * rowHeight - 9;
+  c.textBaseline = "middle";
+  c.lineCap = "round";
+  if (view.hasMemory) paintMemoryArrow(c, width, view.memoryColor);
+  if (view.weights)
+    paintCurves(c, view, {
+      keysX: x(TOKEN_WIDTH),
+      queriesX: x(queriesX - TOKEN_WIDTH / 2),
+      fanX: x(end),
+      ownerX: x(width),
+      keyY: (i) => y(keys, i),
+      queryY: (i) => y(queries, i),
+      rowHeight,
+    });
+  const font = (rowHeight < 12 ? 8 : 14) + "px " + cssVariable("--pg-mono");
+  paintTokens(c, font, keys, x(TOKEN_WIDTH / 2), (i) => y(keys, i));
+  paintTokens(c, font, queries, x(queriesX), (i) => y(queries, i));
+  if (output) paintOutput(c, font, output, outputX, (i) => y(queries, outputRow + i), rowHeight);
+  const [left, right] = owner?.isLeft ? ["right", "left"] : ["left", "right"];
+  paintTitle(c, titles[0], x(2), titleY, left);
+  paintTitle(c, titles[1], x(queriesX + 16), titleY, right);
+  if (output) paintTitle(c, titles[2], outputX, titleY, "left");
+  canvas.layout = {
+    rowHeight,
+    y: (/** @type {number} */ i) => y(queries, i),
+    count: queries.length,
+  };
+}
+
+/**
+ * The links from keys to queries, and on into the block of the head.
+ * @param {CanvasRenderingContext2D} c
+ * @param {LinksView} view
+ * @param {{
+ *   keysX: number, queriesX: number, fanX: number, ownerX: number,
+ *   keyY: (i: number) => number, queryY: (i: number) => number, rowHeight: number,
+ * }} layout
+ */
+function paintCurves(c, { keys, queries, weights, color, highlight, owner }, layout) {
+  const { keysX, queriesX, keyY, queryY, rowHeight } = layout;
+  c.strokeStyle = color;
+  for (let r = 0; r < queries.length; r++) {
+    const share = highlight === null || highlight === r ? 1 : 0.15;
+    for (let k = 0; k < keys.length; k++) {
+      const weight = /** @type {ArrayLike<number>} */ (weights)[r * keys.length + k] / 1000;
+      if (weight < MIN_LINK_WEIGHT) continue;
+      c.globalAlpha = share * (0.12 + 0.88 * weight);
+      c.lineWidth = 0.5 + weight * Math.min(9, rowHeight * 0.4);
+      paintCurve(c, keysX, keyY(k), queriesX, queryY(r));
+    }
+    if (!owner) continue;
+    c.globalAlpha = 0.6 * share;
+    c.lineWidth = 1.5;
+    paintCurve(c, layout.fanX, queryY(r), layout.ownerX, owner.y);
+  }
+  c.globalAlpha = 1;
+}
+
+/**
+ * @param {CanvasRenderingContext2D} c
+ * @param {number} x0 @param {number} y0 @param {number} x1 @param {number} y1
+ */
+function paintCurve(c, x0, y0, x1, y1) {
+  const middle = (x0 + x1) / 2;
+  c.beginPath();
+  c.moveTo(x0, y0);
+  c.bezierCurveTo(middle, y0, middle, y1, x1, y1);
+  c.stroke();
+}
+
+/**
+ * The encoder's output goes to every cross-attention of the decoder.
+ * @param {CanvasRenderingContext2D} c
+ * @param {number} width
+ * @param {string} color
+ */
+function paintMemoryArrow(c, width, color) {
+  const y = 9,
+    label = "memory: keys and values";
+  c.font = "13px " + cssVariable("--pg-font");
+  const half = c.measureText(label).width / 2 + 8;
+  c.strokeStyle = c.fillStyle = color;
+  c.lineWidth = 1.5;
+  c.beginPath();
+  c.moveTo(0, y);
+  c.lineTo(width / 2 - half, y);
+  c.moveTo(width / 2 + half, y);
+  c.lineTo(width - 6, y);
+  c.stroke();
+  c.beginPath();
+  c.moveTo(width, y);
+  c.lineTo(width - 8, y - 4);
+  c.lineTo(width - 8, y + 4);
+  c.fill();
+  c.textAlign = "center";
+  c.fillText(label, width / 2, y);
+}
+
+/**
+ * @param {CanvasRenderingContext2D} c
+ * @param {string} text
+ * @param {number} x @param {number} y
+ * @param {string} align
+ */
+function paintTitle(c, text, x, y, align) {
+  c.font = "13px " + cssVariable("--pg-font");
+  c.textAlign = /** @type {CanvasTextAlign} */ (align);
+  c.fillStyle = cssVariable("--pg-quiet-text");
+  c.fillText(text, x, y);
+}
+
+/**
+ * @param {CanvasRenderingContext2D} c
+ * @param {string} font
+ * @param {string[]} names
+ * @param {number} x
+ * @param {(i: number) => number} y
+ */
+function paintTokens(c, font, names, x, y) {
+  c.font = font;
+  c.textAlign = "center";
+  c.fillStyle = cssVariable("--pg-text");
+  names.forEach((name, i) => c.fillText(shorten(name), x, y(i)));
+}
+
+/**
+ * Each token of the output above a bar of its probability; wrong ones are red and struck through.
+ * @param {CanvasRenderingContext2D} c
+ * @param {string} font
+ * @param {NonNullable<LinksData["output"]>} output
+ * @param {number} x
+ * @param {(i: number) => number} y
+ * @param {number} rowHeight
+ */
+function paintOutput(c, font, { target, predicted, probability }, x, y, rowHeight) {
+  const barWidth = OUTPUT_WIDTH - 4,
+    barHeight = rowHeight < 20 ? 1.5 : 3,
+    below = Math.min(9, 0.36 * rowHeight + 1);
+  c.font = font;
+  c.textAlign = "left";
+  target.forEach((token, i) => {
+    const isRight = token === predicted[i],
+      text = shorten(predicted[i]);
+    c.fillStyle = cssVariable("--pg-grid");
+    c.fillRect(x, y(i) + below, barWidth, barHeight);
+    c.fillStyle = cssVariable(isRight ? "--pg-good" : "--pg-bad");
+    c.fillRect(x, y(i) + below, (barWidth * probability[i]) / 1000, barHeight);
+    c.fillText(text, x, y(i));
+    if (!isRight) c.fillRect(x - 1, y(i) - 0.5, c.measureText(text).width + 2, 1.5);
+  });
+}
+
+/** @param {string} color */
+const parseColor = (color) => {
+  const hex = /^#(..)(..)(..)$/.exec(color);
+  return hex ? hex.slice(1).map((each) => parseInt(each, 16)) : [185, 191, 201];
+};
+
+/**
+ * Paint the weights of a head, one pixel for each, with the darkest color for the largest. The
+ * browser scales the picture. The canvas element stays the same.
+ * @param {HTMLCanvasElement} canvas
+ * @param {ArrayLike<number>} weights row by row
+ * @param {number} rows
+ * @param {number} columns
+ * @param {boolean} isCausal whether later positions are masked
+ * @param {number | null} highlight the row that stays as it is, while the others fade
+ */
+export function paintHeadMap(canvas, weights, rows, columns, isCausal, highlight) {
+  if (canvas.width !== columns || canvas.height !== rows) {
+    canvas.width = columns;
+    canvas.height = rows;
+  }
+  const c = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d")),
+    image = c.createImageData(columns, rows),
+    table = colorTable(),
+    scale = 1000 / Math.max(1e-9, ...Array.from(weights)),
+    masked = isCausal ? parseColor(cssVariable("--pg-grid")) : null;
+  for (let i = 0; i < weights.length; i++) {
+    const row = Math.floor(i / columns),
+      isMasked = masked && i % columns > row,
+      [red, green, blue] = isMasked ? masked : table[Math.round(scale * weights[i])],
+      alpha = highlight === null || highlight === row ? 255 : 70;
+    image.data.set([red, green, blue, alpha], 4 * i);
+  }
+  c.putImageData(image, 0, 0);
+}

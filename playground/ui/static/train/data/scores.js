@@ -1,0 +1,64 @@
+// How a query of the open block gets its attention weights. Who computed the picture computes the
+// numbers: the server or the engine.
+import { request } from "../../shared/api.js";
+import { formatToken } from "../../shared/format.js";
+import { Resource } from "../../shared/resource.js";
+import { ACTIVE_STATUSES, store } from "../../shared/store.js";
+import { computed, signal } from "../../vendor/preact.js";
+import { isTabOpen, state } from "../state.js";
+import { scoresLocally } from "./local_model.js";
+import { openBlock } from "./selection.js";
+import { figure } from "./snapshots.js";
+
+const MIN_INTERVAL_MS = 400; // between two requests while the model trains
+
+/** The query whose numbers the open block shows; null without a block of attention. */
+const openQuery = computed(() => {
+  const current = figure.value;
+  if (!current || !openBlock.value?.heads) return null;
+  const { pass, info } = current,
+    [layer, head] = state.selectedHead,
+    axes = pass.axes[state.selectedKind].map((/** @type {string[]} */ names) =>
+      names.map(formatToken),
+    ),
+    row = Math.min(state.selectedQuery, axes[0].length - 1),
+    text = state.typedPass ? store.sequence.value : info.default_input,
+    options = { kind: state.selectedKind, layer, head, query: row },
+    selection = JSON.stringify([state.modelRef, text, options]);
+  return { selection, pass, step: pass.step, text, options, axes };
+});
+
+/** @param {any} query */
+async function load({ pass, step, text, options, axes }) {
+  if (pass.isLocal) return { ...(await scoresLocally(options)), axes, options };
+  const atStep = state.viewedStep === null ? {} : { step: state.viewedStep },
+    payload = { owner: state.owner, subject: state.modelRef, view: "attention-scores" },
+    scores = await request("inspect/view", { ...payload, text, options, ...atStep });
+  if (!scores.error && scores.step !== step && state.viewedStep !== null)
+    return { error: "A recording has no query and key vectors of earlier steps." };
+  return { ...scores, axes, options };
+}
+
+/** The numbers of the open block, with the tokens of its axes. */
+export const blockScores = new Resource(load);
+const isResting = signal(false); // after a request while the model trains
+let requested = /** @type {any} */ (null);
+
+/** Request the numbers of the open block if they are not those of the displayed pass. */
+export function refreshScores() {
+  const query = openQuery.value;
+  if (!query) {
+    requested = null;
+    blockScores.clear();
+    return;
+  }
+  const isSame = query.selection === requested?.selection,
+    { isLocal } = query.pass,
+    isWaiting = isSame && !isLocal && (blockScores.isPending.value || isResting.value),
+    isKnown = isLocal ? query.pass === requested?.pass : query.step === requested?.step;
+  if (!isTabOpen.value || isWaiting || (isSame && isKnown)) return;
+  requested = query;
+  isResting.value = ACTIVE_STATUSES.includes(state.status);
+  setTimeout(() => (isResting.value = false), MIN_INTERVAL_MS);
+  blockScores.load(query);
+}
