@@ -117,26 +117,32 @@ function Model() {
     at = row.value ?? scores.value?.options.query ?? null,
     view = { pass: pass.value, selected: selected.value, row: at };
   return html`<div class="diagram">
-      <${Diagram}
+    <${Diagram}
+      ...${view}
+      stacks=${stacks}
+      label=${describePass(pass.value)}
+      open=${block?.component ?? ""}
+      details=${block && html`<${Details} ...${view} block=${block} />`}
+      onSelect=${select}
+      onBlock=${toggleBlock}
+      onRow=${(next) => (row.value = next)}
+      switches=${switches}
+      importance=${shareOf}
+      positions=${findPositions}
+      controls=${html`<${DiagramNote}
         ...${view}
-        stacks=${stacks}
-        label=${describePass(pass.value)}
-        open=${block?.component ?? ""}
-        details=${block && html`<${Details} ...${view} block=${block} />`}
-        onSelect=${select}
-        onBlock=${toggleBlock}
-        onRow=${(next) => (row.value = next)}
-        switches=${switches}
-        importance=${shareOf}
-        positions=${findPositions}
-      />
-    </div>
-    <${DiagramNote} ...${view} row=${row.value} isOff=${switches.isOff(selected.value)} />`;
+        row=${row.value}
+        isOff=${switches.isOff(selected.value)}
+      />`}
+    />
+  </div>`;
 }
 
 const Page = () =>
-  html`<section class="card try" aria-label="Input and output"><${Input} /><${Output} /></section>
-    <section class="card" aria-label="Model"><${Controls} /><${Model} /></section>`;
+  html`<div class="pg">
+    <section class="card try" aria-label="Input and output"><${Input} /><${Output} /></section>
+    <section class="card" aria-label="Model"><${Controls} /><${Model} /></section>
+  </div>`;
 
 const darkMode = matchMedia("(prefers-color-scheme: dark)"),
   setTheme = () => document.documentElement.classList.toggle("dark", darkMode.matches);

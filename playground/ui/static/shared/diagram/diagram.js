@@ -220,7 +220,7 @@ function measureStacks(grid) {
     ),
     box = heads?.getBoundingClientRect();
   return {
-    height: Math.max(0, ...heights) - heightOf(find(".switch-controls")),
+    height: Math.max(0, ...heights) - heightOf(find(".diagram-canvas ~ *")),
     ownerY: box && box.top + box.height / 2 - links.getBoundingClientRect().top,
   };
 }

@@ -32,7 +32,7 @@ const TITLES = 18; // height of the column titles above the rows
 const MAX_ROW_HEIGHT = 40;
 const MAX_NAME = 4; // characters of a token
 const TOKEN_WIDTH = 40,
-  OUTPUT_WIDTH = 32,
+  OUTPUT_WIDTH = 42,
   FAN_WIDTH = 26; // from the tokens to the block that owns the links
 
 /**
@@ -93,7 +93,7 @@ export function paintLinks(canvas, view) {
   if (output) paintOutput(c, font, output, outputX, (i) => y(queries, outputRow + i), rowHeight);
   const [left, right] = owner?.isLeft ? ["right", "left"] : ["left", "right"];
   paintTitle(c, titles[0], x(2), titleY, left);
-  paintTitle(c, titles[1], x(queriesX + 16), titleY, right);
+  paintTitle(c, titles[1], x(queriesX + 12), titleY, right);
   if (output) paintTitle(c, titles[2], outputX, titleY, "left");
   canvas.layout = {
     rowHeight,
@@ -208,7 +208,7 @@ function paintTokens(c, font, names, x, y) {
  * @param {number} rowHeight
  */
 function paintOutput(c, font, { target, predicted, probability }, x, y, rowHeight) {
-  const barWidth = OUTPUT_WIDTH - 4,
+  const barWidth = OUTPUT_WIDTH - 8,
     barHeight = rowHeight < 20 ? 1.5 : 3,
     below = Math.min(9, 0.36 * rowHeight + 1);
   c.font = font;
