@@ -141,7 +141,10 @@ function Model() {
 const Page = () =>
   html`<div class="pg">
     <section class="card try" aria-label="Input and output"><${Input} /><${Output} /></section>
-    <section class="card" aria-label="Model"><${Controls} /><${Model} /></section>
+    <section class="card" aria-label="Model">
+      <h2 class="pg-visually-hidden">Model</h2>
+      <${Controls} /><${Model} />
+    </section>
   </div>`;
 
 const darkMode = matchMedia("(prefers-color-scheme: dark)"),

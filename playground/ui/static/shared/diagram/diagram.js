@@ -191,7 +191,7 @@ function Stack({ stack, ...props }) {
     ),
     hasPositions = !isRecurrent(stack) && (positions || !props.positions);
   return html`<div class="diagram-stack" data-side=${stack.side}>
-    <h4>${stack.title}</h4>
+    <h3>${stack.title}</h3>
     <div class="diagram-layers">${layers.reverse()}</div>
     <div class="diagram-embedding">
       <span>${hasPositions ? "token + position embedding" : "token embedding"}</span>

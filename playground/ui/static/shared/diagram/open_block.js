@@ -92,7 +92,7 @@ function BlockScores({ scores, onQuery }) {
     }));
   return html`<section class="block-scores" aria-label="Attention scores of a query">
     <div class="bar">
-      <h5>Head ${head + 1}, query</h5>
+      <h4>Head ${head + 1}, query</h4>
       <${SegmentedControl}
         label="Query"
         options=${queries}
