@@ -103,32 +103,24 @@ class MultiHeadAttention(nn.Module):
         n_queries, n_keys = query_BHQK.shape[2], key_BGMK.shape[2]
         query_BHQK = self.position_encoding.rotate(query_BHQK, first_position=n_keys - n_queries)
         bias_HQM = self.position_encoding.bias(n_queries, n_keys, x_BQD.device)
-
-        # 3. Attend in every head, then join the heads, and mix them by the last projection.
-        key_BHMK, value_BHMK = self.repeat_kv(key_BGMK), self.repeat_kv(value_BGMK)
-        output_BHQK = self.attend(query_BHQK, key_BHMK, value_BHMK, attn_mask, bias_HQM, weights)
-        return self.out_proj(output_BHQK.transpose(1, 2).flatten(2))
-
-    def attend(
-        self,
-        query_BHQK: Tensor,
-        key_BHMK: Tensor,
-        value_BHMK: Tensor,
-        attn_mask: Tensor | None,
-        bias_HQM: Tensor | None,
-        weights: list[Tensor] | None,
-    ) -> Tensor:
-        """Return the attention output (BHQK) and store the weights, if a list is given for them."""
         bias_HQM = None if bias_HQM is None else bias_HQM.to(query_BHQK.dtype)
-        if weights is None:  # a kernel that never stores them (Dao et al. 2022, section 3.1)
-            mask = merge_mask_and_bias(attn_mask, bias_HQM)
-            dropout = self.dropout if self.training else 0.0
-            return F.scaled_dot_product_attention(query_BHQK, key_BHMK, value_BHMK, mask, dropout)
-        output_BHQK, weights_BHQM = scaled_dot_product_attention(
-            query_BHQK, key_BHMK, value_BHMK, attn_mask, bias_HQM
-        )
-        weights.append(weights_BHQM)
-        return output_BHQK
+
+        # 3. Attend in every head: with a kernel that never stores the weights (Dao et al. 2022,
+        #    section 3.1), or with the equation.
+        key_BHMK, value_BHMK = self.repeat_kv(key_BGMK), self.repeat_kv(value_BGMK)
+        if weights is None:
+            mask, dropout = merge_mask_and_bias(attn_mask, bias_HQM), self.dropout * self.training
+            output_BHQK = F.scaled_dot_product_attention(
+                query_BHQK, key_BHMK, value_BHMK, mask, dropout
+            )
+        else:
+            output_BHQK, weights_BHQM = scaled_dot_product_attention(
+                query_BHQK, key_BHMK, value_BHMK, attn_mask, bias_HQM
+            )
+            weights.append(weights_BHQM)
+
+        # 4. Join the heads, and mix them by the last projection.
+        return self.out_proj(output_BHQK.transpose(1, 2).flatten(2))
 
     def keys_and_values(
         self, x_BQD: Tensor, memory_BMD: Tensor | None, cache: KVCache | None

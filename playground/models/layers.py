@@ -1,7 +1,6 @@
 """The layer of encoders and decoders (Vaswani et al. 2017, section 3.1)."""
 
 from collections.abc import Callable
-from functools import partial
 
 from torch import Tensor, nn
 
@@ -87,17 +86,10 @@ class Layer(nn.Module):
         and cross-attention (BHTM, BHTS) are appended to the lists, if they are given.
         """
         self_cache, cross_cache = cache or (None, None)
-        self_attn = partial(
-            self.self_attn, attn_mask=attn_mask, cache=self_cache, weights=self_weights
+        x_BTD = self.self_attn_residual(
+            x_BTD, lambda x_BTD: self.self_attn(x_BTD, None, attn_mask, self_cache, self_weights)
         )
-        x_BTD = self.self_attn_residual(x_BTD, self_attn)
         if memory_BSD is not None:
-            cross_attn = partial(
-                self.cross_attn,
-                memory_BMD=memory_BSD,
-                attn_mask=memory_mask,
-                cache=cross_cache,
-                weights=cross_weights,
-            )
-            x_BTD = self.cross_attn_residual(x_BTD, cross_attn)
+            memory = memory_BSD, memory_mask, cross_cache, cross_weights
+            x_BTD = self.cross_attn_residual(x_BTD, lambda x_BTD: self.cross_attn(x_BTD, *memory))
         return self.feed_forward_residual(x_BTD, self.feed_forward)

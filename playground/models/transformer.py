@@ -84,8 +84,8 @@ class Transformer(nn.Module):
         hides it.
         """
         n_cached, n_new = cache[0].self_attn.length if cache else 0, target_BT.shape[1]
-        self_attn_mask = None  # one token after others attends to all positions so far
-        if not n_cached or n_new > 1:
+        self_attn_mask = None  # a single new token attends to all positions so far
+        if n_new > 1:
             self_attn_mask = causal_mask(n_cached + n_new, target_BT.device)[n_cached:]
         cross_attn_mask = padding_mask(source_BS)
         x_BTD = self.target_embedding(target_BT, first_position=n_cached)
