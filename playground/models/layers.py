@@ -87,9 +87,16 @@ class Layer(nn.Module):
         """
         self_cache, cross_cache = cache or (None, None)
         x_BTD = self.self_attn_residual(
-            x_BTD, lambda x_BTD: self.self_attn(x_BTD, None, attn_mask, self_cache, self_weights)
+            x_BTD,
+            lambda y: self.self_attn(
+                y, attn_mask=attn_mask, cache=self_cache, weights=self_weights
+            ),
         )
         if memory_BSD is not None:
-            memory = memory_BSD, memory_mask, cross_cache, cross_weights
-            x_BTD = self.cross_attn_residual(x_BTD, lambda x_BTD: self.cross_attn(x_BTD, *memory))
+            x_BTD = self.cross_attn_residual(
+                x_BTD,
+                lambda y: self.cross_attn(
+                    y, memory_BSD, attn_mask=memory_mask, cache=cross_cache, weights=cross_weights
+                ),
+            )
         return self.feed_forward_residual(x_BTD, self.feed_forward)
