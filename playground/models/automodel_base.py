@@ -3,6 +3,8 @@
 This file is uploaded to the Hub beside the model. It reads no file and opens no connection.
 """
 
+from collections.abc import Iterator
+from itertools import chain
 from typing import Any, ClassVar
 
 import torch
@@ -109,14 +111,21 @@ class PlaygroundModel(PreTrainedModel):
         """Tie the weights. The network has initialized them."""
         self.tie_weights(recompute_mapping=False)
 
-    def _init_weights(self, module: nn.Module) -> None:
-        """Initialize what no file contains: derived tables and missing weights.
+    @torch.no_grad()
+    def initialize_weights(self) -> None:
+        """Fill what no file contains, missing weights and derived tables, as in a new network."""
+        own = dict(named_tensors(self.base_model))
+        missing = [name for name in own if not getattr(own[name], "_is_hf_initialized", False)]
+        if missing:
+            new = dict(named_tensors(self.network_class(self.config.to_model_config())))
+            for name in missing:
+                own[name].copy_(new[name])
 
-        `from_pretrained` allocates them and calls this method for their content.
-        """
-        reset: Any = getattr(module, "reset_parameters", None)
-        if reset is not None:
-            reset()
+    def resize_token_embeddings(self, *sizes: Any, **options: Any) -> Any:
+        """Refuse another vocabulary: a token is a symbol of the task."""
+        raise NotImplementedError(
+            "this model has a token for each symbol of its task; train a model with more symbols"
+        )
 
     def get_input_embeddings(self) -> nn.Module:
         """Return the token embeddings of the source."""
@@ -260,6 +269,11 @@ class MaxPositionsCriteria(StoppingCriteria):
         return torch.full((len(input_ids),), full, dtype=torch.bool, device=input_ids.device)
 
 
+def named_tensors(network: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Yield the weights and the derived tables of a network by name."""
+    return chain(network.named_parameters(), network.named_buffers())
+
+
 def apply_attention_mask(input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
     """Return the tokens (BS) with PAD wherever the mask is 0."""
     return input_ids if attention_mask is None else input_ids.masked_fill(attention_mask == 0, PAD)
@@ -294,6 +308,5 @@ def check_length(name: str, tokens_BS: Tensor, max_length: int, past_length: int
     length = past_length + tokens_BS.shape[1]
     if length > max_length:
         raise ValueError(
-            f"{name} has {length} tokens, but the model has positions for {max_length}; shorten "
-            f"the sequence"
+            f"{name} has {length} tokens, but the model has positions for {max_length}; shorten it"
         )

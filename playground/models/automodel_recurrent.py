@@ -46,9 +46,8 @@ class RecurrentEncoder(EncoderForGenerate):
         self, input_ids: Tensor, attention_mask: Tensor | None = None, **unused: Any
     ) -> RecurrentEncoderOutput:
         memory_BSD, states = self.network.encode(self.source_tokens(input_ids, attention_mask))
-        return RecurrentEncoderOutput(
-            memory_BSD, torch.stack([torch.stack(state, dim=1) for state in states], dim=1)
-        )
+        states_BLCD = torch.stack([torch.stack(state, dim=1) for state in states], dim=1)
+        return RecurrentEncoderOutput(memory_BSD, states_BLCD)
 
 
 class PlaygroundRecurrentForSeq2SeqLM(PlaygroundEncoderDecoder):

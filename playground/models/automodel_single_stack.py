@@ -85,19 +85,14 @@ class PlaygroundDecoderOnlyForCausalLM(PlaygroundModel, PlaygroundGenerationMixi
         if attention_mask is None:
             attention_mask = F.pad(input_ids != PAD, (n_cached, 0), value=True)
         weights: list[Tensor] | None = [] if output_attentions else None
-        logits_BWV = self.network(
-            apply_attention_mask(input_ids, attention_mask[:, n_cached:]),
-            weights,
-            None
-            if cache is None
-            else [LayerCache(CacheView(cache, layer)) for layer in range(self.config.n_layers)],
-            attention_mask != 0,
-        )
-        loss = (
-            None
-            if labels is None
-            else cross_entropy(logits_BWV, F.pad(labels[:, 1:], (0, 1), value=0))
-        )
+        caches = None
+        if cache is not None:
+            caches = [LayerCache(CacheView(cache, i)) for i in range(self.config.n_layers)]
+        tokens_BT = apply_attention_mask(input_ids, attention_mask[:, n_cached:])
+        logits_BWV = self.network(tokens_BT, weights, caches, attention_mask != 0)
+        loss = None
+        if labels is not None:
+            loss = cross_entropy(logits_BWV, F.pad(labels[:, 1:], (0, 1), value=PAD))
         return CausalLMOutputWithPast(
             loss=loss,
             logits=logits_BWV,

@@ -100,9 +100,8 @@ class Recurrent(nn.Module):
 
     def initial_state(self, batch_size: int) -> State:
         """Return the initial state of a cell: zeros."""
-        return (self.output_proj.weight.new_zeros(batch_size, self.config.d_model),) * CELLS[
-            self.config.cell
-        ].n_states
+        zeros_BD = self.output_proj.weight.new_zeros(batch_size, self.config.d_model)
+        return (zeros_BD,) * CELLS[self.config.cell].n_states
 
     def decode(
         self, target_BT: Tensor, memory_BSD: Tensor, states: list[State], source_BS: Tensor
@@ -122,10 +121,8 @@ class Recurrent(nn.Module):
             return self.output_proj(hidden_BTD), states, None
         score_BTS = hidden_BTD @ memory_BSD.transpose(1, 2)
         weights_BTS = score_BTS.masked_fill(~attn_mask_BS[:, None], -torch.inf).softmax(-1)
-        combined_BTD = self.context_proj(
-            torch.cat([weights_BTS @ memory_BSD, hidden_BTD], dim=-1)
-        ).tanh()
-        return self.output_proj(combined_BTD), states, weights_BTS
+        combined_BTD = torch.cat([weights_BTS @ memory_BSD, hidden_BTD], dim=-1)
+        return self.output_proj(self.context_proj(combined_BTD).tanh()), states, weights_BTS
 
     def _run_layers(
         self,

@@ -95,9 +95,8 @@ class TorchTransformer(nn.Module):
 
     def _embed(self, tokens_BS: Tensor, tokens: nn.Embedding, positions: nn.Embedding) -> Tensor:
         position_S = torch.arange(tokens_BS.shape[1], device=tokens_BS.device)
-        return self.dropout(
-            tokens(tokens_BS) * math.sqrt(self.config.d_model) + positions(position_S)
-        )
+        x_BSD = tokens(tokens_BS) * math.sqrt(self.config.d_model)
+        return self.dropout(x_BSD + positions(position_S))
 
 
 @contextmanager
@@ -120,10 +119,8 @@ def _record_attention(stack: nn.Module, name: str, weights: list[Tensor] | None)
     with ExitStack() as hooks:
         for path, attention in stack.named_modules():
             if path.endswith(name):
-                hooks.enter_context(
-                    attention.register_forward_pre_hook(request_weights, with_kwargs=True)
-                )
-                hooks.enter_context(
-                    attention.register_forward_hook(lambda *args: recorded.append(args[-1][1]))
-                )
+                before = attention.register_forward_pre_hook(request_weights, with_kwargs=True)
+                after = attention.register_forward_hook(lambda *args: recorded.append(args[-1][1]))
+                hooks.enter_context(before)
+                hooks.enter_context(after)
         yield

@@ -4,7 +4,9 @@ import logging
 
 import pytest
 import torch
+import transformers
 from hypothesis import given, settings
+from safetensors.torch import save_file
 from transformers import AutoModelForSeq2SeqLM
 
 from playground.architectures.decoder_only import left_pad
@@ -19,7 +21,9 @@ from playground.models.automodel import (
     PlaygroundConfig,
     PlaygroundForSeq2SeqLM,
 )
+from playground.models.automodel_recurrent import PlaygroundRecurrentForSeq2SeqLM
 from playground.models.automodel_single_stack import (
+    PlaygroundDecoderOnlyForCausalLM,
     PlaygroundEncoderOnlyConfig,
     PlaygroundEncoderOnlyForMaskedLM,
 )
@@ -56,6 +60,15 @@ def no_warnings():
     yield
     logger.removeHandler(handler)
     assert messages == []
+
+
+@pytest.fixture
+def quiet():
+    """Turn off the warning about missing weights."""
+    before = transformers.logging.get_verbosity()
+    transformers.logging.set_verbosity_error()
+    yield
+    transformers.logging.set_verbosity(before)
 
 
 build = functools.partial(build_small, TransformerModel)
@@ -444,6 +457,35 @@ def test_a_new_one_starts_as_the_transformer_does():
     assert torch.equal(
         ours.source_embedding.position_embedding, loaded.source_embedding.position_embedding
     )
+
+
+@pytest.mark.parametrize(
+    "model_class",
+    [
+        PlaygroundForSeq2SeqLM,
+        PlaygroundTorchTransformerForSeq2SeqLM,
+        PlaygroundDecoderOnlyForCausalLM,
+        PlaygroundEncoderOnlyForMaskedLM,
+        PlaygroundRecurrentForSeq2SeqLM,
+    ],
+)
+def test_weights_that_no_file_contains_are_those_of_a_new_model(model_class, tmp_path, quiet):
+    torch.manual_seed(3)
+    new = model_class(model_class.config_class())
+    new.config.save_pretrained(tmp_path)
+    with torch.no_grad():
+        stored = new.get_output_embeddings().bias.fill_(5)
+    name = f"{new.base_model_prefix}.output_proj.bias"
+    save_file({name: stored}, tmp_path / "model.safetensors", {"format": "pt"})
+    torch.manual_seed(3)
+    loaded = model_class.from_pretrained(tmp_path)
+    for (name, weight), expected in zip(loaded.named_parameters(), new.parameters(), strict=True):
+        assert torch.equal(weight, expected), name
+
+
+def test_another_vocabulary_is_refused_with_what_to_do(pair):
+    with pytest.raises(NotImplementedError, match="train a model with more symbols"):
+        pair[1].resize_token_embeddings(20)
 
 
 @pytest.mark.parametrize("kind", POSITION_TYPES)
