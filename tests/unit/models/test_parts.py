@@ -61,6 +61,15 @@ def test_rotations_do_not_depend_on_earlier_calls():
         torch.testing.assert_close(rotated.float(), expected[:, :, first:end], **close)
 
 
+def test_a_table_of_rotations_from_inference_mode_serves_training():
+    config = TransformerConfig(d_model=H * K, n_heads=H, position_type="rope", max_positions=2)
+    rope, x_BHPK = RotaryEmbedding(config, causal=True), random(B, H, P, K).requires_grad_()
+    with torch.inference_mode():
+        rope.rotate(x_BHPK)  # more positions than the table has
+    rope.rotate(x_BHPK).sum().backward()
+    assert x_BHPK.grad is not None
+
+
 @pytest.mark.parametrize("n_heads", [1, 3, 8, 12])
 def test_alibi_has_blooms_slopes(n_heads):
     alibi = ALiBi(
