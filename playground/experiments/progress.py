@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Hashable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TypedDict
 
 from playground.architectures.parameter_groups import parameter_count
 from playground.runs.registry import Registry
@@ -14,7 +14,6 @@ from .length_evaluator import LengthEvaluator
 from .spec import LENGTHS, ExperimentSpec
 from .state import ExperimentState
 
-Estimate = dict[str, Any]
 ENDED_STATUSES = ("done", "failed")
 MIN_MEASURED_STEPS = 20  # steps of a run from which its speed counts
 # Fitted to the prepared experiments on one core of a server with two, at 128 sequences a step.
@@ -31,6 +30,15 @@ COMPARABLE_SETTINGS = (
     "eval_every",
     "eval_size",
 )
+
+
+class Estimate(TypedDict):
+    """The remaining time; `unknown` counts runs without a comparable one."""
+
+    seconds: float
+    unknown: int
+    is_measured: bool
+    message: str
 
 
 def state_name(state: ExperimentState, runs: Mapping[str, Run], evaluator: LengthEvaluator) -> str:

@@ -27,6 +27,7 @@ from playground.runs.state import Run
 from . import analysis, length_generalization, progress
 from .claims import Claim
 from .length_evaluator import LengthEvaluator
+from .progress import Estimate
 from .results import length_results, variant_results
 from .runner import ExperimentRunner
 from .spec import LENGTHS, SPEC_FIELDS, Experiment, ExperimentSpec, parse_experiment
@@ -113,7 +114,7 @@ class ExperimentService:
     def start_for_lesson(
         self, spec: Mapping[str, Any], run_names: Sequence[str], owner: str
     ) -> Experiment:
-        """Start an experiment outside of the owner's list, which exists until `forget`.
+        """Start an experiment outside of the owner's list, which exists until `store.forget`.
 
         It uses runs of the owner with the same settings again. Nothing of it is stored. New runs
         get their name in the order of the variants.
@@ -133,11 +134,6 @@ class ExperimentService:
                 raise UserError(problem)
             self.store.states[experiment.id] = state
         return experiment
-
-    def forget(self, experiment: Experiment) -> None:
-        """Remove an experiment of a lesson; its runs stay."""
-        with self.store.lock:
-            self.store.forget(experiment)
 
     def _parse_spec(self, spec: Mapping[str, Any], owner: str) -> Experiment:
         """Build an experiment from a request and check its runs against the limits.
@@ -275,33 +271,25 @@ class ExperimentService:
         runs = self.store.state(experiment).find_runs(self.registry, owner)
         return [runs[key] for key, *_ in experiment.planned_runs() if key in runs]
 
-    def results(self, experiment: Experiment, owner: str) -> dict[str, Any]:
-        """Return medians, ranges and curves of each variant, and a one-text summary."""
-        state = self.store.touch(experiment)
-        return variant_results(state, state.find_runs(self.registry, owner))[1]
-
-    def lengths(self, experiment: Experiment, owner: str) -> dict[str, Any]:
-        """Return exact match and maximum length of each scheme, and a one-text summary."""
-        state = self.store.touch(experiment)
-        return length_results(state, state.find_runs(self.registry, owner), self.evaluator)[1]
-
     def to_csv(self, experiment: Experiment, owner: str) -> str:
+        state = self.store.touch(experiment)
+        runs = state.find_runs(self.registry, owner)
         if experiment.kind == LENGTHS:
-            lengths = self.lengths(experiment, owner)
+            lengths = length_results(state, runs, self.evaluator)[1]
             return length_generalization.to_csv(lengths["rows"], lengths["test"])
-        results = self.results(experiment, owner)
+        results = variant_results(state, runs)[1]
         return analysis.to_csv(results["fields"], results["variants"], results["test"])
 
-    def estimate(self, experiment: Experiment, owner: str) -> dict[str, Any]:
+    def estimate(self, experiment: Experiment, owner: str) -> Estimate:
         """Estimate the remaining time of an experiment; see `progress.estimate`."""
         state = self.store.state(experiment)
         return self._estimate(state, state.find_runs(self.registry, owner), owner)
 
-    def estimate_plan(self, spec: ExperimentSpec, owner: str) -> dict[str, Any]:
+    def estimate_plan(self, spec: ExperimentSpec, owner: str) -> Estimate:
         """Estimate the time of an experiment that has not started; see `progress.estimate`."""
         return progress.estimate(spec, {}, {}, self.registry, owner)
 
-    def estimate_claim(self, claim: Claim, owner: str) -> dict[str, Any]:
+    def estimate_claim(self, claim: Claim, owner: str) -> Estimate:
         """Estimate the duration of a replication: from runs here, or as the claim declares it."""
         measured = self.estimate_plan(claim.experiment, owner)
         return (
@@ -310,9 +298,7 @@ class ExperimentService:
             else progress.declared_estimate(claim.estimated_minutes)
         )
 
-    def _estimate(
-        self, state: ExperimentState, runs: Mapping[str, Run], owner: str
-    ) -> dict[str, Any]:
+    def _estimate(self, state: ExperimentState, runs: Mapping[str, Run], owner: str) -> Estimate:
         variants = state.cache.speeds_by_variant
         stored = state.stored_keys(runs)
         return progress.estimate(state.experiment, runs, variants, self.registry, owner, stored)

@@ -219,9 +219,10 @@ class ExperimentStore:
         return state
 
     def forget(self, experiment: Experiment) -> None:
-        """Remove an experiment from memory. The caller must hold the lock."""
-        self.states.pop(experiment.id, None)
-        self._cached.pop(experiment.id, None)
+        """Remove an experiment from memory."""
+        with self.lock:
+            self.states.pop(experiment.id, None)
+            self._cached.pop(experiment.id, None)
 
     @staticmethod
     def _delete_files(state: ExperimentState) -> None:

@@ -60,6 +60,7 @@ class Job:
     on_progress: Callable[[Job], None] | None = None
     # Converts the result before the job is done; a UserError makes the job fail.
     on_result: Callable[[Response], Response] | None = None
+    is_ready: bool = True  # False until `JobQueue.release`: it waits for other work
     id: str = field(default_factory=lambda: secrets.token_urlsafe(12))
 
     status: JobStatus = JobStatus.QUEUED
@@ -115,6 +116,7 @@ class Job:
             "unit": unit,
             "rows": rows,
             "cursor": start + len(rows),
+            "partial": self.partial,
             "result": self.result,
             "retryable": self.retryable,
             "code": self.error_code,

@@ -1,8 +1,11 @@
-"""The limits of a queue: how many jobs run and wait, and for how long."""
+"""The limits of a queue: how many jobs run and wait, and for how long; and the jobs below them."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .admission import Admission
+from .fair_order import FairOrder
+from .job import Job
 
 DEFAULT_ADMISSION = Admission(total=16)
 
@@ -38,3 +41,26 @@ class Policy:
     result_ttl_s: float = 0.0  # after the end; 0 stores no finished job
     max_results_per_owner: int | None = None
     max_results: int | None = None
+
+
+class Lane:
+    """The jobs with one policy: those that wait, and those that a process has."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.turns = FairOrder()
+        self.waiting: dict[Job, None] = {}  # in the order of their arrival
+        self.running: dict[Job, None] = {}  # in the order of their start
+
+    def active(self) -> list[Job]:
+        return [*self.running, *self.waiting]
+
+    def order(self) -> Iterator[Job]:
+        """Yield the waiting jobs that are ready, in the order in which they start."""
+        ready = [job for job in self.waiting if job.is_ready]
+        return self.turns.order(ready, self.running)
+
+    def is_idle(self, job: Job, now: float) -> bool:
+        """Return whether a waiting job is not polled."""
+        limit = self.policy.start_polled_within_s
+        return job in self.waiting and limit is not None and now - job.polled_at > limit

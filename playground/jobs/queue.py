@@ -16,31 +16,14 @@ from playground.errors import BusyError, UserError
 from .admission import CLIENT_ADDRESS, Client
 from .entry import Message, failure_message
 from .executors import Executor
-from .fair_order import FairOrder
 from .housekeeping import HOUSEKEEPER
 from .job import NO_PROGRESS, Job, JobStatus, Progress, Response, set_result_if_pending
-from .policy import Policy
+from .policy import Lane, Policy
 from .process import describe_exit, start_failure_reporter
 
 log = logging.getLogger(__name__)
 JOB_MISSING = "this result is no longer stored; run the job again"
-
-
-class Lane:
-    """The jobs with one policy: those that wait, and those that a process has."""
-
-    def __init__(self, policy: Policy) -> None:
-        self.policy = policy
-        self.turns = FairOrder()
-        self.waiting: dict[Job, None] = {}  # in the order of their arrival
-        self.running: dict[Job, None] = {}  # in the order of their start
-
-    def active(self) -> list[Job]:
-        return [*self.running, *self.waiting]
-
-    def order(self) -> Iterator[Job]:
-        """Yield the waiting jobs in the order in which they start."""
-        return self.turns.order(self.waiting, self.running)
+UNPOLLED = "removed because its page no longer polls and other jobs wait; run it again"
 
 
 class JobQueue:
@@ -57,6 +40,8 @@ class JobQueue:
         on_done: called after the end of each job.
         clock: returns the time in seconds.
     """
+
+    job_type: type[Job] = Job
 
     def __init__(
         self,
@@ -86,7 +71,7 @@ class JobQueue:
         return self._lane_of_kind.get(kind, self._default_lane)
 
     def submit(self, kind: str, *arguments: Any, owner: str = "", **fields: Any) -> Job:
-        """Queue a job and return it.
+        """Queue a job and return it; a waiting one that is not polled may make way for it.
 
         Args:
             arguments: the arguments of the function of this kind.
@@ -96,15 +81,21 @@ class JobQueue:
             UserError: if the owner, the address or all clients have too many jobs, or if the
                 system has no free thread.
         """
-        job = Job(kind, arguments, owner, **fields)
+        job = self.job_type(kind, arguments, owner, **fields)
         job.created_at = job.polled_at = job.last_message_at = self._clock()
         lane = self.lane(kind)
         HOUSEKEEPER.add(self.housekeep)  # without it, no job could time out
         with self._locked():
             if self._closed:
                 raise BusyError("the server is stopping")
-            active = (Client(each.address, each.owner) for each in lane.active())
-            lane.policy.admission.admit(Client(job.address, owner), active)
+            idle = [each for each in lane.waiting if lane.is_idle(each, job.created_at)]
+            idle.sort(key=lambda each: each.polled_at)
+            active = {
+                each: Client(each.address, "" if each in idle else each.owner)
+                for each in lane.active()
+            }
+            client = Client(job.address, owner)
+            lane.policy.admission.admit_or_evict(client, active, idle, self._evict)
             self._jobs[job.id] = job
             lane.waiting[job] = None
             job.future.add_done_callback(lambda future: self._drop_if_cancelled(job, future))
@@ -148,6 +139,18 @@ class JobQueue:
         """Cancel a job; its rows stay. A finished job does not change."""
         with self._locked():
             self._cancel(job, reason or self.lane(job.kind).policy.cancel_message)
+
+    def release(self, job: Job, *arguments: Any) -> None:
+        """Let a job start that was not ready, with these arguments."""
+        with self._locked():
+            job.message, job.progress = "", NO_PROGRESS
+            job.arguments, job.is_ready = arguments, True
+            self._schedule()
+
+    def fail(self, job: Job, message: str) -> None:
+        """Fail a waiting job."""
+        with self._locked():
+            self._finish(job, JobStatus.FAILED, message)
 
     def close(self) -> None:
         """Cancel all jobs, end their processes, and accept no more jobs."""
@@ -206,11 +209,7 @@ class JobQueue:
                 limit = lane.policy.unpolled_timeout_s
                 for job in lane.active() if limit is not None and lane.waiting else ():
                     if limit is not None and now - job.polled_at > limit:
-                        self._cancel(
-                            job,
-                            "removed because its page no longer polls and other jobs wait; "
-                            "run it again",
-                        )
+                        self._cancel(job, UNPOLLED)
             self._prune()
             self._schedule()
         self.executor.end_if_idle()
@@ -269,9 +268,8 @@ class JobQueue:
                 job.queue_position = position
 
     def _may_start(self, lane: Lane, job: Job) -> bool:
-        polled_within = lane.policy.start_polled_within_s
         at_address = lane.policy.max_running_per_address
-        if polled_within is not None and self._clock() - job.polled_at > polled_within:
+        if lane.is_idle(job, self._clock()):
             return False
         return (
             at_address is None
@@ -322,6 +320,10 @@ class JobQueue:
         message = self._describe_end(job, reason)
         self._finish(job, JobStatus.FAILED, message, retryable=retryable)
         self.executor.kill(job)
+
+    def _evict(self, job: Job) -> int:
+        self._cancel(job, UNPOLLED)
+        return 1
 
     def _cancel(self, job: Job, reason: str) -> None:
         if not job.is_active or job.is_converting or job.cancelled_at is not None:

@@ -5,7 +5,6 @@ V vocabulary.
 """
 
 import traceback
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
@@ -16,6 +15,7 @@ from torch import Tensor
 
 from playground.architectures.base import eval_mode, exact_match_mask
 from playground.inspection.attention_recording import record_free_running
+from playground.jobs.progress import ProgressReporter
 from playground.models.config import TransformerConfig
 from playground.tasks import PAD
 from playground.tasks.held_out import HeldOutSet, build_held_out_set
@@ -134,12 +134,10 @@ def training_settings(bug: Bug, seed: int, steps: int) -> dict[str, Any]:
     }
 
 
-def compare(
-    name: str, seed: int, steps: int, report_progress: Callable[[dict[str, Any]], None]
-) -> dict[str, Any]:
+def compare(name: str, seed: int, steps: int, reporter: ProgressReporter) -> dict[str, Any]:
     """Train the correct and the buggy copy on the same batches and compare them.
 
-    `report_progress` receives the progress of both. The result contains only values for JSON.
+    The result contains only values for JSON.
     """
     bug = BUGS[name]
     config = RunConfig.from_flat(training_settings(bug, seed, steps))
@@ -154,13 +152,8 @@ def compare(
                 copy.train_step(held_out)
         at = correct.trainer.step_count
         if at % (EVAL_INTERVAL // 2) == 0:
-            report_progress(
-                {
-                    "done": at,
-                    "total": steps,
-                    "curves": {"correct": correct.curve, "buggy": buggy.curve},
-                }
-            )
+            reporter.progress(at, steps, "steps")
+            reporter.partial({"curves": {"correct": correct.curve, "buggy": buggy.curve}})
     source = load_source(bug)
     return {
         "seed": seed,

@@ -1,45 +1,48 @@
-"""Start the measurements of the lessons.
+"""The measurements of the lessons, as jobs.
 
 A lesson trains the runs of an experiment, which uses runs of its owner with the same settings
 again, and is then measured. A bug is trained and evaluated in one job. This module does not import
 torch.
-Threads: all public methods are safe to call from any thread.
 """
 
-import secrets
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
-from playground.errors import BusyError, UserError
+from playground.errors import UserError
 from playground.experiments.service import ExperimentService
-from playground.jobs.admission import CLIENT_ADDRESS, Client, limit
+from playground.experiments.spec import Experiment
+from playground.jobs.admission import limit
 from playground.jobs.executors import ProcessPerJob
-from playground.jobs.job import Job, JobStatus
+from playground.jobs.job import Job, JobStatus, Progress, Response
 from playground.jobs.policy import Policy
 from playground.jobs.queue import JobQueue
-from playground.runs.record import owner_id
 from playground.runs.state import Run
 
 from . import lessons
 from .bugs import BUGS, RANDOM_BUG, hint, resolve_bug
-from .measurement import ACTIVE_STATUSES, Measurement
+from .measurement import Measurement
 
 MEASUREMENT_TIMEOUT_S = 180.0  # seconds, the timeout of one process
-RESULT_TTL_S = 1800.0  # seconds without a poll until a measurement is deleted
-UNPOLLED_TIMEOUT_S = 30.0  # seconds without a poll until a measurement is inactive
+RESULT_TTL_S = 1800.0  # seconds for which a result stays, and a measurement that is not polled
+UNPOLLED_TIMEOUT_S = 30.0  # seconds without a poll until a measurement makes way for others
+FUNCTIONS = {
+    "bug": "playground.lessons.tasks:measure_bug",
+    "lesson": "playground.lessons.tasks:measure_lesson",
+}
 
 
-class LessonService:
-    """The service that starts measurements and returns their results as values for JSON.
+class LessonJobs(JobQueue):
+    """The measurements of a server.
 
     Args:
         experiments: the service that trains the runs of lessons.
         base: default settings, which the settings of each lesson override.
         pretrained: the queue of the jobs with pretrained models; it has the kind "translate".
     """
+
+    job_type = Measurement
 
     def __init__(
         self,
@@ -49,34 +52,27 @@ class LessonService:
     ) -> None:
         self.experiments, self.base, self.pretrained = experiments, dict(base or {}), pretrained
         self.max_workers = max(1, experiments.registry.settings.slots // 2)
-        self.queue = JobQueue(
-            ProcessPerJob(
-                {
-                    "bug": "playground.lessons.tasks:measure_bug",
-                    "lesson": "playground.lessons.tasks:measure_lesson",
-                },
-                reports_progress=True,
-            ),
-            Policy(
-                process="the measurement process",
-                advice="stop a run or lower the steps, and measure again",
-                max_running=self.max_workers,
-                admission=replace(limit("measurements"), per_owner=None),
-                run_timeout_s=MEASUREMENT_TIMEOUT_S,
-                timeout_advice="lower the steps, or measure again later",
-                cancel_message="cancelled; there is no measurement",
-                # The measurement of an owner without a page starts after the next poll.
-                start_polled_within_s=UNPOLLED_TIMEOUT_S,
-            ),
+        self._advancing = threading.RLock()
+        admission = limit("measurements")
+        policy = Policy(
+            process="the measurement process",
+            advice="stop a run or lower the steps, and measure again",
+            max_running=self.max_workers,
+            admission=admission,
+            run_timeout_s=MEASUREMENT_TIMEOUT_S,
+            timeout_advice="lower the steps, or measure again later",
+            cancel_message="cancelled; there is no measurement",
+            # The measurement of an owner without a page starts after the next poll.
+            start_polled_within_s=UNPOLLED_TIMEOUT_S,
+            unpolled_timeout_s=RESULT_TTL_S,
+            result_ttl_s=RESULT_TTL_S,
+            max_results=admission.total,
         )
-        self._measurements: dict[str, Measurement] = {}
-        self._lock = threading.RLock()
-        self._closed = False
+        executor = ProcessPerJob(FUNCTIONS, reports_progress=True)
+        super().__init__(executor, policy, on_done=self._stop_training)
 
-    # Starting measurements
-
-    def start_lesson(self, name: object, prediction: object, options: object, owner: str) -> str:
-        """Start the measurement of a lesson and return its id.
+    def submit_lesson(self, name: object, prediction: object, options: object, owner: str) -> Job:
+        """Start the training of a lesson, whose measurement follows.
 
         Raises:
             ConfigError: when the lesson, the prediction or an option is invalid; `field` names it.
@@ -89,26 +85,23 @@ class LessonService:
             "options": chosen_options,
         }
         spec = lessons.experiment(lesson, chosen_options, self.base)
-        with self._lock:
-            measurement = self._new("lesson", str(name), request, owner)
-            try:
-                if lesson.has_translation:
-                    measurement.translation = self._submit_translation(chosen_options, owner)
-                names = [f"{lesson.title}: {label}" for label in lesson.runs]
-                measurement.experiment = self.experiments.start_for_lesson(
-                    spec.model_dump(), names, owner
-                )
-            except Exception:  # end what was started before the error
-                self._stop_training(measurement, owner)
-                raise
-            self._measurements[measurement.id] = measurement
-            self._advance(measurement, owner)
-        return measurement.id
+        fields = {"name": name, "request": request, "is_ready": False}
+        job = cast(Measurement, self.submit("lesson", owner=owner, **fields))
+        try:
+            if lesson.has_translation:
+                job.translation = self._submit_translation(chosen_options, owner)
+            run_names = [f"{lesson.title}: {label}" for label in lesson.runs]
+            job.experiment = self.experiments.start_for_lesson(spec.model_dump(), run_names, owner)
+        except Exception:  # end what was started before the error
+            self.cancel(job)
+            raise
+        self._advance(job)
+        return job
 
-    def start_bug(
+    def submit_bug(
         self, name: object, seed: int, steps: int, owner: str, is_hidden: bool = False
-    ) -> str:
-        """Train a buggy and a correct copy, and return the id of the measurement.
+    ) -> Job:
+        """Train a buggy and a correct copy.
 
         For "random", the seed chooses the bug. `is_hidden` hides a known bug like a random one.
 
@@ -118,49 +111,16 @@ class LessonService:
         """
         bug = resolve_bug(name, seed)
         is_hidden = is_hidden or name == RANDOM_BUG
-        request = {"seed": seed, "steps": steps, "is_hidden": is_hidden}
-        with self._lock:
-            measurement = self._new("bug", bug, request, owner)
-            measurement.bug_identified = not is_hidden
-            self._submit(measurement, measurement.name, seed, steps)
-            self._measurements[measurement.id] = measurement
-        return measurement.id
-
-    def _new(self, kind: str, name: str, request: dict[str, Any], owner: str) -> Measurement:
-        now, mark = time.monotonic(), owner_id(owner)
-        for each in list(self._measurements.values()):
-            if now - each.polled_at >= RESULT_TTL_S and each.status != "measuring":
-                self._delete(each.id)
-        admission, present = limit("measurements"), list(self._measurements.values())
-        active = [
-            Client(owner=each.owner)
-            for each in present
-            if each.status in ACTIVE_STATUSES
-            and (now - each.polled_at < UNPOLLED_TIMEOUT_S or each.status == "measuring")
-        ]
-        replace(admission, total=None).admit(Client(owner=mark), active)
-        abandoned = (
-            each.id
-            for each in sorted(present, key=lambda each: each.polled_at)
-            if each.status != "measuring" and now - each.polled_at > UNPOLLED_TIMEOUT_S
+        return self.submit(
+            "bug",
+            bug,
+            seed,
+            steps,
+            owner=owner,
+            name=bug,
+            request={"seed": seed, "steps": steps, "is_hidden": is_hidden},
+            bug_identified=not is_hidden,
         )
-        admission.admit_or_evict(
-            Client(CLIENT_ADDRESS.get()),
-            {each.id: Client(each.address) for each in present},
-            abandoned,
-            self._delete,
-        )
-        if self._closed:
-            raise BusyError("the server is stopping")
-        return Measurement(secrets.token_urlsafe(12), mark, kind, name, request)
-
-    def _delete(self, measurement_id: str) -> int:
-        measurement = self._measurements.pop(measurement_id)
-        if measurement.experiment is not None:
-            self.experiments.forget(measurement.experiment)
-        if measurement.job is not None:
-            self.queue.cancel(measurement.job)
-        return 1
 
     def _submit_translation(self, options: Mapping[str, Any], owner: str) -> Job:
         """Submit the translation of a lesson's sentence by a pretrained model."""
@@ -170,34 +130,22 @@ class LessonService:
         request = {"model": model, "text": options["sentence"]}
         return self.pretrained.submit("translate", request, owner=owner, label=model)
 
-    def _stop_training(self, measurement: Measurement, owner: str) -> None:
-        """Stop the runs of a measurement, and its translation."""
-        if measurement.translation is not None and self.pretrained is not None:
-            self.pretrained.cancel(measurement.translation)
-        if measurement.experiment is not None:
-            self.experiments.pause(measurement.experiment, owner)
-
-    # Actions of an owner
-
-    def cancel(self, measurement_id: object, owner: str) -> None:
-        """Cancel a measurement. The runs that it started stop and are saved.
+    def poll(self, job_id: object, owner: str, cursor: int = 0) -> Response:
+        """Return the state of a measurement; it keeps its runs from idling out.
 
         Raises:
             UserError: when this owner has no measurement with this id.
         """
-        with self._lock:
-            measurement = self._find(measurement_id, owner)
-            if measurement.status not in ACTIVE_STATUSES:
-                return
-            if measurement.job is not None:
-                self.queue.cancel(measurement.job)
-            else:
-                measurement.end("cancelled", "cancelled; there is no measurement")
-            self._stop_training(measurement, owner)
+        job = self._get(job_id, owner)
+        job.polled_at = time.monotonic()
+        if job.translation is not None:
+            job.translation.polled_at = job.polled_at
+        self._advance(job)
+        return super().poll(job_id, owner, cursor)
 
     def submit_guess(
         self,
-        measurement_id: object,
+        job_id: object,
         owner: str,
         bug: object = None,
         line: object = None,
@@ -205,136 +153,116 @@ class LessonService:
     ) -> dict[str, Any]:
         """Check a guess of the bug or of its line (counted from 0), or reveal both.
 
-        The result reports whether the guess is correct, with a hint when it is not.
+        The response has the result as the user may now see it, with a hint for a wrong guess.
 
         Raises:
             UserError: when there is no result yet.
         """
-        with self._lock:
-            measurement = self._find(measurement_id, owner)
-            if measurement.kind != "bug" or measurement.result is None:
-                raise UserError("there is no result yet; wait for it, or start again")
-            if give_up:
-                measurement.bug_identified = measurement.line_identified = True
-                return {"is_correct": True, "feedback": ""}
-            if bug is not None:
-                is_correct = bug == measurement.name
-                clue = hint(measurement.result).replace(" %", "\u00a0%")
-                measurement.bug_identified = measurement.bug_identified or is_correct
+        job = self._get(job_id, owner)
+        if job.kind != "bug" or job.result is None:
+            raise UserError("there is no result yet; wait for it, or start again")
+        feedback = ""
+        if give_up:
+            job.bug_identified = job.line_identified = True
+        elif bug is not None:
+            is_correct = bug == job.name
+            job.bug_identified = job.bug_identified or is_correct
+            if not is_correct:
                 title = BUGS[bug].title if isinstance(bug, str) and bug in BUGS else "that"
-                return {
-                    "is_correct": is_correct,
-                    "feedback": "" if is_correct else f"It is not “{title}”. {clue}",
-                }
-            is_correct = measurement.bug_identified and line == measurement.result["changed_line"]
-            measurement.line_identified = measurement.line_identified or is_correct
-            return {
-                "is_correct": is_correct,
-                "feedback": ""
-                if is_correct
-                else "That line is the same in both copies; another line differs.",
-            }
+                feedback = f"It is not “{title}”. {hint(job.result)}".replace(" %", "\u00a0%")
+        elif job.bug_identified and line == job.result["changed_line"]:
+            job.line_identified = True
+        else:
+            feedback = "That line is the same in both copies; another line differs."
+        return {"feedback": feedback, "result": job.to_json()["result"]}
 
-    # Responses for a page
+    def _get(self, job_id: object, owner: str) -> Measurement:
+        return cast(Measurement, self.get(job_id, owner))
 
-    def poll(self, measurement_id: object, owner: str) -> dict[str, Any]:
-        """Return the state of a measurement, and its result when there is one.
-
-        Polling counts as activity and keeps its runs from idling out.
-
-        Raises:
-            UserError: when this owner has no measurement with this id.
-        """
-        with self._lock:
-            measurement = self._find(measurement_id, owner)
-            measurement.touch()
-            self._advance(measurement, owner)
-            runs = {label: run for label, run in self._runs(measurement, owner).items() if run}
-            return measurement.to_json(runs, self.experiments.registry.scheduler)
-
-    def close(self) -> None:
-        """End every measurement process. The registry manages the runs."""
-        with self._lock:
-            self._closed = True
-            for measurement in self._measurements.values():
-                if measurement.job is None:
-                    measurement.end("cancelled", "the server is shutting down")
-        self.queue.close()
-
-    # The following methods require the lock
-
-    def _find(self, measurement_id: object, owner: str) -> Measurement:
-        measurement = (
-            self._measurements.get(measurement_id) if isinstance(measurement_id, str) else None
-        )
-        if (
-            measurement is None
-            or not owner
-            or not secrets.compare_digest(measurement.owner, owner_id(owner))
-        ):
-            raise UserError("this measurement no longer exists; measure again")
-        return measurement
-
-    def _advance(self, measurement: Measurement, owner: str) -> None:
+    def _advance(self, job: Measurement) -> None:
         """Check the runs of a lesson; when all have ended, queue its measurement."""
-        if measurement.experiment is None or measurement.status != "training":
-            return
-        is_paused = self.experiments.summary(measurement.experiment, owner)["state"] == "paused"
-        trained = {}
-        for label, run in self._runs(measurement, owner).items():
-            if problem := _why_ended(run, is_paused=is_paused):
-                measurement.end("failed", f"{label}: {problem}; measure again to continue")
-            elif run is not None:
-                run.last_viewed_at = time.monotonic()
-                if run.status == "done" and not run.has_worker:
-                    trained[label] = run
-        translation = measurement.translation
-        if translation is not None and translation.status in (
-            JobStatus.FAILED,
-            JobStatus.CANCELLED,
-        ):
-            measurement.end("failed", translation.message)
-        if measurement.status == "failed":
-            self._stop_training(measurement, owner)
-        elif len(trained) == measurement.experiment.n_runs and (
-            translation is None or translation.status is JobStatus.DONE
-        ):
-            self._measure(measurement, trained)
+        with self._advancing:
+            if job.experiment is None or job.is_ready or not job.is_active:
+                return
+            summary = self.experiments.summary(job.experiment, job.owner)
+            runs, trained = self._runs(job), {}
+            for label, run in runs.items():
+                if problem := _why_ended(run, is_paused=summary["state"] == "paused"):
+                    self.fail(job, f"{label}: {problem}; measure again to continue")
+                    return
+                if run is not None:
+                    run.last_viewed_at = time.monotonic()
+                    if run.status == "done" and not run.has_worker:
+                        trained[label] = run
+            translation = job.translation
+            if translation is not None and translation.status in (
+                JobStatus.FAILED,
+                JobStatus.CANCELLED,
+            ):
+                self.fail(job, translation.message)
+                return
+            self._describe_training(job, {label: run for label, run in runs.items() if run})
+            if len(trained) < job.experiment.n_runs:
+                return
+            if translation is None or translation.status is JobStatus.DONE:
+                self._measure(job, trained)
+            else:
+                job.message = translation.message or "Waiting for the pretrained model"
+                job.progress = translation.progress
 
-    def _runs(self, measurement: Measurement, owner: str) -> dict[str, Run | None]:
+    def _describe_training(self, job: Measurement, runs: Mapping[str, Run]) -> None:
+        """Set the progress of a lesson from its runs."""
+        scheduler, started = self.experiments.registry.scheduler, runs.values()
+        positions = filter(None, map(scheduler.position, started))
+        first = min(positions, default=None)
+        job.message = "Training" + (f"; queue position {first}" if first else "")
+        steps = sum(run.step for run in started), sum(run.steps for run in started)
+        job.progress = Progress(*steps, "steps")
+        job.partial = {
+            "runs": [
+                {"label": label, "run": f"run:{run.id}", "steps": run.steps}
+                for label, run in runs.items()
+            ],
+            "curves": [
+                {"label": label, "evaluations": [each[:2] for each in points.evaluations]}
+                for label, points in ((label, run.load_points()) for label, run in runs.items())
+            ],
+        }
+
+    def _runs(self, job: Measurement) -> dict[str, Run | None]:
         """Return the runs of a lesson by label; None for a deleted one."""
-        experiment = measurement.experiment
-        if experiment is None:
-            return {}
-        runs = self.experiments.store.state(experiment).find_runs(self.experiments.registry, owner)
+        experiment = cast(Experiment, job.experiment)
+        state = self.experiments.store.state(experiment)
+        runs = state.find_runs(self.experiments.registry, job.owner)
         keys = (key for key, *_ in experiment.planned_runs())
-        labels = lessons.LESSONS[measurement.name].runs
+        labels = lessons.LESSONS[job.name].runs
         return {label: runs.get(key) for label, key in zip(labels, keys, strict=True)}
 
-    def _measure(self, measurement: Measurement, trained: Mapping[str, Run]) -> None:
-        """Submit the measurement of a lesson whose runs have ended."""
+    def _measure(self, job: Measurement, trained: Mapping[str, Run]) -> None:
+        """Let the measurement of a lesson start whose runs have ended."""
         runs = []
         for label, run in trained.items():
             checkpoints = run.checkpoints()
             if not checkpoints:
-                measurement.end(
-                    "failed",
-                    f"{label}: the run has no readable checkpoint; delete it and measure again",
-                )
+                missing = "the run has no readable checkpoint; delete it and measure again"
+                self.fail(job, f"{label}: {missing}")
                 return
             runs.append([label, str(run.folder), str(checkpoints[0][0])])
-        measure, options = lessons.LESSONS[measurement.name].measure, measurement.request["options"]
-        if measurement.translation is not None:
-            options = options | {"translation": measurement.translation.result}
-        try:
-            self._submit(measurement, measure, options, runs)
-        except UserError as error:
-            measurement.end("failed", str(error))
+        options = job.request["options"]
+        if job.translation is not None:
+            options = options | {"translation": job.translation.result}
+        self.release(job, lessons.LESSONS[job.name].measure, options, runs)
 
-    def _submit(self, measurement: Measurement, *arguments: Any) -> None:
-        measurement.job = self.queue.submit(
-            measurement.kind, *arguments, owner=measurement.owner, address=measurement.address
-        )
+    def _stop_training(self, ended: Job) -> None:
+        """Stop the runs and the translation of a measurement that ended before its process."""
+        job = cast(Measurement, ended)
+        with self._advancing:
+            if job.translation is not None and self.pretrained is not None:
+                self.pretrained.cancel(job.translation)
+            if job.experiment is not None:
+                if not job.is_ready:
+                    self.experiments.pause(job.experiment, job.owner)
+                self.experiments.store.forget(job.experiment)
 
 
 def _why_ended(run: Run | None, *, is_paused: bool) -> str:

@@ -33,7 +33,8 @@ MEASURES: dict[str, Callable[[list[TrainedRun], Mapping[str, Any]], Result]] = {
 def measure_bug(name: str, seed: int, steps: int, reporter: ProgressReporter) -> dict[str, Any]:
     """Train the correct and the buggy copy of a model, and compare them."""
     torch.set_num_threads(1)
-    return compare(name, seed, steps, reporter.partial)
+    reporter.message("Training")
+    return compare(name, seed, steps, reporter)
 
 
 def measure_lesson(
@@ -41,5 +42,6 @@ def measure_lesson(
 ) -> dict[str, Any]:
     """Measure the runs of a lesson, each given by its label, its folder and its checkpoint."""
     torch.set_num_threads(1)
+    reporter.message("Measuring")
     trained = [TrainedRun.of(label, Path(run), Path(checkpoint)) for label, run, checkpoint in runs]
     return MEASURES[measure](trained, options)

@@ -1,6 +1,6 @@
 """Serve the description of the public API: each endpoint with its arguments and two programs.
 
-Names and types are those of /gradio_api/info, texts those of the docstrings in endpoints/.
+Names and types are those of /gradio_api/info, texts those of the endpoints in api.py.
 """
 
 import json

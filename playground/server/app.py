@@ -30,12 +30,9 @@ from playground.common.logs import configure_logging
 from playground.common.storage import resolve_storage
 from playground.experiments.service import ExperimentService
 from playground.hub.jobs import HubJobs
-from playground.jobs.executors import ProcessPerJob
 from playground.jobs.job import Job
-from playground.jobs.policy import Policy
 from playground.jobs.process import warm_up
-from playground.jobs.queue import JobQueue
-from playground.lessons.service import LessonService
+from playground.lessons.service import LessonJobs
 from playground.pretrained.jobs import PretrainedJobs
 from playground.runs.limits import Limits
 from playground.runs.owner_keys import machine_owner_key
@@ -56,11 +53,11 @@ from .form_api import form_handlers
 from .gradio_patches import apply_patches
 from .hub_api import HubHandlers
 from .hub_token import can_sign_in
-from .inspect_api import InspectHandlers
 from .jobs_api import JobHandlers
 from .lessons_api import LessonHandlers
 from .live_api import live_handlers
 from .middleware import build_middleware
+from .process_calls import process_queue
 from .project_files import ProjectFiles
 from .rate_limit import LoadLimits
 from .replications_api import ReplicationHandlers
@@ -102,17 +99,17 @@ def build_handlers(
     handlers = live_handlers(registry) | form_handlers(registry)
     pretrained = PretrainedJobs(hosted=public)
     hub = HubJobs(has_one_user=bool(registry.single_owner))
+    lessons = LessonJobs(experiments, pretrained=pretrained)
     groups: tuple[HandlerGroup, ...] = (
         SessionHandlers(registry),
-        InspectHandlers(registry),
         ReportHandlers(registry),
-        JobHandlers(registry, pretrained, hub),
+        JobHandlers(registry, pretrained, hub, lessons),
         ArchitectureHandlers(registry),
         ExperimentHandlers(registry, experiments),
         ReplicationHandlers(registry, experiments),
         DamagedHandlers(registry, experiments),
         HubHandlers(registry),
-        LessonHandlers(registry, LessonService(experiments, pretrained=pretrained)),
+        LessonHandlers(registry, lessons),
     )
     for group in groups:
         handlers |= group.handlers()
@@ -223,12 +220,8 @@ def report_device(registry: Registry) -> None:
             registry.device_summary = summary
             print(summary, flush=True)
 
-    queue = JobQueue(
-        ProcessPerJob({"device": "playground.runs.device:report_device"}),
-        Policy(process="the device process"),
-        on_done=on_done,
-    )
-    queue.submit("device")
+    functions = {"device": "playground.runs.device:report_device"}
+    process_queue(functions, on_done, process="the device process").submit("device")
 
 
 def _shut_down_on_signals(registry: Registry, experiments: ExperimentService) -> None:

@@ -6,7 +6,7 @@ curves.
 
 import threading
 from functools import lru_cache
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from pydantic import field_validator
 
@@ -25,6 +25,7 @@ from playground.ui.setting_groups import CHOICE_LABELS
 
 from .routes import HandlerGroup, handler
 from .schemas.base import ModelRequest, OwnedModelRequest
+from .schemas.responses import RunStatus
 from .schemas.runs import Curves
 
 TRANSFORMERS_ARCHITECTURES = ("bert", "gpt2", "bart")  # of transformers, one of each type
@@ -59,6 +60,67 @@ class TrainArchitectures(MatchArchitectures, OwnedModelRequest):
         if not names or not all(isinstance(v, str) and v in ARCHITECTURES for v in names):
             raise ValueError(f"select architectures to train, from {', '.join(ARCHITECTURES)}")
         return value
+
+
+class MatchedArchitecture(TypedDict):
+    """An architecture at the size of the user's model, or the `error` why it has none."""
+
+    architecture: str
+    title: str
+    description: str
+    is_current: bool
+    parameters: NotRequired[int]
+    optimizer: NotRequired[str]
+    error: NotRequired[str]
+
+
+class MatchedArchitectures(TypedDict):
+    """The response of `architectures/matched`."""
+
+    architectures: list[MatchedArchitecture]
+    task: str
+    parameters: int
+    optimizer: str
+    min_length: int
+    max_length: int
+
+
+class StartedArchitecture(TypedDict):
+    """A run that started."""
+
+    architecture: str
+    title: str
+    subject: str
+
+
+class StartedArchitectures(TypedDict):
+    """The response of `architectures/train`; `error` lists failed starts."""
+
+    runs: list[StartedArchitecture]
+    error: str
+
+
+class ArchitectureCurves(TypedDict):
+    """The curves of a run; `reached` is the step and the seconds at which it has the target."""
+
+    subject: str
+    name: str
+    queue_position: int | None
+    status: RunStatus
+    message: str
+    step: int
+    steps: int
+    parameters: int
+    optimizer: str
+    loss: list[tuple[int, float]]
+    evaluations: list[tuple[int, float, float, int, float | None]]
+    reached: tuple[int, float] | None
+
+
+class ArchitectureCurveList(TypedDict):
+    """The response of `architectures/curves`."""
+
+    curves: list[ArchitectureCurves]
 
 
 def describe_optimizer(training: TrainConfig) -> str:
@@ -96,7 +158,7 @@ class ArchitectureHandlers(HandlerGroup):
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
 
-    @handler("architectures/matched", MatchArchitectures, Right.REUSE)
+    @handler("architectures/matched", MatchArchitectures, MatchedArchitectures, Right.REUSE)
     def matched(self, request: MatchArchitectures, model: Access) -> dict[str, Any]:
         """Return all architectures at the size of the selected model, or an `error` for each."""
         config = requested_config(model, request)
@@ -125,7 +187,7 @@ class ArchitectureHandlers(HandlerGroup):
             **lengths,
         }
 
-    @handler("architectures/train", TrainArchitectures, Right.REUSE)
+    @handler("architectures/train", TrainArchitectures, StartedArchitectures, Right.REUSE)
     def train(self, request: TrainArchitectures, model: Access) -> dict[str, Any]:
         """Start a run of each selected architecture; `error` lists failed starts."""
         config = requested_config(model, request)
@@ -148,7 +210,7 @@ class ArchitectureHandlers(HandlerGroup):
                 errors.append(f"{ARCHITECTURES[name].title}: {error}")
         return {"runs": started_runs, "error": "; ".join(errors)}
 
-    @handler("architectures/curves", Curves, Right.OWN)
+    @handler("architectures/curves", Curves, ArchitectureCurveList, Right.OWN)
     def curves(self, request: Curves, models: list[tuple[str, Access]]) -> dict[str, Any]:
         """Return the curves of these runs of the owner."""
         curves = []

@@ -1,8 +1,12 @@
 """What several ASGI applications share."""
 
 import math
+from collections.abc import Mapping
 
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from playground.errors import error_response
 
 
 class HttpMiddleware:
@@ -17,6 +21,13 @@ class HttpMiddleware:
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         raise NotImplementedError
+
+
+def json_error(
+    error: Exception, status_code: int = 200, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """Return the response that reports an error."""
+    return JSONResponse(error_response(error), status_code, headers)
 
 
 def accepted_encoding(header: str) -> str:

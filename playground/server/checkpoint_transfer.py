@@ -41,9 +41,9 @@ from playground.runs.record import MAX_NAME_LENGTH
 from playground.runs.registry import Registry
 from playground.runs.state import Run
 
+from .asgi import json_error
 from .client import resolve_client_address
 from .process_calls import process_queue, run_job
-from .responses import json_error
 from .schemas.base import require_owner_key
 from .transfer_slots import Transfer, TransferSlots
 

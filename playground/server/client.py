@@ -1,12 +1,14 @@
-"""Which client sent a request: its address, and the quota that the request counts for."""
+"""Which client sent a request, from which page, and whose quota the request counts for."""
 
 import ipaddress
 import os
+from collections.abc import Mapping
 from functools import lru_cache
+from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection, Request
 
-from playground.common.env import env_number, is_env_set
+from playground.common.env import env_number, env_text, is_env_set
 from playground.jobs.admission import VIEWER, Client
 from playground.runs.access import ModelRef
 from playground.runs.record import owner_id
@@ -45,3 +47,37 @@ def resolve_client(ref: ModelRef, request: Request | None) -> Client:
     """
     name = VIEWER if ref.is_share_link else owner_id(ref.owner) if ref.owner else ""
     return Client(resolve_client_address(request) if request else "", name)
+
+
+def is_own_origin(headers: Mapping[str, str]) -> bool:
+    """Return whether the headers are those of a page of this server, or of no page.
+
+    Only the Host header is compared with the Origin: a page of another site may send
+    X-Forwarded-Host.
+    """
+    if headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+        return False
+    origin = headers.get("origin")
+    if origin is None:
+        return True
+    host = host_of(origin)
+    return host != "" and host in (headers.get("host"), *public_hosts())
+
+
+def configured_hosts() -> list[str]:
+    """Return the names of this server in PLAYGROUND_HOSTS."""
+    return [name.strip() for name in env_text("HOSTS").split(",") if name.strip()]
+
+
+def public_hosts() -> list[str]:
+    """Return the configured host names of this server, with that of a Space."""
+    space = os.environ.get("SPACE_HOST", "")
+    return configured_hosts() + [name.strip() for name in space.split(",") if name.strip()]
+
+
+def host_of(origin: str) -> str:
+    """Return host and port of an Origin; empty for "null" and for invalid values."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""

@@ -3,7 +3,7 @@
 The owner of a local instance gets all; others get those in which their fingerprint is legible.
 """
 
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from playground.checkpoints.manifest import cached_manifest
 from playground.errors import UserError
@@ -15,6 +15,7 @@ from playground.runs.registry import Registry
 
 from .routes import HandlerGroup, handler
 from .schemas.base import Name, OwnerRequest
+from .schemas.responses import DamagedRecord, Done
 
 
 class RemoveDamaged(OwnerRequest):
@@ -24,12 +25,18 @@ class RemoveDamaged(OwnerRequest):
     name: Name
 
 
+class DamagedList(TypedDict):
+    """The response of `damaged/list`."""
+
+    damaged: list[DamagedRecord]
+
+
 class DamagedHandlers(HandlerGroup):
     def __init__(self, registry: Registry, experiments: ExperimentService) -> None:
         self.registry = registry
         self._listed_at_start = {"run": registry.damaged, "experiment": experiments.store.damaged}
 
-    @handler("damaged/list", OwnerRequest)
+    @handler("damaged/list", OwnerRequest, DamagedList)
     def list_damaged(self, request: OwnerRequest) -> dict[str, Any]:
         """Return the damaged records of the owner."""
         return {
@@ -39,7 +46,7 @@ class DamagedHandlers(HandlerGroup):
             ]
         }
 
-    @handler("damaged/remove", RemoveDamaged)
+    @handler("damaged/remove", RemoveDamaged, Done)
     def remove(self, request: RemoveDamaged) -> dict[str, Any]:
         """Delete a damaged record with its folder."""
         damaged = self._find(request.owner).get((request.kind, request.name))

@@ -15,7 +15,7 @@ import asyncio
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NotRequired, Self, TypedDict
 from urllib.parse import unquote
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -37,12 +37,13 @@ from playground.jobs.queue import JobQueue
 from playground.runs.dataset_library import DatasetLibrary
 from playground.runs.registry import Registry
 
+from .asgi import json_error
 from .checkpoint_transfer import save_body
 from .client import resolve_client_address
 from .hub_token import resolve_token
-from .responses import json_error
 from .routes import HandlerGroup, handler
 from .schemas.base import OwnerRequest
+from .schemas.responses import Done
 from .transfer_slots import Transfer, TransferSlots
 
 UPLOAD_PATH = "/playground/datasets"
@@ -84,6 +85,82 @@ class UploadDataset(OwnerRequest):
     # of a dataset on the Hub; empty if there is one
     config: str = ""
     split: str = ""
+
+
+class DatasetSummary(TypedDict):
+    """The counts and the first examples of a dataset."""
+
+    # the format, the separator and the first line, as a sentence; empty for a stored dataset
+    recognized: str
+    # whether the first line names the columns; null for formats without such a line
+    has_names: bool | None
+    columns: list[str]
+    selected: list[str]  # the columns of sources and targets
+    n_rows: int
+    n_skipped: int
+    skipped: list[str]  # why the first rows that are left out cannot be used
+    n_normalized: int
+    n_pairs: int
+    vocab_size: int
+    vocabulary: list[str]  # the first tokens
+    split_on_spaces: bool  # whether a token is a word; else it is a character
+    source_lengths: tuple[int, int]  # the smallest and the largest length
+    target_lengths: tuple[int, int]
+    n_held_out: int | None  # null if there are too many examples to count
+    held_out_warning: str  # what a score on few held-out examples can show; else empty
+    n_duplicates: int
+    n_conflicts: int
+    conflict_lines: list[int]  # the first lines with another target than an earlier line
+    preview: list[tuple[list[str], list[str]]]
+
+
+class DatasetReport(DatasetSummary):
+    """The response of `datasets` for a valid dataset."""
+
+    sha256: str
+
+
+class DatasetErrors(TypedDict):
+    """The same for an invalid one."""
+
+    error: str
+    retryable: NotRequired[bool]
+    lines: NotRequired[list[str]]
+    n_rejected: NotRequired[int]  # the number of rejected lines
+    columns: NotRequired[list[str]]  # the names to choose from, if a choice is missing or wrong
+    configs: NotRequired[list[str]]
+    splits: NotRequired[list[str]]
+
+
+class PartialDataset(DatasetSummary):
+    """The same for one with valid lines beside the invalid ones."""
+
+    error: str
+    lines: list[str]
+    n_rejected: int
+    configs: list[str]
+    splits: list[str]
+
+
+class StoredDataset(TypedDict):
+    """A dataset in the response of `datasets/action` with `list`."""
+
+    sha256: str
+    name: str  # the name under which the user added it; empty if there is none
+    bytes: int
+    n_pairs: NotRequired[int]
+    vocab_size: NotRequired[int]
+    vocabulary: NotRequired[list[str]]
+    damaged: NotRequired[str]  # why it cannot be read; then it has no counts
+
+
+class StoredDatasets(TypedDict):
+    """The response of `datasets/action` with `list`."""
+
+    datasets: list[StoredDataset]
+
+
+DatasetResponse = StoredDatasets | DatasetReport | PartialDataset | DatasetErrors | Done
 
 
 class DatasetHandlers(HandlerGroup):
@@ -223,7 +300,7 @@ class DatasetHandlers(HandlerGroup):
 
     # Storing
 
-    @handler("datasets/action", ActOnDataset)
+    @handler("datasets/action", ActOnDataset, DatasetResponse)
     async def act_on_dataset(self, request: ActOnDataset, _: Request | None) -> dict[str, Any]:
         """Handle an action of the panel.
 

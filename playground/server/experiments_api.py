@@ -7,14 +7,16 @@ them. This module does not load torch.
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NotRequired, TypedDict
 
 from pydantic import Field
 
 from playground.common.validation import parse
 from playground.errors import UserError
-from playground.experiments.analysis import to_csv
+from playground.experiments.analysis import VariantResult, to_csv
+from playground.experiments.length_generalization import SchemeResult
 from playground.experiments.presets import EXAMPLE_ID, EXPERIMENT_PRESETS, load_example, spec
+from playground.experiments.progress import Estimate
 from playground.experiments.service import ExperimentService
 from playground.experiments.spec import GRID, LENGTHS, Experiment, ExperimentSpec
 from playground.experiments.store import EXPERIMENT_MISSING
@@ -27,7 +29,8 @@ from playground.ui.setting_groups import label_of
 from .routes import HandlerGroup, handler
 from .runs_api import displayed_settings
 from .schemas.base import MAX_TEXT_LENGTH, JsonObject, Name, OwnerRequest, RequestBody
-from .variable_settings import VARIABLE_SETTINGS
+from .schemas.responses import Done
+from .variable_settings import VARIABLE_SETTINGS, VariableSetting
 
 LENGTH_FIELDS = ("times", "n")
 
@@ -92,13 +95,142 @@ class ActOnExperiment(ExperimentRequest):
     action: Literal["pause", "cancel", "resume", "delete"]
 
 
+class ExperimentPreset(TypedDict):
+    """A prepared experiment; `experiment` is that of the owner with the same settings."""
+
+    name: str
+    title: str
+    why: str
+    runs: int
+    kind: Literal["grid", "lengths"]
+    varied: str
+    estimate: Estimate
+    experiment: str | None
+
+
+class PresetList(TypedDict):
+    """The response of `experiments/presets`: the form of the Lab."""
+
+    presets: list[ExperimentPreset]
+    settings: list[VariableSetting]
+
+
+class PlannedVariant(TypedDict):
+    """A variant of an experiment."""
+
+    label: str
+    values: dict[str, Any]
+    parameters: int
+    steps: int
+
+
+class Plan(TypedDict):
+    """The response of `experiments/plan`; `test` is what a test of the seeds can show."""
+
+    runs: int
+    variants: list[PlannedVariant]
+    estimate: Estimate
+    test: str
+
+
+class StartedExperiment(TypedDict):
+    """The id of an experiment that started."""
+
+    experiment: str
+
+
+class ExperimentState(TypedDict):
+    """The state of an experiment; `statuses` counts its runs. The example has no time."""
+
+    id: str
+    name: str
+    question: str
+    kind: Literal["grid", "lengths"]
+    created: NotRequired[float]
+    state: Literal["running", "done", "paused", "cancelled"]
+    message: str
+    runs: int
+    statuses: dict[str, int]
+    queue_position: int | None
+
+
+class ExperimentSummary(ExperimentState):
+    """An experiment in the list; `share` is the part of its steps that is done."""
+
+    share: float
+
+
+class PlannedRun(TypedDict):
+    """A run of the plan; `run` is null for one that does not exist."""
+
+    variant: str
+    seed: int
+    run: str | None
+    status: str
+    step: int
+    queue_position: int | None
+    steps: NotRequired[int]
+    message: NotRequired[str]
+
+
+class VariantResults(TypedDict):
+    """The results of all variants."""
+
+    fields: list[str]
+    variants: list[VariantResult]
+    summary: str
+    test: str
+
+
+class LengthResults(TypedDict):
+    """The results of all schemes by length."""
+
+    trained: tuple[int, int]
+    max_length: int
+    n_requested: int
+    rows: list[SchemeResult]
+    summary: str
+    test: str
+
+
+class Results(TypedDict):
+    """The results of an experiment, and its settings."""
+
+    results: VariantResults
+    lengths: NotRequired[LengthResults]
+    spec: NotRequired[dict[str, Any]]
+
+
+class OpenExperiment(ExperimentState):
+    """The open experiment; `results` is null if the page has this version of them."""
+
+    planned_runs: list[PlannedRun]
+    estimate: Estimate
+    version: str
+    example: NotRequired[str]
+    results: Results | None
+
+
+class ExperimentList(TypedDict):
+    """The response of `experiments/poll`."""
+
+    experiments: list[ExperimentSummary]
+    open: OpenExperiment | None
+
+
+class CsvFile(TypedDict):
+    """A file with the results of an experiment."""
+
+    csv: str
+
+
 class ExperimentHandlers(HandlerGroup):
     def __init__(self, registry: Registry, experiments: ExperimentService) -> None:
         self.registry, self.experiments = registry, experiments
 
     # Prepared and new experiments
 
-    @handler("experiments/presets", OwnerRequest)
+    @handler("experiments/presets", OwnerRequest, PresetList)
     def presets(self, request: OwnerRequest) -> dict[str, Any]:
         """Return the prepared experiments and the settings that a new experiment may vary.
 
@@ -122,12 +254,12 @@ class ExperimentHandlers(HandlerGroup):
             "experiment": known.id if known else None,
         }
 
-    @handler("experiments/plan", PlanExperiment, Right.REUSE)
+    @handler("experiments/plan", PlanExperiment, Plan, Right.REUSE)
     def plan(self, request: PlanExperiment, base: Access | None) -> dict[str, Any]:
         """Return the variants, runs and estimate of an experiment without starting it."""
         return self.experiments.plan(_parse_spec(request, base), request.owner)
 
-    @handler("experiments/submit", PlanExperiment, Right.REUSE)
+    @handler("experiments/submit", PlanExperiment, StartedExperiment, Right.REUSE)
     def start(self, request: PlanExperiment, base: Access | None) -> dict[str, Any]:
         """Start a prepared or a new experiment; return its id as `experiment`."""
         experiment = self.experiments.start(_parse_spec(request, base), request.owner)
@@ -135,7 +267,7 @@ class ExperimentHandlers(HandlerGroup):
 
     # Experiments
 
-    @handler("experiments/poll", PollExperiments)
+    @handler("experiments/poll", PollExperiments, ExperimentList)
     def poll(self, request: PollExperiments) -> dict[str, Any]:
         """Return the owner's experiments and the data of the one that is `open`.
 
@@ -164,7 +296,7 @@ class ExperimentHandlers(HandlerGroup):
         )
         return summary | {"share": finished / total if total else 0.0}
 
-    @handler("experiments/action", ActOnExperiment)
+    @handler("experiments/action", ActOnExperiment, Done)
     def run_action(self, request: ActOnExperiment) -> dict[str, Any]:
         """Pause, cancel, resume or delete an experiment."""
         actions = {
@@ -176,7 +308,7 @@ class ExperimentHandlers(HandlerGroup):
         actions[request.action](self._require_experiment(request), request.owner)
         return {}
 
-    @handler("experiments/csv", ExperimentRequest)
+    @handler("experiments/csv", ExperimentRequest, CsvFile)
     def export_csv(self, request: ExperimentRequest) -> dict[str, Any]:
         if request.experiment == EXAMPLE_ID:
             results = load_example()["results"]

@@ -1,7 +1,7 @@
 """The routes of the form of a run: check its values, fill it with settings, start a run."""
 
 from functools import partial
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from playground.runs.access import RUN_PREFIX, owns_dataset
 from playground.runs.registry import Registry
@@ -41,18 +41,38 @@ class StartRun(OwnerRequest):
     speed: float = 0.0
 
 
+class FormCheck(TypedDict):
+    """The size of the model, and the errors by field; one of them is empty."""
+
+    size: str
+    errors: dict[str, str]
+
+
+class FormValues(TypedDict):
+    """The values of the form by field."""
+
+    values: dict[str, Any]
+
+
+class StartedRun(TypedDict):
+    """The run that started, or the errors by field."""
+
+    subject: NotRequired[str]
+    errors: NotRequired[dict[str, str]]
+
+
 def _all_fields(sent: dict[str, Any]) -> dict[str, Any]:
     return {name: sent.get(name, default) for name, default in DEFAULTS.items()}
 
 
-@handler("form/check", CheckForm)
+@handler("form/check", CheckForm, FormCheck)
 def check(registry: Registry, request: CheckForm) -> dict[str, Any]:
     """Return the size of the model and the errors of the form."""
     owns = partial(owns_dataset, registry, request.owner)
     return check_form(_all_fields(request.values), registry.settings.limits, owns)
 
 
-@handler("form/fill", FillForm)
+@handler("form/fill", FillForm, FormValues)
 def fill(registry: Registry, request: FillForm) -> dict[str, Any]:
     """Return the values of the form for the settings of a link or of a run."""
     config = parse_settings(request.settings)
@@ -60,7 +80,7 @@ def fill(registry: Registry, request: FillForm) -> dict[str, Any]:
     return {"values": {name: fields[name] for name in DEFAULTS if name in fields}}
 
 
-@handler("form/start", StartRun)
+@handler("form/start", StartRun, StartedRun)
 def start(registry: Registry, request: StartRun) -> dict[str, Any]:
     """Start a run; return its reference, or the errors of the form."""
     values, owns = _all_fields(request.values), partial(owns_dataset, registry, request.owner)
@@ -75,4 +95,4 @@ def start(registry: Registry, request: StartRun) -> dict[str, Any]:
 
 def form_handlers(registry: Registry) -> dict[str, Handler]:
     """Return the handlers of the form, by route name."""
-    return bind_handlers(registry, (check, fill, start))
+    return bind_handlers(registry, globals())

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import AfterValidator
 from starlette.requests import Request
@@ -78,11 +78,20 @@ class SessionInfo(RequestBody):
     """A request for the account that is signed in."""
 
 
+class HubSession(TypedDict):
+    """How users sign in here, and whether this user has."""
+
+    method: Literal["oauth", "none", "machine", "typed"]
+    signed_in: bool
+    name: str
+    lasting: bool  # whether the runs of the server outlive its restart
+
+
 class HubHandlers(HandlerGroup):
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
 
-    @handler("hub/session", SessionInfo)
+    @handler("hub/session", SessionInfo, HubSession)
     async def session_info(self, request: SessionInfo, http_request: Request) -> dict[str, Any]:
         """Return how users sign in here and whether this user has; sends no request to the Hub."""
         session, is_local = http_request.scope.get("session", {}), bool(self.registry.single_owner)

@@ -4,8 +4,9 @@
     jobs/poll     {job, cursor}: returns its state, with its rows from the cursor on
     jobs/cancel   {job}
 
-Jobs on pretrained models (pretrained/jobs.py) run in a process that stays, and those of the Hub
-(hub/jobs.py) in a process each. This module loads neither torch nor transformers.
+Jobs on pretrained models (pretrained/jobs.py) run in a process that stays, those of the Hub
+(hub/jobs.py) and of lessons (lessons/service.py) in a process each. This module loads neither torch
+nor transformers.
 """
 
 import asyncio
@@ -21,28 +22,41 @@ from playground.errors import UserError
 from playground.hub.jobs import HubJobs
 from playground.jobs.job import Job
 from playground.jobs.queue import JOB_MISSING, JobQueue
+from playground.lessons.service import FUNCTIONS as LESSON_KINDS
+from playground.lessons.service import LessonJobs
 from playground.pretrained.jobs import KINDS, PretrainedJobs, label_of
 from playground.runs.access import Access, find_access
 from playground.runs.record import owner_id
 from playground.runs.registry import Registry
 
 from .hub_api import RIGHTS_BY_HUB_KIND, start_hub_job
+from .lessons_api import start_lesson_job
 from .routes import HandlerGroup, handler
 from .schemas.base import CancelJob, PollJob, SubmitJob
+from .schemas.responses import Done, JobPoll, SubmittedJob
 
 MAX_REQUEST_LENGTH = 20_000  # characters of a job request
 # Fields that only the server sets: local folders, the owner of the result, and the address.
 SERVER_FIELDS = ("checkpoint", "destination", "owner", "address")
 # By kind: the right that the job needs on the selected model; None for one that uses none.
-RIGHTS_BY_KIND = {name: kind.needs for name, kind in KINDS.items()} | RIGHTS_BY_HUB_KIND
+RIGHTS_BY_KIND = (
+    {name: kind.needs for name, kind in KINDS.items()}
+    | RIGHTS_BY_HUB_KIND
+    | dict.fromkeys(LESSON_KINDS)
+)
 SHARED_MAX_EXAMPLES = 40  # benchmark examples per request on a shared instance
 
 
 class JobHandlers(HandlerGroup):
-    def __init__(self, registry: Registry, pretrained: PretrainedJobs, hub: HubJobs) -> None:
+    def __init__(
+        self, registry: Registry, pretrained: PretrainedJobs, hub: HubJobs, lessons: LessonJobs
+    ) -> None:
         self.registry, self.pretrained, self.hub = registry, pretrained, hub
+        self.lessons = lessons
 
-    @handler("jobs/submit", SubmitJob, lambda request: RIGHTS_BY_KIND.get(request.kind))
+    @handler(
+        "jobs/submit", SubmitJob, SubmittedJob, lambda request: RIGHTS_BY_KIND.get(request.kind)
+    )
     async def start(
         self, request: SubmitJob, model: Access | None, http_request: Request
     ) -> dict[str, Any]:
@@ -50,15 +64,16 @@ class JobHandlers(HandlerGroup):
         if request.kind not in RIGHTS_BY_KIND:
             raise UserError(messages.unknown_job(request.kind, RIGHTS_BY_KIND))
         session = http_request.scope.get("session", {})
-        start = self._start_pretrained if request.kind in KINDS else self._start_hub
-        return {"job": (await asyncio.to_thread(start, request, model, session)).id}
+        return {"job": (await asyncio.to_thread(self._start, request, model, session)).id}
 
-    def _start_hub(self, request: SubmitJob, model: Access | None, session: Any) -> Job:
+    def _start(self, request: SubmitJob, model: Access | None, session: Mapping[str, Any]) -> Job:
+        if request.kind in LESSON_KINDS:
+            return start_lesson_job(self.lessons, request)
+        if request.kind in KINDS:
+            return self._start_pretrained(request, model)
         return start_hub_job(self.registry, self.hub, request, model, session)
 
-    def _start_pretrained(
-        self, request: SubmitJob, model: Access | None, session: Mapping[str, Any]
-    ) -> Job:
+    def _start_pretrained(self, request: SubmitJob, model: Access | None) -> Job:
         fields = self._pretrained_request(request, model)
         return self.pretrained.submit(
             request.kind,
@@ -101,18 +116,20 @@ class JobHandlers(HandlerGroup):
         return fields
 
     def _find(self, request: CancelJob) -> tuple[JobQueue, Job]:
-        for queue in (self.pretrained, self.hub.queue):
+        for queue in (self.pretrained, self.hub.queue, self.lessons):
             if job := queue.find(request.job, request.owner):
                 return queue, job
         raise UserError(JOB_MISSING, retryable=True)
 
-    @handler("jobs/poll", PollJob)
+    @handler("jobs/poll", PollJob, JobPoll)
     async def poll_job(self, request: PollJob, _: Request | None) -> dict[str, Any]:
         """Return the status of a job with its rows from `cursor` on."""
         queue, job = self._find(request)
-        return queue.poll(job.id, request.owner, request.cursor)
+        poll = partial(queue.poll, job.id, request.owner, request.cursor)
+        # Polling a lesson reads the metrics of its runs.
+        return await asyncio.to_thread(poll) if queue is self.lessons else poll()
 
-    @handler("jobs/cancel", CancelJob)
+    @handler("jobs/cancel", CancelJob, Done)
     def cancel_job(self, request: CancelJob) -> dict[str, Any]:
         """Cancel a job of the owner; a shared one continues."""
         queue, job = self._find(request)

@@ -1,14 +1,16 @@
 """Serve the Learn tab: lessons, the exercise Find the bug, and a page for teachers.
 
-The front end is in ui/static/learn. The measurements are jobs of
-lessons/service.py, and the page polls them. This module does not load torch.
+The front end is in ui/static/learn. The measurements are jobs of lessons/service.py. This module
+does not load torch.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import Field
 
-from playground.experiments.progress import declared_step_s
+from playground.common.validation import parse
+from playground.experiments.progress import Estimate, declared_step_s
+from playground.jobs.job import Job
 from playground.lessons import lessons
 from playground.lessons.bugs import (
     BUG_SETTINGS,
@@ -19,18 +21,19 @@ from playground.lessons.bugs import (
     resolve_bug,
 )
 from playground.lessons.lessons import LESSONS, Lesson
-from playground.lessons.service import MEASUREMENT_TIMEOUT_S, LessonService
+from playground.lessons.measurement import BugResult
+from playground.lessons.service import MEASUREMENT_TIMEOUT_S, LessonJobs
 from playground.runs.registry import Registry
 from playground.training.config import RunConfig
 
 from .project_files import ProjectFiles, heading_anchor
 from .routes import HandlerGroup, handler
-from .schemas.base import Index, OwnerRequest
+from .schemas.base import Index, Name, OwnerRequest, RequestBody, SubmitJob
 
 ANSWER_KEY_SEEDS = 8  # seeds listed on the teacher's page
 
 
-class StartLesson(OwnerRequest):
+class LessonRequest(RequestBody):
     """A lesson with the user's prediction, which the lesson validates."""
 
     lesson: Any = None
@@ -38,7 +41,7 @@ class StartLesson(OwnerRequest):
     options: Any = None
 
 
-class StartBug(OwnerRequest):
+class BugRequest(RequestBody):
     """A bug to train, and the seed that chooses it and the initial weights.
 
     The responses hide the name of a hidden bug until a guess is correct.
@@ -50,15 +53,10 @@ class StartBug(OwnerRequest):
     steps: Annotated[int, Field(ge=STEPS_RANGE[0], le=STEPS_RANGE[1])]
 
 
-class MeasurementRequest(OwnerRequest):
-    """A measurement of the owner."""
-
-    id: str | None = None
-
-
-class SubmitGuess(MeasurementRequest):
+class SubmitGuess(OwnerRequest):
     """A guess of the bug or of its line, or the request to reveal it."""
 
+    job: Name
     bug: str | None = None
     line: int | None = None
     reveal: bool = False
@@ -70,13 +68,88 @@ class AnswerKey(OwnerRequest):
     first: Index = 0
 
 
+class LessonOption(TypedDict):
+    """An option that the user can change; one without choices is a text."""
+
+    name: str
+    label: str
+    default: str
+    choices: list[str]
+
+
+class LessonInfo(TypedDict):
+    """A lesson without its answer; see `lessons.Lesson`."""
+
+    name: str
+    title: str
+    introduction: str
+    instruction: str
+    question: str
+    kind: Literal["number", "choice"]
+    low: int
+    high: int
+    unit: str
+    tolerance: int
+    choices: list[tuple[str, str]]
+    options: list[LessonOption]
+    has_translation: bool
+    sources: str
+    sources_anchor: str
+    reuses_runs: bool
+    estimate: Estimate
+
+
+class BugInfo(TypedDict):
+    """A bug without its line."""
+
+    name: str
+    title: str
+
+
+class Machine(TypedDict):
+    """The limits of this server."""
+
+    slots: int
+    slots_per_owner: int
+    max_measurements: int
+    timeout_s: float
+    is_shared: bool
+
+
+class Catalog(TypedDict):
+    """The response of `lessons/catalog`."""
+
+    lessons: list[LessonInfo]
+    bugs: list[BugInfo]
+    machine: Machine
+    bug_seconds: float
+    docs: str | None
+    sources: str | None
+    seed: int
+    steps: int
+    max_steps: int
+
+
+class GuessResult(TypedDict):
+    """A hint for a wrong guess, and the result as the user may now see it."""
+
+    feedback: str
+    result: BugResult
+
+
+class RandomBugs(TypedDict):
+    """The response of `lessons/answer-key`: the title of the bug of each seed."""
+
+    random_bugs: list[tuple[int, str]]
+
+
 class LessonHandlers(HandlerGroup):
     """The handlers of the Learn tab."""
 
-    def __init__(self, registry: Registry, lesson_service: LessonService) -> None:
-        self.registry, self.lesson_service = registry, lesson_service
+    def __init__(self, registry: Registry, jobs: LessonJobs) -> None:
+        self.registry, self.jobs = registry, jobs
 
-    @handler("lessons/catalog", OwnerRequest)
+    @handler("lessons/catalog", OwnerRequest, Catalog)
     def catalog(self, request: OwnerRequest) -> dict[str, Any]:
         """Return all lessons and bugs without their answers, and the limits of this server."""
         bugs = [{"name": name, "title": bug.title} for name, bug in BUGS.items()]
@@ -84,7 +157,7 @@ class LessonHandlers(HandlerGroup):
         machine = {
             "slots": self.registry.settings.slots,
             "slots_per_owner": self.registry.settings.slots_per_owner,
-            "max_measurements": self.lesson_service.max_workers,
+            "max_measurements": self.jobs.max_workers,
             "timeout_s": MEASUREMENT_TIMEOUT_S,
             "is_shared": not self.registry.single_owner,
         }
@@ -100,41 +173,14 @@ class LessonHandlers(HandlerGroup):
             "max_steps": STEPS_RANGE[1],
         }
 
-    @handler("lessons/start", StartLesson)
-    def start_lesson(self, request: StartLesson) -> dict[str, Any]:
-        """Start the measurement of a lesson; return its job `id`."""
-        return {
-            "id": self.lesson_service.start_lesson(
-                request.lesson, request.prediction, request.options, request.owner
-            )
-        }
-
-    @handler("lessons/start-bug", StartBug)
-    def start_bug(self, request: StartBug) -> dict[str, Any]:
-        """Train a model with a bug and the correct model; return the job `id`."""
-        return {
-            "id": self.lesson_service.start_bug(
-                request.bug, request.seed, request.steps, request.owner, request.is_hidden
-            )
-        }
-
-    @handler("lessons/poll", MeasurementRequest)
-    def poll(self, request: MeasurementRequest) -> dict[str, Any]:
-        return self.lesson_service.poll(request.id, request.owner)
-
-    @handler("lessons/cancel", MeasurementRequest)
-    def cancel(self, request: MeasurementRequest) -> dict[str, Any]:
-        self.lesson_service.cancel(request.id, request.owner)
-        return {}
-
-    @handler("lessons/guess", SubmitGuess)
+    @handler("lessons/guess", SubmitGuess, GuessResult)
     def submit_guess(self, request: SubmitGuess) -> dict[str, Any]:
         """Check a guess of the bug or its line, or reveal the bug on request."""
-        return self.lesson_service.submit_guess(
-            request.id, request.owner, request.bug, request.line, request.reveal
+        return self.jobs.submit_guess(
+            request.job, request.owner, request.bug, request.line, request.reveal
         )
 
-    @handler("lessons/answer-key", AnswerKey)
+    @handler("lessons/answer-key", AnswerKey, RandomBugs)
     def answer_key(self, request: AnswerKey) -> dict[str, Any]:
         """Return which seed selects which bug, for teachers."""
         seeds = range(request.first, request.first + ANSWER_KEY_SEEDS)
@@ -143,20 +189,33 @@ class LessonHandlers(HandlerGroup):
         }
 
     def _lessons(self, owner: str) -> list[dict[str, Any]]:
-        service, infos, trained = self.lesson_service, [], set[RunConfig]()
+        jobs, infos, trained = self.jobs, [], set[RunConfig]()
         for name, lesson in LESSONS.items():
-            spec = lessons.experiment(lesson, lessons.validate_options(lesson, {}), service.base)
+            spec = lessons.experiment(lesson, lessons.validate_options(lesson, {}), jobs.base)
             configs = {variant.config(seed) for _, variant, seed in spec.planned_runs()}
             infos.append(
                 {"name": name}
                 | _lesson_info(lesson)
                 | {
                     "reuses_runs": bool(trained & configs),
-                    "estimate": service.experiments.estimate_plan(spec, owner),
+                    "estimate": jobs.experiments.estimate_plan(spec, owner),
                 }
             )
             trained |= configs
         return infos
+
+
+def start_lesson_job(jobs: LessonJobs, request: SubmitJob) -> Job:
+    """Start the training of a lesson, or of the two copies of a bug.
+
+    Raises:
+        UserError: for an invalid request, or above a limit.
+    """
+    if request.kind == "lesson":
+        fields = parse(LessonRequest, request.request)
+        return jobs.submit_lesson(fields.lesson, fields.prediction, fields.options, request.owner)
+    bug = parse(BugRequest, request.request)
+    return jobs.submit_bug(bug.bug, bug.seed, bug.steps, request.owner, bug.is_hidden)
 
 
 def _keep_together(value: Any) -> Any:

@@ -1,9 +1,11 @@
-"""Serve the live view of one model (ui/static/train).
+"""Serve the live view of one model (ui/static/train), and the views of the Inspect tab.
 
-The page polls; the server holds no connection and no state of a page.
+The page polls; the server holds no connection and no state of a page. Separate inspection processes
+compute the numbers; this process never does.
 """
 
 import asyncio
+import json
 import time
 from functools import lru_cache
 from pathlib import Path
@@ -22,13 +24,28 @@ from playground.runs.replay import load_replay
 from playground.runs.state import Run
 from playground.runs.weight_history import nearest_step, read_lines
 
+from . import runs_api
 from .client import resolve_client
-from .process_calls import await_result
+from .process_calls import RESPONSE_TIMEOUT_S, await_result
 from .routes import Handler, bind_handlers, handler
-from .runs_api import list_runs, run_action, run_details
 from .schemas.base import ModelRequest
-from .schemas.runs import Curves, ModelAtStep, PollModel, Predict
+from .schemas.responses import (
+    CurveList,
+    ModelDescription,
+    ModelPoll,
+    NotFoundPoll,
+    Prediction,
+    RunPoll,
+    SnapshotAtStep,
+)
+from .schemas.runs import Curves, LoadView, ModelAtStep, PollModel, Predict
+from .schemas.views import View
 
+SLOW_VIEWS = ("heads", "heads-over-training", "ablation")
+# Views that need less than `Right.USE`: they show no tokens.
+RIGHTS_BY_VIEW = {"heads": Right.WATCH, "heads-over-training": Right.WATCH}
+SLOW_VIEW_TIMEOUT_S = 280  # seconds
+MAX_REQUEST_LENGTH = 8000  # characters of the request of a view
 MAX_CURVE_POINTS = 400  # points of an overlaid curve
 NO_POINTS: dict[str, Any] = {
     "whole": True,
@@ -49,7 +66,13 @@ NOT_FOUND_RESPONSE: dict[str, Any] = {
 }
 
 
-@handler("runs/poll", PollModel, Right.WATCH, missing=NOT_FOUND_RESPONSE)
+@handler(
+    "runs/poll",
+    PollModel,
+    RunPoll | ModelPoll | NotFoundPoll,
+    Right.WATCH,
+    missing=NOT_FOUND_RESPONSE,
+)
 async def poll_model(
     registry: Registry, request: PollModel, model: Access, http_request: Request | None
 ) -> dict[str, Any]:
@@ -155,7 +178,7 @@ def load_metric_series(folder: Path, modified_ns: int) -> MetricSeries:
         return MetricSeries()
 
 
-@handler("runs/snapshot", ModelAtStep, Right.WATCH)
+@handler("runs/snapshot", ModelAtStep, SnapshotAtStep, Right.WATCH)
 async def snapshot(
     registry: Registry, request: ModelAtStep, model: Access, http_request: Request | None
 ) -> dict[str, Any]:
@@ -179,7 +202,7 @@ def _recorded_snapshot(folder: Path, step: int) -> dict[str, Any]:
     return {"snapshot": replay[nearest]}
 
 
-@handler("runs/predict", Predict, Right.USE)
+@handler("runs/predict", Predict, Prediction, Right.USE)
 async def predict(
     registry: Registry, request: Predict, model: Access, http_request: Request | None
 ) -> dict[str, Any]:
@@ -199,7 +222,7 @@ async def predict(
     return response
 
 
-@handler("runs/model", ModelRequest, Right.USE)
+@handler("runs/model", ModelRequest, ModelDescription, Right.USE)
 async def describe_model(
     registry: Registry, request: ModelRequest, model: Access, http_request: Request | None
 ) -> dict[str, Any]:
@@ -214,7 +237,27 @@ async def describe_model(
     return await await_result(future, request=http_request)
 
 
-@handler("runs/curves", Curves, Right.WATCH)
+@handler(
+    "inspect/view", LoadView, View, lambda request: RIGHTS_BY_VIEW.get(request.view, Right.USE)
+)
+async def load_view(
+    registry: Registry, request: LoadView, model: Access, http_request: Request | None
+) -> dict[str, Any]:
+    """Return one view of a model, on the user's sequence."""
+    text = request.text if model.right >= Right.USE else None
+    argument = json.dumps(request.options | {"view": request.view, "text": text}, sort_keys=True)
+    if len(argument) > MAX_REQUEST_LENGTH:
+        raise UserError("the request is too long; type a shorter sequence")
+    is_slow, client = request.view in SLOW_VIEWS, resolve_client(request, http_request)
+    view = registry.snapshots.inspect_view
+    future = await asyncio.to_thread(
+        view, model.source, argument, request.step, is_slow, client, model.right
+    )
+    timeout_s = SLOW_VIEW_TIMEOUT_S if is_slow else RESPONSE_TIMEOUT_S
+    return await await_result(future, timeout_s, http_request)
+
+
+@handler("runs/curves", Curves, CurveList, Right.WATCH)
 def overlay_curves(
     registry: Registry, request: Curves, models: list[tuple[str, Access]]
 ) -> dict[str, Any]:
@@ -235,17 +278,5 @@ def overlay_curves(
 
 
 def live_handlers(registry: Registry) -> dict[str, Handler]:
-    """Return the handlers of the live view, by route name."""
-    return bind_handlers(
-        registry,
-        (
-            poll_model,
-            snapshot,
-            predict,
-            describe_model,
-            overlay_curves,
-            list_runs,
-            run_action,
-            run_details,
-        ),
-    )
+    """Return the handlers of this module and of the list of runs, by route name."""
+    return bind_handlers(registry, globals() | vars(runs_api))

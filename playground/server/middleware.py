@@ -24,15 +24,13 @@ from playground.jobs.admission import CLIENT_ADDRESS
 from playground.ui.page import EMBED_VIEWS, page_policy
 
 from .api_page import API_PAGE
-from .asgi import HttpMiddleware, accepted_encoding
+from .asgi import HttpMiddleware, accepted_encoding, json_error
 from .checkpoint_transfer import CHECKPOINT_PATH as CHECKPOINT_PATH
 from .checkpoint_transfer import MAX_UPLOAD_BYTES
-from .client import resolve_client_address
+from .client import configured_hosts, is_own_origin, public_hosts, resolve_client_address
 from .datasets_api import UPLOAD_PATH as DATASETS_PATH
 from .event_streams import EventStreamMiddleware
-from .origin import configured_hosts, is_own_origin, public_hosts
 from .rate_limit import LoadLimits
-from .responses import json_error
 from .routes import OTHER_SITE_MESSAGE, ROUTE_PREFIX, parse_body
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")

@@ -1,7 +1,7 @@
 """Wait for the responses of other processes, for request handlers."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -9,6 +9,7 @@ from starlette.requests import Request
 
 from playground.errors import UserError, raise_for_error
 from playground.jobs.executors import ProcessPerJob
+from playground.jobs.job import Job
 from playground.jobs.policy import Policy
 from playground.jobs.queue import JobQueue
 
@@ -17,9 +18,11 @@ from .routes import ROUTE_PREFIX
 RESPONSE_TIMEOUT_S = 15  # seconds
 
 
-def process_queue(functions: Mapping[str, str], **limits: Any) -> JobQueue:
+def process_queue(
+    functions: Mapping[str, str], on_done: Callable[[Job], None] = lambda job: None, **limits: Any
+) -> JobQueue:
     """Return a queue of jobs that call the function of their kind, each in its own process."""
-    return JobQueue(ProcessPerJob(functions), Policy(**limits))
+    return JobQueue(ProcessPerJob(functions), Policy(**limits), on_done=on_done)
 
 
 async def await_result(

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from playground.common.env import env_number, is_env_set
 from playground.errors import BusyError
 
-from .responses import json_error
+from .asgi import json_error
 
 BURST_DURATION_S = 10.0  # a full bucket holds the load of this duration
 MAX_BUCKETS = 10_000  # the least recently used one is dropped first

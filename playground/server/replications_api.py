@@ -2,7 +2,7 @@
 
 import asyncio
 from contextlib import suppress
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from starlette.requests import Request
 
@@ -11,7 +11,10 @@ from playground.common import messages
 from playground.common.format import format_count
 from playground.errors import UserError
 from playground.experiments.claims import CLAIMS, Claim
+from playground.experiments.progress import Estimate
 from playground.experiments.replications import (
+    Result,
+    StoredResult,
     needs_loss,
     outcome_of_experiment,
     stored_results,
@@ -26,7 +29,7 @@ from playground.runs.registry import Registry
 from playground.runs.state import Run
 
 from .client import resolve_client
-from .experiments_api import describe_varied_settings
+from .experiments_api import StartedExperiment, describe_varied_settings
 from .process_calls import await_result
 from .routes import HandlerGroup, handler
 from .runs_api import describe_config
@@ -41,11 +44,44 @@ class ClaimRequest(OwnerRequest):
     name: Name
 
 
+class ClaimStatus(TypedDict):
+    """A published claim, the project's own result, and the state of the owner's replication."""
+
+    name: str
+    title: str
+    source: str
+    measure: str
+    statement: str
+    published: float | None
+    criterion: str
+    deviations: list[str]
+    estimated_minutes: float
+    curve: list[tuple[int, float]]
+    description: str
+    settings: dict[str, Any]
+    command: str
+    stored: StoredResult | None
+    parameters: NotRequired[int]
+    estimate: Estimate
+    experiment: str | None
+    state: str
+    step: int
+    steps: int
+    queue_position: int | None
+    message: str
+
+
+class ClaimList(TypedDict):
+    """The response of `replications/list`."""
+
+    claims: list[ClaimStatus]
+
+
 class ReplicationHandlers(HandlerGroup):
     def __init__(self, registry: Registry, experiments: ExperimentService) -> None:
         self.registry, self.experiments = registry, experiments
 
-    @handler("replications/list", OwnerRequest)
+    @handler("replications/list", OwnerRequest, ClaimList)
     def list_claims(self, request: OwnerRequest) -> dict[str, Any]:
         """Return all claims with the status of the owner's replication."""
         return {
@@ -79,13 +115,13 @@ class ReplicationHandlers(HandlerGroup):
     def _find_experiment(self, owner: str, name: str) -> Experiment | None:
         return self.experiments.find_equivalent(CLAIMS[name].experiment, owner)
 
-    @handler("replications/start", ClaimRequest)
+    @handler("replications/start", ClaimRequest, StartedExperiment)
     def start(self, request: ClaimRequest) -> dict[str, Any]:
         """Start the experiment of a claim."""
         spec = CLAIMS[_claim_name(request)].experiment.model_dump()
         return {"experiment": self.experiments.start(spec, request.owner).id}
 
-    @handler("replications/outcome", ClaimRequest)
+    @handler("replications/outcome", ClaimRequest, Result)
     async def outcome(self, request: ClaimRequest, http_request: Request | None) -> dict[str, Any]:
         """Compare a finished replication with the published figure.
 

@@ -5,6 +5,7 @@ A separate process writes each file, one at a time.
 
 import asyncio
 import re
+from typing import TypedDict
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,6 +19,13 @@ from .routes import HandlerGroup, handler
 from .schemas.base import ModelRequest
 
 WRITE_TIMEOUT_S = 100  # seconds
+
+
+class HtmlFile(TypedDict):
+    """A file to save: its content and its name."""
+
+    html: str
+    name: str
 
 
 class ReportHandlers(HandlerGroup):
@@ -36,18 +44,18 @@ class ReportHandlers(HandlerGroup):
             timeout_advice="try again, or choose a run with fewer steps",
         )
 
-    @handler("runs/report", ModelRequest, Right.REUSE)
+    @handler("runs/report", ModelRequest, HtmlFile, Right.REUSE)
     async def export_report(
         self, request: ModelRequest, model: Access, http_request: Request | None
     ) -> Response:
-        """Return a report: {"html": file content, "name": file name}."""
+        """Return a report."""
         return await self._write("report", model, "-report.html", http_request)
 
-    @handler("runs/page", ModelRequest, Right.OWN)
+    @handler("runs/page", ModelRequest, HtmlFile, Right.OWN)
     async def export_page(
         self, request: ModelRequest, model: Access, http_request: Request | None
     ) -> Response:
-        """Return the page that runs a model: {"html": file content, "name": file name}.
+        """Return the page that runs a model.
 
         It needs the right of a download: it contains the weights and rows of the dataset.
         """

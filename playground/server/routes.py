@@ -9,7 +9,7 @@ the user's cookies; the origin check of middleware.py rejects them.
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial, wraps
 from inspect import iscoroutinefunction
 from typing import Any, TypeVar
@@ -24,10 +24,9 @@ from playground.common.validation import parse
 from playground.errors import UserError, error_response
 from playground.runs.access import NOT_FOUND, Right
 
-from .client import resolve_client_address
-from .origin import is_own_origin
+from .asgi import json_error
+from .client import is_own_origin, resolve_client_address
 from .rate_limit import LoadLimits
-from .responses import json_error
 
 ROUTE_PREFIX = "/playground/api/"
 MAX_INLINE_PARSE_BYTES = 64_000  # a larger body is parsed in a thread
@@ -36,6 +35,7 @@ OTHER_SITE_MESSAGE = "this request comes from another site; open the playground 
 Handler = Callable[[object, Request], Awaitable[Any]]  # the JSON, or a response with it
 HandlerMethod = Callable[..., Coroutine[Any, Any, Any]]
 RequestType = TypeVar("RequestType", bound=BaseModel)
+RESPONSE_TYPES: dict[str, Any] = {}  # by route
 
 # The load of a request in milliseconds (rate_limit.LoadLimits): the time of the server process.
 # Requests that start a process or a job have a higher load, which limits their rate.
@@ -64,9 +64,6 @@ LOAD_MS_BY_ROUTE = {
     "experiments/submit": 100,
     "replications/outcome": 50,
     "replications/start": 50,
-    "lessons/poll": 2,
-    "lessons/start-bug": 50,
-    "lessons/start": 50,
 }
 
 
@@ -134,10 +131,14 @@ def parse_body(body: bytes) -> Any:
 def handler(
     route: str,
     request_type: type[RequestType],
+    response_type: Any,
     needs: Right | Callable[[Any], Right | None] | None = None,
     missing: dict[str, Any] | None = None,
 ) -> Callable[[Callable[..., Any]], HandlerMethod]:
     """Decorate the handler of a route: validate its request, and return errors as a response.
+
+    `response_type` is a typed dictionary or a union of them. Tests compare it with real responses,
+    and scripts/write_response_types.py writes it for the page's scripts.
 
     The arguments of the handler are its context (`self` or the registry), the validated request
     and, of a request that names models, what `require` returns for it: the only way to a model.
@@ -191,17 +192,16 @@ def handler(
                 return error_response(error)
 
         respond.route, respond.request_type = route, request_type  # type: ignore[attr-defined]
+        RESPONSE_TYPES[route] = response_type
         return respond
 
     return decorate
 
 
-def bind_handlers(context: Any, functions: Iterable[HandlerMethod]) -> dict[str, Handler]:
-    """Return the handlers, with `context` as their first argument, by route name."""
-    return {
-        function.route: partial(function, context)  # type: ignore[attr-defined]
-        for function in functions
-    }
+def bind_handlers(context: Any, namespace: Mapping[str, Any]) -> dict[str, Handler]:
+    """Return the handlers of a module or class by route name; `context` is their first argument."""
+    handlers = [each for each in namespace.values() if hasattr(each, "route")]
+    return {each.route: partial(each, context) for each in handlers}
 
 
 class HandlerGroup:
@@ -209,5 +209,4 @@ class HandlerGroup:
 
     def handlers(self) -> dict[str, Handler]:
         """Return the handlers by route name."""
-        functions = vars(type(self)).values()
-        return bind_handlers(self, [each for each in functions if hasattr(each, "route")])
+        return bind_handlers(self, vars(type(self)))

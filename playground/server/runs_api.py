@@ -26,12 +26,13 @@ from playground.training.optimizer_groups import describe_optimizer_groups
 
 from .routes import handler
 from .schemas.base import ModelRequest
+from .schemas.responses import ModelChange, RunDetails, RunList
 from .schemas.runs import ActOnRun, ListRuns
 
 CHECKPOINT_MISSING = "this checkpoint is no longer on the server; select another one"
 
 
-@handler("runs/list", ListRuns)
+@handler("runs/list", ListRuns, RunList)
 def list_runs(registry: Registry, request: ListRuns) -> dict[str, Any]:
     """Return the runs of the owner, and the public checkpoints."""
     owner = request.owner if OWNER_KEY_PATTERN.fullmatch(request.owner) else ""
@@ -66,7 +67,7 @@ def list_runs(registry: Registry, request: ListRuns) -> dict[str, Any]:
     return response | {"device": registry.device_summary, "note": registry.storage_note}
 
 
-@handler("runs/action", ActOnRun, Right.OWN)
+@handler("runs/action", ActOnRun, ModelChange, Right.OWN)
 def run_action(registry: Registry, request: ActOnRun, model: Access) -> dict[str, Any]:
     """Apply an action of the owner to a run.
 
@@ -147,7 +148,7 @@ ACTIONS: dict[str, Callable[[Registry, Run, ActOnRun], dict[str, Any] | None]] =
 }
 
 
-@handler("runs/details", ModelRequest, Right.WATCH)
+@handler("runs/details", ModelRequest, RunDetails, Right.WATCH)
 def run_details(registry: Registry, request: ModelRequest, model: Access) -> dict[str, Any]:
     """Return the settings of a model; for its owner also the checkpoints and the share link."""
     response: dict[str, Any] = {

@@ -13,7 +13,7 @@ cookie stores the key:
 No URL contains the key, so neither a Referer nor an access log contains it.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 from pydantic import Field
 from starlette.requests import Request
@@ -21,9 +21,10 @@ from starlette.requests import Request
 from playground.runs.owner_keys import OWNER_KEY_PATTERN, new_owner_key, owner_from_session
 from playground.runs.registry import Registry
 
-from .origin import is_own_origin
+from .client import is_own_origin
 from .routes import HandlerGroup, handler
 from .schemas.base import OptionalOwner, OwnerRequest, RequestBody
+from .schemas.responses import Done
 
 COOKIE = "__Host-playground-owner"  # with this prefix no other host of the domain can set it
 COOKIE_MAX_AGE_S = 180 * 86400
@@ -61,19 +62,31 @@ class CheckSession(RequestBody):
     owner: OptionalOwner = ""
 
 
+class OpenedSession(TypedDict):
+    """The owner key of the browser."""
+
+    owner: str
+
+
+class CheckedSession(TypedDict):
+    """Whether the browser has stored the owner key."""
+
+    is_stored: bool
+
+
 class SessionHandlers(HandlerGroup):
     """The handlers of the owner key of a browser. A local instance has one, and no cookie."""
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
 
-    @handler("session/open", OpenSession)
+    @handler("session/open", OpenSession, OpenedSession)
     async def open(self, request: OpenSession, http_request: Request) -> dict[str, Any]:
         """Return the owner key that the browser stores, or a new one."""
         stored = owner_from_session(request.stored) or owner_from_cookie(http_request)
         return {"owner": self.registry.single_owner or stored or new_owner_key()}
 
-    @handler("session/store", StoreSession)
+    @handler("session/store", StoreSession, Done)
     async def store(self, request: StoreSession, http_request: Request) -> dict[str, Any]:
         """Store the owner key in a cookie."""
         if not self.registry.single_owner and http_request.headers.get("origin"):
@@ -83,7 +96,7 @@ class SessionHandlers(HandlerGroup):
             }
         return {}
 
-    @handler("session/is-stored", CheckSession)
+    @handler("session/is-stored", CheckSession, CheckedSession)
     async def is_stored(self, request: CheckSession, http_request: Request) -> dict[str, Any]:
         """Return whether the browser has stored the owner key."""
         owner = request.owner

@@ -1,6 +1,6 @@
 """The settings that an experiment may vary: their help, accepted and suggested values."""
 
-from typing import Any
+from typing import Any, TypedDict
 
 from playground.architectures import ARCHITECTURES
 from playground.experiments.variant import format_value
@@ -12,7 +12,19 @@ from playground.ui.setting_groups import ADVANCED_SETTINGS, DERIVED_SETTINGS, la
 SUGGESTED_VALUES = 5  # values of a setting that the form suggests
 
 
-def _setting_info(name: str, group: str) -> dict[str, Any]:
+class VariableSetting(TypedDict):
+    """A setting that an experiment may vary; `accepts` describes its values."""
+
+    name: str
+    label: str
+    group: str
+    help: str
+    accepts: str
+    suggested: str
+    default: str
+
+
+def _setting_info(name: str, group: str) -> VariableSetting:
     """Return the help, the accepted values and the suggested values of a setting."""
     if name == "architecture":
         choices = list(ARCHITECTURES)
@@ -47,7 +59,7 @@ def _setting_info(name: str, group: str) -> dict[str, Any]:
     }
 
 
-def _all_setting_info() -> list[dict[str, Any]]:
+def _all_setting_info() -> list[VariableSetting]:
     grouped = {
         "Model and task": ("architecture", "task", "min_length", "max_length"),
         **ADVANCED_SETTINGS,

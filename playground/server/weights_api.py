@@ -22,9 +22,9 @@ from playground.runs.browser_model import runs_in_browser
 from playground.runs.registry import Registry
 from playground.runs.weight_history import NO_WEIGHTS, find_weights, weights_path
 
+from .asgi import json_error
 from .client import resolve_client_address
 from .rate_limit import LoadLimits
-from .responses import json_error
 from .schemas.runs import LoadWeights
 
 WEIGHTS_PATH = "/playground/weights"

@@ -86,6 +86,8 @@ VALUES_BY_FIELD = {
             "benchmark",
             "inference",
             "finetune",
+            "lesson",
+            "bug",
         ]
     ),
     "request": st.dictionaries(
@@ -162,11 +164,7 @@ FIELDS_BY_ROUTE = {  # what a page's script sends along, beside whose page it is
     "form/check": ["values"],
     "form/fill": ["settings"],
     "form/start": ["values", "speed"],
-    "lessons/start": ["lesson", "prediction", "options"],
-    "lessons/start-bug": ["bug", "seed", "steps"],
-    "lessons/poll": [],
-    "lessons/cancel": [],
-    "lessons/guess": ["bug", "line"],
+    "lessons/guess": ["job", "bug", "line"],
 }
 
 
@@ -208,14 +206,13 @@ def create_objects(client, owner):
     ]
     claim = {"name": send("replications/list")["claims"][0]["name"]}
     experiment_fields = {"experiment": experiment, "action": "cancel"}
-    measurement = {"id": send("lessons/start-bug", bug=RANDOM_BUG, seed=0, steps=60)["id"]}
+    bug = {"bug": RANDOM_BUG, "seed": 0, "steps": 60}
+    measurement = {"job": send("jobs/submit", kind="bug", request=bug)["job"]}
     return {
         "experiments/action": experiment_fields,
         "experiments/csv": experiment_fields,
         "jobs/poll": job,
         "jobs/cancel": job,
-        "lessons/poll": measurement,
-        "lessons/cancel": measurement,
         "lessons/guess": measurement,
         "experiments/poll": {"open": experiment},
         "replications/start": claim,
@@ -280,16 +277,8 @@ def test_every_input_gets_a_result_or_an_error_message(server, count):
 
 
 # Hub tasks have no network, no experiment has finished, and no measurement runs. These routes
-# reject every request with a message, or do so once the slots for measurements are in use.
-ALWAYS_REJECTED = (
-    "lessons/poll",
-    "datasets/action",
-    "damaged/remove",
-    "architectures/train",
-    "lessons/guess",
-    "lessons/start",
-    "lessons/start-bug",
-)
+# reject every request with a message.
+ALWAYS_REJECTED = ("datasets/action", "damaged/remove", "architectures/train", "lessons/guess")
 
 
 @pytest.mark.parametrize(

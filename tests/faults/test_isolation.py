@@ -22,6 +22,7 @@ ACTIONS = (
     *("branch", "download", "remove", "explode"),
 )
 VIEWER_ENDPOINTS = (
+    "inspect/view",
     "runs/details",
     "runs/model",
     "runs/poll",
@@ -96,6 +97,7 @@ class User:
             "snapshot_version": 0,
             "step": rng.choice([0, 1, 5]),
             "text": self.sequence,
+            "view": "attention",
             "setting": rng.choice(["learning_rate", "steps", "speed"]),
             "value": rng.choice([1e-3, 10**6, 50]),
             "tags": [f"{self.canary} tag"],

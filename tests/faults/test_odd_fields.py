@@ -8,6 +8,7 @@ from playground.lessons.bugs import BUGS
 from playground.lessons.lessons import LESSONS
 from playground.server.datasets_api import DatasetHandlers
 from playground.server.experiments_api import ExperimentForm
+from playground.server.lessons_api import LessonRequest
 from playground.server.routes import ROUTE_PREFIX
 from tests.support.hostile_values import NESTED
 
@@ -26,9 +27,8 @@ VALID = {
     "name": "mingpt-sort",
     "text": "123",
     "bug": next(iter(BUGS)),
-    "lesson": next(iter(LESSONS)),
-    "seed": 1,
-    "steps": 60,
+    "kind": "lesson",
+    "request": {"lesson": next(iter(LESSONS))},
     "form": {"grid": [["d_model", "8, 16"]], "seeds": "0, 1"},
     "options": {},
 }
@@ -38,7 +38,11 @@ def odd_requests(request_type, model):
     """Yield JSON texts that are valid but for one field, or one field of a nested object."""
     fields = request_type.model_fields
     valid = {name: value for name, value in VALID.items() if name in fields} | model
-    inner = {"options": OPTIONS.split(), "form": ExperimentForm.model_fields}
+    inner = {
+        "options": OPTIONS.split(),
+        "form": ExperimentForm.model_fields,
+        "request": LessonRequest.model_fields,
+    }
     for odd in (*map(json.dumps, VALUES), *TEXTS):
         for name in fields:
             yield json.dumps(valid | {name: "ODD"}).replace('"ODD"', odd)

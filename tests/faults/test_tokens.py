@@ -25,7 +25,7 @@ from playground.server.hub_token import resolve_token
 from playground.server.jobs_api import JobHandlers
 from tests.support.app_server import ROOT, AppServer, wait_for
 from tests.support.coroutines import run_in_thread
-from tests.support.fake_jobs import fake_processes
+from tests.support.fake_jobs import fake_processes, no_lessons
 from tests.support.page_client import PageClient
 
 REVERSE = "checkpoint:reverse-one-head"
@@ -131,7 +131,7 @@ def visit_space(hub, canary, registries, monkeypatch):
     started = fake_processes(monkeypatch)
     registry = registries()
     shutil.copytree(ROOT / "checkpoints" / "reverse-one-head", registry.root / "digits")
-    page = JobHandlers(registry, PretrainedJobs(), HubJobs())
+    page = JobHandlers(registry, PretrainedJobs(), HubJobs(), no_lessons(registry))
 
     def visit(session):
         request = SimpleNamespace(scope={"session": session})

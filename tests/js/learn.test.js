@@ -10,6 +10,7 @@ import {
   buildObservations,
   describeSilentVariant,
   openBug,
+  resumeBug,
 } from "../../playground/ui/static/learn/bug_exercise.js";
 import { buildChart, describeCell, Figures } from "../../playground/ui/static/learn/figures.js";
 import {
@@ -22,8 +23,8 @@ import {
   Lessons,
   openLinkedLesson,
   lessonStatus,
+  resumeLessons,
 } from "../../playground/ui/static/learn/lessons.js";
-import { describeProgress, isActive } from "../../playground/ui/static/learn/measurement.js";
 import {
   describePart,
   PARTS,
@@ -101,6 +102,9 @@ const RESULT = {
   outcome: "length 9",
   explanation: "Because.",
   figures: [],
+  prediction: 9,
+  options: {},
+  runs: [],
 };
 const PASS = {
   step: 200,
@@ -161,20 +165,17 @@ test("a link opens a lesson with its options, a section, or a bug", () => {
   assert.deepEqual(readLink(CATALOG, new URLSearchParams("?tab=learn")), {});
 });
 
-test("another prediction or option discards the result, a running measurement stays", () => {
-  lessonStates.value = { lengths: { id: "a", response: { status: "done", result: RESULT } } };
+test("another prediction or option discards the result", () => {
+  lessonStates.value = { lengths: { result: RESULT } };
   assert.equal(lessonStatus("lengths"), "measured");
   changeInput("lengths", { prediction: 4 });
   assert.deepEqual(lessonStates.value["lengths"], { options: {}, prediction: 4 });
-  lessonStates.value = { lengths: { id: "a", response: { status: "training" } } };
-  assert.equal(lessonStatus("lengths"), "running");
-  changeInput("lengths", { prediction: 5 });
-  assert.equal(lessonStates.value["lengths"].id, "a");
+  assert.equal(lessonStatus("lengths"), "");
 });
 
 test("a link with other options discards the result, one with the same options keeps it", () => {
   const options = { positions: "rope", seed: 1 },
-    measured = { options, prediction: 3, id: "a", response: { status: "done", result: RESULT } };
+    measured = { options, prediction: 3, result: RESULT };
   lessonStates.value = { lengths: measured };
   openLinkedLesson("lengths", { seed: 1, positions: "rope" });
   assert.equal(lessonStates.value["lengths"], measured);
@@ -187,7 +188,7 @@ test("a link with other options discards the result, one with the same options k
 
 test("the list has a title and a state for each lesson, and opens it", async () => {
   lessonStates.value = {
-    heads: { response: { status: "done", runs: [], result: { ...RESULT, is_correct: true } } },
+    heads: { result: { ...RESULT, is_correct: true } },
   };
   await mount(html`<${Lessons} />`);
   const stations = [...box.querySelectorAll(".station")];
@@ -201,29 +202,43 @@ test("the list has a title and a state for each lesson, and opens it", async () 
 });
 
 test("a prediction is measured, polled and compared", async () => {
-  responses["lessons/start"] = { id: "m" };
-  responses["lessons/poll"] = {
-    status: "done",
-    prediction: 9,
-    runs: [],
-    result: { ...RESULT, is_correct: true },
-  };
+  const training = { status: "working", message: "Training", done: 3, total: 9, unit: "steps" },
+    curves = [{ label: "a", evaluations: [[10, 0.5]] }];
+  responses["jobs/submit"] = { job: "m" };
+  responses["jobs/poll"] = { ...training, partial: { runs: [{ steps: 200 }], curves } };
   await mount(html`<${Lessons} />`);
   enter($(".prediction"), "9");
   $(".measure").click();
+  await waitFor(() => text(".pg-job-amount") === "3 of 9 steps");
+  assert.equal(lessonStatus("lengths"), "running");
+  assert.match($(".finding").textContent, /so far/);
+  changeInput("lengths", { prediction: 8 });
+  assert.equal(lessonStates.value["lengths"].job, "m");
+  responses["jobs/poll"] = { status: "done", result: { ...RESULT, is_correct: true } };
   await waitFor(() => $(".outcome"));
-  const start = sent.find(([name]) => name === "lessons/start")[1];
-  assert.deepEqual([start.lesson, start.prediction, start.options], ["lengths", 9, {}]);
+  const { kind, request } = sent.find(([name]) => name === "jobs/submit")[1];
+  assert.deepEqual([kind, request], ["lesson", { lesson: "lengths", prediction: 9, options: {} }]);
   assert.equal($(".your-prediction").textContent, "length 9");
   assert.equal($(".verdict").textContent, "✓ Correct, within 1.");
   assert.equal(text(".measure"), "Measure again");
+  assert.equal(lessonStates.value["lengths"].job, undefined);
 });
 
-test("an error of the server is beside the button", async () => {
-  responses["lessons/start"] = { error: "enter a number from 1 to 21 first" };
+test("a measurement continues after a reload, and one that the server lost is over", async () => {
+  lessonStates.value = { lengths: { job: "m" }, heads: { job: "lost" } };
+  responses["jobs/poll"] = ({ job }) =>
+    job === "m" ? { status: "done", result: RESULT } : { error: "no longer stored" };
+  resumeLessons();
+  await waitFor(() => lessonStatus("lengths") === "measured");
+  await waitFor(() => !lessonStates.value["heads"].job);
+  assert.equal(lessonStatus("heads"), "");
+});
+
+test("an error of the server is below the button", async () => {
+  responses["jobs/submit"] = { error: "enter a number from 1 to 21 first" };
   await mount(html`<${Lessons} />`);
   $(".measure").click();
-  await waitFor(() => $(".note").textContent.includes("Enter a number from 1 to 21 first."));
+  await waitFor(() => $(".exercise").textContent.includes("Enter a number from 1 to 21 first."));
 });
 
 test("the button names its action, with the time of its training", async () => {
@@ -271,32 +286,9 @@ test("predictions and verdicts are sentences", () => {
   assert.match(describeVerdict(NUMBER, { value: null, is_correct: false }), /no measured value/);
 });
 
-test("the progress of a measurement is a sentence", () => {
-  const describe = (response) => describeProgress({ id: "a", response }, false);
-  assert.equal(describe(undefined), "Starting");
-  const runs = [{ queue_position: null }, { queue_position: 2 }];
-  assert.equal(
-    describe({ status: "training", done: 3, total: 9, runs }),
-    "Training: step 3 of 9; queue position 2",
-  );
-  assert.equal(describe({ status: "measuring", done: 20, total: 240 }), "Training: step 20 of 240");
-  assert.equal(describe({ status: "waiting" }), "Queued");
-  const translation = { message: "downloading t5-small" };
-  assert.equal(
-    describe({ status: "training", done: 3, total: 9, translation }),
-    "Training: step 3 of 9",
-  );
-  assert.equal(
-    describe({ status: "training", done: 9, total: 9, translation }),
-    "Downloading t5-small.",
-  );
-  assert.equal(describe({ status: "failed", message: "it failed" }), "It failed.");
-  assert.equal(describeProgress({}, false), "");
-  assert.ok(!isActive({ id: "a", response: { status: "done" } }));
-});
-
 test("the figure of a running training appears with the first evaluation", () => {
   const runs = [{ steps: 200 }];
+  assert.equal(buildLiveFigure({}), null);
   assert.equal(buildLiveFigure({ curves: [{ label: "a", evaluations: [] }], runs }), null);
   const figure = buildLiveFigure({ curves: [{ label: "a", evaluations: [[10, 0.5]] }], runs });
   assert.deepEqual([figure.max, figure.series[0].ys], [200, [0.5]]);
@@ -399,30 +391,27 @@ test("a bug that raises no error by accident is described with its loss", () => 
 });
 
 test("the bug is named, its line is found, and the solution is shown", async () => {
-  const measured = { status: "done", is_hidden: true, result: BUG_RESULT };
-  bugState.value = { ...bugState.value, id: "b", response: measured };
-  responses["lessons/guess"] = { is_correct: false, feedback: "It is not “No transpose”." };
-  responses["lessons/poll"] = measured;
+  const guess = (feedback) => ({ feedback, result: bugState.value.result });
+  bugState.value = { ...bugState.value, job: "b", result: { ...BUG_RESULT, is_hidden: true } };
+  responses["lessons/guess"] = () => guess("It is not “No transpose”.");
   await mount(html`<${BugExercise} />`);
   assert.equal($(".seed").value, "2");
   box.querySelectorAll(".guesses button")[1].click();
   await waitFor(() => $(".clue").textContent.includes("No transpose"));
-  responses["lessons/poll"] = { ...measured, bug_identified: true, title: "No causal mask" };
+  assert.deepEqual([sent.at(-1)[1].job, sent.at(-1)[1].bug], ["b", "transpose"]);
+  const named = { ...bugState.value.result, bug_identified: true, title: "No causal mask" };
+  responses["lessons/guess"] = { feedback: "", result: named };
   box.querySelectorAll(".guesses button")[0].click();
   await waitFor(() => $(".guess-line"));
   assert.match($(".guess-line .question").textContent, /Correct: No causal mask\./);
-  responses["lessons/guess"] = { is_correct: false, feedback: "That line is the same." };
+  responses["lessons/guess"] = () => guess("That line is the same.");
   box.querySelectorAll(".line")[1].click();
   await waitFor(() => $(".guess-line .clue").textContent === "Line 11: That line is the same.");
-  responses["lessons/poll"] = {
-    ...responses["lessons/poll"],
-    line_identified: true,
-    explanation: "It leaks.",
-    origin: "a tutorial",
-  };
+  const solution = { line_identified: true, explanation: "It leaks.", origin: "a tutorial" };
+  responses["lessons/guess"] = { feedback: "", result: { ...named, ...solution } };
   $(".reveal").click();
   await waitFor(() => $(".solved"));
-  assert.deepEqual(sent.at(-2)[1].reveal, true);
+  assert.equal(sent.at(-1)[1].reveal, true);
   assert.equal($(".diff .minus").textContent, "-a = 1\n");
 });
 
@@ -435,9 +424,9 @@ test("the bug of a link has no name on the page, a selected bug has one", async 
     [LINKED_BUG, "Bug of a link (name hidden)"],
   );
   $(".begin-bug").click();
-  await waitFor(() => sent.some(([name]) => name === "lessons/start-bug"));
-  const start = sent.find(([name]) => name === "lessons/start-bug")[1];
-  assert.deepEqual([start.bug, start.is_hidden], ["causal-mask", true]);
+  await waitFor(() => sent.some(([name]) => name === "jobs/submit"));
+  const { kind, request } = sent.find(([name]) => name === "jobs/submit")[1];
+  assert.deepEqual([kind, request.bug, request.is_hidden], ["bug", "causal-mask", true]);
   openBug({ name: "causal-mask", is_hidden: false });
   await settle();
   assert.equal($(".which").value, "causal-mask");
@@ -445,21 +434,33 @@ test("the bug of a link has no name on the page, a selected bug has one", async 
 });
 
 test("both models train once, whatever the number of clicks", async () => {
-  responses["lessons/start-bug"] = { id: "b" };
-  responses["lessons/poll"] = {
-    status: "measuring",
+  responses["jobs/submit"] = { job: "b" };
+  responses["jobs/poll"] = {
+    status: "working",
+    message: "Training",
     done: 20,
     total: 240,
-    curves: BUG_RESULT.curves,
+    unit: "steps",
+    partial: { curves: BUG_RESULT.curves },
   };
   await mount(html`<${BugExercise} />`);
   $(".begin-bug").click();
   $(".begin-bug").click();
-  await waitFor(() => $(".words")?.textContent === "Training: step 20 of 240");
-  assert.equal(sent.filter(([name]) => name === "lessons/start-bug").length, 1);
-  responses["lessons/poll"] = { error: "this measurement no longer exists" };
-  $(".cancel").click();
-  await waitFor(() => $(".words.error")?.textContent.includes("no longer exists"));
+  await waitFor(() => text(".pg-job-amount") === "20 of 240 steps");
+  assert.equal(sent.filter(([name]) => name === "jobs/submit").length, 1);
+  assert.match($(".finding").textContent, /Exact match/);
+  responses["jobs/poll"] = { status: "cancelled", message: "cancelled; there is no measurement" };
+  $(".pg-job button").click();
+  await waitFor(() => $(".exercise").textContent.includes("Cancelled; there is no measurement."));
+  assert.equal(sent.filter(([name]) => name === "jobs/cancel").length, 1);
+});
+
+test("an exercise that was measured before a reload is shown again", async () => {
+  bugState.value = { ...bugState.value, job: "b" };
+  responses["jobs/poll"] = { status: "done", result: BUG_RESULT };
+  resumeBug();
+  await mount(html`<${BugExercise} />`);
+  await waitFor(() => $(".guess-name"));
 });
 
 test("each part of the picture has a sentence with the measured numbers", () => {

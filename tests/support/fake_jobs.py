@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 from playground.jobs.executors import Executor
+from playground.lessons.service import LessonJobs
 
 
 def fairness(shares):
     """Return Jain's index of fairness: 1 if all shares are equal, 1/n if one client has all."""
     return sum(shares) ** 2 / (len(shares) * sum(share**2 for share in shares))
+
+
+def no_lessons(registry):
+    """Return the jobs of lessons of a server whose tests start none."""
+    return LessonJobs(SimpleNamespace(registry=registry))
 
 
 class FakeClock:

@@ -348,7 +348,7 @@ def _request(inspector, kind, model_ref, text="", **options) -> Future:
         future.set_result({"snapshot": {"step": model_ref["step"]}, "probe_info": {}})
     elif kind == "predict":
         future.set_result({"text": text, "run": Path(model_ref["run"]).name})
-    elif kind == "describe":
+    elif kind in ("describe", "show"):
         future.set_result({"run": Path(model_ref["run"]).name})
     else:
         raise AssertionError(f"fake inspection processes do not answer requests of the kind {kind}")

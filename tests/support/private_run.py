@@ -46,6 +46,7 @@ from playground.training.trainer import Trainer
 from tests.support.app_server import wait_for
 from tests.support.coroutines import run_in_thread
 from tests.support.inspectors import InProcessInspector
+from tests.support.response_types import route_problems
 
 WORDS = "heron ibis kite lark merlin nutcracker osprey plover quail raven siskin tern"
 DRAW = random.Random(7)
@@ -103,6 +104,7 @@ class Site:
 
     def __init__(self, root, monkeypatch):
         self.root, self.started, self.owner = root, [], new_owner_key()
+        self.answered = set()  # the routes that had a result, which has the declared type
         monkeypatch.setattr(RunScheduler, "schedule", lambda self: None)
         for executor in (ProcessPerJob, ResidentProcess):
             monkeypatch.setattr(executor, "start", run_here(self.started))
@@ -134,7 +136,12 @@ class Site:
         self.registry.shutdown()
 
     def post(self, route, **fields):
-        return self.client.post(ROUTE_PREFIX + route, json=fields).json()
+        response = self.client.post(ROUTE_PREFIX + route, json=fields).json()
+        problems = route_problems(route, response)
+        assert not problems, f"{route} {fields}: {problems[:3]}"
+        if not response.get("error"):
+            self.answered.add(route)
+        return response
 
     def job_result(self, job, owner):
         """Return the last state of a job."""
@@ -227,11 +234,7 @@ REQUESTS = {
     "replications/outcome": [{"name": "x"}],
     "hub/session": [{}],
     "lessons/catalog": [{}],
-    "lessons/start": [{"lesson": "x"}],
-    "lessons/start-bug": [{"bug": "x", "seed": 0, "steps": 100}],
-    "lessons/poll": [{"id": "x"}],
-    "lessons/cancel": [{"id": "x"}],
-    "lessons/guess": [{"id": "x"}],
+    "lessons/guess": [{"job": "x"}],
     "lessons/answer-key": [{}],
     "datasets/action": [{"action": action} for action in ("list", "use", "show", "remove")],
 }

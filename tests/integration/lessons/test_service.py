@@ -3,9 +3,10 @@
 import pytest
 
 from playground.experiments.service import ExperimentService
-from playground.lessons.measurement import ACTIVE_STATUSES
-from playground.lessons.service import LessonService
+from playground.lessons.measurement import LessonResult
+from playground.lessons.service import LessonJobs
 from tests.support.app_server import wait_for
+from tests.support.response_types import problems
 
 OWNER = "o" * 32
 SMALL = {
@@ -24,18 +25,17 @@ SMALL = {
 @pytest.mark.smoke
 def test_a_lesson_trains_a_run_and_measures_it(registry):
     experiments = ExperimentService(registry)
-    service = LessonService(experiments, SMALL)
-    measurement_id = service.start_lesson("learning", 10, {}, OWNER)
-    response = wait_for(
-        lambda: (
-            (polled := service.poll(measurement_id, OWNER))["status"] not in ACTIVE_STATUSES
-            and polled
-        ),
+    service = LessonJobs(experiments, SMALL)
+    job = service.submit_lesson("learning", 10, {}, OWNER)
+    wait_for(
+        lambda: service.poll(job.id, OWNER)["status"] not in ("waiting", "working"),
         description="the end of the measurement",
     )
+    response = service.poll(job.id, OWNER)
     service.close()
     experiments.close()
     assert response["status"] == "done", response["message"]
+    assert problems(response["result"], LessonResult, "result") == []
     (run,) = registry.list_for_owner(OWNER)
     evaluations = run.load_points().evaluations
     series = response["result"]["figures"][0]["series"][0]

@@ -16,15 +16,17 @@ from playground.runs.access import Right
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.record import RunRecord
 from playground.server.api import Endpoints
-from playground.server.endpoints.base import endpoint
+from playground.server.api_calls import endpoint
 from playground.server.jobs_api import RIGHTS_BY_KIND
 from playground.server.routes import ROUTE_PREFIX, handler
 from playground.server.schemas.base import ModelRequest, OwnerRequest
+from playground.server.schemas.responses import Done
 from tests.support.page_client import zipped_small_checkpoint
 from tests.support.private_run import (
     CALLS,
     CONSENT,
     DESTRUCTIVE,
+    FORM,
     OTHER_ROUTES,
     PRIVATE,
     REQUESTS,
@@ -80,7 +82,7 @@ def test_every_route_kind_and_endpoint_has_a_request_here(site):
 def test_a_request_that_names_a_model_must_declare_its_right(site):
     for request_type, needs in ((ModelRequest, None), (OwnerRequest, Right.USE)):
         with pytest.raises(TypeError, match="declares the right that it needs"):
-            handler("runs/new", request_type, needs)
+            handler("runs/new", request_type, Done, needs)
 
     async def of_a_model(self, model: str): ...
     async def of_a_job(self, job: str): ...
@@ -106,7 +108,7 @@ WITHOUT_MODEL = (
     r"(jobs|hub)/(session|poll|cancel) |"
     r"experiments/(presets|poll|action|csv) |endpoint (settings|models|start|job|cancel) |"
     r"jobs/submit .*'(model-info|cached-models|inference|attention|translate|unknown|"
-    r"account|gallery|repo_info|reproduce|pull)'"
+    r"account|gallery|repo_info|reproduce|pull|lesson|bug)'"
 )
 
 
@@ -131,6 +133,25 @@ def test_a_viewer_gets_no_row_or_hash_of_a_private_dataset(site, requester):
     used = [kind for kind, arguments in site.started if site.run.folder.name in str(arguments)]
     assert used == [], "jobs on the run of another owner"
     assert site.registry.list_for_owner(key) == []
+
+
+def test_every_route_answers_its_owner(site):
+    owner = {"owner": site.owner}
+    send_all(site, f"run:{site.run.id}", site.owner, DESTRUCTIVE)
+    experiment = {"experiment": site.post("experiments/submit", form=FORM, **owner)["experiment"]}
+    claim = {"name": site.post("replications/list", **owner)["claims"][0]["name"]}
+    job = {"job": site.post("jobs/submit", kind="cached-models", **owner)["job"]}
+    for route, fields in (
+        ("experiments/poll", {"open": experiment["experiment"]}),
+        ("experiments/csv", experiment),
+        ("experiments/action", experiment | {"action": "delete"}),
+        ("replications/start", claim),
+        ("replications/outcome", claim),
+        ("jobs/cancel", job),
+    ):
+        assert not site.post(route, **owner | fields).get("error")
+    # the others have no bug that was measured, and no damaged record
+    assert set(REQUESTS) - site.answered == {"lessons/guess", "damaged/remove"}
 
 
 @pytest.mark.parametrize("guess", GUESSES)

@@ -11,8 +11,8 @@ from starlette.requests import Request
 from playground.checkpoints.checkpoint import load_model, save_checkpoint
 from playground.runs.inspector_process import Inspector
 from playground.runs.registry import Registry
-from playground.server.inspect_api import SLOW_VIEWS, InspectHandlers
-from playground.server.live_api import live_handlers
+from playground.server import live_api
+from playground.server.live_api import SLOW_VIEWS, live_handlers
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT
 from tests.support.coroutines import run_in_thread
@@ -30,7 +30,7 @@ def registry():
 
 def load_view(registry, **fields):
     request = {"subject": "checkpoint:reverse", "text": "3 1 4"} | fields
-    return run_in_thread(InspectHandlers(registry).load_view(request))
+    return run_in_thread(live_api.load_view(registry, request))
 
 
 @pytest.mark.smoke
@@ -45,8 +45,8 @@ def test_a_slow_view_does_not_block_fast_ones(registry):
     with ThreadPoolExecutor(1) as thread:
         slow = thread.submit(
             asyncio.run,
-            InspectHandlers(registry).load_view(
-                {"subject": "checkpoint:reverse", "text": "3 1 4", "view": SLOW_VIEWS[0]}
+            live_api.load_view(
+                registry, {"subject": "checkpoint:reverse", "text": "3 1 4", "view": SLOW_VIEWS[0]}
             ),
         )
         assert load_view(registry, view="attention", text="9 8 7")["columns"] == [
@@ -98,7 +98,7 @@ def send_concurrently(handler, requests):
 
 @pytest.mark.parametrize("name", ["runs/predict", "inspect/view"])
 def test_one_clients_backlog_delays_another_client_by_one_request(registry, name):
-    handler = (live_handlers(registry) | InspectHandlers(registry).handlers())[name]
+    handler = live_handlers(registry)[name]
     fields = {"subject": "checkpoint:reverse", "view": "attention"}
     load_view(registry, view="attention")  # start the process
     backlog = [("ada", "10.0.0.1", fields | {"text": f"3 1 {digit}"}) for digit in range(8)]

@@ -16,7 +16,7 @@ from playground.hub.jobs import create_hub_queue
 from playground.jobs.executors import ProcessPerJob
 from playground.jobs.job import JobStatus
 from playground.jobs.process import warm_up
-from playground.lessons.service import LessonService
+from playground.lessons.service import LessonJobs
 from playground.pretrained.jobs import KINDS, PretrainedJobs
 from playground.runs.inspector_client import InspectorClient
 from playground.server.checkpoint_transfer import CheckpointTransfer
@@ -35,7 +35,7 @@ EXPERIMENTS = SimpleNamespace(registry=REGISTRY)
 QUEUES = {  # kind of job -> function that creates its queue
     **dict.fromkeys(RIGHTS_BY_KIND, create_hub_queue),
     **dict.fromkeys(KINDS, PretrainedJobs),
-    **dict.fromkeys(("bug", "lesson"), lambda: LessonService(EXPERIMENTS).queue),
+    **dict.fromkeys(("bug", "lesson"), lambda: LessonJobs(EXPERIMENTS)),
     **dict.fromkeys(("snapshot", "predict", "show"), lambda: InspectorClient(60.0).queue),
     **dict.fromkeys(("report", "page"), lambda: ReportHandlers(REGISTRY)._queue),
     **dict.fromkeys(("upload", "preview"), lambda: DatasetHandlers(REGISTRY)._read_queue),

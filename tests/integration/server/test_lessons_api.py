@@ -10,9 +10,10 @@ import pytest
 from playground.experiments.service import ExperimentService
 from playground.lessons.bugs import BUGS, FIRST_SEED, RANDOM_BUG, resolve_bug
 from playground.lessons.lessons import LESSONS
-from playground.lessons.service import LessonService
+from playground.lessons.service import LessonJobs
 from playground.runs.registry import Registry
-from playground.server.lessons_api import ANSWER_KEY_SEEDS, LessonHandlers
+from playground.server.lessons_api import ANSWER_KEY_SEEDS, LessonHandlers, start_lesson_job
+from playground.server.schemas.base import SubmitJob
 from playground.training.presets import preset_config
 
 OWNER = "o" * 32
@@ -22,7 +23,7 @@ OWNER = "o" * 32
 def lesson_handlers(tmp_path):
     registry = Registry(tmp_path, slots=3)
     experiments = ExperimentService(registry)
-    yield LessonHandlers(registry, LessonService(experiments))
+    yield LessonHandlers(registry, LessonJobs(experiments))
     experiments.close()
     registry.shutdown()
 
@@ -89,27 +90,28 @@ def test_answer_key_lists_the_bugs_of_seeds(lesson_handlers):
 
 
 @pytest.mark.parametrize(
-    ("name", "fields", "field", "expected_message"),
+    ("kind", "fields", "field", "expected_message"),
     [
-        ("start", {"lesson": "learning"}, "prediction", "enter a number from 0 to 200 first"),
+        ("lesson", {"lesson": "learning"}, "prediction", "enter a number from 0 to 200 first"),
         (
-            "start",
+            "lesson",
             {"lesson": "heads", "prediction": "five"},
             "prediction",
             "enter your prediction first",
         ),
-        ("start", {"lesson": ["x"], "prediction": 1}, "lesson", "choose one of learning"),
-        ("start-bug", {"bug": "random", "seed": 0.5, "steps": 60}, "seed", "a whole number"),
-        ("start-bug", {"bug": "random", "seed": 0, "steps": 5}, "steps", "from 20 to 1,000"),
-        ("poll", {"id": "unknown"}, None, "no longer exists"),
+        ("lesson", {"lesson": ["x"], "prediction": 1}, "lesson", "choose one of learning"),
+        ("bug", {"bug": "random", "seed": 0.5, "steps": 60}, "seed", "a whole number"),
+        ("bug", {"bug": "random", "seed": 0, "steps": 5}, "steps", "from 20 to 1,000"),
     ],
 )
-def test_invalid_requests_get_one_message(lesson_handlers, name, fields, field, expected_message):
-    response = send(lesson_handlers, f"lessons/{name}", owner=OWNER, **fields)
-    assert expected_message in response["error"]
-    assert response.get("field") == field
+def test_invalid_requests_get_one_message(lesson_handlers, kind, fields, field, expected_message):
+    submitted = SubmitJob(owner=OWNER, kind=kind, request=fields)
+    with pytest.raises(ValueError, match=expected_message) as error:
+        start_lesson_job(lesson_handlers.jobs, submitted)
+    assert error.value.field == field
 
 
 def test_request_without_owner_is_rejected(lesson_handlers):
     for name in lesson_handlers.handlers():
-        assert "reload the page" in send(lesson_handlers, name, owner="another")["error"]
+        response = send(lesson_handlers, name, owner="another", job="x")
+        assert "reload the page" in response["error"]

@@ -1,12 +1,14 @@
 """Each bug changes one line of the real source, and its effect shows on a small trained"""
 
 import inspect
+import json
 import random
 
 import pytest
 import torch
 
 from playground.checkpoints.checkpoint import CheckpointError, save_checkpoint
+from playground.jobs.progress import ProgressReporter
 from playground.lessons import bug_comparison
 from playground.lessons.bug_comparison import TrainingCopy, compare, has_future_leak
 from playground.lessons.bug_injection import (
@@ -26,9 +28,11 @@ from playground.lessons.bugs import (
     hint,
     resolve_bug,
 )
+from playground.lessons.measurement import BugResult, Measurement
 from playground.models.transformer import AttentionWeights
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
+from tests.support.response_types import problems
 
 SMALL = {
     **BUG_SETTINGS,
@@ -59,9 +63,10 @@ def compared(small):
 
     def result(name, seed=0, steps=80):
         if (name, seed, steps) not in results:
-            response = []
-            results[name, seed, steps] = compare(name, seed, steps, response.append) | {
-                "reported": response
+            sent = []
+            reporter = ProgressReporter(lambda *message: sent.append(message))
+            results[name, seed, steps] = compare(name, seed, steps, reporter) | {
+                "reported": [content[0] for kind, *content in sent if kind == "partial"]
             }
         return results[name, seed, steps]
 
@@ -212,9 +217,18 @@ def test_large_embeddings_are_scaled_by_the_root_of_the_width():
 
 def test_progress_is_sent_during_training(compared):
     result = compared("causal-mask")
-    assert [each["done"] for each in result["reported"]] == [10, 20, 30, 40, 50, 60, 70, 80]
-    assert len(result["reported"][1]["curves"]["buggy"]["loss"]) == 20
+    n_steps = [len(each["curves"]["buggy"]["loss"]) for each in result["reported"]]
+    assert n_steps == [10, 20, 30, 40, 50, 60, 70, 80]
     assert [step for step, *_ in result["curves"]["correct"]["evaluations"]] == [20, 40, 60, 80]
+
+
+def test_a_result_has_its_type_before_and_after_the_guesses(compared):
+    result = {name: each for name, each in compared("causal-mask").items() if name != "reported"}
+    request = {"seed": 0, "steps": 80, "is_hidden": True}
+    job = Measurement("bug", name="causal-mask", request=request, result=result)
+    for job.bug_identified, job.line_identified in ((False, False), (True, False), (True, True)):
+        sent = json.loads(json.dumps(job.to_json()["result"]))
+        assert problems(sent, BugResult, "result") == []
 
 
 def test_hints_differ_and_name_no_bug(compared):

@@ -135,13 +135,19 @@ def test_results_are_those_of_all_runs(server, workers):
     }
     assert (pre["steps_to"]["reached"], post["steps_to"]["reached"]) == (0, 1)
     assert experiments.to_csv(experiment, "ada").count("\n") == 3
-    assert experiments.results(experiment, "ada") is experiments.results(experiment, "ada")
+    assert (
+        experiments.details(experiment, "ada")["results"]
+        is experiments.details(experiment, "ada")["results"]
+    )
 
 
 def test_a_summary_names_what_makes_the_tests_of_variants_differ(server):
     _, experiments = server
     experiment = submit(experiments, base={}, grid={"max_length": [5, 10]})
-    assert "Variants differ in max_length" in experiments.results(experiment, "ada")["summary"]
+    assert (
+        "Variants differ in max_length"
+        in experiments.details(experiment, "ada")["results"]["summary"]
+    )
 
 
 def test_time_is_estimated_from_comparable_runs_or_sizes(server, workers):
@@ -232,12 +238,15 @@ def test_a_damaged_line_of_stored_results_is_ignored(create_server, workers):
     _, experiments = create_server()
     experiment = submit(experiments, **ONE)
     run_to_end(experiments, workers, experiment)
-    expected = experiments.results(experiment, "ada")
+    expected = experiments.details(experiment, "ada")["results"]
     path = experiments.store.states[experiment.id].summaries_path
     for damaged in (b'{"run": "x"}\n', path.read_bytes()[:40], b""):
         path.write_bytes(damaged)
         _, experiments = create_server()
-        assert experiments.results(experiments.find(experiment.id, "ada"), "ada") == expected
+        assert (
+            experiments.details(experiments.find(experiment.id, "ada"), "ada")["results"]
+            == expected
+        )
     path.with_suffix(".json").unlink()
     create_server()
     assert not path.exists()
@@ -251,7 +260,7 @@ def test_results_that_cannot_be_stored_are_those_of_the_runs(server, workers, mo
     _, experiments = server
     experiment = submit(experiments, **ONE)
     run_to_end(experiments, workers, experiment)
-    assert experiments.results(experiment, "ada")["variants"][0]["n"] == 1
+    assert experiments.details(experiment, "ada")["results"]["variants"][0]["n"] == 1
     assert not experiments.store.states[experiment.id].summarized
 
 
@@ -259,7 +268,7 @@ def test_deletion_leaves_no_run_no_file_and_no_result(server, workers):
     registry, experiments = server
     experiment = submit(experiments)
     workers[0].finish()
-    assert experiments.results(experiment, "ada")["variants"][0]["n"] == 1
+    assert experiments.details(experiment, "ada")["results"]["variants"][0]["n"] == 1
     state = weakref.ref(experiments.store.states[experiment.id])
     experiments.delete(experiment, "ada")
     assert experiments.list_for_owner("ada") == []
@@ -341,7 +350,7 @@ def test_length_scores_are_stored_and_not_recomputed(create_server, workers):
     )
     experiment = submit(experiments, **LENGTHS)
     run_to_end(experiments, workers, experiment)
-    expected = experiments.lengths(experiment, "ada")
+    expected = experiments.details(experiment, "ada")["lengths"]
     assert (expected["trained"], expected["max_length"], expected["n_requested"]) == (
         [1, 4],
         12,
@@ -360,14 +369,14 @@ def test_length_scores_are_stored_and_not_recomputed(create_server, workers):
     experiments.experiment_inspector.request = lambda *_: pytest.fail("it was evaluated already")
     experiment = experiments.find(experiment.id, "ada")
     assert experiments.state(experiment, "ada") == "done"
-    assert experiments.lengths(experiment, "ada") == expected
+    assert experiments.details(experiment, "ada")["lengths"] == expected
     experiments.store.states[experiment.id].summaries_path.unlink()
     _, experiments = create_server()
     experiment = experiments.find(experiment.id, "ada")
     assert experiments.state(experiment, "ada") == "paused"
     experiments.resume(experiment, "ada")
     run_to_end(experiments, workers, experiment)
-    assert experiments.lengths(experiment, "ada") == expected
+    assert experiments.details(experiment, "ada")["lengths"] == expected
     assert len(workers) == 2
 
 
@@ -383,7 +392,7 @@ def test_an_evicted_run_is_reported_and_trained_again_on_resume(server, workers)
         f"{evicted.name}: its weights were deleted to free space before the evaluation; "
         "Resume trains it again"
     )
-    assert [row["n"] for row in experiments.lengths(experiment, "ada")["rows"]] == [0, 1]
+    assert [row["n"] for row in experiments.details(experiment, "ada")["lengths"]["rows"]] == [0, 1]
     experiments.resume(experiment, "ada")
     advance(experiments)
     run_to_end(experiments, workers, experiment)
@@ -593,7 +602,7 @@ def test_results_of_few_inactive_experiments_stay_in_memory(server, monkeypatch)
     known = submit_cancelled(experiments, "ada", "bob", "cy")
     known["dan"] = submit(experiments, "dan")
     for owner, experiment in known.items():
-        assert experiments.results(experiment, owner)["fields"] == ["norm_placement"]
+        assert experiments.details(experiment, owner)["results"]["fields"] == ["norm_placement"]
     computed = [state.cache.results is not None for state in experiments.store.states.values()]
     assert computed == [False, False, True, True]
 

@@ -13,7 +13,7 @@ from playground.jobs.queue import JobQueue
 from playground.lessons import service as lesson_service
 from playground.lessons.bug_injection import load_source
 from playground.lessons.bugs import BUGS, RANDOM_BUG, resolve_bug
-from playground.lessons.service import LessonService
+from playground.lessons.service import LessonJobs
 from playground.models.config_fields import ConfigError
 from playground.runs.record import WEIGHTS_EVICTED
 from playground.runs.registry import Registry
@@ -47,7 +47,7 @@ def experiments(registry, monkeypatch):
 @pytest.fixture
 def service(experiments, started, translations):
     pretrained = JobQueue(translations, Policy(result_ttl_s=60.0))
-    service = LessonService(experiments, SMALL, pretrained)
+    service = LessonJobs(experiments, SMALL, pretrained)
     yield service
     service.close()
     pretrained.close()
@@ -55,11 +55,19 @@ def service(experiments, started, translations):
 
 def start(service, owner=OWNER, **options):
     """Start the lesson whose result is the step of half accuracy."""
-    return service.start_lesson("learning", 10, options, owner)
+    return service.submit_lesson("learning", 10, options, owner).id
 
 
-def runs_of(service, measurement_id, owner=OWNER):
-    return [entry["run"] for entry in service.poll(measurement_id, owner)["runs"]]
+def start_bug(service, name, seed=0, steps=20, owner=OWNER, **options):
+    return service.submit_bug(name, seed, steps, owner, **options).id
+
+
+def cancel(service, job_id):
+    service.cancel(service.get(job_id, OWNER))
+
+
+def runs_of(service, job_id):
+    return [entry["run"] for entry in service.poll(job_id, OWNER)["partial"]["runs"]]
 
 
 def test_a_lesson_is_measured_when_its_run_has_ended(service, registry, workers, started):
@@ -68,20 +76,28 @@ def test_a_lesson_is_measured_when_its_run_has_ended(service, registry, workers,
     assert (run.hidden, run.record.started_by) == (True, "lesson")
     workers[0].train_to(run.config.training.eval_every, exact_match=0.25)
     response = service.poll(measurement_id, OWNER)
-    assert (response["status"], response["done"], response["total"]) == ("training", run.step, 60)
-    assert response["curves"][0]["evaluations"] == [(run.step, 0.25)]
+    assert (response["status"], response["message"]) == ("working", "Training")
+    assert [response[name] for name in ("done", "total", "unit")] == [run.step, 60, "steps"]
+    assert response["partial"]["curves"][0]["evaluations"] == [(run.step, 0.25)]
+    assert started == []
     workers[0].finish()
-    assert service.poll(measurement_id, OWNER)["status"] == "measuring"
+    assert service.poll(measurement_id, OWNER)["status"] == "working"
     _, arguments, _ = started[0].arguments
     checkpoint = run.folder / "checkpoints" / "0000060"
     run_files = ["preset Adam", str(run.folder), str(checkpoint)]
     assert arguments == ("half_accuracy_step", {"seed": 0}, [run_files])
     started[0].finish(value=40)
     response = service.poll(measurement_id, OWNER)
-    assert (response["status"], response["result"]) == ("done", {"value": 40, "is_correct": False})
-    assert runs_of(service, measurement_id) == [f"run:{run.id}"]
+    assert response["status"] == "done"
+    assert response["result"] == {
+        "value": 40,
+        "prediction": 10,
+        "options": {"seed": 0},
+        "is_correct": False,
+        "runs": [{"label": "preset Adam", "run": f"run:{run.id}", "steps": 60}],
+    }
     for owner in (OTHER, ""):
-        with pytest.raises(UserError, match="no longer exists"):
+        with pytest.raises(UserError, match="no longer stored"):
             service.poll(measurement_id, owner)
 
 
@@ -97,10 +113,10 @@ def test_only_a_run_of_the_same_settings_is_reused(service, registry, workers):
     first = start(service)
     workers[0].finish()
     service.poll(first, OWNER)
-    second = service.start_lesson("attention", 1, {"text": "3 1"}, OWNER)
+    second = service.submit_lesson("attention", 1, {"text": "3 1"}, OWNER).id
     assert runs_of(service, first) == runs_of(service, second)
     assert len(workers) == 1
-    service.cancel(second, OWNER)
+    cancel(service, second)
     other_seed = start(service, seed=1)
     assert runs_of(service, other_seed) != runs_of(service, first)
 
@@ -117,7 +133,7 @@ def failed(run):
 def test_a_run_of_unknown_or_incomplete_training_is_not_reused(service, registry, workers, change):
     first = start(service)
     workers[0].finish()
-    service.cancel(first, OWNER)
+    cancel(service, first)
     (run,) = registry.list_for_owner(OWNER)
     change(run)
     assert runs_of(service, start(service)) != [f"run:{run.id}"]
@@ -126,7 +142,7 @@ def test_a_run_of_unknown_or_incomplete_training_is_not_reused(service, registry
 def test_a_run_without_stored_weights_is_trained_again(service, registry, workers):
     first = start(service)
     workers[0].train_to(4)
-    service.cancel(first, OWNER)
+    cancel(service, first)
     workers.deliver()
     (evicted,) = registry.list_for_owner(OWNER)
     assert registry.storage_quota._truncate(evicted, all_weights, WEIGHTS_EVICTED)
@@ -144,100 +160,127 @@ def test_a_run_stopped_elsewhere_ends_the_measurement_and_is_resumed(service, re
     assert (response["status"], "measure again" in response["message"]) == ("failed", True)
     second = start(service)
     assert workers[1].folder == run.folder
-    assert service.poll(second, OWNER)["status"] == "training"
+    assert service.poll(second, OWNER)["message"] == "Training"
 
 
 def test_a_run_that_is_still_saving_continues_then(service, experiments, registry, workers):
-    service.cancel(start(service), OWNER)
+    cancel(service, start(service))
     second = start(service)
     workers.deliver()
     experiments.runner._advance_all()
     assert workers[1].folder == workers[0].folder
-    assert service.poll(second, OWNER)["status"] == "training"
+    assert service.poll(second, OWNER)["message"] == "Training"
     assert len(registry.list_for_owner(OWNER)) == 1
 
 
 def test_a_run_that_two_lessons_need_continues_without_one_of_them(service, registry, workers):
-    first, second = start(service), service.start_lesson("attention", 1, {}, OWNER)
-    service.cancel(first, OWNER)
+    first, second = start(service), service.submit_lesson("attention", 1, {}, OWNER).id
+    cancel(service, first)
     assert list(workers[0].commands) == []
-    assert service.poll(second, OWNER)["status"] == "training"
-    service.cancel(second, OWNER)
+    assert service.poll(second, OWNER)["message"] == "Training"
+    cancel(service, second)
     assert list(workers[0].commands) == [("stop",)]
 
 
-def test_the_experiment_of_a_lesson_is_in_no_list_and_on_no_disk(service, experiments, workers):
-    measurement_id = start(service)
-    (experiment_id,) = experiments.store.states
+def test_the_experiment_of_a_lesson_is_in_no_list_and_on_no_disk(
+    service, experiments, workers, started
+):
+    job_id = start(service)
+    assert len(experiments.store.states) == 1
     assert experiments.list_for_owner(OWNER) == []
     workers[0].finish()
     experiments.runner._advance_all()
     assert not experiments.store.folder.exists()
-    service._delete(measurement_id)
-    assert experiment_id not in experiments.store.states
+    service.poll(job_id, OWNER)
+    started[0].finish(value=40)
+    assert experiments.store.states == {}
 
 
 def test_a_lesson_whose_run_cannot_start_reports_why(service, registry, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_LIMITS", "runs.per-owner=1")
     with pytest.raises(UserError, match="you have 1 runs, which is the maximum"):
-        service.start_lesson("no-positions", "order", {}, OWNER)
+        service.submit_lesson("no-positions", "order", {}, OWNER)
     assert [run.status for run in registry.list_for_owner(OWNER)] == ["stopping"]
 
 
 def test_an_impossible_request_starts_no_job(service, registry, started):
     for call in (
-        lambda: service.start_lesson("no such lesson", 1, {}, OWNER),
-        lambda: service.start_lesson("learning", None, {}, OWNER),
-        lambda: service.start_lesson("lengths", 6, {"positions": "no"}, OWNER),
-        lambda: service.start_bug("typo", 0, 60, OWNER),
+        lambda: service.submit_lesson("no such lesson", 1, {}, OWNER),
+        lambda: service.submit_lesson("learning", None, {}, OWNER),
+        lambda: service.submit_lesson("lengths", 6, {"positions": "no"}, OWNER),
+        lambda: start_bug(service, "typo"),
     ):
         with pytest.raises(ConfigError):
             call()
     assert registry.list_for_owner(OWNER) == started == []
 
 
-def test_an_owner_has_two_measurements_besides_abandoned_ones(service, monkeypatch):
-    for seed in (0, 1):
-        start(service, seed=seed)
+def abandon(service, job_id, seconds):
+    """Let the last poll of a measurement be this long ago, beyond the timeout."""
+    service._jobs[job_id].polled_at -= lesson_service.UNPOLLED_TIMEOUT_S + seconds
+
+
+def active(service):
+    return {job.id for job in service._jobs.values() if job.is_active}
+
+
+def test_an_owner_has_two_measurements_besides_abandoned_ones(service):
+    first, _ = (start(service, seed=seed) for seed in (0, 1))
     with pytest.raises(UserError, match="you have 2 measurements, which is the maximum"):
         start(service, seed=2)
-    monkeypatch.setattr(lesson_service, "UNPOLLED_TIMEOUT_S", -1.0)
+    abandon(service, first, 1)
     start(service, seed=2)
+    assert len(active(service)) == 3
 
 
-def abandon(service, measurement_id, seconds):
-    """Let the last poll of a measurement be this long ago, beyond the timeout."""
-    age = lesson_service.UNPOLLED_TIMEOUT_S + seconds
-    service._measurements[measurement_id].polled_at -= age
+def test_an_abandoned_training_is_over_after_a_while(service, registry):
+    job_id = start(service)
+    abandon(service, job_id, lesson_service.RESULT_TTL_S)
+    service.housekeep()
+    assert not active(service)
+    assert [run.status for run in registry.list_for_owner(OWNER)] == ["stopping"]
 
 
-def test_a_full_service_evicts_the_longest_abandoned_waiting_one(service, monkeypatch):
-    monkeypatch.setenv("PLAYGROUND_LIMITS", "measurements.total=3")
-    measuring = service.start_bug("last-layer", 0, 1000, OWNER)
-    waiting = [service.start_bug("transpose", seed, 20, OTHER) for seed in (0, 1)]
+@pytest.fixture
+def limited(registry, experiments, started, monkeypatch):
+    """Return a service whose limit of all measurements is set."""
+    services = []
+
+    def limited(total):
+        monkeypatch.setenv("PLAYGROUND_LIMITS", f"measurements.total={total}")
+        services.append(LessonJobs(experiments, SMALL))
+        return services[0]
+
+    yield limited
+    services[0].close()
+
+
+def test_a_full_service_evicts_the_longest_abandoned_waiting_one(limited):
+    service = limited(3)
+    measuring = start_bug(service, "last-layer", steps=1000)
+    waiting = [start_bug(service, "transpose", seed, owner=OTHER) for seed in (0, 1)]
     with pytest.raises(UserError, match="this server has 3 measurements, which is the maximum"):
-        service.start_bug("transpose", 0, 20, "z" * 32)
-    for measurement_id, seconds in ((measuring, 100), (waiting[0], 60), (waiting[1], 80)):
-        abandon(service, measurement_id, seconds)
-    latest = service.start_bug("transpose", 0, 20, "z" * 32)
-    assert set(service._measurements) == {measuring, waiting[0], latest}
-    with pytest.raises(UserError, match="no longer exists"):
-        service.poll(waiting[1], OTHER)
+        start_bug(service, "transpose", owner="z" * 32)
+    for job_id, seconds in ((measuring, 100), (waiting[0], 60), (waiting[1], 80)):
+        abandon(service, job_id, seconds)
+    latest = start_bug(service, "transpose", owner="z" * 32)
+    assert active(service) == {measuring, waiting[0], latest}
+    assert "no longer polls" in service.poll(waiting[1], OTHER)["message"]
 
 
-def test_one_address_has_at_most_half_of_the_measurements(service, monkeypatch, client_address):
-    monkeypatch.setenv("PLAYGROUND_LIMITS", "measurements.total=8")
+def test_one_address_has_at_most_half_of_the_measurements(limited, client_address):
+    service = limited(8)
     client_address.set("192.0.2.1")
-    own = [service.start_bug("transpose", 0, 20, f"{number:032d}") for number in range(4)]
+    own = [start_bug(service, "transpose", owner=f"{number:032d}") for number in range(4)]
     with pytest.raises(UserError, match="your address has 4 measurements, which is the maximum"):
-        service.start_bug("transpose", 0, 20, f"{4:032d}")
+        start_bug(service, "transpose", owner=f"{4:032d}")
     client_address.set("192.0.2.2")
-    other = service.start_bug("transpose", 0, 20, OWNER)
+    other = start_bug(service, "transpose")
     client_address.set("192.0.2.1")
     abandon(service, own[2], 60)
     abandon(service, other, 120)  # the oldest abandoned one belongs to another address
-    latest = service.start_bug("transpose", 0, 20, f"{5:032d}")
-    assert set(service._measurements) == {own[0], own[1], own[3], other, latest}
+    latest = start_bug(service, "transpose", owner=f"{5:032d}")
+    assert active(service) == {own[0], own[1], own[3], other, latest}
 
 
 def bug_result(name):
@@ -257,7 +300,7 @@ def hidden_bug(service, started, monkeypatch):
     monkeypatch.setattr(lesson_service, "hint", lambda result: "Compare the loss.")
 
     def start(name=RANDOM_BUG, seed=0, **options):
-        measurement_id = service.start_bug(name, seed, 20, OWNER, **options)
+        measurement_id = start_bug(service, name, seed, **options)
         with pytest.raises(UserError, match="there is no result yet"):
             service.submit_guess(measurement_id, OWNER, bug="transpose")
         started[0].finish(**bug_result(resolve_bug(name, seed)))
@@ -271,33 +314,34 @@ def test_a_hidden_bug_reveals_nothing_before_its_guess(service, hidden_bug, is_l
     seed = next(seed for seed in range(100) if resolve_bug(RANDOM_BUG, seed) == "causal-mask")
     name = "causal-mask" if is_linked else RANDOM_BUG
     measurement_id = hidden_bug(name, seed, is_hidden=is_linked)
-    result = service.poll(measurement_id, OWNER)
-    assert (result["status"], result["name"]) == ("done", RANDOM_BUG)
-    assert not {"title", "explanation"} & set(result)
-    assert not {"source", "changed_line", "diff", "silent_variant"} & set(result["result"])
-    assert "causal" not in str(result)
+    response = service.poll(measurement_id, OWNER)
+    result = response["result"]
+    assert (response["status"], result["name"]) == ("done", RANDOM_BUG)
+    assert (result["title"], result["explanation"]) == ("", "")
+    assert not {"source", "changed_line", "diff", "silent_variant"} & set(result)
+    assert "causal" not in str(response)
 
 
 def test_the_bug_is_revealed_before_its_line(service, hidden_bug):
     measurement_id = hidden_bug("causal-mask", is_hidden=True)
     bug, changed_line = BUGS["causal-mask"], load_source(BUGS["causal-mask"]).changed_line
 
-    def is_right(**guess):
-        return service.submit_guess(measurement_id, OWNER, **guess)["is_correct"]
+    def guess(**guess):
+        return service.submit_guess(measurement_id, OWNER, **guess).values()
 
-    wrong = service.submit_guess(measurement_id, OWNER, bug="transpose")
-    assert not wrong["is_correct"]
-    assert wrong["feedback"].startswith("It is not “")
-    assert not is_right(line=changed_line)  # the bug must be named first
-    assert is_right(bug="causal-mask")
-    result = service.poll(measurement_id, OWNER)
-    assert (result["title"], "changed_line" in result["result"]) == (bug.title, False)
-    assert result["result"]["source"]["lines"][changed_line].strip() == bug.correct_line
-    assert not is_right(line=changed_line - 1)
-    assert is_right(line=changed_line)
-    result = service.poll(measurement_id, OWNER)
-    assert result["explanation"] == bug.explanation
-    assert any(line.strip("+ ") == bug.buggy_line for line in result["result"]["diff"])
+    feedback, result = guess(bug="transpose")
+    assert feedback.startswith("It is not “")
+    feedback, _ = guess(line=changed_line)  # the bug must be named first
+    assert "another line differs" in feedback
+    feedback, result = guess(bug="causal-mask")
+    assert (feedback, result["title"], "changed_line" in result) == ("", bug.title, False)
+    assert result["source"]["lines"][changed_line].strip() == bug.correct_line
+    feedback, result = guess(line=changed_line - 1)
+    assert ("another line differs" in feedback, result["explanation"]) == (True, "")
+    feedback, result = guess(line=changed_line)
+    assert (feedback, result["explanation"]) == ("", bug.explanation)
+    assert any(line.strip("+ ") == bug.buggy_line for line in result["diff"])
+    assert service.poll(measurement_id, OWNER)["result"] == result
     with pytest.raises(UserError):
         service.submit_guess(measurement_id, OTHER, line=changed_line)
 
@@ -305,16 +349,16 @@ def test_the_bug_is_revealed_before_its_line(service, hidden_bug):
 def test_giving_up_reveals_the_bug(service, hidden_bug):
     measurement_id = hidden_bug()
     service.submit_guess(measurement_id, OWNER, give_up=True)
-    result = service.poll(measurement_id, OWNER)
+    result = service.poll(measurement_id, OWNER)["result"]
     assert result["title"] == BUGS[resolve_bug(RANDOM_BUG, 0)].title
-    assert result["result"]["diff"]
+    assert result["diff"]
 
 
 @pytest.fixture
 def translated(service, translations):
     """Return the id of a lesson with a translation, and the job of the translation."""
     options = {"pretrained": "ada/tiny", "sentence": "the dog"}
-    measurement_id = service.start_lesson("pretrained", "aligned", options, OWNER)
+    measurement_id = service.submit_lesson("pretrained", "aligned", options, OWNER).id
     (job,) = translations.started
     assert job.arguments == ({"model": "ada/tiny", "text": "the dog"},)
     return measurement_id, job
@@ -323,7 +367,8 @@ def translated(service, translations):
 def test_a_lesson_waits_for_its_translation(service, workers, started, translations, translated):
     measurement_id, job = translated
     workers[0].finish()
-    assert service.poll(measurement_id, OWNER)["translation"]["status"] == "working"
+    message = service.poll(measurement_id, OWNER)["message"]
+    assert message == "Waiting for the pretrained model"
     assert started == []
     translations.done(job, output="der hund")
     service.poll(measurement_id, OWNER)
@@ -343,15 +388,15 @@ def test_a_failed_translation_ends_the_measurement_and_its_run(
 
 def test_cancelling_a_lesson_cancels_its_run_and_its_translation(service, workers, translated):
     measurement_id, job = translated
-    service.cancel(measurement_id, OWNER)
+    cancel(service, measurement_id)
     assert service.poll(measurement_id, OWNER)["status"] == "cancelled"
     assert not job.is_active
     assert list(workers[0].commands) == [("stop",)]
 
 
 def test_a_translation_that_cannot_start_starts_no_run(experiments, registry, started):
-    service = LessonService(experiments, SMALL)
+    service = LessonJobs(experiments, SMALL)
     with pytest.raises(UserError, match="no process for pretrained models"):
-        service.start_lesson("pretrained", "aligned", {}, OWNER)
+        service.submit_lesson("pretrained", "aligned", {}, OWNER)
     assert registry.list_for_owner(OWNER) == []
     service.close()

@@ -12,11 +12,11 @@ from playground.pretrained.jobs import PretrainedJobs
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.registry import Registry
 from playground.server.api import Endpoints
-from playground.server.inspect_api import InspectHandlers
 from playground.server.jobs_api import JobHandlers
 from playground.server.live_api import live_handlers
 from tests.support.app_server import ROOT
 from tests.support.coroutines import run_in_thread, until
+from tests.support.fake_jobs import no_lessons
 from tests.support.small_runs import TINY_SETTINGS
 
 
@@ -25,8 +25,9 @@ def endpoints(tmp_path_factory):
     registry = Registry(tmp_path_factory.mktemp("direct"), idle_timeout_s=0, release_after_s=0)
     registry.scheduler.schedule = lambda: None  # nothing trains
     (registry.root / "digits").symlink_to(ROOT / "checkpoints" / "reverse-one-head")
-    handlers = live_handlers(registry) | InspectHandlers(registry).handlers()
-    handlers |= JobHandlers(registry, PretrainedJobs(hosted=True), HubJobs()).handlers()
+    handlers = live_handlers(registry)
+    pretrained, lessons = PretrainedJobs(hosted=True), no_lessons(registry)
+    handlers |= JobHandlers(registry, pretrained, HubJobs(), lessons).handlers()
     yield Endpoints(registry, handlers, is_public=False)
     registry.shutdown()
 

@@ -19,6 +19,7 @@ from playground.server.architectures_api import ArchitectureHandlers
 from playground.server.jobs_api import RIGHTS_BY_KIND, SHARED_MAX_EXAMPLES, JobHandlers
 from tests.support.app_server import ROOT
 from tests.support.coroutines import run_in_thread
+from tests.support.fake_jobs import no_lessons
 
 OWNER, OTHER = "o" * 32, "x" * 32
 
@@ -35,7 +36,7 @@ def registry(tmp_path):
 @pytest.fixture
 def compare_handlers(registry, monkeypatch):
     """Create handlers whose jobs start no process."""
-    compare_handlers = JobHandlers(registry, PretrainedJobs(), HubJobs())
+    compare_handlers = JobHandlers(registry, PretrainedJobs(), HubJobs(), no_lessons(registry))
     for queue in (compare_handlers.pretrained, compare_handlers.hub.queue):
         monkeypatch.setattr(queue.executor, "start", lambda job: True)
     yield compare_handlers

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import re
 from functools import partial
+from typing import Any
 
 import pytest
 from starlette.applications import Starlette
@@ -204,7 +205,7 @@ def test_work_beyond_the_estimate_counts_afterwards(monkeypatch):
     monkeypatch.setattr("playground.server.rate_limit.REJECTION_DELAY_S", 0.0)
     cpu = itertools.count(0, 0.6)  # seconds, from one look to the next
     monkeypatch.setattr("playground.server.routes.time.thread_time", lambda: next(cpu))
-    busy = handler("busy", OwnerRequest)(lambda _, request: {})
+    busy = handler("busy", OwnerRequest, dict[str, Any])(lambda _, request: {})
     (route,) = build_routes({"busy": partial(busy, None)}, LoadLimits(100, 0))
     client = TestClient(Starlette(routes=[route]))
     statuses = [

@@ -1,20 +1,16 @@
 // Find the bug: the correct model and a copy with a bug, trained side by side.
-import { html, signal, useMemo, useState } from "../vendor/preact.js";
+import { html, useMemo, useState } from "../vendor/preact.js";
 import { DataTable } from "../shared/components/data_table.js";
 import { Field, NumberField } from "../shared/components/form.js";
+import { JobProgress } from "../shared/components/job_progress.js";
 import { SegmentedControl } from "../shared/components/segments.js";
-import { formatCount, formatMessage, formatNumber, formatPercent } from "../shared/format.js";
+import { formatCount, formatNumber, formatPercent } from "../shared/format.js";
+import { isActive, Job } from "../shared/job.js";
+import { store } from "../shared/store.js";
 import { ATTENTION_KIND, ATTENTION_KINDS, TRAINING_LOSS } from "../shared/strings.js";
 import { BugQuiz, feedback } from "./bug_quiz.js";
 import { Figures } from "./figures.js";
-import {
-  followMeasurement,
-  formatEstimate,
-  isActive,
-  MeasurementProgress,
-  requestLesson,
-} from "./measurement.js";
-import { bugState, catalog, LINKED_BUG, RANDOM_BUG, saveLocal } from "./state.js";
+import { bugState, catalog, formatEstimate, LINKED_BUG, RANDOM_BUG, saveLocal } from "./state.js";
 
 const CORRECT = "correct model";
 const BUGGY = "buggy model";
@@ -23,74 +19,46 @@ const TEACHER_FORCED_COLOR = 1;
 const BUGGY_COLOR = 4;
 const MAX_SEED = 999_999_999;
 
-const isStarting = signal(false);
-const error = signal("");
-
 const toRequest = ({ name, seed, steps, is_hidden = false }) => ({ name, seed, steps, is_hidden });
+
+const bugJob = new Job({
+  onSubmit(job) {
+    bugState.value = { ...toRequest(bugState.value), job };
+    saveLocal("bug", bugState.value);
+  },
+});
 
 /** Prepare another exercise; the active one is cancelled. */
 export function openBug(request) {
-  const { id } = bugState.value;
-  if (isActive(bugState.value)) requestLesson("cancel", { id });
+  bugJob.reset();
   bugState.value = { ...toRequest(bugState.value), ...request };
   feedback.value = {};
-  error.value = "";
   saveLocal("bug", bugState.value);
 }
 
-/** Poll the measurement of the exercise until it ends. */
-function followBug() {
-  const { id } = bugState.value;
-  followMeasurement(
-    id,
-    (response) => {
-      if (bugState.value.id === id) applyResponse(response);
-    },
-    (message) => {
-      error.value = message;
-    },
-  );
+/** Show the result of the job at its end. */
+async function showResult(running) {
+  const result = await running;
+  if (result) bugState.value = { ...bugState.value, result };
+  else if (!isActive(bugJob.state.value)) saveLocal("bug", toRequest(bugState.value));
 }
 
-function applyResponse(response) {
-  const { id: _, ...state } = bugState.value;
-  if (response.error) {
-    // A measurement of an earlier session is not reported.
-    const failure = { status: "failed", message: response.error };
-    bugState.value = { ...state, response: state.isRecalled ? undefined : failure };
-  } else bugState.value = { ...bugState.value, response };
-  if (response.error || ["failed", "cancelled"].includes(response.status))
-    saveLocal("bug", toRequest(state));
+function toPayload() {
+  const { name: bug, ...rest } = toRequest(bugState.value);
+  return { kind: "bug", request: { bug, ...rest } };
 }
 
 /** Follow what was active or done when the page was closed. */
 export function resumeBug() {
-  if (bugState.value.id) followBug();
+  const { job } = bugState.value;
+  if (job) showResult(bugJob.resume(store.owner.value, job, toPayload()));
 }
 
-async function start() {
-  if (isActive(bugState.value) || isStarting.value) return;
-  isStarting.value = true;
+function start() {
+  if (isActive(bugJob.state.value)) return;
   feedback.value = {};
-  error.value = "";
-  const request = toRequest(bugState.value),
-    { name: bug, ...rest } = request,
-    reply = await requestLesson("start-bug", { bug, ...rest });
-  isStarting.value = false;
-  if (reply.error) {
-    error.value = formatMessage(reply.error);
-    return;
-  }
-  if (JSON.stringify(toRequest(bugState.value)) !== JSON.stringify(request)) {
-    requestLesson("cancel", { id: reply.id });
-    return;
-  }
-  bugState.value = { ...request, id: reply.id };
-  saveLocal("bug", bugState.value);
-  followBug();
+  showResult(bugJob.run(store.owner.value, toPayload()));
 }
-
-const cancel = () => requestLesson("cancel", { id: bugState.value.id });
 
 /** Return the figures of both models: the training loss and the exact match. */
 export function buildCurves({ buggy, correct }, steps) {
@@ -275,13 +243,13 @@ function BugForm({ isDisabled, hasResult }) {
 }
 
 export function BugExercise() {
-  const state = bugState.value,
-    { response } = state,
-    result = response?.result,
-    curves = (result ?? response)?.curves,
-    steps = result?.steps ?? response?.total,
-    figures = useMemo(() => (curves ? buildCurves(curves, steps) : []), [curves]),
-    isDisabled = isActive(state) || isStarting.value;
+  const progress = bugJob.state.value,
+    isRunning = isActive(progress),
+    { job, result: lastResult } = bugState.value,
+    result = isRunning ? null : lastResult,
+    { curves } = result ?? progress.partial,
+    steps = result?.steps ?? progress.total,
+    figures = useMemo(() => (curves ? buildCurves(curves, steps) : []), [curves]);
   return html`<div class="exercise">
       <h3>Find the wrong line</h3>
       <p>
@@ -295,13 +263,8 @@ export function BugExercise() {
       <p class="instruction">
         Compare loss, output and attention, name the bug, then find the line.
       </p>
-      <${BugForm} isDisabled=${isDisabled} hasResult=${Boolean(result)} />
-      <${MeasurementProgress}
-        state=${state}
-        isStarting=${isStarting.value}
-        onCancel=${cancel}
-        error=${error.value}
-      />
+      <${BugForm} isDisabled=${isRunning} hasResult=${Boolean(result)} />
+      <${JobProgress} job=${bugJob} onRetry=${start} />
     </div>
     <div class="finding">
       ${
@@ -314,12 +277,7 @@ export function BugExercise() {
     </div>
     ${
       result &&
-      html`<${Observations} key=${state.id} result=${result} />
-        <${BugQuiz}
-          key=${state.id + "-quiz"}
-          id=${state.id}
-          response=${response}
-          onReply=${applyResponse}
-        />`
+      html`<${Observations} key=${job} result=${result} />
+        <${BugQuiz} key=${job + "-quiz"} result=${result} />`
     }`;
 }

@@ -1,34 +1,30 @@
 // The questions of Find the bug: which bug it is, and which line differs.
 import { html, signal } from "../vendor/preact.js";
 import { formatMessage } from "../shared/format.js";
-import { requestLesson } from "./measurement.js";
-import { catalog } from "./state.js";
+import { bugState, catalog, requestLesson } from "./state.js";
 
 /** The hints of wrong guesses: {name, line}. */
 export const feedback = signal(/** @type {{ name?: string, line?: string }} */ ({}));
 
-/** Send a guess, or request the answer, and update the measurement. */
-async function submitGuess(id, guess, onReply, prefix = "") {
-  const key = "bug" in guess ? "name" : "line",
-    reply = await requestLesson("guess", { id, ...guess });
+/** Send a guess, or request the answer, and show the result with what it reveals. */
+async function submitGuess(guess, prefix = "") {
+  const { job } = bugState.value,
+    key = "bug" in guess ? "name" : "line",
+    reply = await requestLesson("guess", { job, ...guess });
   const text = reply.error ? formatMessage(reply.error) : reply.feedback && prefix + reply.feedback;
   feedback.value = { ...feedback.value, [key]: text };
-  const response = await requestLesson("poll", { id });
-  if (!response.error) onReply(response);
+  if (reply.result && bugState.value.job === job)
+    bugState.value = { ...bugState.value, result: reply.result };
 }
 
-const ShowAnswer = ({ id, onReply }) =>
+const ShowAnswer = () =>
   html`<p>
-    <button
-      type="button"
-      class="pg-button reveal"
-      onClick=${() => submitGuess(id, { reveal: true }, onReply)}
-    >
+    <button type="button" class="pg-button reveal" onClick=${() => submitGuess({ reveal: true })}>
       Show answer
     </button>
   </p>`;
 
-function NameQuestion({ id, onReply }) {
+function NameQuestion() {
   return html`<div class="guess-name">
     <p class="question">Which bug is it?</p>
     <div class="guesses">
@@ -38,20 +34,20 @@ function NameQuestion({ id, onReply }) {
             key=${name}
             type="button"
             class="pg-button"
-            onClick=${() => submitGuess(id, { bug: name }, onReply)}
+            onClick=${() => submitGuess({ bug: name })}
           >
             ${title}
           </button>`,
       )}
     </div>
     <p class="clue" role="status">${feedback.value.name}</p>
-    <${ShowAnswer} id=${id} onReply=${onReply} />
+    <${ShowAnswer} />
   </div>`;
 }
 
-function LineQuestion({ id, onReply, response: { is_hidden: isHidden, result, title } }) {
-  const { file, first_line: first, lines } = result.source,
-    guess = (i) => submitGuess(id, { line: i }, onReply, `Line ${first + i}: `);
+function LineQuestion({ result: { is_hidden: isHidden, source, title } }) {
+  const { file, first_line: first, lines } = source,
+    guess = (i) => submitGuess({ line: i }, `Line ${first + i}: `);
   return html`<div class="guess-line">
     <p class="question">
       ${isHidden && `Correct: ${title}. `}Below is the correct source. Which line differs in the
@@ -74,7 +70,7 @@ function LineQuestion({ id, onReply, response: { is_hidden: isHidden, result, ti
       )}
     </ol>
     <p class="clue" role="status">${feedback.value.line}</p>
-    <${ShowAnswer} id=${id} onReply=${onReply} />
+    <${ShowAnswer} />
   </div>`;
 }
 
@@ -82,18 +78,19 @@ const DIFF_CLASSES = { "+": "plus", "-": "minus" };
 
 const DiffLine = ({ line }) => html`<span class=${DIFF_CLASSES[line[0]]}>${line + "\n"}</span>`;
 
-const Solution = ({ response: { explanation, origin, result, title } }) =>
+const Solution = ({ result: { diff, explanation, origin, title } }) =>
   html`<div class="solved">
     <p class="verdict ok">${title}</p>
     <pre class="diff" tabindex="0">
-${result.diff.map((line, i) => html`<${DiffLine} key=${i} line=${line} />`)}</pre>
+${diff.map((line, i) => html`<${DiffLine} key=${i} line=${line} />`)}</pre>
     <p>${explanation}</p>
     <p class="pg-hint">Source: ${origin}.</p>
   </div>`;
 
 /** The question that is next, or the solution. */
-export function BugQuiz(props) {
-  const { bug_identified: hasName, line_identified: hasLine } = props.response;
-  if (hasLine) return html`<${Solution} ...${props} />`;
-  return hasName ? html`<${LineQuestion} ...${props} />` : html`<${NameQuestion} ...${props} />`;
+export function BugQuiz({ result }) {
+  if (result.line_identified) return html`<${Solution} result=${result} />`;
+  return result.bug_identified
+    ? html`<${LineQuestion} result=${result} />`
+    : html`<${NameQuestion} />`;
 }

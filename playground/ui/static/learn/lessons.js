@@ -1,20 +1,16 @@
 // The lessons: a prediction, a measurement, and the comparison of both.
-import { html, signal, useEffect, useRef } from "../vendor/preact.js";
+import { html, useEffect, useRef } from "../vendor/preact.js";
 import { Field } from "../shared/components/form.js";
+import { JobProgress } from "../shared/components/job_progress.js";
 import { formatMessage } from "../shared/format.js";
+import { isActive, Job } from "../shared/job.js";
 import { store } from "../shared/store.js";
 import { EXACT_MATCH_TITLE, MEASURE_AGAIN } from "../shared/strings.js";
 import { Figures } from "./figures.js";
-import {
-  followMeasurement,
-  formatEstimate,
-  isActive,
-  MeasurementProgress,
-  requestLesson,
-} from "./measurement.js";
 import { Picture } from "./picture.js";
 import {
   catalog,
+  formatEstimate,
   lessonName,
   lessonStates,
   openLesson,
@@ -24,28 +20,32 @@ import {
 } from "./state.js";
 import { TryRuns } from "./try_runs.js";
 
-/** The lessons with a pending start request. */
-const starting = signal(/** @type {string[]} */ ([]));
-/** The last error of each lesson by its name. */
-const errors = signal(/** @type {Record<string, string>} */ ({}));
+/** @type {Map<string, Job>} */
+const jobs = new Map();
+
+/** Return the job of a lesson. */
+function jobOf(name) {
+  const onSubmit = (job) => setLessonState(name, { ...withoutResult(name), job });
+  if (!jobs.has(name)) jobs.set(name, new Job({ onSubmit }));
+  return /** @type {Job} */ (jobs.get(name));
+}
 
 const lessonState = (name) => ({ options: {}, ...lessonStates.value[name] });
-export const isBusy = (name) => isActive(lessonState(name)) || starting.value.includes(name);
-const setError = (name, text) => {
-  if ((errors.value[name] ?? "") !== text) errors.value = { ...errors.value, [name]: text };
-};
+export const isBusy = (name) => isActive(jobOf(name).state.value);
+
+function withoutResult(name) {
+  const { result: _, ...state } = lessonState(name);
+  return state;
+}
 
 function setLessonState(name, state) {
   lessonStates.value = { ...lessonStates.value, [name]: state };
-  if (!isActive(state) || !state.response) saveLocal("lessons", lessonStates.value);
+  saveLocal("lessons", lessonStates.value);
 }
 
 /** Change the prediction or the options, which discards the previous result. */
-export function changeInput(name, changes) {
-  const { id, response, ...inputs } = lessonState(name),
-    isRunning = isActive({ id, response });
-  setLessonState(name, { ...inputs, ...(isRunning && { id, response }), ...changes });
-}
+export const changeInput = (name, changes) =>
+  setLessonState(name, { ...withoutResult(name), ...changes });
 
 const changeOptions = (name, changes) =>
   changeInput(name, { options: { ...lessonState(name).options, ...changes } });
@@ -61,53 +61,34 @@ export function openLinkedLesson(name, linked) {
   openLesson(name);
 }
 
-/** Poll the measurement of a lesson until it ends. */
-function followLesson(name) {
-  const { id } = lessonState(name);
-  return followMeasurement(
-    id,
-    (response) => {
-      const state = lessonState(name);
-      if (state.id !== id) return;
-      setLessonState(
-        name,
-        response.error
-          ? { ...state, id: undefined, response: { status: "failed", message: response.error } }
-          : { ...state, response },
-      );
-    },
-    (error) => setError(name, error),
-  );
+/** Store the result of the job of a lesson at its end. */
+async function storeResult(name, running) {
+  const result = await running,
+    { job: _, ...state } = lessonState(name);
+  if (!isBusy(name)) setLessonState(name, result ? { ...state, result } : state);
+}
+
+function toPayload(name) {
+  const { options, prediction = null } = lessonState(name);
+  return { kind: "lesson", request: { lesson: name, prediction, options } };
 }
 
 /** Follow what was active when the page was closed. */
 export function resumeLessons() {
-  for (const name of Object.keys(lessonStates.value))
-    if (isActive(lessonState(name))) followLesson(name);
+  for (const [name, { job }] of Object.entries(lessonStates.value))
+    if (job) storeResult(name, jobOf(name).resume(store.owner.value, job, toPayload(name)));
 }
 
-export async function measure(name) {
-  if (isBusy(name)) return;
-  setError(name, "");
-  starting.value = [...starting.value, name];
-  const { options, prediction = null } = lessonState(name),
-    reply = await requestLesson("start", { lesson: name, prediction, options });
-  starting.value = starting.value.filter((each) => each !== name);
-  if (reply.error) return setError(name, formatMessage(reply.error));
-  setLessonState(name, { ...lessonState(name), id: reply.id, response: undefined });
-  followLesson(name);
-}
-
-async function cancel(name) {
-  const { error } = await requestLesson("cancel", { id: lessonState(name).id });
-  setError(name, formatMessage(error));
+export function measure(name) {
+  if (!isBusy(name)) return storeResult(name, jobOf(name).run(store.owner.value, toPayload(name)));
 }
 
 /** Return the state of a lesson in the list. */
 export function lessonStatus(name) {
-  const { result } = lessonState(name).response ?? {};
+  if (isBusy(name)) return "running";
+  const { result } = lessonState(name);
   if (result) return result.is_correct ? "correct" : "measured";
-  return isBusy(name) ? "running" : "";
+  return "";
 }
 
 const STATUS_LABELS = { correct: "predicted correctly", measured: "measured", running: "running" };
@@ -246,8 +227,9 @@ export function describeVerdict({ tolerance }, { is_correct: isCorrect, value })
   return "✓ Correct" + (tolerance ? `, within ${tolerance}.` : ".");
 }
 
-function Outcome({ lesson, response: { options, prediction, result, runs } }) {
-  const subjects = runs.map((run) => run.run);
+function Outcome({ lesson, result }) {
+  const { options, prediction, runs } = result,
+    subjects = runs.map((run) => run.run);
   return html`<div class="outcome">
     <dl class="side-by-side">
       <dt>Prediction</dt>
@@ -281,8 +263,8 @@ function Outcome({ lesson, response: { options, prediction, result, runs } }) {
 }
 
 /** Return the figure of a running training: the exact match so far. */
-export function buildLiveFigure({ curves, runs }) {
-  if (!curves?.some((curve) => curve.evaluations.length)) return null;
+export function buildLiveFigure({ curves = [], runs = [] }) {
+  if (!curves.some((curve) => curve.evaluations.length)) return null;
   return {
     kind: "curves",
     title: EXACT_MATCH_TITLE + ", so far",
@@ -313,8 +295,8 @@ function Lesson({ lesson }) {
   const { name } = lesson,
     state = lessonState(name),
     isDisabled = isBusy(name),
-    { result } = state.response ?? {},
-    figure = isDisabled && state.response ? buildLiveFigure(state.response) : null;
+    { result } = isDisabled ? {} : state,
+    figure = buildLiveFigure(jobOf(name).state.value.partial);
   const onSubmit = (event) => {
     event.preventDefault();
     measure(name);
@@ -341,16 +323,11 @@ function Lesson({ lesson }) {
           ${!result && html`<span class="pg-hint duration">${describeDuration(lesson)}</span>`}
         </p>
       </form>
-      <${MeasurementProgress}
-        state=${state}
-        isStarting=${isDisabled}
-        onCancel=${() => cancel(name)}
-        error=${errors.value[name] ?? ""}
-      />
+      <${JobProgress} job=${jobOf(name)} onRetry=${() => measure(name)} />
     </div>
     <div class="finding">
       ${figure && html`<${Figures} figures=${[figure]} />`}
-      ${result && html`<${Outcome} lesson=${lesson} response=${state.response} />`}
+      ${result && html`<${Outcome} lesson=${lesson} result=${result} />`}
       ${
         !figure &&
         !result &&

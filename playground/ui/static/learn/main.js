@@ -8,8 +8,15 @@ import { formatMessage } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { BugExercise, openBug, resumeBug } from "./bug_exercise.js";
 import { Lessons, openLinkedLesson, resumeLessons } from "./lessons.js";
-import { requestLesson } from "./measurement.js";
-import { catalog, readLink, restoreProgress, section, showSection, tabError } from "./state.js";
+import {
+  catalog,
+  readLink,
+  requestLesson,
+  restoreProgress,
+  section,
+  showSection,
+  tabError,
+} from "./state.js";
 import { Teaching } from "./teaching.js";
 import { attach, root } from "./view.js";
 

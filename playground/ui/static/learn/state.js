@@ -1,6 +1,9 @@
-// The state of the tab. Components read the signals; the browser stores the user's progress.
+// The state of the tab, and its requests. Components read the signals, and the browser stores the
+// user's progress.
 import { signal } from "../vendor/preact.js";
+import { requestOrError } from "../shared/api.js";
 import { createStorage } from "../shared/storage.js";
+import { store } from "../shared/store.js";
 
 const storage = createStorage("transformer-playground-learn");
 export const saveLocal = storage.saveLocal;
@@ -18,9 +21,9 @@ export const catalog = signal(/** @type {any} */ (null));
 export const tabError = signal("");
 export const section = signal("tour");
 export const lessonName = signal(PICTURE.name);
-/** The state of each lesson by its name: {prediction, options, id, response}. */
+/** The state of each lesson by its name: {prediction, options, job, result}. */
 export const lessonStates = signal(/** @type {Record<string, any>} */ ({}));
-/** The request of the bug exercise, with the id and the last status of its measurement. */
+/** The request of the bug exercise, with the id and the result of its job. */
 export const bugState = signal(/** @type {any} */ ({ name: RANDOM_BUG, seed: 0, steps: 0 }));
 
 export function showSection(name) {
@@ -42,8 +45,7 @@ export function restoreProgress() {
   if (catalog.value.lessons.some((each) => each.name === lesson)) lessonName.value = lesson;
   const { seed, steps } = catalog.value;
   bugState.value = { name: RANDOM_BUG, seed, steps };
-  if (isKnownBug?.includes(bug.name))
-    bugState.value = { ...bugState.value, ...bug, isRecalled: Boolean(bug.id) };
+  if (isKnownBug?.includes(bug.name)) bugState.value = { ...bugState.value, ...bug };
 }
 
 /**
@@ -87,4 +89,18 @@ function readOptions(lesson, params) {
   const seed = params.get("seed") ?? "";
   if (/^\d{1,9}$/.test(seed)) options.seed = Number(seed);
   return options;
+}
+
+/** Send a request; an error is in the response. */
+export const requestLesson = (name, payload = {}) =>
+  requestOrError("lessons/" + name, { owner: store.owner.value, ...payload });
+
+/**
+ * Format an expected duration; without comparable runs on this machine, it is that of two cores.
+ * @param {{ seconds: number, is_measured?: boolean }} estimate
+ */
+export function formatEstimate({ seconds, is_measured: isMeasured }) {
+  const duration =
+    seconds < 90 ? Math.max(1, Math.round(seconds)) + " s" : Math.round(seconds / 60) + " min";
+  return `about ${duration}${isMeasured ? "" : " on two cores"}`;
 }

@@ -5,8 +5,7 @@ import { NumberField } from "../shared/components/form.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { formatCount, formatMessage } from "../shared/format.js";
 import { describeDuration as describeBugDuration } from "./bug_exercise.js";
-import { formatEstimate, requestLesson } from "./measurement.js";
-import { catalog, PICTURE, RANDOM_BUG } from "./state.js";
+import { catalog, formatEstimate, PICTURE, RANDOM_BUG, requestLesson } from "./state.js";
 
 const MAX_SEED = 999_999;
 const LOCAL_HOST = /^(localhost|127\.|0\.0\.0\.0|\[?::1?\]?$)/;

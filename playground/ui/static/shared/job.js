@@ -26,6 +26,7 @@ export const IDLE = Object.freeze({
   unit: "",
   canRetry: false,
   code: "",
+  partial: {},
   result: null,
 });
 
@@ -94,8 +95,8 @@ export class Job {
     const number = ++this.number;
     this.isCancelled = false;
     this.partialResult = null;
+    this.update({ ...IDLE, status: "working", message: "Starting" });
     await this.cancelCurrent();
-    if (number === this.number) this.update({ ...IDLE, status: "working", message: "Starting" });
     try {
       const result = await work(number);
       if (number !== this.number) return null;
@@ -222,5 +223,6 @@ function describeProgress(response) {
     done: response.done ?? 0,
     total: response.total ?? 0,
     unit: response.unit ?? "",
+    partial: response.partial ?? {},
   };
 }

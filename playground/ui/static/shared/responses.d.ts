@@ -1,275 +1,157 @@
-// The responses of the server. tests/integration/server/test_response_types.py compares them with
-// the responses of the routes: every field is declared here, and every declared one is there.
+// The responses of the server. `python -m scripts.write_response_types` writes this file.
 
-/** A reference to a model: `run:ID`, `watch:ID` or `checkpoint:NAME`. */
-export type ModelRef = string;
+export type RunStatus = "waiting" | "starting" | "training" | "paused" | "stopping" | "stopped" | "done" | "failed";
 
-export type RunStatus =
-  "waiting" | "starting" | "training" | "paused" | "stopping" | "stopped" | "done" | "failed";
-
-/** A failed request; `retryable` means that the same request may succeed soon. */
+/** A failed request, which may have further fields. `retryable` means that the same request may succeed soon. */
 export interface ErrorResponse {
   error: string;
   retryable?: boolean;
-  /** The setting that the error is about. */
+  /** the setting that the error is about */
   field?: string;
-  /** The kind of an error that the page handles in a special way. */
+  /** the kind of an error that the page handles in a special way */
   code?: string;
 }
 
-/** The response of `runs/list`. */
-export interface RunList {
-  runs: RunSummary[];
-  checkpoints: CheckpointSummary[];
-  storage_message: string;
-  /** The time of the server in seconds. */
-  now: number;
-  slots: number;
-  device: string;
-  note: string;
+/** A run of a lesson. */
+export interface MeasuredRun {
+  label: string;
+  run: string;
+  steps: number;
 }
 
-export interface RunSummary {
-  subject: ModelRef;
+/** The measured value of a lesson, compared with the prediction. */
+export interface LessonResult {
+  value: number | string | null;
+  outcome: string;
+  explanation: string;
+  figures: Record<string, any>[];
+  prediction: number | string;
+  options: Record<string, any>;
+  is_correct: boolean;
+  runs: MeasuredRun[];
+}
+
+/** The curves of a run; `reached` is the step and the seconds at which it has the target. */
+export interface ArchitectureCurves {
+  subject: string;
   name: string;
+  queue_position: number | null;
   status: RunStatus;
-  task: string;
-  /** The numbers of layers and heads, and the width. */
-  shape: [number, number, number];
-  parameters: number;
-  step: number;
-  max_steps: number;
-  best: number | null;
-  eval_size: number;
-  created: number;
-  origin: string;
-  hidden: boolean;
-  tags: string[];
-  deleted: boolean;
-  evicted: "" | "thinned" | "emptied";
-  queue_position: number | null;
-}
-
-export interface CheckpointSummary {
-  subject: ModelRef;
-  name: string;
-  about: string;
-  task: string;
-  parameters: number;
-  best: number | null;
-}
-
-/** The response of `runs/poll` for a model; null stands for what the page has already. */
-export interface ModelPoll {
-  status: RunStatus | "checkpoint";
   message: string;
-  is_owner: boolean;
-  /** What the user may do with the model; each right includes those before it. */
-  right: "watch" | "use" | "reuse" | "own";
-  /** Why viewers see no examples; empty if they may. */
-  private: string;
-  name: string;
   step: number;
-  max_steps: number;
+  steps: number;
   parameters: number;
-  device: string;
-  series_id: number;
-  points: Points;
-  latest: LatestPoint;
-  weight_steps: number[];
-  snapshot_version: number;
-  snapshot: Snapshot | null;
-  probe_info: ProbeInfo | null;
-  scores: Scores | null;
-  changes: [number, string, any][] | null;
-  checkpoint_version: number;
-  has_worker: boolean;
-  speed: number;
-  learning_rate: number;
+  optimizer: string;
+  loss: [number, number][];
+  evaluations: ([number, number, number, number, number | null])[];
+  reached: [number, number] | null;
 }
 
-/** The same for a run. */
-export interface RunPoll extends ModelPoll {
-  changes_version: number;
-  branched_from_step: number | null;
-  queue_position: number | null;
-  /** The seconds of training that are left, and the reason. */
-  time_left: [number, string] | null;
+/** The response of `architectures/curves`. */
+export interface ArchitectureCurveList {
+  curves: ArchitectureCurves[];
 }
 
-/** The response of `runs/poll` without a model; its `message` may name the reason. */
-export interface NotFoundPoll {
-  status: "not-found";
-  message: string;
-  series_id: number;
-  points: Points;
-  weight_steps: number[];
-  step: number;
-  retryable?: boolean;
-}
-
-/** Metrics by step. With `whole` they replace the points of the page. */
-export interface Points {
-  whole: boolean;
-  count: number;
-  steps: number[];
-  loss: number[];
-  learning_rate: number[];
-  grad_norm: number[];
-  /**
-   * The step, exact match, token accuracy, number of sequences and held-out loss of each evaluation.
-   * Not every evaluation has a held-out loss.
-   */
-  evaluations: [number, number, number, number, number | null][];
-}
-
-export interface LatestPoint {
-  step: number;
-  loss?: number;
-  learning_rate?: number;
-  grad_norm?: number;
-  seconds?: number;
-  steps_per_second?: number;
-}
-
-export interface Scores {
-  n: number;
-  exact_match: number;
-  token_accuracy: number;
-  by_length: LengthScore[];
-}
-
-export interface LengthScore {
-  length: number;
-  n: number;
-  exact_match: number | null;
-  token_accuracy: number | null;
-  available: number | null;
-}
-
-/** What the live view draws of one step; weights and probabilities are in thousandths. */
-export interface Snapshot {
-  step: number;
-  samples: Sample[];
-  /** The weights by kind of attention, layer, head and cell. */
-  attention: Record<string, number[][][]>;
-  probe: TargetPrediction | null;
-  contributions: Record<string, number>;
-}
-
-export interface Sample {
-  source: string[];
-  target: string[];
-  prediction: string[];
-}
-
-export interface TargetPrediction {
-  target: string[];
-  predicted: string[];
-  probability: number[];
-}
-
-/** What the live view needs once for a model. */
-export interface ProbeInfo {
-  source: string[];
-  /** The labels of the rows and the columns by kind of attention. */
-  axes: Record<string, [string[], string[]]>;
-  accepts: string;
-  default_input: string;
-  parameters: number;
+/** An architecture at the size of the user's model, or the `error` why it has none. */
+export interface MatchedArchitecture {
   architecture: string;
-  n_layers: number;
-  component_parameters: Record<string, number>;
-  /** Whether the engine of the page runs the model. */
-  in_browser: boolean;
+  title: string;
+  description: string;
+  is_current: boolean;
+  parameters?: number;
+  optimizer?: string;
+  error?: string;
 }
 
-/** The response of `runs/model`: what the engine needs to run the model, beside its weights. */
-export interface ModelDescription {
-  architecture: string;
-  model: Record<string, any>;
+/** The response of `architectures/matched`. */
+export interface MatchedArchitectures {
+  architectures: MatchedArchitecture[];
   task: string;
-  symbols: string[];
-  /** The number of digits that the task counts with. */
-  n_symbols: number;
-  max_tokens: number;
-  /** The shortest and the longest input of training. */
-  lengths: [number, number];
-  /** Held-out sequences; none for viewers of a model on private data. */
-  examples: Example[];
+  parameters: number;
+  optimizer: string;
+  min_length: number;
+  max_length: number;
 }
 
-/** Tokens of an input and of the right output. Both end with EOS. */
-export interface Example {
-  source: number[];
-  labels: number[];
+/** A run that started. */
+export interface StartedArchitecture {
+  architecture: string;
+  title: string;
+  subject: string;
 }
 
-/** The response of `runs/details`; viewers get no checkpoints and no share link. */
-export interface RunDetails {
-  settings: Record<string, any>;
-  /** Which optimizer trains which weights, in words. */
-  optimizer_groups: string;
-  changes?: [number, string, any][];
-  name?: string;
-  created?: number;
-  branched_from?: number | null;
-  share_id?: string;
-  /** Whether viewers may see examples and use the model. */
-  viewers_may_use?: boolean;
-  checkpoints?: RunCheckpoint[];
-  damaged?: DamagedRecord[];
+/** The response of `architectures/train`; `error` lists failed starts. */
+export interface StartedArchitectures {
+  runs: StartedArchitecture[];
+  error: string;
 }
 
-/** A record on disk that cannot be read, in the responses of `damaged/list` and `runs/details`. */
+/** A run, checkpoint or experiment on disk that cannot be read. */
 export interface DamagedRecord {
   kind: string;
   name: string;
-  /** A sentence. */
+  /** a sentence */
   reason: string;
   bytes: number;
 }
 
-export interface RunCheckpoint {
+/** The response of `damaged/list`. */
+export interface DamagedList {
+  damaged: DamagedRecord[];
+}
+
+/** The response of an action without a result. */
+export interface Done {
+}
+
+/** A dataset in the response of `datasets/action` with `list`. */
+export interface StoredDataset {
+  sha256: string;
+  /** the name under which the user added it; empty if there is none */
   name: string;
-  step: number;
   bytes: number;
-  written: number;
-  exact_match: number | null;
-  is_pinned: boolean;
-  resumable: boolean;
+  n_pairs?: number;
+  vocab_size?: number;
+  vocabulary?: string[];
+  /** why it cannot be read; then it has no counts */
+  damaged?: string;
+}
+
+/** The response of `datasets/action` with `list`. */
+export interface StoredDatasets {
+  datasets: StoredDataset[];
 }
 
 /** The counts and the first examples of a dataset. */
 export interface DatasetSummary {
-  /** The format, the separator and the first line, as a sentence; empty for a stored dataset. */
+  /** the format, the separator and the first line, as a sentence; empty for a stored dataset */
   recognized: string;
-  /** Whether the first line names the columns; null for formats without such a line. */
+  /** whether the first line names the columns; null for formats without such a line */
   has_names: boolean | null;
   columns: string[];
-  /** The columns of sources and targets. */
+  /** the columns of sources and targets */
   selected: string[];
   n_rows: number;
   n_skipped: number;
-  /** Why the first rows that are left out cannot be used. */
+  /** why the first rows that are left out cannot be used */
   skipped: string[];
   n_normalized: number;
   n_pairs: number;
   vocab_size: number;
-  /** The first tokens. */
+  /** the first tokens */
   vocabulary: string[];
-  /** Whether a token is a word; else it is a character. */
+  /** whether a token is a word; else it is a character */
   split_on_spaces: boolean;
-  /** The smallest and the largest length. */
+  /** the smallest and the largest length */
   source_lengths: [number, number];
   target_lengths: [number, number];
-  /** Null if there are too many examples to count. */
+  /** null if there are too many examples to count */
   n_held_out: number | null;
-  /** What a score on few held-out examples can show; else empty. */
+  /** what a score on few held-out examples can show; else empty */
   held_out_warning: string;
   n_duplicates: number;
   n_conflicts: number;
-  /** The first lines with another target than an earlier line. */
+  /** the first lines with another target than an earlier line */
   conflict_lines: number[];
   preview: [string[], string[]][];
 }
@@ -279,65 +161,171 @@ export interface DatasetReport extends DatasetSummary {
   sha256: string;
 }
 
-/** The same for an invalid one. */
-export interface DatasetErrors {
-  error: string;
-  retryable?: boolean;
-  lines?: string[];
-  /** The number of rejected lines. */
-  n_rejected?: number;
-  /** The names to choose from, if a choice is missing or wrong. */
-  columns?: string[];
-  configs?: string[];
-  splits?: string[];
-}
-
 /** The same for one with valid lines beside the invalid ones. */
 export interface PartialDataset extends DatasetSummary {
   error: string;
   lines: string[];
   n_rejected: number;
-  columns: string[];
   configs: string[];
   splits: string[];
 }
 
-/** A dataset in the response of `datasets/action` with `list`. */
-export interface StoredDataset {
-  sha256: string;
-  /** The name under which the user added it; empty if there is none. */
-  name: string;
-  bytes: number;
-  n_pairs?: number;
-  vocab_size?: number;
-  vocabulary?: string[];
-  /** Why it cannot be read; then it has no counts. */
-  damaged?: string;
+/** The same for an invalid one. */
+export interface DatasetErrors {
+  error: string;
+  retryable?: boolean;
+  lines?: string[];
+  /** the number of rejected lines */
+  n_rejected?: number;
+  /** the names to choose from, if a choice is missing or wrong */
+  columns?: string[];
+  configs?: string[];
+  splits?: string[];
 }
 
-/** The response of `jobs/poll`. */
-export interface JobPoll {
-  status: "waiting" | "working" | "done" | "failed" | "cancelled";
-  kind: string;
+/** A file with the results of an experiment. */
+export interface CsvFile {
+  csv: string;
+}
+
+/** A variant of an experiment. */
+export interface PlannedVariant {
+  label: string;
+  values: Record<string, any>;
+  parameters: number;
+  steps: number;
+}
+
+/** The remaining time; `unknown` counts runs without a comparable one. */
+export interface Estimate {
+  seconds: number;
+  unknown: number;
+  is_measured: boolean;
   message: string;
-  done: number;
-  total: number;
-  unit: string;
-  rows: any[];
-  cursor: number;
-  result: any;
-  /** Of the error, if the page handles it in a special way. */
-  code: string;
-  retryable: boolean;
-  queue_position: number;
 }
 
-/** The response of `experiments/presets`: the form of the Lab. */
-export interface ExperimentForm {
-  presets: ExperimentPreset[];
-  settings: VariableSetting[];
+/** The response of `experiments/plan`; `test` is what a test of the seeds can show. */
+export interface Plan {
+  runs: number;
+  variants: PlannedVariant[];
+  estimate: Estimate;
+  test: string;
 }
 
+/** The state of an experiment; `statuses` counts its runs. The example has no time. */
+export interface ExperimentState {
+  id: string;
+  name: string;
+  question: string;
+  kind: "grid" | "lengths";
+  created?: number;
+  state: "running" | "done" | "paused" | "cancelled";
+  message: string;
+  runs: number;
+  statuses: Record<string, number>;
+  queue_position: number | null;
+}
+
+/** An experiment in the list; `share` is the part of its steps that is done. */
+export interface ExperimentSummary extends ExperimentState {
+  share: number;
+}
+
+/** A run of the plan; `run` is null for one that does not exist. */
+export interface PlannedRun {
+  variant: string;
+  seed: number;
+  run: string | null;
+  status: string;
+  step: number;
+  queue_position: number | null;
+  steps?: number;
+  message?: string;
+}
+
+/** The result of a variant over its seeds; `planned` counts runs, `n` those with a score. live, eval_size and seeds come from the runs (results.py): curves of unfinished runs, the held-out sequences of an evaluation, and the numbers of each run. */
+export interface VariantResult {
+  label: string;
+  short: string;
+  values: Record<string, any>;
+  planned: number;
+  n: number;
+  diverged: number;
+  changed: number;
+  exact_match: Record<string, any> | null;
+  steps_to: Record<string, any> | null;
+  at_budget: Record<string, any> | null;
+  by_seed: Record<string, any[]>;
+  budget: number;
+  eval_every: number;
+  steps: number;
+  seconds: Record<string, any> | null;
+  curve: Record<string, number[]>;
+  loss: Record<string, number[]>;
+  live?: Record<string, any>[];
+  eval_size?: number;
+  seeds?: Record<string, any>[];
+}
+
+/** The results of all variants. */
+export interface VariantResults {
+  fields: string[];
+  variants: VariantResult[];
+  summary: string;
+  test: string;
+}
+
+/** The exact match of a scheme by length, over its seeds. reach the maximum reliable length, of each seed in `reaches` beyond the mean exact match beyond the training lengths untrained see `untrained_positions` */
+export interface SchemeResult {
+  label: string;
+  planned: number;
+  n: number;
+  out: number;
+  lengths: number[];
+  median: number[];
+  low: number[];
+  high: number[];
+  reach: Record<string, any> | null;
+  reaches: number[];
+  max_length: number;
+  beyond: Record<string, any> | null;
+  untrained: Record<string, number[]> | null;
+  runs: Record<string, any>[];
+}
+
+/** The results of all schemes by length. */
+export interface LengthResults {
+  trained: [number, number];
+  max_length: number;
+  n_requested: number;
+  rows: SchemeResult[];
+  summary: string;
+  test: string;
+}
+
+/** The results of an experiment, and its settings. */
+export interface Results {
+  results: VariantResults;
+  lengths?: LengthResults;
+  spec?: Record<string, any>;
+}
+
+/** The open experiment; `results` is null if the page has this version of them. */
+export interface OpenExperiment extends ExperimentState {
+  planned_runs: PlannedRun[];
+  estimate: Estimate;
+  version: string;
+  example?: string;
+  results: Results | null;
+}
+
+/** The response of `experiments/poll`. */
+export interface ExperimentList {
+  experiments: ExperimentSummary[];
+  open: OpenExperiment | null;
+}
+
+/** A prepared experiment; `experiment` is that of the owner with the same settings. */
 export interface ExperimentPreset {
   name: string;
   title: string;
@@ -349,13 +337,7 @@ export interface ExperimentPreset {
   experiment: string | null;
 }
 
-export interface Estimate {
-  seconds: number;
-  unknown: number;
-  is_measured: boolean;
-  message: string;
-}
-
+/** A setting that an experiment may vary; `accepts` describes its values. */
 export interface VariableSetting {
   name: string;
   label: string;
@@ -366,11 +348,48 @@ export interface VariableSetting {
   default: string;
 }
 
+/** The response of `experiments/presets`: the form of the Lab. */
+export interface PresetList {
+  presets: ExperimentPreset[];
+  settings: VariableSetting[];
+}
+
+/** The id of an experiment that started. */
+export interface StartedExperiment {
+  experiment: string;
+}
+
+/** The size of the model, and the errors by field; one of them is empty. */
+export interface FormCheck {
+  size: string;
+  errors: Record<string, string>;
+}
+
+/** The values of the form by field. */
+export interface FormValues {
+  values: Record<string, any>;
+}
+
+/** The run that started, or the errors by field. */
+export interface StartedRun {
+  subject?: string;
+  errors?: Record<string, string>;
+}
+
+/** How users sign in here, and whether this user has. */
+export interface HubSession {
+  method: "oauth" | "none" | "machine" | "typed";
+  signed_in: boolean;
+  name: string;
+  /** whether the runs of the server outlive its restart */
+  lasting: boolean;
+}
+
 /** What every view of the Inspect tab has. */
 export interface InspectView {
   step: number;
-  /** An example input in the symbols of the model. */
-  default_input: string;
+  /** an example input in the symbols of the model */
+  default_input?: string;
 }
 
 /** The model's output for the input; `target` is null if it is unknown. */
@@ -378,7 +397,7 @@ export interface AnswerView extends InspectView {
   prediction: string[];
   target: string[] | null;
   note: string;
-  /** The views that exist for the architecture of the model. */
+  /** the views that exist for the architecture of the model */
   views: string[];
 }
 
@@ -390,7 +409,7 @@ export interface AttentionView extends AnswerView {
   heads: number;
   rows: string[];
   columns: string[];
-  /** Thousandths by layer, head, row and column: 16-bit integers in base64. */
+  /** thousandths by layer, head, row and column: 16-bit integers in base64 */
   weights: string;
   possible: number[][];
   architecture: string;
@@ -453,15 +472,15 @@ export interface LensView extends AnswerView {
   decoder_input: string[];
   labels: string[];
   vocabulary: string[];
-  candidates: [string, number | null][][][];
-  target_probability: (number | null)[][];
+  candidates: ((([string, number | null])[])[])[];
+  target_probability: ((number | null)[])[];
 }
 
 /** The view `contributions`. */
 export interface ContributionsView extends InspectView {
   position: number;
   token: string;
-  /** The token whose logit is subtracted, or null. */
+  /** the token whose logit is subtracted, or null */
   baseline_token: string | null;
   runner_up: string;
   contributions: Record<string, any>[];
@@ -485,17 +504,17 @@ export interface ProductCellView extends InspectView {
   column: number;
   value: number | null;
   names: [string, string];
-  /** The positions of the terms in the vectors; the largest ones if there are very many. */
+  /** the positions of the terms in the vectors; the largest ones if there are very many */
   at: number[];
   left: (number | null)[];
   right: (number | null)[];
   products: (number | null)[];
-  /** The number of all terms. */
+  /** the number of all terms */
   terms: number;
   sum: number | null;
   root: number | null;
   bias: number | null;
-  /** Whether the mask allows the score, if it is one. */
+  /** whether the mask allows the score, if it is one */
   attended?: boolean;
 }
 
@@ -508,7 +527,7 @@ export interface MixedCellView extends InspectView {
   rows: string[];
   others: number;
   weights: (number | null)[] | null;
-  terms: (number | null)[][];
+  terms: ((number | null)[])[];
   result: (number | null)[];
 }
 
@@ -519,19 +538,19 @@ export interface EquationCellView extends InspectView {
   column: number;
   value: number | null;
   equation: string;
-  parts: [string, number | null][];
+  parts: ([string, number | null])[];
   score?: Record<string, any>;
 }
 
-/** The view `attention-scores`: how one query of a head gets its weights. Masked scores are null. */
+/** The view `attention-scores`: how one query of a head gets its weights. */
 export interface AttentionScoresView extends InspectView {
   query: (number | null)[];
-  keys: (number | null)[][];
-  /** The dot product of the query and each key. */
+  keys: ((number | null)[])[];
+  /** the dot product of the query and each key */
   products: (number | null)[];
-  /** The square root of the size of a head. */
+  /** the square root of the size of a head */
   root: number;
-  /** The bias of the position encoding, if there is one. */
+  /** the bias of the position encoding, if there is one */
   bias: (number | null)[] | null;
   scores: (number | null)[];
   weights: (number | null)[];
@@ -543,7 +562,7 @@ export interface EmbeddingsView extends AnswerView {
   positions: Record<string, any>;
   tokens: string[];
   token: string;
-  nearest: [string, number | null][];
+  nearest: ([string, number | null])[];
   map: Record<string, any>;
 }
 
@@ -563,6 +582,452 @@ export interface GatesView extends AnswerView {
   quantity: string;
   is_gate: boolean;
   quantities: Record<string, any>[];
-  values: (number | null)[][];
+  values: ((number | null)[])[];
   of: number[];
+}
+
+/** The response of `jobs/poll`. */
+export interface JobPoll {
+  status: "waiting" | "working" | "done" | "failed" | "cancelled";
+  kind: string;
+  message: string;
+  done: number;
+  total: number;
+  unit: string;
+  rows: Record<string, any>[];
+  cursor: number;
+  /** what a job that works has so far */
+  partial: Record<string, any>;
+  result: any;
+  /** of the error, if the page handles it in a special way */
+  code: string;
+  retryable: boolean;
+  queue_position: number;
+}
+
+/** The response of `jobs/submit`: the id of the job. */
+export interface SubmittedJob {
+  job: string;
+}
+
+/** The response of `lessons/answer-key`: the title of the bug of each seed. */
+export interface RandomBugs {
+  random_bugs: [number, string][];
+}
+
+/** An option that the user can change; one without choices is a text. */
+export interface LessonOption {
+  name: string;
+  label: string;
+  default: string;
+  choices: string[];
+}
+
+/** A lesson without its answer; see `lessons.Lesson`. */
+export interface LessonInfo {
+  name: string;
+  title: string;
+  introduction: string;
+  instruction: string;
+  question: string;
+  kind: "number" | "choice";
+  low: number;
+  high: number;
+  unit: string;
+  tolerance: number;
+  choices: [string, string][];
+  options: LessonOption[];
+  has_translation: boolean;
+  sources: string;
+  sources_anchor: string;
+  reuses_runs: boolean;
+  estimate: Estimate;
+}
+
+/** A bug without its line. */
+export interface BugInfo {
+  name: string;
+  title: string;
+}
+
+/** The limits of this server. */
+export interface Machine {
+  slots: number;
+  slots_per_owner: number;
+  max_measurements: number;
+  timeout_s: number;
+  is_shared: boolean;
+}
+
+/** The response of `lessons/catalog`. */
+export interface Catalog {
+  lessons: LessonInfo[];
+  bugs: BugInfo[];
+  machine: Machine;
+  bug_seconds: number;
+  docs: string | null;
+  sources: string | null;
+  seed: number;
+  steps: number;
+  max_steps: number;
+}
+
+/** The comparison of both models; what an exercise hides is empty or absent. */
+export interface BugResult {
+  seed: number;
+  steps: number;
+  is_hidden: boolean;
+  name: string;
+  title: string;
+  bug_identified: boolean;
+  line_identified: boolean;
+  explanation: string;
+  origin: string;
+  n: number;
+  vocab_size: number;
+  curves: Record<string, any>;
+  correct: Record<string, any>;
+  buggy: Record<string, any>;
+  source?: Record<string, any>;
+  silent_variant?: Record<string, any> | null;
+  changed_line?: number;
+  diff?: string[];
+}
+
+/** A hint for a wrong guess, and the result as the user may now see it. */
+export interface GuessResult {
+  feedback: string;
+  result: BugResult;
+}
+
+/** The project's own result of a claim. */
+export interface StoredResult {
+  text: string;
+  passed: boolean;
+  date: string;
+}
+
+/** A published claim, the project's own result, and the state of the owner's replication. */
+export interface ClaimStatus {
+  name: string;
+  title: string;
+  source: string;
+  measure: string;
+  statement: string;
+  published: number | null;
+  criterion: string;
+  deviations: string[];
+  estimated_minutes: number;
+  curve: [number, number][];
+  description: string;
+  settings: Record<string, any>;
+  command: string;
+  stored: StoredResult | null;
+  parameters?: number;
+  estimate: Estimate;
+  experiment: string | null;
+  state: string;
+  step: number;
+  steps: number;
+  queue_position: number | null;
+  message: string;
+}
+
+/** The response of `replications/list`. */
+export interface ClaimList {
+  claims: ClaimStatus[];
+}
+
+/** The comparison of measurements with a claim, for JSON. measured the measured value: the median over the seeds, or a value for each variant passed whether the criterion is met; None without a measurement summary all of it in one text verdict "pass" or "fail" measured_text the measured value as text by_seed of runs: the measured value of each curve of runs: the values that the published curve of the claim is compared with */
+export interface Result {
+  name: string;
+  published: any;
+  statement: string;
+  criterion: string;
+  measured: any;
+  passed: boolean | null;
+  summary: string;
+  verdict?: string;
+  measured_text?: string;
+  by_seed?: any[];
+  curve?: any[];
+}
+
+/** The response of `runs/action`: the model that the page opens, or a link to download it. */
+export interface ModelChange {
+  subject?: string;
+  ticket?: string;
+}
+
+/** Metrics by step. With `whole` they replace the points of the page. */
+export interface Points {
+  whole: boolean;
+  count: number;
+  steps: number[];
+  loss: number[];
+  learning_rate: number[];
+  grad_norm: number[];
+  /** step, exact match, token accuracy, number of sequences and held-out loss of each evaluation */
+  evaluations: ([number, number, number, number, number | null])[];
+}
+
+/** The curves of another model. */
+export interface OverlaidCurve extends Points {
+  subject: string;
+  name: string;
+  status: RunStatus;
+  steps_in_all: number;
+}
+
+/** The response of `runs/curves`. */
+export interface CurveList {
+  curves: OverlaidCurve[];
+}
+
+/** A checkpoint of a run. */
+export interface RunCheckpoint {
+  name: string;
+  step: number;
+  bytes: number;
+  written: number;
+  exact_match: number | null;
+  is_pinned: boolean;
+  resumable: boolean;
+}
+
+/** The response of `runs/details`; viewers get no checkpoints and no share link. */
+export interface RunDetails {
+  settings: Record<string, any>;
+  /** which optimizer trains which weights, in words */
+  optimizer_groups: string;
+  changes?: [number, string, any][];
+  name?: string;
+  created?: number;
+  branched_from?: number | null;
+  share_id?: string;
+  /** whether viewers may see examples and use the model */
+  viewers_may_use?: boolean;
+  checkpoints?: RunCheckpoint[];
+  damaged?: DamagedRecord[];
+}
+
+/** A run in the list of models. */
+export interface RunSummary {
+  subject: string;
+  name: string;
+  status: RunStatus;
+  task: string;
+  /** the numbers of layers and heads, and the width */
+  shape: [number, number, number];
+  parameters: number;
+  step: number;
+  max_steps: number;
+  best: number | null;
+  eval_size: number;
+  created: number;
+  origin: string;
+  hidden: boolean;
+  tags: string[];
+  deleted: boolean;
+  evicted: "" | "thinned" | "emptied";
+  queue_position: number | null;
+}
+
+/** A checkpoint in the list of models. */
+export interface CheckpointSummary {
+  subject: string;
+  name: string;
+  about: string;
+  task: string;
+  parameters: number;
+  best: number | null;
+}
+
+/** The response of `runs/list`. */
+export interface RunList {
+  runs: RunSummary[];
+  checkpoints: CheckpointSummary[];
+  storage_message: string;
+  /** the time of the server in seconds */
+  now: number;
+  slots: number;
+  device: string;
+  note: string;
+}
+
+/** Tokens of an input and of the right output. Both end with EOS. */
+export interface Example {
+  source: number[];
+  labels: number[];
+}
+
+/** The response of `runs/model`: what the engine needs to run the model, beside its weights. */
+export interface ModelDescription {
+  architecture: string;
+  model: Record<string, any>;
+  task: string;
+  symbols: string[];
+  /** the number of digits that the task counts with */
+  n_symbols: number;
+  max_tokens: number;
+  /** the shortest and the longest input of training */
+  lengths: [number, number];
+  /** held-out sequences; none for viewers of a model on private data */
+  examples: Example[];
+}
+
+/** A file to save: its content and its name. */
+export interface HtmlFile {
+  html: string;
+  name: string;
+}
+
+/** The metrics of the latest step. */
+export interface LatestPoint {
+  step: number;
+  loss?: number;
+  learning_rate?: number;
+  grad_norm?: number;
+  seconds?: number;
+  steps_per_second?: number;
+}
+
+/** A held-out sequence with the right and the predicted output. */
+export interface Sample {
+  source: string[];
+  target: string[];
+  prediction: string[];
+}
+
+/** The right tokens, the predicted ones and their probabilities. */
+export interface TargetPrediction {
+  target: string[];
+  predicted: string[];
+  probability: number[];
+}
+
+/** What the live view draws of one step; weights and probabilities are in thousandths. */
+export interface Snapshot {
+  step: number;
+  samples: Sample[];
+  /** the weights by kind of attention, layer, head and cell */
+  attention: Record<string, number[][][]>;
+  probe: TargetPrediction | null;
+  contributions: Record<string, number>;
+}
+
+/** What the live view needs once for a model. */
+export interface ProbeInfo {
+  source: string[];
+  /** the labels of the rows and the columns by kind of attention */
+  axes: Record<string, [string[], string[]]>;
+  accepts: string;
+  default_input: string;
+  parameters: number;
+  architecture: string;
+  n_layers: number;
+  component_parameters: Record<string, number>;
+  /** whether the engine of the page runs the model */
+  in_browser: boolean;
+}
+
+/** The scores of the sequences of one length. */
+export interface LengthScore {
+  length: number;
+  n: number;
+  exact_match: number | null;
+  token_accuracy: number | null;
+  available: number | null;
+}
+
+/** The final scores of a model. */
+export interface Scores {
+  n: number;
+  exact_match: number;
+  token_accuracy: number;
+  by_length: LengthScore[];
+}
+
+/** The response of `runs/poll` for a model; null stands for what the page has already. */
+export interface ModelPoll {
+  status: RunStatus | "checkpoint";
+  message: string;
+  is_owner: boolean;
+  /** what the user may do with the model; each right includes those before it */
+  right: "watch" | "use" | "reuse" | "own";
+  /** why viewers see no examples; empty if they may */
+  private: string;
+  name: string;
+  step: number;
+  max_steps: number;
+  parameters: number;
+  device: string;
+  series_id: number;
+  points: Points;
+  latest: LatestPoint;
+  weight_steps: number[];
+  snapshot_version: number;
+  snapshot: Snapshot | null;
+  probe_info: ProbeInfo | null;
+  scores: Scores | null;
+  changes: [number, string, any][] | null;
+  checkpoint_version: number;
+  has_worker: boolean;
+  speed: number;
+  learning_rate: number;
+}
+
+/** The same for a run. */
+export interface RunPoll extends ModelPoll {
+  changes_version: number;
+  branched_from_step: number | null;
+  queue_position: number | null;
+  /** the seconds of training that are left, and the reason */
+  time_left: [number, string] | null;
+}
+
+/** The response of `runs/poll` without a model; its `message` may name the reason. */
+export interface NotFoundPoll {
+  status: "not-found";
+  message: string;
+  series_id: number;
+  points: Points;
+  weight_steps: number[];
+  step: number;
+  retryable?: boolean;
+}
+
+/** What the diagram draws for a typed sequence. */
+export interface ForwardPass {
+  source: string[];
+  axes: Record<string, [string[], string[]]>;
+  attention: Record<string, number[][][]>;
+  probe: TargetPrediction;
+  contributions: Record<string, number>;
+}
+
+/** The response of `runs/predict`. */
+export interface Prediction {
+  prediction: string[];
+  target: string[] | null;
+  correct: boolean | null;
+  note: string;
+  step: number;
+  forward_pass?: ForwardPass | null;
+}
+
+/** The response of `runs/snapshot`; a recorded checkpoint has no `probe_info`. */
+export interface SnapshotAtStep {
+  snapshot: Snapshot;
+  probe_info?: ProbeInfo;
+}
+
+/** Whether the browser has stored the owner key. */
+export interface CheckedSession {
+  is_stored: boolean;
+}
+
+/** The owner key of the browser. */
+export interface OpenedSession {
+  owner: string;
 }

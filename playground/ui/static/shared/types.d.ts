@@ -1,8 +1,9 @@
 // The data that the shared modules exchange with the server and the tabs.
 
-import type { ModelRef } from "./responses.js";
+export type { CheckpointSummary, RunList, RunStatus, RunSummary } from "./responses.js";
 
-export type { CheckpointSummary, ModelRef, RunList, RunStatus, RunSummary } from "./responses.js";
+/** A reference to a model: `run:ID`, `watch:ID` or `checkpoint:NAME`. */
+export type ModelRef = string;
 
 export type JobStatus = "idle" | "waiting" | "working" | "done" | "failed" | "cancelled";
 
@@ -17,6 +18,8 @@ export interface JobState {
   canRetry: boolean;
   /** Of the error, if the page handles it in a special way. */
   code: string;
+  /** What a job that works has so far. */
+  partial: any;
   result: any;
 }
 

@@ -1,1 +1,0 @@
-"""The endpoints of the public API by subject; api.py registers them."""

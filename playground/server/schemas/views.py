@@ -1,0 +1,236 @@
+"""The views of the Inspect tab, as responses of the route `inspect/view`."""
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+Number = float | None  # null for one that is not finite or is masked
+Row = dict[str, Any]
+
+
+class InspectView(TypedDict):
+    """What every view of the Inspect tab has."""
+
+    step: int
+    default_input: NotRequired[str]  # an example input in the symbols of the model
+
+
+class AnswerView(InspectView):
+    """The model's output for the input; `target` is null if it is unknown."""
+
+    prediction: list[str]
+    target: list[str] | None
+    note: str
+    views: list[str]  # the views that exist for the architecture of the model
+
+
+class AttentionView(AnswerView):
+    """The view `attention`."""
+
+    kind: Literal["encoder", "decoder", "cross"]
+    kinds: list[str]
+    layers: int
+    heads: int
+    rows: list[str]
+    columns: list[str]
+    weights: str  # thousandths by layer, head, row and column: 16-bit integers in base64
+    possible: list[list[int]]
+    architecture: str
+
+
+class StepsView(AnswerView):
+    """The view `steps`."""
+
+    source: list[str]
+    heads: list[str]
+    steps: list[Row]
+
+
+class HeadsView(InspectView):
+    """The view `heads`."""
+
+    sequences: int
+    lengths: list[int]
+    patterns: dict[str, str]
+    heads: list[Row]
+
+
+class AblationView(InspectView):
+    """The view `ablation`."""
+
+    method: Literal["mean", "zero"]
+    set: Literal["single", "groups", "keep"]
+    sequences: int
+    is_reduced: bool
+    lengths: list[int]
+    baseline: dict[str, Number]
+    rows: list[Row]
+    summary: str
+
+
+class AblatedAnswerView(AnswerView):
+    """The view `ablated-answer`."""
+
+    source: list[str]
+    intact: Row
+    ablated: Row
+    vocabulary: list[str]
+    components: list[str]
+    groups: dict[str, list[str]]
+
+
+class PatchView(InspectView):
+    """The view `patch`."""
+
+    source: list[str]
+    corrupted_source: list[str]
+    source_position: int
+    replacement: str
+    position: int
+    clean_token: str
+    corrupted_token: str
+    clean_logit_diff: Number
+    corrupted_logit_diff: Number
+    heads: list[Row]
+
+
+class LensView(AnswerView):
+    """The view `lens`."""
+
+    layers: list[str]
+    decoder_input: list[str]
+    labels: list[str]
+    vocabulary: list[str]
+    candidates: list[list[list[tuple[str, Number]]]]
+    target_probability: list[list[Number]]
+
+
+class ContributionsView(InspectView):
+    """The view `contributions`."""
+
+    position: int
+    token: str
+    baseline_token: str | None  # the token whose logit is subtracted, or null
+    runner_up: str
+    contributions: list[Row]
+    sum: Number
+    logit: Number
+
+
+class TraceView(AnswerView):
+    """The view `trace`."""
+
+    steps: list[Row]
+    stages: list[Row]
+    chosen: Row
+    source: list[str]
+    decoder_input: list[str]
+
+
+class ProductCellView(InspectView):
+    """A number of a stage in the view `trace-cell`: a dot product."""
+
+    kind: Literal["product"]
+    row: int
+    column: int
+    value: Number
+    names: tuple[str, str]
+    # the positions of the terms in the vectors; the largest ones if there are very many
+    at: list[int]
+    left: list[Number]
+    right: list[Number]
+    products: list[Number]
+    terms: int  # the number of all terms
+    sum: Number
+    root: Number
+    bias: Number
+    attended: NotRequired[bool]  # whether the mask allows the score, if it is one
+
+
+class MixedCellView(InspectView):
+    """The same: a row as the sum of rows, the last of which stands for `others`."""
+
+    kind: Literal["mixed"]
+    row: int
+    column: int
+    value: Number
+    rows: list[str]
+    others: int
+    weights: list[Number] | None
+    terms: list[list[Number]]
+    result: list[Number]
+
+
+class EquationCellView(InspectView):
+    """The same: an equation with its variables; a softmax also has its score."""
+
+    kind: Literal["parts"]
+    row: int
+    column: int
+    value: Number
+    equation: str
+    parts: list[tuple[str, Number]]
+    score: NotRequired[Row]
+
+
+class AttentionScoresView(InspectView):
+    """The view `attention-scores`: how one query of a head gets its weights."""
+
+    query: list[Number]
+    keys: list[list[Number]]
+    products: list[Number]  # the dot product of the query and each key
+    root: float  # the square root of the size of a head
+    bias: list[Number] | None  # the bias of the position encoding, if there is one
+    scores: list[Number]
+    weights: list[Number]
+
+
+class EmbeddingsView(AnswerView):
+    """The view `embeddings`."""
+
+    side: Literal["source", "target"]
+    positions: Row
+    tokens: list[str]
+    token: str
+    nearest: list[tuple[str, Number]]
+    map: Row
+
+
+class ParametersView(AnswerView):
+    """The view `parameters`."""
+
+    components: list[Row]
+    total: int
+
+
+class GatesView(AnswerView):
+    """The view `gates`."""
+
+    cell: str
+    stack: Literal["encoder", "decoder"]
+    layer: int
+    layers: int
+    tokens: list[str]
+    quantity: str
+    is_gate: bool
+    quantities: list[Row]
+    values: list[list[Number]]
+    of: list[float]
+
+
+View = (
+    AttentionView
+    | StepsView
+    | HeadsView
+    | AblationView
+    | AblatedAnswerView
+    | PatchView
+    | LensView
+    | ContributionsView
+    | TraceView
+    | ProductCellView
+    | MixedCellView
+    | EquationCellView
+    | AttentionScoresView
+    | EmbeddingsView
+    | ParametersView
+    | GatesView
+)
