@@ -211,7 +211,7 @@ test("a prediction is measured, polled and compared", async () => {
   $(".measure").click();
   await waitFor(() => text(".pg-job-amount") === "3 of 9 steps");
   assert.equal(lessonStatus("lengths"), "running");
-  assert.match($(".finding").textContent, /so far/);
+  await waitFor(() => $(".finding").textContent.includes("so far"));
   changeInput("lengths", { prediction: 8 });
   assert.equal(lessonStates.value["lengths"].job, "m");
   responses["jobs/poll"] = { status: "done", result: { ...RESULT, is_correct: true } };
@@ -448,7 +448,7 @@ test("both models train once, whatever the number of clicks", async () => {
   $(".begin-bug").click();
   await waitFor(() => text(".pg-job-amount") === "20 of 240 steps");
   assert.equal(sent.filter(([name]) => name === "jobs/submit").length, 1);
-  assert.match($(".finding").textContent, /Exact match/);
+  await waitFor(() => $(".finding").textContent.includes("Exact match"));
   responses["jobs/poll"] = { status: "cancelled", message: "cancelled; there is no measurement" };
   $(".pg-job button").click();
   await waitFor(() => $(".exercise").textContent.includes("Cancelled; there is no measurement."));
