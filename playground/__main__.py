@@ -18,8 +18,7 @@ from playground.cli.datasets import add_dataset
 from playground.cli.evaluate import evaluate, predict
 from playground.cli.experiments import experiment
 from playground.cli.hub import gallery, pull, push, reproduce
-from playground.cli.inspect import inspect
-from playground.cli.report import export_page, report
+from playground.cli.inspect import export_page, inspect, report
 from playground.cli.shards import collect, run_shard
 from playground.cli.train import train
 from playground.common.env import normalize_hub_endpoint, validate_env

@@ -15,7 +15,7 @@ import click
 
 from playground.common import messages
 from playground.models.config_fields import ConfigError
-from playground.runs.memory import ensure_memory_available
+from playground.runs.limits import ensure_memory_available
 from playground.runs.worker_protocol import DIVERGED_MESSAGE
 
 from .common import (

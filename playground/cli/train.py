@@ -16,7 +16,7 @@ from playground.common import messages
 from playground.common.storage import checkpoints_root
 from playground.datasets.sources import is_dataset_argument
 from playground.models.config_fields import ConfigError
-from playground.runs.memory import ensure_memory_available
+from playground.runs.limits import ensure_memory_available
 from playground.tasks import LOOKUP, TASKS
 from playground.training.config import RunConfig, default_max_length
 from playground.training.optimizer_groups import describe_optimizer_groups, optimizer_groups

@@ -16,7 +16,7 @@ from playground.checkpoints.manifest import Manifest, read_manifest
 from playground.common import messages
 from playground.common.format import format_bytes
 from playground.runs.export import CHECKPOINT_FILES
-from playground.runs.memory import ensure_memory_available
+from playground.runs.limits import ensure_memory_available
 from playground.runs.summary import task_label
 from playground.tasks import LOOKUP
 

@@ -8,9 +8,12 @@ User input (names, datasets) is escaped. A Content-Security-Policy in the file b
 else.
 """
 
+import base64
 import dataclasses
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,8 @@ import numpy as np
 import torch
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from playground.architectures import ARCHITECTURES
 from playground.architectures.base import Seq2SeqModel
@@ -34,6 +39,7 @@ from playground.figures.figures import (
     exact_match_by_length,
     training_curve,
 )
+from playground.figures.style import ACCENT, FOREGROUND, GRID, MUTED, SECONDARY, render
 from playground.runs.metric_series import MetricSeries
 from playground.runs.snapshot import SnapshotBuilder
 from playground.runs.summary import task_label
@@ -43,8 +49,6 @@ from playground.tasks.vocabulary import format_token
 from playground.training.config import field_named
 from playground.training.setting_changes import RESULT_NEUTRAL_SETTINGS
 from playground.training.trainer import FINAL_EVAL_SIZE
-
-from .inline_svg import inline_svg
 
 TEMPLATES = Path(__file__).with_name("templates")
 CONTENT_SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -69,6 +73,16 @@ IN_ONE_SEQUENCE = {
     "beyond the source)",
     "bert": "Rows and columns: the source, then the masked positions (SOS) that predict the target",
     "decoder": "Rows and columns: the source, then the target so far",
+}
+
+MAX_SVG_BYTES = 200_000  # a larger figure is embedded as PNG
+# The variables of report.css, so that a figure follows the theme of the reader.
+THEME = {
+    FOREGROUND: "var(--ink)",
+    MUTED: "var(--quiet)",
+    GRID: "var(--line)",
+    ACCENT: "var(--accent)",
+    SECONDARY: "var(--second)",
 }
 
 
@@ -160,6 +174,31 @@ def _environment() -> Environment:
 
 
 # Figures
+
+
+def inline_svg(figure: Figure, name: str, description: str) -> Markup:
+    """Return a figure as an element of HTML.
+
+    `name` is a prefix of its ids, unique in the document. `description` is for screen readers.
+    """
+    figure.set_facecolor("none")
+    for axes in figure.findobj(Axes):
+        if not axes.images:  # a heat map is white in every theme
+            axes.set_facecolor("none")
+    svg = render(figure, "svg").decode()
+    label = f'role="img" aria-label="{escape(description)}"'
+    if len(svg) > MAX_SVG_BYTES:
+        figure.set_facecolor("white")
+        data = base64.b64encode(render(figure, "png")).decode()
+        return Markup(f'<img src="data:image/png;base64,{data}" alt="{escape(description)}">')
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", svg, flags=re.DOTALL)
+    svg = re.sub(r' xmlns(:xlink)?="[^"]*"', "", svg).replace("xlink:href=", "href=")
+    svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", svg)
+    svg = re.sub(r' height="[^"]*"', "", svg, count=1)
+    for color, variable in THEME.items():
+        svg = svg.replace(color, variable)
+    return Markup(svg.replace("<svg", f"<svg {label}", 1))
 
 
 def _curves(series: MetricSeries) -> Markup | None:

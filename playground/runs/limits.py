@@ -1,6 +1,6 @@
-"""The limits of a public server for each user, and the settings of a run registry.
+"""The limits of a public server for each user, of this machine, and the settings of a registry.
 
-A local server has no such limits, only those of the machine (`memory.py`). Each error is one
+A local server has the limits of the machine only. Each error is one
 sentence: the requested value, the limit, and how to lift it. On a Space, the user duplicates the
 Space; elsewhere, the operator of the server sets the variable.
 """
@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import psutil
 
 from playground.architectures.parameter_groups import parameter_count
 from playground.common.devices import usable_cores
@@ -32,6 +34,8 @@ BYTES_PER_PARAMETER = 2 * 12 + 2 * 4
 MAX_METRICS_BYTES = 16_000_000  # bytes: about 100,000 steps, read in one or two seconds
 # seconds in a process that all users share
 SHARED_VIEW_TIMEOUT_S, SHARED_SLOW_VIEW_TIMEOUT_S = (20.0, 120.0)
+TORCH_BASELINE_BYTES = 400_000_000  # bytes that a worker takes before it builds a model
+CGROUP_DIR = Path("/sys/fs/cgroup")
 TIME_WARNING_S = 60.0  # remaining seconds of training at which a run starts to warn
 
 
@@ -210,3 +214,38 @@ class RegistrySettings:
 def estimated_run_bytes(config: RunConfig) -> int:
     """Estimate the disk space of a run in bytes, without its evictable history."""
     return BYTES_PER_PARAMETER * parameter_count(config.model)
+
+
+def free_memory() -> int:
+    """Return the bytes that a new process may take.
+
+    The lower of the free memory of the machine and the remaining limit of its container. The cache
+    of files counts as free, because the kernel takes it back.
+    """
+    free = psutil.virtual_memory().available
+    try:
+        allowed = int((CGROUP_DIR / "memory.max").read_text())
+        used = int((CGROUP_DIR / "memory.current").read_text())
+        stat = dict(line.split() for line in (CGROUP_DIR / "memory.stat").read_text().splitlines())
+        return min(free, allowed - used + int(stat.get("inactive_file", 0)))
+    except (OSError, ValueError):  # no control groups here, or no limit ("max")
+        return free
+
+
+def ensure_memory_available(config: RunConfig, reserved_bytes: int = 0) -> None:
+    """Reject a run that would not fit into free memory.
+
+    Args:
+        reserved_bytes: bytes that other runs are about to take.
+
+    Raises:
+        ConfigError: with the estimate and the free memory.
+    """
+    needed, free = config.estimate_memory() + TORCH_BASELINE_BYTES, free_memory() - reserved_bytes
+    if needed > 0.9 * free:
+        raise ConfigError(
+            "batch_size",
+            f"batch_size is {config.training.batch_size}: this run needs about "
+            f"{needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free; "
+            "use a smaller batch_size, d_model, d_ff or max_length",
+        )

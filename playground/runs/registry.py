@@ -25,8 +25,7 @@ from .access import require_dataset
 from .commands import RunCommands
 from .damaged import Damaged, describe_damage
 from .download_tokens import DownloadTokens
-from .limits import RegistrySettings, estimated_run_bytes
-from .memory import ensure_memory_available
+from .limits import RegistrySettings, ensure_memory_available, estimated_run_bytes
 from .metric_series import MetricSeries
 from .record import MAX_NAME_LENGTH, RunOrigin, RunRecord, clean_tags, owner_id
 from .scheduler import RunScheduler

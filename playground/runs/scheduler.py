@@ -8,8 +8,7 @@ from playground.jobs.admission import Client, limit
 from playground.jobs.fair_order import FairOrder
 from playground.models.config_fields import ConfigError
 
-from .limits import RegistrySettings
-from .memory import ensure_memory_available
+from .limits import RegistrySettings, ensure_memory_available
 from .state import RecordLock, Run
 
 BYPASS_WINDOW_S = 120.0  # seconds that smaller runs may start before a run that lacks memory

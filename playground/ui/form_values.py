@@ -11,8 +11,7 @@ from playground.common.strict_json import parse_strict_json
 from playground.datasets.pairs import DatasetError, DatasetNotFoundError
 from playground.datasets.storage import load_metadata
 from playground.models.config_fields import ConfigError
-from playground.runs.limits import Limits
-from playground.runs.memory import ensure_memory_available
+from playground.runs.limits import Limits, ensure_memory_available
 from playground.tasks import LOOKUP
 from playground.training.config import RunConfig, field_named, section_of_field
 from playground.training.presets import architecture_preset, preset_config

@@ -20,7 +20,7 @@ from playground.checkpoints.checkpoint import expected_tensors
 from playground.checkpoints.manifest import CheckpointError, Manifest, read_manifest
 from playground.models.config import TransformerConfig
 from playground.models.config_fields import ConfigError
-from playground.runs.memory import ensure_memory_available
+from playground.runs.limits import ensure_memory_available
 from playground.server.runs_api import describe_config
 from playground.training.config import SECTIONS, RunConfig, field_named, section_of_field
 from playground.ui.form_schema import form_defaults

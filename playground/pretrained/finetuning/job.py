@@ -23,7 +23,7 @@ from playground.errors import UserError
 from playground.jobs.progress import JobCancelled, ProgressReporter
 from playground.models.config import TransformerConfig
 from playground.models.config_fields import ConfigError
-from playground.runs.memory import free_memory
+from playground.runs.limits import free_memory
 from playground.tasks.vocabulary import SPECIAL_TOKENS
 from playground.training.config import RunConfig
 from playground.training.step import TrainingDivergedError

@@ -11,7 +11,7 @@ from typing import Any
 from playground.common.format import format_bytes
 from playground.errors import UserError
 from playground.jobs.progress import JobCancelled, ProgressReporter, to_user_error
-from playground.runs.memory import free_memory
+from playground.runs.limits import free_memory
 
 from .model_files import MAX_LAYERS, ResolvedModel, kind_of, read_config
 
