@@ -105,53 +105,6 @@ class Snapshots:
 
     # Requests of the page
 
-    def snapshot_at(self, run: Run, step: int, client: Client | None = None) -> Future[Response]:
-        """Return the snapshot at a step, or at the nearest step with stored weights."""
-        return self._request(run, self.inspector, "snapshot", step, "", client)
-
-    def predict(
-        self,
-        run: Run | Path,
-        text: str,
-        step: int | None = None,
-        client: Client | None = None,
-        right: Right = Right.OWN,
-    ) -> Future[Response]:
-        """Return the model's prediction for a sequence, at a step or with the latest weights."""
-        return self._request(run, self.inspector, "predict", step, text, client, right)
-
-    def describe(
-        self, run: Run | Path, client: Client | None = None, right: Right = Right.OWN
-    ) -> Future[Response]:
-        """Return what the engine of the page needs beside the weights."""
-        return self._request(run, self.inspector, "describe", None, "", client, right)
-
-    def inspect_view(
-        self,
-        run: Run | Path,
-        request: str,
-        step: int | None = None,
-        slow: bool = False,
-        client: Client | None = None,
-        right: Right = Right.OWN,
-    ) -> Future[Response]:
-        """Return one view of the Inspect tab, of a run or of a checkpoint.
-
-        Args:
-            request: the request of the page as JSON.
-            step: the step of a run; None for the latest.
-            slow: whether the view takes seconds, so that a separate process computes it.
-            right: the right of the requester on the model; it decides which rows a view shows.
-        """
-        process = self.slow_inspector if slow else self.inspector
-        return self._request(run, process, "show", step, request, client, right)
-
-    def evaluate(
-        self, run: Run | Path, n: int, step: int | None = None, client: Client | None = None
-    ) -> Future[Response]:
-        """Return the scores of a run or a checkpoint on `n` held-out sequences."""
-        return self._request(run, self.slow_inspector, "evaluate", step, str(n), client)
-
     def model_ref(self, run: Run, step: int | None = None) -> dict[str, Any] | None:
         """Return the reference of a run's weights for an inspection process.
 
@@ -169,44 +122,58 @@ class Snapshots:
     def _weights_ref(run: Run, step: int) -> dict[str, Any]:
         return {"run": str(run.folder), "fields": run.config.to_flat(), "step": step}
 
-    def _request(
+    def request(
         self,
-        run: Run | Path,
-        process: InspectorClient,
         kind: str,
-        step: int | None,
-        text: str,
-        client: Client | None,
+        model: Run | Path,
+        argument: str = "",
+        step: int | None = None,
+        *,
+        slow: bool = False,
+        client: Client | None = None,
         right: Right = Right.OWN,
     ) -> Future[Response]:
-        if isinstance(run, Path):
-            checkpoint = {"checkpoint": str(run), "right": right}
-            return process.request(kind, checkpoint, text, client=client or NO_CLIENT)
-        model_ref = self.model_ref(run, step)
+        """Request a snapshot, a prediction, a view or scores of a run or a checkpoint.
+
+        `inspector_process.py` lists the kinds with their arguments.
+
+        Args:
+            step: of a run; the nearest one with stored weights counts, and None is the latest.
+            slow: whether it takes seconds, so that a separate process computes it.
+            right: the right of the requester on the model; it decides which rows a view shows.
+        """
+        process = self.slow_inspector if slow else self.inspector
+        if isinstance(model, Path):
+            checkpoint = {"checkpoint": str(model), "right": right}
+            return process.request(kind, checkpoint, argument, client=client or NO_CLIENT)
+        model_ref = self.model_ref(model, step)
         if model_ref is None:
             return _completed_future(error_response(BusyError("this run has no weights yet")))
         limits = self.settings.limits
-        is_slow = process is self.slow_inspector
-        limit_s = limits.slow_view_timeout_s if is_slow else limits.view_timeout_s
-        view = json.loads(text).get("view") if kind == "show" else kind
-        seconds = min_seconds(run.config, str(view), int(text) if kind == "evaluate" else 0)
+        limit_s = limits.slow_view_timeout_s if slow else limits.view_timeout_s
+        view = json.loads(argument).get("view") if kind == "show" else kind
+        seconds = min_seconds(model.config, str(view), int(argument) if kind == "evaluate" else 0)
         if limit_s and seconds > limit_s:
             return _completed_future({"error": limits.timeout_message(seconds)})
         placeholder = Future[Response]()  # keeps the weights until the request is queued
         model_ref["right"] = right
         with self._lock:
-            pending = {each for each in run.pending_requests if not each.done()}
-            run.pending_requests = pending | {placeholder}
+            pending = {each for each in model.pending_requests if not each.done()}
+            model.pending_requests = pending | {placeholder}
         try:
             future = process.request(
-                kind, model_ref, text, client=client or Client(owner=run.owner), timeout_s=limit_s
+                kind,
+                model_ref,
+                argument,
+                client=client or Client(owner=model.owner),
+                timeout_s=limit_s,
             )
             with self._lock:
-                run.pending_requests.add(future)
+                model.pending_requests.add(future)
             return future
         finally:
             with self._lock:
-                run.pending_requests.discard(placeholder)
+                model.pending_requests.discard(placeholder)
 
 
 def is_viewed(run: Run) -> bool:

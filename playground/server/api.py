@@ -282,8 +282,8 @@ class Endpoints(EndpointBase):
         source = (await self.require(model, owner, Right.USE)).source
         client = resolve_client(self.model_ref(model, owner), request)
         load_at = step if step >= 0 else None
-        evaluate = self.registry.snapshots.evaluate
-        future = await asyncio.to_thread(evaluate, source, n, load_at, client)
+        evaluate = partial(self.registry.snapshots.request, slow=True, client=client)
+        future = await asyncio.to_thread(evaluate, "evaluate", source, str(n), load_at)
         result = await await_result(future, EVALUATION_TIMEOUT_S)
         interval = exact_match_interval(result)
         return result | {"interval": list(interval) if interval else None}

@@ -7,7 +7,7 @@ compute the numbers; this process never does.
 import asyncio
 import json
 import time
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -188,7 +188,8 @@ async def snapshot(
     await _read_from_disk(run)
     client = resolve_client(request, http_request)
     response = await await_result(
-        registry.snapshots.snapshot_at(run, request.step or 0, client), request=http_request
+        registry.snapshots.request("snapshot", run, step=request.step or 0, client=client),
+        request=http_request,
     )
     return _for_right(model.right, response)
 
@@ -213,8 +214,8 @@ async def predict(
     if model.run:
         await _read_from_disk(model.run)
     client = resolve_client(request, http_request)
-    future = registry.snapshots.predict(
-        model.source, request.text, request.step, client, model.right
+    future = registry.snapshots.request(
+        "predict", model.source, request.text, request.step, client=client, right=model.right
     )
     response = await await_result(future, request=http_request)
     if not request.with_forward_pass:
@@ -233,7 +234,7 @@ async def describe_model(
     if model.run:
         await _read_from_disk(model.run)
     client = resolve_client(request, http_request)
-    future = registry.snapshots.describe(model.source, client, model.right)
+    future = registry.snapshots.request("describe", model.source, client=client, right=model.right)
     return await await_result(future, request=http_request)
 
 
@@ -249,10 +250,8 @@ async def load_view(
     if len(argument) > MAX_REQUEST_LENGTH:
         raise UserError("the request is too long; type a shorter sequence")
     is_slow, client = request.view in SLOW_VIEWS, resolve_client(request, http_request)
-    view = registry.snapshots.inspect_view
-    future = await asyncio.to_thread(
-        view, model.source, argument, request.step, is_slow, client, model.right
-    )
+    view = partial(registry.snapshots.request, slow=is_slow, client=client, right=model.right)
+    future = await asyncio.to_thread(view, "show", model.source, argument, request.step)
     timeout_s = SLOW_VIEW_TIMEOUT_S if is_slow else RESPONSE_TIMEOUT_S
     return await await_result(future, timeout_s, http_request)
 

@@ -123,6 +123,10 @@ def result_of(future: Future) -> dict:
     return future.result(60)
 
 
+def inspect(registry: Registry, *arguments, **options) -> dict:
+    return result_of(registry.snapshots.request(*arguments, **options))
+
+
 def has_exited(pid: int) -> bool:
     return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
@@ -150,14 +154,14 @@ def test_views_and_commands_change_no_bit_of_the_training(registry, finished):
     held_at = run.step
     registry.control(run, "step")
     wait_for_pause_at(run, held_at + 1)
-    assert result_of(registry.snapshots.predict(run, "3 1 4"))["target"] == ["4", "1", "3"]
-    assert result_of(registry.snapshots.snapshot_at(run, 0))["snapshot"]["step"] == 0
+    assert inspect(registry, "predict", run, "3 1 4")["target"] == ["4", "1", "3"]
+    assert inspect(registry, "snapshot", run, step=0)["snapshot"]["step"] == 0
     assert run.step == held_at + 1
     registry.control(run, "stop")
     wait_for_status(run, "stopped")
     wait_for_end(run)
     assert run.checkpoints()[0][1].step == run.step < 60
-    assert result_of(registry.snapshots.predict(run, "1 2"))["target"] == ["2", "1"]
+    assert inspect(registry, "predict", run, "1 2")["target"] == ["2", "1"]
     run_to_end(registry, run)
     assert losses(run) == losses(finished)
     assert Run.read(run.folder).scores == finished.scores
@@ -256,7 +260,7 @@ def test_branch_repeats_its_parent_unless_a_setting_changes(registry, finished):
     registry.change_setting(changed, "learning_rate", 0.05)
     registry.storage_quota.delete_run(finished)()
     assert not finished.folder.exists()  # a branch outlives its parent
-    assert result_of(registry.snapshots.snapshot_at(changed, 10))["snapshot"]["step"] == 10
+    assert inspect(registry, "snapshot", changed, step=10)["snapshot"]["step"] == 10
     run_to_end(registry, changed)
     assert losses(changed)[:24] == expected[:24]
     assert losses(changed)[25:] != expected[25:]
@@ -297,7 +301,7 @@ def test_an_imported_checkpoint_continues_bit_exactly(registry, finished, tmp_pa
     metrics = [trainer.train_step() for _ in range(12)]
     save_checkpoint(tmp_path / "upload", trainer, metrics)
     run = registry.import_checkpoint(tmp_path / "upload", "ada", "Uploaded")
-    assert result_of(registry.snapshots.predict(run, "1 2"))["step"] == 12
+    assert inspect(registry, "predict", run, "1 2")["step"] == 12
     assert registry.poll(run, 0, -1, 0)["points"]["steps"] == list(range(1, 13))
     run_to_end(registry, run)
     assert losses(run)[12:] == losses(finished)[12:]
@@ -312,10 +316,10 @@ def test_every_stored_step_can_be_inspected_and_evaluated(registry, finished):
     assert (recorded[0], recorded[-1]) == (0, 60)
     responses = {}
     for requested, expected in ((0, 0), (37, 37), (60, 60), (10**9, 60), (-5, 0)):
-        response = result_of(registry.snapshots.snapshot_at(finished, requested))
+        response = inspect(registry, "snapshot", finished, step=requested)
         assert response["snapshot"]["step"] == expected
         assert responses.setdefault(expected, response) == response
-        assert result_of(registry.snapshots.predict(finished, "1 2", requested))["step"] == expected
+        assert inspect(registry, "predict", finished, "1 2", requested)["step"] == expected
     assert len({json.dumps(each["snapshot"]["attention"]) for each in responses.values()}) == 3
     info, heads = responses[60]["probe_info"], responses[60]["snapshot"]["attention"]["cross"]
     n_source, n_target = len(info["source"]), len(info["axes"]["cross"][0])
@@ -325,14 +329,14 @@ def test_every_stored_step_can_be_inspected_and_evaluated(registry, finished):
 
 
 def test_broken_weights_and_a_killed_inspector_affect_no_later_view(registry, finished):
-    snapshot = result_of(registry.snapshots.snapshot_at(finished, 10))
+    snapshot = inspect(registry, "snapshot", finished, step=10)
     weights_path(finished.folder, 11).write_bytes(b"12345678")
-    assert "11.safetensors" in result_of(registry.snapshots.snapshot_at(finished, 11))["error"]
+    assert "11.safetensors" in inspect(registry, "snapshot", finished, step=11)["error"]
     weights_path(finished.folder, 11).unlink()
     child = registry.snapshots.inspector.process._process
     child.process.kill()
     assert child.exited.wait(60)
-    assert result_of(registry.snapshots.snapshot_at(finished, 11)) == snapshot
+    assert inspect(registry, "snapshot", finished, step=11) == snapshot
 
 
 def test_shared_checkpoint_can_be_inspected_and_broken_one_fails(registry, finished, tmp_path):

@@ -63,6 +63,6 @@ def test_shared_server_rejects_request_estimated_above_time_limit(registry, limi
     registry.snapshots.slow_inspector.request = lambda *arguments, **named: (
         requested.append(named["timeout_s"]) or Future()
     )
-    future = registry.snapshots.inspect_view(run, '{"view": "ablation"}', slow=True)
+    future = registry.snapshots.request("show", run, '{"view": "ablation"}', slow=True)
     assert requested == ([] if refused else [limit])
     assert not refused or "minutes or more" in future.result(0)["error"]

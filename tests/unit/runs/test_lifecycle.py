@@ -531,7 +531,10 @@ def test_a_manifest_that_has_not_changed_is_read_once(registry, workers, start, 
 def test_a_run_without_weights_has_a_message(create_registry, start):
     registry = create_registry(slots=1)
     _, waiting = start(registry), start(registry)
-    assert "has no weights yet" in registry.snapshots.predict(waiting, "1 2").result(0)["error"]
+    assert (
+        "has no weights yet"
+        in registry.snapshots.request("predict", waiting, "1 2").result(0)["error"]
+    )
     assert registry.poll(waiting, 0, -1, 0)["snapshot"] is None
 
 

@@ -87,7 +87,7 @@ def test_a_poll_and_a_request_do_not_wait_for_the_disk(registry, start, monkeypa
                 assert response["name"] == run.name
                 assert (
                     "no weights yet"
-                    in threads.submit(registry.snapshots.predict, run, "1 2")
+                    in threads.submit(registry.snapshots.request, "predict", run, "1 2")
                     .result(20)
                     .result(20)["error"]
                 )

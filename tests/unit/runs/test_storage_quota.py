@@ -124,7 +124,7 @@ def test_the_oldest_idle_run_is_removed_first_and_active_runs_stay(
     response = registry.poll(old, 0, -1, 0)
     assert "its weights were deleted because the storage limit was reached" in response["message"]
     assert response["points"]["steps"][-1] == 60  # the curves are kept
-    assert "error" in registry.snapshots.predict(old, "1 2 3").result(0)
+    assert "error" in registry.snapshots.request("predict", old, "1 2 3").result(0)
     assert "The weights of “old” were deleted." in registry.storage_quota.eviction_message("old")
     with pytest.raises(UserError, match="its weights were deleted"):
         registry.control(old, "resume")
