@@ -1,6 +1,7 @@
 // The user's own data: the input of the dataset panel, and the report of the server about it.
-import { NO_RESPONSE, requestOrError, requestWithRetry, upload } from "../shared/api.js";
+import { NO_RESPONSE, requestOrError, upload } from "../shared/api.js";
 import { formatBytes, formatMessage } from "../shared/format.js";
+import { Resource } from "../shared/resource.js";
 import { store } from "../shared/store.js";
 import { effect, untracked } from "../vendor/preact.js";
 import { form, useDataset } from "./settings.js";
@@ -78,13 +79,18 @@ function uploadHeaders(name) {
   };
 }
 
-let abortController = new AbortController(),
-  typingTimer = 0;
+let typingTimer = 0;
 
-/** Cancel the request in progress, and show a report. @param {Report | null} report */
+/** The report that is requested last. */
+const requested = new Resource(
+  (send) => send(),
+  (reason) => (panel.status = formatMessage(reason)),
+);
+
+/** Show a report, and drop the one that is requested. @param {Report | null} report */
 function showReport(report) {
   clearTimeout(typingTimer);
-  abortController.abort();
+  requested.clear();
   panel.status = "";
   panel.report = report;
   for (const name of /** @type {const} */ (["columns", "configs", "splits"])) {
@@ -96,21 +102,23 @@ function showReport(report) {
 /**
  * Show the report of a request, unless a later one replaces it.
  * @param {string} status
- * @param {(signal: AbortSignal) => Promise<Report>} send
+ * @param {() => Promise<Report>} send
  */
 async function requestReport(status, send) {
   clearTimeout(typingTimer);
-  abortController.abort();
-  const { signal } = (abortController = new AbortController());
   panel.status = status;
-  let report;
-  try {
-    report = await send(signal);
-  } catch {
-    report = { error: panel.source === "file" ? FILE_NOT_SENT : NO_RESPONSE };
-  }
-  if (!signal.aborted) showReport(report);
+  const report = await requested.load(send);
+  if (report) showReport(report);
 }
+
+/**
+ * Send data once, because they may be large. @param {string} name @param {Blob | string} body
+ * @returns {Promise<Report>}
+ */
+const sendData = (name, body) =>
+  upload("datasets", body, uploadHeaders(name), AbortSignal.timeout(TIMEOUT_MS)).catch(() => ({
+    error: panel.source === "file" ? FILE_NOT_SENT : NO_RESPONSE,
+  }));
 
 /** Send the input to the server, and show its report. */
 export async function readInput() {
@@ -124,10 +132,7 @@ export async function readInput() {
   } else
     await requestReport(
       size > LARGE_BYTES ? "Sending and reading " + formatBytes(size) : "Reading",
-      (signal) => {
-        const anySignal = AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]);
-        return upload("datasets", body, uploadHeaders(name), anySignal);
-      },
+      () => sendData(name, body),
     );
   const { sourceColumn, targetColumn, columns } = panel;
   if (targetColumn && !(columns.includes(sourceColumn) && columns.includes(targetColumn))) {
@@ -206,14 +211,7 @@ const sendAction = (action, sha256 = "") =>
   requestOrError("datasets/action", { action, owner: state.owner, sha256 }, TIMEOUT_MS);
 
 /** Show a dataset that is on the server. @param {string} sha256 */
-export const readStored = (sha256) =>
-  requestReport("Reading", (signal) =>
-    requestWithRetry(
-      () => sendAction("show", sha256),
-      () => !signal.aborted,
-      (reason) => (panel.status = formatMessage(reason)),
-    ),
-  );
+export const readStored = (sha256) => requestReport("Reading", () => sendAction("show", sha256));
 
 async function loadStoredDatasets() {
   const { datasets } = await sendAction("list");

@@ -3,7 +3,8 @@ import { baseUrl, upload } from "../shared/api.js";
 import { FileButton } from "../shared/components/file_button.js";
 import { downloadUrl } from "../shared/download.js";
 import { formatAge, formatBytes, formatInteger, formatPercent } from "../shared/format.js";
-import { html, signal, useEffect, useState } from "../vendor/preact.js";
+import { Resource } from "../shared/resource.js";
+import { html, useEffect, useState } from "../vendor/preact.js";
 import { DamagedRow } from "./damaged_records.js";
 import { Message, setMessage } from "./messages.js";
 import { openModel } from "./data/model_poll.js";
@@ -12,18 +13,8 @@ import { state } from "./state.js";
 
 /** @import { DamagedRecord } from "../shared/responses.js" */
 
-/** The checkpoints, and the run that they are of. */
-const saved = signal({
-  ref: "",
-  checkpoints: /** @type {any[]} */ ([]),
-  damaged: /** @type {DamagedRecord[]} */ ([]),
-});
-
-async function loadCheckpoints() {
-  const ref = state.modelRef,
-    { checkpoints, damaged = [] } = await fetchDetails(ref);
-  if (checkpoints && ref === state.modelRef) saved.value = { ref, checkpoints, damaged };
-}
+/** The details of the open run. */
+const saved = new Resource(() => fetchDetails(state.modelRef));
 
 /** @param {string} name */
 async function downloadCheckpoint(name) {
@@ -34,7 +25,7 @@ async function downloadCheckpoint(name) {
 /** @param {string} name */
 async function deleteCheckpoint(name) {
   await runAction({ action: "remove", checkpoint: name }, state.modelRef, "checkpoints");
-  await loadCheckpoints();
+  await saved.load();
 }
 
 /** @param {{ checkpoint: any, index: number }} props */
@@ -72,10 +63,11 @@ export function SavedCheckpoints() {
   const { is_owner: isOwner, checkpoint_version: version } = state.lastResponse,
     [isOpen, setOpen] = useState(false),
     isVisible = isOwner && state.modelRef.startsWith("run:"),
-    { checkpoints, damaged } =
-      saved.value.ref === state.modelRef ? saved.value : { checkpoints: [], damaged: [] };
+    /** @type {{ checkpoints?: any[], damaged?: DamagedRecord[] }} */
+    { checkpoints = [], damaged = [] } = saved.data.value ?? {};
+  useEffect(() => () => saved.clear(), [state.modelRef]);
   useEffect(() => {
-    if (isOpen && isVisible) loadCheckpoints();
+    if (isOpen && isVisible) saved.load();
   }, [isOpen, isVisible, state.modelRef, version]);
   return html`<details
     class="saved"
