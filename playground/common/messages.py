@@ -12,6 +12,13 @@ NO_TOKENS = "the text has no tokens for this model; type some words"
 SIGN_IN_FIRST = "sign in first: publishing needs a token with write access"
 
 
+def length_note(length: int, low: int, high: int) -> str:
+    """Return the note on an input of a length that training lacks, and "" for other lengths."""
+    if low <= length <= high:
+        return ""
+    return f"trained on length {f'{low} to {high}' if low < high else high} only"
+
+
 def choose_one_of(name: str, value: object, choices: Iterable[str]) -> str:
     return f"{name} is {value}; choose one of {', '.join(choices)}"
 

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from playground.architectures.base import exact_match_mask, split_into_chunks
+from playground.common.format import format_percent
 from playground.models.config import TransformerConfig
 from playground.tasks import PAD
 
@@ -40,6 +41,11 @@ Method = Literal["zero", "mean"]
 METHODS: tuple[Method, ...] = get_args(Method)
 # What a ranking ablates: each component, each group, or all but one head or one group of heads.
 Ranked = Literal["single", "groups", "keep"]
+NEGLIGIBLE_DROP = 0.02  # a smaller drop of exact match is negligible
+NEGLIGIBLE_POINTS = f"{100 * NEGLIGIBLE_DROP:g} percentage points"
+# Components are redundant if their joint drop exceeds the sum of the single drops by this.
+SUPERADDITIVE_DROP = 0.1
+MIN_EXACT_MATCH = 0.5  # below this exact match, a drop of exact match is not informative
 
 
 @dataclass(frozen=True)
@@ -172,3 +178,46 @@ def ablated_components(config: TransformerConfig, which: Ranked) -> dict[str, li
     return {part.name: [part] for part in alone} | {
         name: parts for name, parts in together.items() if parts[0].head is not None
     }
+
+
+def describe_redundant_heads(
+    ablation: Ablation, singles: list[AblationEffect], method: Method
+) -> str:
+    """Describe whether heads with a negligible effect are unneeded or redundant.
+
+    `singles` are the effects of every single head. One more pass ablates all heads with a
+    negligible effect together. Returns "" if there are fewer than two of them.
+    """
+    negligible = [effect for effect in singles if effect.exact_match_drop < NEGLIGIBLE_DROP]
+    if len(negligible) < 2:
+        return ""
+    together = ablation.ablate([effect.components[0] for effect in negligible], method)
+    sum_of_drops = sum(effect.exact_match_drop for effect in negligible)
+    finding = (
+        f"{len(negligible)} of {len(singles)} heads have a negligible effect one at a time, each a "
+        f"drop of less than {NEGLIGIBLE_POINTS}. Without all {len(negligible)} "
+        f"together, exact match is {format_percent(together.ablated.exact_match)}"
+    )
+    if together.exact_match_drop < NEGLIGIBLE_DROP:
+        return f"{finding}: the model does not need them for these sequences."
+    if together.exact_match_drop < sum_of_drops + SUPERADDITIVE_DROP:
+        return (
+            f"{finding}: about the sum of the single drops, so each of them contributes a little."
+        )
+    needed = [effect for effect in singles if effect not in negligible]
+    whole_kinds = _kinds(negligible) - _kinds(needed)
+    if whole_kinds:
+        names = ", ".join(sorted(Component(kind).name for kind in whole_kinds))
+        return (
+            f"{finding}. They include every head of {names}, so single ablations do not show which "
+            "of them are needed."
+        )
+    return (
+        f"{finding}, far less than the single drops predict. These heads are redundant: "
+        "other heads compensate for a missing one. A head with a negligible effect may still have "
+        "a function."
+    )
+
+
+def _kinds(effects: list[AblationEffect]) -> set[str]:
+    return {effect.components[0].kind for effect in effects}

@@ -339,8 +339,8 @@ def mean_outputs(model: Transformer, batch: Batch) -> dict[Component, Tensor]:
         mean_PX[: len(sum_QX)] = torch.where(n_Q1 > 0, sum_QX / n_Q1.clamp(min=1), everywhere_X)
         result[part] = mean_PX
     for part in (part for part in parts if part.kind in POSITION_KINDS):
-        max_length = is_token[part.side].shape[1]
-        tokens_1P = batch.source_BS.new_full((1, max_length), EOS)
+        n_used = int(is_token[part.side].any(0).sum())  # a batch may have more padding
+        tokens_1P = batch.source_BS.new_full((1, n_used), EOS)
         used_PD = cast(InputEmbedding, model.get_submodule(part.module_name)).position_vectors(
             tokens_1P
         )

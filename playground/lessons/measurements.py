@@ -16,10 +16,9 @@ from typing import Any
 import torch
 
 from playground.architectures.parameter_groups import parameter_count
-from playground.inspection.ablation import Ablation
+from playground.inspection.ablation import MIN_EXACT_MATCH, Ablation, describe_redundant_heads
 from playground.inspection.attention_recording import record_teacher_forced
 from playground.inspection.hooks import all_heads
-from playground.inspection.views.component_ranking import MIN_EXACT_MATCH, describe_redundant_heads
 
 from .trained_run import (
     EXAMPLES_PER_LENGTH,

@@ -198,7 +198,8 @@ class SnapshotBuilder:
         )
         answer = None if target is None else names(target)
         forward_pass = None if target is None else self._typed_pass(model, source_BS, target)
-        notes = [self._length_note(len(tokens))]
+        low, high = self.config.min_length, self.config.max_length
+        notes = [messages.length_note(len(tokens), low, high)]
         if answer is None:
             notes.append(messages.HIDDEN_TARGET if hides_target else UNKNOWN_TARGET)
         if forward_pass is None:
@@ -211,12 +212,6 @@ class SnapshotBuilder:
             "note": "; ".join(filter(None, notes)),
             "forward_pass": forward_pass,
         }
-
-    def _length_note(self, length: int) -> str:
-        low, high = self.config.min_length, self.config.max_length
-        if low <= length <= high:
-            return ""
-        return f"trained on length {f'{low} to {high}' if low < high else high} only"
 
     def _typed_pass(
         self, model: Seq2SeqModel, source_BS: torch.Tensor, target: list[int]

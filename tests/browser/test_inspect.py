@@ -28,9 +28,8 @@ def page(app, open_page):
     inspect(page)
     open_section(page, "attention")
     cross = page.locator(".of-attention [data-value=cross]")
-    if cross.get_attribute("aria-pressed") == "false":
-        with page.expect_response("**/api/inspect/view"):
-            cross.click()
+    cross.click()
+    expect(cross).to_have_attribute("aria-pressed", "true")
     return page
 
 
@@ -67,6 +66,25 @@ def test_heads_on_a_custom_sequence(page):
     expect(page.locator(".of-attention h4")).to_have_text("Layer 1, head 1")
     page.locator(".pg-head-grid button").nth(6).click()
     expect(page.locator(".of-attention h4")).to_have_text("Layer 2, head 3")
+
+
+def test_typed_sequences_and_ablations_need_no_view_of_the_server(page):
+    type_sequence(page, "3 1 4")
+    sent = []
+    page.on("request", lambda request: sent.append(request.url))
+    type_sequence(page, "5 3")
+    page.click(".of-attention [data-value=encoder]")
+    expect(page.locator(".of-attention [data-value=encoder]")).to_have_attribute(
+        "aria-pressed", "true"
+    )
+    open_section(page, "ablation")
+    page.locator(
+        ".ablation-table tbody button", has_text="cross-attention, layer 2, head 1"
+    ).click()
+    expect(page.locator(".switch-state")).to_contain_text("cross-attention 2.1 is off")
+    assert [url for url in sent if "inspect/view" in url] == []
+    page.get_by_role("button", name="Switch all on").click()
+    inspect(page)
 
 
 def test_an_earlier_step_of_a_run_has_another_picture(open_run, finished_run):
@@ -113,4 +131,8 @@ def test_no_section_is_wider_than_a_screen_or_a_phone(page):
             page.set_viewport_size({"width": width, "height": 900})
             wait_for_frames(page)
             assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+            if name == "steps":
+                widths = "each => [each.scrollWidth, each.clientWidth]"
+                drawn, available = page.locator(".generation-diagram").evaluate(widths)
+                assert drawn <= available, width
     page.set_viewport_size({"width": 1440, "height": 900})

@@ -68,7 +68,7 @@ test("a weight is described with both positions", () => {
 test("a model with private examples has the roles of its heads only, with the reason", async () => {
   const Component = () => html`<p class="roles"></p>`;
   Object.defineProperty(root, "offsetParent", { value: document.body, configurable: true });
-  for (const { name } of SUB_VIEWS) VIEWS[name] = { subView: name, explain: "", Component };
+  for (const { value: name } of SUB_VIEWS) VIEWS[name] = { subView: name, explain: "", Component };
   const error = "the owner of this run keeps its examples private";
   serve({ "inspect/view": { error, code: "private" } });
   store.model.value = "watch:id";
@@ -104,7 +104,7 @@ test("a link may name a section or a sub-view, and nothing else", () => {
   assert.equal(findSection("generation"), "steps");
   for (const name of ["constructor", "__proto__", "", 3, null])
     assert.equal(findSection(name), null);
-  assert.equal(findSubView("ablation").name, "heads");
+  assert.equal(findSubView("ablation").value, "heads");
 });
 
 test("options of a link are restored by their type", () => {
@@ -183,7 +183,8 @@ test("tokens have at least a minimum width, and both rows are centered", () => {
   assert.equal(cell, 100);
   assert.equal(width, 600);
   assert.deepEqual([source(0), output(0)], [150, 50]);
-  assert.equal(layoutTokens(60, 60, 300).cell, 34);
+  assert.equal(layoutTokens(11, 11, 288).width, 288); // a phone of 320 pixels
+  assert.equal(layoutTokens(60, 60, 300).cell, 24);
 });
 
 test("the export of a generation has one row per candidate", () => {
@@ -266,17 +267,17 @@ test("a view that arrives after a newer request is dropped", async () => {
   const replies = [];
   serve({ "inspect/view": () => new Promise((resolve) => replies.push(resolve)) });
   Object.defineProperty(root, "offsetParent", { value: document.body });
-  VIEWS.attention = {};
-  openSection.value = "attention";
+  VIEWS.steps = {};
+  openSection.value = "steps";
   store.model.value = "checkpoint:copy";
   for (const count of [1, 2]) {
     refresh(0);
     await waitFor(() => replies.length === count);
   }
-  replies[1]({ weights: "new" });
-  replies[0]({ weights: "old" });
+  replies[1]({ note: "new" });
+  replies[0]({ note: "old" });
   await settle();
-  assert.equal(results.value.attention.weights, "new");
+  assert.equal(results.value.steps.note, "new");
 });
 
 test("a section that the architecture lacks is a note in the section, not an error", () => {

@@ -8,7 +8,6 @@ import {
   describeMethod,
   describeProgress,
   formatIncrease,
-  listAblations,
 } from "../../playground/ui/static/inspect/ablation.js";
 import {
   activationsSpec,
@@ -84,22 +83,12 @@ const SCORES = {
 };
 const HEAD = "cross-attention, layer 1, head 1";
 const ABLATION = {
-  ...{
-    method: "zero",
-    set: "single",
-    step: 4,
-    sequences: 512,
-    lengths: [5, 5],
-    summary: "Needed.",
-  },
+  ...{ method: "mean", set: "single", step: 4, sequences: 512, lengths: [5, 5] },
   baseline: { exact_match: 1, log_probability: -0.1 },
-  rows: [{ name: HEAD, components: [HEAD], exact_match: 0.5, log_probability: -2.1 }],
+  rows: [{ name: HEAD, exact_match: 0.5, log_probability: -2.1 }],
 };
 const ANSWER = {
   ...{ step: 4, source: ["3", "1", "EOS"], vocabulary: ["1", "2", "3"], target: ["1", "3"] },
-  intact: { prediction: ["1", "3"], log_probability: -0.1 },
-  ablated: { prediction: ["1", "2"], log_probability: -3 },
-  ...{ components: [HEAD, "encoder feed-forward, layer 1"], groups: { "cross-attention": [HEAD] } },
 };
 const PATCHED = {
   ...{ corrupted_source: ["1", "1"], position: 1, clean_token: "3", corrupted_token: "1" },
@@ -159,7 +148,7 @@ beforeEach(() => {
 });
 
 async function show(spec, data) {
-  spec.reset();
+  spec.reset?.();
   await mount(html`<${spec.Component} data=${data} />`);
 }
 
@@ -259,23 +248,22 @@ test("the measured steps are even on a log scale and include both ends", () => {
   assert.equal(describeGrowth("next", [0, 9], [0.1, 0.15]), "");
 });
 
-test("an ablation is measured at once, and its table selects components", async () => {
+test("the server measures the ablations of a model that the page does not run", async () => {
   store.openModel("checkpoint:reverse");
   await showSection("ablation", ablationSpec, ANSWER);
-  await waitFor(() => text(".ablation-summary") === "Needed.");
-  assert.match(text(".ablation-table tbody tr"), /100 % → 50\.0 %\s*2\.000/);
-  assert.match(text(".ablation-message"), /^Intact model: exact match 100 %/);
+  await waitFor(() => text(".ablation-table tbody tr"));
+  assert.match(text(".ablation-table tbody tr"), /^cross-.*1\.1\s*100 % → 50\.0 %\s*2\.000/);
+  assert.match(text(".ablation-message"), /^Intact model: exact match 100 %.*by the server\.$/);
   assert.equal(button("Measure again"), undefined);
-  box.querySelector(".ablation-table input").click();
-  await waitFor(() => text(".ablation-on-input").includes("ablated: 1"));
-  assert.deepEqual(ablationSpec.options().components, [HEAD]);
-  button("Restore all").click();
-  assert.deepEqual(ablationSpec.options().components, []);
+  assert.equal(box.querySelector(".ablation-table tbody button"), null);
   assert.equal(ablationSpec.rows(ANSWER).length, 1);
+  ablationSpec.restoreOptions({ method: "zero", set: "none" });
+  assert.deepEqual(ablationSpec.options(), { method: "zero", set: "single" });
+  ablationSpec.restoreOptions({ method: "mean" });
 });
 
 test("while a step is measured, the message names the step of the displayed result", () => {
-  assert.match(describeProgress(null, 9, true), /^Measuring each component/);
+  assert.match(describeProgress(null, 9, true, "3 of 9"), /^Measuring 3 of 9/);
   assert.equal(
     describeProgress(ABLATION, 9, true),
     "Measuring step 9; the summary and the table are those of step 4.",
@@ -307,11 +295,6 @@ test("patching has a section, and its own rows in files", async () => {
 
 test("sets and methods of an ablation have a sentence", () => {
   assert.match(describeMethod({ set: "keep", method: "mean" }), /^All heads except one.* its mean/);
-  assert.deepEqual(
-    listAblations(ANSWER, "keep").map((row) => row.name),
-    [HEAD, "cross-attention"],
-  );
-  assert.equal(listAblations(ANSWER, "groups").length, 1);
 });
 
 test("a corruption replaces a token with another one", () => {

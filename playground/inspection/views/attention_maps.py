@@ -165,6 +165,17 @@ def _attention_of_any_model(example: Example, request: AttentionRequest) -> dict
     }
 
 
+def output(subject: InspectedModel, request: SequenceRequest) -> dict[str, Any]:
+    """Return the output for a sequence, its tokens, and the symbols of the task."""
+    _ = subject.transformer  # raises for an architecture that lacks the views beside it
+    example = request.example(subject)
+    return {
+        "source": subject.token_names(example.source_BS[0].tolist()),
+        "vocabulary": list(subject.task.vocabulary.symbols),
+        **answer_fields(example),
+    }
+
+
 def steps(subject: InspectedModel, request: DecodingRequest) -> dict[str, Any]:
     """Return the decoding steps, up to EOS or the maximum length.
 

@@ -45,16 +45,8 @@ def answer_fields(
     the view reads the layers of the model itself, not those of `subject.transformer`.
     """
     subject = example.subject
-    low, high = subject.config.task.min_length, subject.config.task.max_length
-    n = example.source_BS.shape[1] - 1
-    notes = (
-        []
-        if low <= n <= high
-        else [
-            f"the sequence has {n} tokens; the model was trained on "
-            f"{low if low == high else f'{low} to {high}'} only"
-        ]
-    )
+    length_note = messages.length_note(example.source_BS.shape[1] - 1, *length_range(subject))
+    notes = [length_note] if length_note else []
     if not example.has_target:
         unknown = "the target is unknown: the dataset has no pair with this source"
         notes.append(messages.HIDDEN_TARGET if subject.hides_targets else unknown)

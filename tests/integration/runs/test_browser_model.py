@@ -1,18 +1,22 @@
 """The page and the server give one answer to a text. Node runs the engine of the page."""
 
+import base64
 import json
 import random
 import shutil
 import subprocess
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 from playground.checkpoints.checkpoint import build_model, weights_by_name
 from playground.checkpoints.tensors import serialize_tensors
+from playground.inspection.ablation import Ablation
 from playground.inspection.inspected_model import InspectedModel, load_inspected_model
 from playground.inspection.views import render_view
+from playground.runs import browser_model
 from playground.runs.browser_model import describe_model, runs_in_browser
 from playground.runs.snapshot import SnapshotBuilder
 from playground.training.config import RunConfig
@@ -21,6 +25,7 @@ from tests.support.app_server import BUNDLED_CHECKPOINTS, ROOT
 from tests.support.small_configs import small_config
 
 N_TEXTS = 200
+N_EXAMPLES = 8  # of a table of ablations
 UNTRAINED = {
     "decoder-only": {"position_type": "rope", "n_kv_heads": 1},
     "encoder-only": {"task": "addition", "n_symbols": 10, "position_type": "t5"},
@@ -30,12 +35,34 @@ QUERY = {"kind": "decoder", "layer": 0, "head": 0, "query": 1}
 SCRIPT = """
 import { readFileSync } from "node:fs";
 const [engine, folder, query] = process.argv.slice(1),
-  { BrowserModel } = await import(engine),
+  { BrowserModel } = await import(`${engine}/browser_model.js`),
+  { attentionView, listAblations } = await import(`${engine}/views.js`),
   read = name => readFileSync(`${folder}/${name}`),
   model = new BrowserModel(JSON.parse(read("model.json")), new Uint8Array(read("weights")).buffer),
-  answers = JSON.parse(read("texts.json")).map(text => model.answer(text, [], "zero")),
-  scores = model.model.kinds.length > 1 ? model.scores(JSON.parse(query)) : null;
-console.log(JSON.stringify({ answers, scores },
+  texts = JSON.parse(read("texts.json")),
+  answers = texts.map(text => model.answer(text, [], "zero")),
+  isSingle = model.model.kinds.length === 1,
+  scores = isSingle ? null : model.scores(JSON.parse(query)),
+  { kinds } = model.model,
+  views = [false, true].map(isForced => texts.filter((_, i) => i % 2 === 0).map((text, i) => {
+    const answer = model.inspect(text, isForced);
+    return answer && attentionView(answer, kinds[i % kinds.length]);
+  })),
+  n = model.description.examples.length;
+function score(off, method) {
+  let right = 0, logProbability = 0;
+  for (let at = 0; at < n;) {
+    const piece = model.count(at, n, off, method, n);
+    right += piece.right;
+    logProbability += piece.logProbability;
+    at = piece.next;
+  }
+  return [right / n, logProbability / n];
+}
+const tables = isSingle ? [] : ["zero", "mean"].flatMap(method =>
+  ["single", "groups", "keep"].map(set => [method, set, Object.fromEntries(
+    listAblations(model.components(), set).map(({ name, off }) => [name, score(off, method)]))]));
+console.log(JSON.stringify({ answers, scores, views, tables },
   (_, value) => ArrayBuffer.isView(value) ? [...value] : value));
 """
 
@@ -61,14 +88,15 @@ def subject_of(name):
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
 @pytest.mark.parametrize("name", [*BUNDLED_CHECKPOINTS, *UNTRAINED])
-def test_the_page_and_the_server_give_one_answer(name, tmp_path):
+def test_the_page_and_the_server_give_one_answer(name, tmp_path, monkeypatch):
     subject = subject_of(name)
     texts = random_texts(subject.task)
+    monkeypatch.setattr(browser_model, "NUM_EXAMPLES", N_EXAMPLES)
     (tmp_path / "model.json").write_text(json.dumps(describe_model(subject)))
     weights = serialize_tensors(weights_by_name(subject.model))
     (tmp_path / "weights").write_bytes(weights)
     (tmp_path / "texts.json").write_text(json.dumps(texts))
-    engine = (STATIC_DIR / "engine" / "browser_model.js").as_uri()
+    engine = (STATIC_DIR / "engine").as_uri()
     command = [
         "node",
         "--input-type=module",
@@ -95,6 +123,26 @@ def test_the_page_and_the_server_give_one_answer(name, tmp_path):
         view = render_view(subject, "attention-scores", request)
         for field, value in result["scores"].items():
             assert_near(value, view[field], 1e-4)
+    for mode, answers in zip(("free-running", "teacher-forced"), result["views"], strict=True):
+        for text, view in zip(texts[::2], answers, strict=True):
+            if view:
+                assert_equal_maps(view, subject, {"text": text, "mode": mode, "kind": view["kind"]})
+    for method, which, table in result["tables"]:
+        effects = Ablation(subject, N_EXAMPLES).rank(which, method)
+        assert {effect.name for effect in effects} == set(table)
+        for effect in effects:
+            assert table[effect.name] == pytest.approx(
+                [effect.ablated.exact_match, effect.ablated.log_prob], abs=1e-4
+            ), (method, effect.name)
+
+
+def assert_equal_maps(actual, subject, request):
+    expected = render_view(subject, "attention", request)
+    for field in ("kind", "kinds", "rows", "columns", "possible", "prediction", "target", "note"):
+        assert actual[field] == expected[field], (field, request)
+    shape = (*(expected[name] for name in ("layers", "heads")), len(actual["rows"]), -1)
+    weights = np.frombuffer(base64.b64decode(expected["weights"]), "<i2").reshape(shape) / 1000
+    np.testing.assert_allclose(actual["weights"], weights, atol=1.1e-3)
 
 
 def assert_equal_pictures(actual, expected):

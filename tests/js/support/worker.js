@@ -1,17 +1,29 @@
-// A Worker of the engine in this process: the scope of worker.js is the global one.
-/** @type {any} */
-let page = null;
+// Workers of the engine in this process, each with a copy of worker.js in the global scope.
+const WORKER = "../../../playground/ui/static/engine/worker.js";
+let loading = /** @type {Promise<any>} */ (Promise.resolve()),
+  count = 0,
+  answering = /** @type {any} */ (null);
 Object.assign(globalThis, {
   onmessage: null,
-  postMessage: (/** @type {any} */ data) => setTimeout(() => page.onmessage({ data })),
+  postMessage(/** @type {any} */ data) {
+    const worker = answering;
+    setTimeout(() => worker.onmessage({ data }));
+  },
   Worker: class {
     constructor() {
-      page = this;
+      this.ready = loading = loading.then(async () => {
+        await import(`${WORKER}?${++count}`);
+        return globalThis.onmessage;
+      });
     }
     /** @param {any} data */
-    postMessage(data) {
-      setTimeout(() => /** @type {any} */ (globalThis).onmessage({ data: structuredClone(data) }));
+    async postMessage(data) {
+      const copy = structuredClone(data),
+        handle = await this.ready;
+      setTimeout(() => {
+        answering = this;
+        handle({ data: copy });
+      });
     }
   },
 });
-await import("../../../playground/ui/static/engine/worker.js");

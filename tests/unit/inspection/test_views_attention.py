@@ -59,7 +59,9 @@ def test_a_sequence_beyond_the_training_length_has_a_note(subject):
     from dataclasses import replace
 
     short = replace(subject, config=subject.config.replace(max_length=10, min_length=8))
-    assert "trained on 8 to 10 only" in render_view(short, "attention", {"text": "3 1"})["note"]
+    assert (
+        "trained on length 8 to 10 only" in render_view(short, "attention", {"text": "3 1"})["note"]
+    )
 
 
 def test_steps_are_the_answer_with_its_probabilities(subject):
@@ -127,7 +129,7 @@ def test_a_checkpoint_of_another_architecture_is_rejected(family):
 
 
 def test_correctness_is_unknown_without_a_target(rowed):
-    views = ("attention", "steps", "lens", "ablated-answer", "trace", "parameters", "embeddings")
+    views = ("attention", "steps", "lens", "output", "trace", "parameters", "embeddings")
     for view in views:
         result = render_view(rowed, view, {"text": "b a"})
         assert result["target"] is None, view
@@ -161,5 +163,5 @@ def test_output_beyond_the_training_length_is_not_truncated():
     with torch.no_grad():
         subject.transformer.output_proj.bias[EOS] = -1e6  # it never ends
     for text, n in (("3 1 4", 4), ("3 1 4 1 5 9 2", 8), ("3 1 4 1 5 9 2 6", 9)):
-        for view in ("attention", "steps", "lens", "ablated-answer", "trace"):
+        for view in ("attention", "steps", "lens", "output", "trace"):
             assert len(render_view(subject, view, {"text": text})["prediction"]) == n, view

@@ -8,22 +8,22 @@ import torch
 
 from playground.checkpoints.checkpoint import weights_by_name
 from playground.checkpoints.tensors import serialize_tensors
-from playground.inspection.ablation import NUM_SEQUENCES, Ablation, AblationScore
+from playground.inspection.ablation import (
+    NUM_SEQUENCES,
+    Ablation,
+    AblationScore,
+    describe_redundant_heads,
+)
 from playground.inspection.head_patterns import PATTERN_SENTENCES, PATTERNS, HeadScore
 from playground.inspection.hooks import (
     Component,
     all_components,
     all_heads,
     component_groups,
-    replace_outputs,
 )
 from playground.inspection.inspected_model import InspectedModel
 from playground.inspection.views import VIEWS, component_ranking, render_view
-from playground.inspection.views.component_ranking import (
-    MIN_SEQUENCES,
-    describe_redundant_heads,
-    sequences_within_budget,
-)
+from playground.inspection.views.component_ranking import MIN_SEQUENCES, sequences_within_budget
 from playground.inspection.views.head_scores import MAX_STEPS, log_spaced
 from playground.inspection.views.request import ViewRequest
 from tests.support.handcrafted_models import (
@@ -181,34 +181,19 @@ def test_ranking_names_the_working_head_and_the_unneeded_heads(handmade):
     )
     assert data["baseline"]["exact_match"] == 1
     exact = by_name(data["rows"], "exact_match")
-    assert set(exact) == {part.name for part in all_components(handmade.transformer.config)}
+    parts = {part.name for part in all_components(handmade.transformer.config)}
+    assert set(exact) == parts | {"all 11 heads that cost less than 2 points each"}
     for head in all_heads(handmade.transformer.config):
         assert exact[head.name] == (head != WORKING_HEAD)
     lost = [data["baseline"]["log_probability"] - row["log_probability"] for row in data["rows"]]
     assert lost == sorted(lost, reverse=True)
-    assert (
-        f"the largest effect is {WORKING_HEAD.name}: without it, exact match is 0 %."
-        in data["summary"]
-    )
-    assert (
-        "Without all 11 together, exact match is 100 %: the model does not need them for "
-        "these sequences" in data["summary"]
-    )
 
 
 def test_jointly_ablated_duplicate_heads_are_called_redundant(doubled):
     data = rendered(doubled, "ablation")
     exact = by_name(data["rows"], "exact_match")
     assert {exact[head.name] for head in all_heads(doubled.transformer.config)} == {1}
-    assert data["summary"].startswith(
-        "No single head is needed. 12 of 12 heads have a negligible effect one at a time"
-    )
-    assert (
-        "Without all 12 together, exact match is 0 %. They include every head of cross-"
-        in data["summary"]
-    )
-    assert "do not show which of them are needed. See also" in data["summary"]
-    assert "redundant" not in data["summary"]
+    assert exact["all 12 heads that cost less than 2 points each"] == 0
     # With a needed head of each type, the rest can be redundant.
     ablation = Ablation(doubled, 32)
     singles = [ablation.ablate([head], "zero") for head in all_heads(doubled.transformer.config)]
@@ -223,32 +208,16 @@ def test_jointly_ablated_duplicate_heads_are_called_redundant(doubled):
     assert "far less than the single drops predict. These heads are redundant" in text
 
 
-def test_groups_and_keep_only_are_ranked_with_a_summary(handmade, doubled):
+def test_groups_and_keep_only_are_ranked(handmade):
     data = rendered(handmade, "ablation", set="groups", method="mean")
-    assert by_name(data["rows"], "components") == {
-        name: [p.name for p in parts]
-        for name, parts in component_groups(handmade.transformer.config).items()
-    }
-    broken = {name for name, share in by_name(data["rows"], "exact_match").items() if share < 1}
+    exact = by_name(data["rows"], "exact_match")
+    assert set(exact) == set(component_groups(handmade.transformer.config))
+    broken = {name for name, share in exact.items() if share < 1}
     assert broken == {"cross-attention, layer 1", "cross-attention, every layer"}
-    assert "each of these groups lowers exact match by less than" in data["summary"]
-    assert "cross-attention, layer 2" in data["summary"]
-    assert "cross-attention, layer 1" not in data["summary"]
-    keep_view = rendered(handmade, "ablation", set="keep")
-    assert (
-        keep_view["summary"]
-        == f"{WORKING_HEAD.name} is sufficient: with this head only, exact match is 100 %."
-    )
-    assert all(
-        row["exact_match"] == (WORKING_HEAD.name in row["components"]) for row in keep_view["rows"]
-    )
-
-
-def test_ablation_summary_of_untrained_model_has_little_to_lose():
-    assert (
-        "a drop is not informative"
-        in rendered(random_model(max_length=3), "ablation", set="groups")["summary"]
-    )
+    remaining = by_name(rendered(handmade, "ablation", set="keep")["rows"], "exact_match")
+    right = {WORKING_HEAD.name, "cross-attention, layer 1", "cross-attention, every layer"}
+    assert {name for name, share in remaining.items() if share == 1} == right
+    assert {name for name, share in remaining.items() if share == 0} == set(remaining) - right
 
 
 def test_slow_evaluations_use_fewer_sequences(handmade):
@@ -289,48 +258,11 @@ def test_internal_view_error_is_logged_and_not_blamed_on_the_user(mixed, monkeyp
     assert "there is no token" in render_view(mixed, "patch", {"text": ""})["error"]
 
 
-def test_a_share_is_written_as_everywhere_else(handmade, monkeypatch):
-    least = dataclasses.replace(Ablation(handmade, 40).baseline, exact_match=1 / 2000)
-    monkeypatch.setattr(Ablation, "baseline", least)
-    assert "only < 0.1 %, so" in rendered(handmade, "ablation", set="groups")["summary"]
-
-
-def test_ablated_answer_supports_removed_and_keep_only_heads(handmade):
-    data = rendered(handmade, "ablated-answer")
+def test_the_output_view_has_the_tokens_of_the_task(handmade):
+    data = rendered(handmade, "output")
     assert data["source"] == [*"31415", "EOS"]
-    assert data["intact"] == data["ablated"]
-    assert data["prediction"] == data["target"] == data["intact"]["prediction"] == [*"51413", "EOS"]
-    assert data["components"] == [part.name for part in all_components(handmade.transformer.config)]
-    idle = [head.name for head in all_heads(handmade.transformer.config) if head != WORKING_HEAD]
-    assert (
-        rendered(handmade, "ablated-answer", components=idle)["ablated"]["prediction"]
-        == data["target"]
-    )
-    assert (
-        rendered(handmade, "ablated-answer", components=[WORKING_HEAD.name], keep=True)["ablated"][
-            "prediction"
-        ]
-        == data["target"]
-    )
-    for method in ("zero", "mean"):
-        for options in ({"components": [WORKING_HEAD.name]}, {"parts": idle, "keep": True}):
-            without = rendered(handmade, "ablated-answer", method=method, **options)["ablated"]
-            assert without["prediction"] != data["target"]
-            assert without["log_probability"] < data["intact"]["log_probability"] - 5
-
-
-def test_answer_log_prob_is_summed_over_all_its_tokens(mixed):
-    part = Component("cross", 0, 3)
-    batch = mixed.encode_text("27182")
-    with (
-        torch.no_grad(),
-        replace_outputs(mixed.transformer, Ablation(mixed, 8).replacements([part], "zero")),
-    ):
-        log_TV = mixed.transformer(batch.source_BS, batch.decoder_input_BT)[0].log_softmax(-1)
-    expected = sum(float(log_TV[t, token]) for t, token in enumerate(batch.labels_BT[0].tolist()))
-    assert rendered(mixed, "ablated-answer", "27182", components=[part.name])["ablated"][
-        "log_probability"
-    ] == pytest.approx(expected, rel=1e-4)
+    assert data["prediction"] == data["target"] == [*"51413", "EOS"]
+    assert data["vocabulary"] == list(handmade.task.vocabulary.symbols)
 
 
 def test_patching_finds_the_working_head(handmade):
@@ -420,7 +352,7 @@ ODD = [None, True, -1, 99, 1.5, "half", [], [1], {}, "x" * 1000]
     "text", [None, 5, [], {"3": 1}, "", "x", "3 1 4 y", "1" * 3000, "12345678901234567890"]
 )
 def test_an_invalid_text_gets_an_error_message(one_head, text):
-    for view in ("ablated-answer", "patch", "lens", "contributions"):
+    for view in ("output", "patch", "lens", "contributions"):
         assert len(render_view(one_head, view, {"text": text})["error"]) > 10
 
 
@@ -429,9 +361,6 @@ def test_an_invalid_text_gets_an_error_message(one_head, text):
     [
         ("ablation", "method"),
         ("ablation", "set"),
-        ("ablated-answer", "method"),
-        ("ablated-answer", "components"),
-        ("ablated-answer", "keep"),
         ("patch", "source_position"),
         ("patch", "replacement"),
         ("contributions", "position"),
@@ -443,21 +372,7 @@ def test_unusual_options_get_an_error_or_a_result(one_head, view, option):
     for value in ODD:
         answer = render_view(one_head, view, {"text": "3 1 4", option: value})
         json.dumps(answer, allow_nan=False)
-        harmless = (
-            (option == "keep" and value is True)
-            or (option == "components" and value == [])
-            or (value is None and option in ("replacement", "token", "baseline_token"))
-        )
+        harmless = value is None and option in ("replacement", "token", "baseline_token")
         assert ("error" not in answer) == harmless, (value, answer)
         if not harmless:
             assert any(text in answer["error"] for text in (option, "no 'half'", "not a token"))
-
-
-def test_unknown_components_are_rejected(one_head):
-    second_layer, first_layer = (
-        "cross-attention, layer 2, head 1",
-        "cross-attention, layer 1, head 1",
-    )
-    unknown = {"text": "314", "components": [first_layer, second_layer]}
-    error = render_view(one_head, "ablated-answer", unknown)["error"]
-    assert f"there is no {second_layer!r} in this model" in error

@@ -4,7 +4,7 @@ import { rowsOf, softmax } from "./linear.js";
 import { argmax, buildModel } from "./model.js";
 import { keyOf } from "./parts.js";
 import { readSafetensors } from "./safetensors.js";
-import { createScorer, measureMeanOutputs } from "./scores.js";
+import { countRight, createRunner, logProbabilityOf, measureMeanOutputs } from "./scores.js";
 import { EOS, FIRST_SYMBOL, SOS, Vocabulary, hasRule, targetOf } from "./tasks.js";
 /** @import { Ablation, Component } from "./types.js" */
 /** @import { ModelDescription } from "../shared/responses.js" */
@@ -19,9 +19,9 @@ export class BrowserModel {
     this.description = description;
     this.model = buildModel(description.architecture, description.model, readSafetensors(weights));
     this.vocabulary = new Vocabulary(description.symbols);
-    this.countRight = createScorer(this.model, description.examples);
-    this.means = /** @type {Map<string, Float32Array>} */ (new Map()); // outputs, by component
-    this.meanOf = /** @type {ReturnType<typeof measureMeanOutputs> | null} */ (null);
+    this.run = createRunner(this.model, description.examples);
+    /** The mean output of a component over the first examples, by their number. */
+    this.means = /** @type {Map<number, (component: Component) => Float32Array>} */ (new Map());
   }
 
   /**
@@ -76,6 +76,34 @@ export class BrowserModel {
       note: this.describe(source.length - 1, labels !== null, off.length > 0),
       forward_pass: this.picture(source, reference, ablations),
     };
+  }
+
+  /**
+   * Return the output for a text, and the weights of a pass over it or over the target; null for
+   * what is no input, or has no target that the page knows.
+   * @param {string} text @param {boolean} isTeacherForced
+   */
+  inspect(text, isTeacherForced) {
+    let input;
+    try {
+      input = this.read(text);
+    } catch {
+      return null;
+    }
+    const { source, labels } = input;
+    if (!labels) return null;
+    const output = this.write(source, labels, []);
+    return {
+      prediction: this.names(output),
+      target: this.names(labels),
+      note: this.describe(source.length - 1, true, false),
+      ...this.picture(source, isTeacherForced ? labels : output, []),
+    };
+  }
+
+  /** List what can be switched off. */
+  components() {
+    return this.model.components();
   }
 
   /** @param {number} length of the input @param {boolean} hasTarget @param {boolean} isAblated */
@@ -184,36 +212,50 @@ export class BrowserModel {
   }
 
   /**
-   * Count the right examples from one on, and their right tokens, for some milliseconds.
+   * Count the right examples from one on, and their right tokens, for some milliseconds. Sum the
+   * log-probabilities of their targets.
    * @param {number} from @param {number} to @param {Component[]} off @param {Method} method
+   * @param {number} [nMeans] examples of the means
    */
-  count(from, to, off, method) {
-    const ablations = this.ablate(off, method),
+  count(from, to, off, method, nMeans) {
+    const ablations = this.ablate(off, method, nMeans),
       end = performance.now() + PIECE_MS;
     let right = 0,
       tokens = 0,
+      logProbability = 0,
       next = from;
     do {
       const { labels } = this.description.examples[next],
-        count = this.countRight(next++, ablations);
+        rows = this.run(next++, ablations),
+        count = countRight(rows, labels);
       tokens += count;
       right += Number(count === labels.length);
+      logProbability += logProbabilityOf(rows, labels);
     } while (next < to && performance.now() < end);
-    return { right, tokens, next };
+    return { right, tokens, logProbability, next };
   }
 
-  /** @param {Component[]} off @param {Method} method @returns {Ablation[]} */
-  ablate(off, method) {
+  /**
+   * @param {Component[]} off @param {Method} method @param {number} [nMeans]
+   * @returns {Ablation[]}
+   */
+  ablate(off, method, nMeans = SMALL_SAMPLE) {
     if (method === "zero") return off.map((component) => ({ component }));
-    const { model, means, description } = this,
-      sample = description.examples.slice(0, SMALL_SAMPLE),
-      meanOf = (this.meanOf ??= measureMeanOutputs(model, sample));
-    return off.map((component) => {
-      const key = keyOf(component),
-        output = means.get(key) ?? meanOf(component);
-      means.set(key, output);
-      return { component, output };
-    });
+    const meanOf = this.means.get(nMeans) ?? this.measureMeans(nMeans);
+    return off.map((component) => ({ component, output: meanOf(component) }));
+  }
+
+  /** @param {number} n examples */
+  measureMeans(n) {
+    const measure = measureMeanOutputs(this.model, this.description.examples.slice(0, n)),
+      known = /** @type {Map<string, Float32Array>} */ (new Map()),
+      meanOf = (/** @type {Component} */ component) => {
+        const output = known.get(keyOf(component)) ?? measure(component);
+        known.set(keyOf(component), output);
+        return output;
+      };
+    this.means.set(n, meanOf);
+    return meanOf;
   }
 }
 

@@ -15,11 +15,11 @@ const keepsMemory = (/** @type {Ablation} */ { component: { kind } }) =>
 const inputOf = (labels) => [SOS, ...labels.slice(0, -1)];
 
 /**
- * Return a function that counts the right tokens of an example, each with the right ones before it
- * (teacher forcing).
+ * Return a function that runs an example with the right tokens as the decoder's input (teacher
+ * forcing), and returns the logits of each token.
  * @param {Model} model @param {Example[]} examples
  */
-export function createScorer(model, examples) {
+export function createRunner(model, examples) {
   const { config } = model,
     // Most components follow the encoder, whose output is the same for all of them.
     memories = /** @type {ReturnType<Model["encode"]>[]} */ ([]);
@@ -28,9 +28,24 @@ export function createScorer(model, examples) {
       pass = new ForwardPass(config, source, labels.length, ablations);
     if (ablations.every(keepsMemory))
       pass.memory = memories[index] ??= model.encode(new ForwardPass(config, source, 0));
-    const rows = rowsOf(model.decode(inputOf(labels), pass), config.target_vocab_size);
-    return rows.filter((row, t) => argmax(row) === labels[t]).length;
+    return rowsOf(model.decode(inputOf(labels), pass), config.target_vocab_size);
   };
+}
+
+/** Count the right tokens. @param {Float32Array[]} rows of logits @param {number[]} labels */
+export const countRight = (rows, labels) =>
+  rows.filter((row, t) => argmax(row) === labels[t]).length;
+
+/**
+ * Return the log-probability of all tokens, in nats.
+ * @param {Float32Array[]} rows of logits @param {number[]} labels
+ */
+export function logProbabilityOf(rows, labels) {
+  const ofToken = (/** @type {Float32Array} */ row, /** @type {number} */ label) => {
+    const max = Math.max(...row);
+    return row[label] - max - Math.log(row.reduce((sum, x) => sum + Math.exp(x - max), 0));
+  };
+  return rows.reduce((sum, row, t) => sum + ofToken(row, labels[t]), 0);
 }
 
 /**

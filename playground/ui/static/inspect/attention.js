@@ -1,6 +1,5 @@
 // The attention weights of every head.
 import { html, useEffect, useMemo, useState } from "../vendor/preact.js";
-import { unpackWeights } from "../shared/attention_weights.js";
 import { HeadGrid } from "../shared/components/head_grid.js";
 import { HeatMapView } from "../shared/components/heat_map_view.js";
 import { SegmentedControl } from "../shared/components/segments.js";
@@ -162,7 +161,7 @@ function LayerLines({ data, weights }) {
 
 function Attention({ data }) {
   const { mode, display } = options.value,
-    weights = useMemo(() => unpackWeights(data), [data]),
+    { weights } = data,
     views = { map: HeadMap, lines: HeadLines, layer: LayerLines },
     isSingle = data.layers * data.heads === 1,
     displays = isSingle ? DISPLAYS.slice(0, 2) : DISPLAYS,
@@ -203,18 +202,19 @@ export const attentionSpec = {
   explain:
     "Attention weights of every head in every layer. Point at a cell to read its weight. Each " +
     "row sums to one.",
+  isLocal: true,
   Component: Attention,
   options: () => ({ kind: options.value.kind, mode: options.value.mode }),
   viewOptions: () => options.value,
   restoreOptions: restore,
   exportData: (data) => ({
     ...data,
-    weights: unpackWeights(data).map((heads) =>
+    weights: data.weights.map((heads) =>
       heads.map((rows) => rows.map((row) => [...row].map((weight) => +weight.toFixed(3)))),
     ),
   }),
   rows: (data) =>
-    unpackWeights(data).flatMap((heads, layer) =>
+    data.weights.flatMap((heads, layer) =>
       heads.flatMap((weights, head) =>
         weights.flatMap((row, r) =>
           [...row].map((weight, k) => ({

@@ -1,38 +1,23 @@
 // Links and files of the open section.
 import { html, useState } from "../vendor/preact.js";
-import { request } from "../shared/api.js";
 import { copyCanvas } from "../shared/canvas.js";
 import { CopyButton } from "../shared/components/copy_field.js";
 import { Menu } from "../shared/components/menu.js";
 import { writeParams } from "../shared/links.js";
 import { recordsToCsv } from "../shared/csv.js";
 import { downloadBlob, downloadFile, downloadJson } from "../shared/download.js";
+import { buildShareLink } from "../shared/share_link.js";
 import { store } from "../shared/store.js";
 import { modelOptions } from "../shell/model_bar.js";
 import { openSection, results, VIEWS } from "./state.js";
 
-async function buildViewLink() {
-  let subject = store.model.value ?? "";
-  if (subject.startsWith("run:")) {
-    let response = {};
-    try {
-      response = await request("runs/details", { owner: store.owner.value, subject });
-    } catch {
-      // Without a share id, only this browser can open the link.
-    }
-    // A share id gives read-only access.
-    if (response.share_id) subject = "watch:" + response.share_id;
-  }
-  return store.buildLink({ model: subject || null, input: store.sequence.value });
-}
-
 export const CopyLink = () =>
-  html`<${CopyButton} label="Copy link" title="Copy a link to this view" text=${buildViewLink} />`;
+  html`<${CopyButton} label="Copy link" title="Copy a link to this view" text=${buildShareLink} />`;
 
 // HTML that embeds this view in another site (embedding.py).
 async function buildEmbedCode() {
   const title = "Transformer Playground: " + VIEWS[openSection.value].title,
-    link = writeParams(await buildViewLink(), { embed: "inspect" });
+    link = writeParams(await buildShareLink(), { embed: "inspect" });
   return (
     `<iframe src="${link.replaceAll("&", "&amp;")}" title="${title}" ` +
     `width="100%" height="600" style="border: 0" loading="lazy"></iframe>`

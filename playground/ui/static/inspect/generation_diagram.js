@@ -5,7 +5,7 @@ import { formatPercent, formatToken } from "../shared/format.js";
 import { pageWidth } from "./state.js";
 import { describeWeights, linkStyle } from "./token_links.js";
 
-const MIN_CELL = 34,
+const MIN_CELL = 24, // with which 12 tokens fit a phone
   MAX_CELL = 104,
   MIN_NOTE_CELL = 50, // for a probability below each token
   SOURCE_Y = 34,

@@ -8,7 +8,7 @@ import { formatInteger, formatNumber } from "../shared/format.js";
 import { IDLE, isActive, Job } from "../shared/job.js";
 import { MEASURE_AGAIN } from "../shared/strings.js";
 import { store } from "../shared/store.js";
-import { hasSteps } from "./measurements.js";
+import { hasSteps } from "./local_views.js";
 import { requestView } from "./requests.js";
 
 const MAX_STEPS = 24;

@@ -195,7 +195,7 @@ export const headRolesSpec = {
   explain:
     "How much of each head's attention follows a pattern, clearest first, as a fraction over " +
     "held-out sequences. Stronger colors: larger fraction.",
-  request: "ablated-answer",
+  request: "output",
   Component: HeadRoles,
   reset() {
     set({ head: "" });

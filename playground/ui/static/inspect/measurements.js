@@ -2,19 +2,19 @@
 import { signal, useEffect, useRef } from "../vendor/preact.js";
 import { formatCount } from "../shared/format.js";
 import { store } from "../shared/store.js";
+import { hasSteps, measureLocally } from "./local_views.js";
 import { requestView } from "./requests.js";
 import { openSection } from "./state.js";
 
 const SELECTION_DELAY_MS = 250; // merges the steps of a moving slider into one measurement
 
 /**
- * @typedef {{ data?: any, error: string, isBusy: boolean, response: any }} Measurement
+ * @typedef {{
+ *   data?: any, error: string, isBusy: boolean, progress?: string, response: any
+ * }} Measurement
  * `response` is what the section showed when the measurement began
  */
 const measurements = signal(/** @type {Record<string, Measurement>} */ ({}));
-
-/** Return whether the model has weights at earlier steps. A checkpoint has only its last ones. */
-export const hasSteps = () => /^(run|watch):/.test(store.model.value ?? "");
 
 const keyOf = (view, options) =>
   JSON.stringify([store.model.value, hasSteps() ? store.step.value : null, view, options]);
@@ -33,7 +33,10 @@ export async function measure(view, options, response) {
     };
   if (previous?.isBusy) return;
   set({ isBusy: true });
-  const data = await requestView(view, options);
+  const onProgress = (progress) => set({ isBusy: true, progress }),
+    isOfPage = view === "ablation", // unless the page cannot run the model
+    local = isOfPage && (await measureLocally(options, onProgress).catch(() => null)),
+    data = local || (await requestView(view, options));
   set(data.error ? { error: data.error } : { data });
 }
 
@@ -60,8 +63,8 @@ export function useMeasurement(section, options, response) {
     );
     return () => clearTimeout(timer);
   }, [key, measurement, response, isOpen]);
-  const { data = latest.current, error = "", isBusy = false } = measurement ?? {};
-  return { data, error, isBusy, isStale: !measurement?.data };
+  const { data = latest.current, error = "", isBusy = false, progress = "" } = measurement ?? {};
+  return { data, error, isBusy, progress, isStale: !measurement?.data };
 }
 
 /** Describe the held-out sequences of a measurement. */

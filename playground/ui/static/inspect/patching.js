@@ -119,7 +119,7 @@ export const patchingSpec = {
   explain:
     "The clean input is your sequence; the corrupted input has another token at one position. " +
     "The output of one head on the clean input replaces its output on the corrupted input.",
-  request: "ablated-answer",
+  request: "output",
   Component: Patching,
   reset() {
     choice.value = NO_CHOICE;

@@ -1,9 +1,11 @@
 // The requests of the sections. The server computes every number from the model.
 import { batch, effect, untracked } from "../vendor/preact.js";
 import { NO_RESPONSE, request } from "../shared/api.js";
+import { unpackWeights } from "../shared/attention_weights.js";
 import { formatMessage } from "../shared/format.js";
 import { Resource } from "../shared/resource.js";
 import { store } from "../shared/store.js";
+import { answerLocally } from "./local_views.js";
 import { notApplicable, openSection, prediction, problem, results, VIEWS } from "./state.js";
 import { isVisible, root } from "./view.js";
 
@@ -17,14 +19,21 @@ let requestedSelection = "",
   requestedAt = 0;
 
 const selection = () =>
-  JSON.stringify([store.model.value, store.step.value, store.sequence.value, openSection.value]);
+  JSON.stringify([
+    ...[store.model.value, store.step.value, store.sequence.value, openSection.value],
+    openSection.value === "ablation" && store.weightSeries.value,
+  ]);
 
 /** The answer of the open section. */
-const answer = new Resource(() => {
-  const spec = VIEWS[openSection.value];
+const answer = new Resource(async () => {
+  const spec = VIEWS[openSection.value],
+    options = spec.options?.() ?? {};
   requestedSelection = selection();
   requestedAt = Date.now();
-  return requestView(spec.request ?? openSection.value, spec.options?.() ?? {});
+  return (
+    (spec.isLocal && (await answerLocally(options))) ||
+    requestView(spec.request ?? openSection.value, options)
+  );
 }, showError);
 export const isWaiting = answer.isPending;
 
@@ -34,6 +43,7 @@ export function refreshIfStale() {
 }
 
 export async function requestView(view, options, extra = {}) {
+  const isSlow = SLOW_VIEWS.includes(view);
   const payload = {
     owner: store.owner.value,
     subject: store.model.value ?? "",
@@ -44,14 +54,17 @@ export async function requestView(view, options, extra = {}) {
     ...extra,
   };
   try {
-    return await request("inspect/view", payload, SLOW_VIEWS.includes(view) ? 300000 : 20000);
+    const reply = await request("inspect/view", payload, isSlow ? 300_000 : 20_000);
+    return view === "attention" && !reply.error
+      ? { ...reply, weights: unpackWeights(reply) }
+      : reply;
   } catch (error) {
     return {
       error:
         /** @type {Error} */ (error).name === "TimeoutError"
           ? "the request timed out; try again"
           : NO_RESPONSE,
-      retryable: !SLOW_VIEWS.includes(view),
+      retryable: !isSlow,
     };
   }
 }
@@ -60,6 +73,7 @@ export async function requestView(view, options, extra = {}) {
 export async function refresh(delayMs = 40) {
   const section = openSection.value;
   if (!store.model.value || !VIEWS[section] || !isVisible()) return;
+  if (section === "ablation" && store.weightSeries.value === undefined) return; // known soon
   const data = await answer.loadAfter(delayMs);
   if (!data) return;
   if (data.code === PRIVATE) restrictToHeadRoles(data, section);

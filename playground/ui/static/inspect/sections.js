@@ -1,5 +1,6 @@
 // The tabs of the sub-views, and the sections of the selected one.
 import { html, useEffect, useRef } from "../vendor/preact.js";
+import { Tabs } from "../shared/components/tabs.js";
 import { store } from "../shared/store.js";
 import { isWaiting } from "./requests.js";
 import { notApplicable, openSection, results, VIEWS } from "./state.js";
@@ -12,49 +13,19 @@ import {
   SUB_VIEWS,
 } from "./views.js";
 
-function SubViewTabs() {
-  const selected = findSubView(openSection.value);
-  const onKeyDown = (event) => {
-    const offset = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (!offset) return;
-    event.preventDefault();
-    const index = SUB_VIEWS.indexOf(selected) + offset + SUB_VIEWS.length,
-      next = SUB_VIEWS[index % SUB_VIEWS.length];
-    openSubView(next);
-    event.currentTarget.querySelector("#view-" + next.name).focus();
-  };
-  return html`<div class="views" role="tablist" aria-label="Views" onKeyDown=${onKeyDown}>
-    ${SUB_VIEWS.map(
-      (subView) =>
-        html`<button
-          key=${subView.name}
-          type="button"
-          role="tab"
-          id=${"view-" + subView.name}
-          aria-controls=${"panel-" + subView.name}
-          aria-selected=${String(subView === selected)}
-          tabindex=${subView === selected ? 0 : -1}
-          onClick=${() => openSubView(subView)}
-        >
-          <span data-text=${subView.title}>${subView.title}</span>
-        </button>`,
-    )}
-  </div>`;
-}
-
 /** Why the model does not have the section, and the views that it has. */
 const NotApplicable = ({ reason }) =>
   html`<p class="not-applicable">${reason}</p>
     <div class="row">
-      ${SUB_VIEWS.filter(({ name }) => sectionsOf(name).some(hasSection)).map(
-        (subView) =>
+      ${SUB_VIEWS.filter(({ value }) => sectionsOf(value).some(hasSection)).map(
+        ({ value, label }) =>
           html`<button
-            key=${subView.name}
+            key=${value}
             type="button"
             class="pg-button"
-            onClick=${() => openSubView(subView)}
+            onClick=${() => openSubView(value)}
           >
-            Open ${subView.title}
+            Open ${label}
           </button>`,
       )}
     </div>`;
@@ -98,7 +69,7 @@ function FoldedSection({ name, isOpen }) {
   </section>`;
 }
 
-function SubView({ subView: { name, title }, open }) {
+function SubView({ subView: { value: name, label }, open }) {
   const sections = sectionsOf(name),
     displayed = sections.filter((each) => each === open || hasSection(each));
   return html`<div
@@ -112,19 +83,25 @@ function SubView({ subView: { name, title }, open }) {
         ? displayed.map(
             (each) => html`<${FoldedSection} key=${each} name=${each} isOpen=${each === open} />`,
           )
-        : html`<h3 class="pg-visually-hidden">${title}</h3>
+        : html`<h3 class="pg-visually-hidden">${label}</h3>
             <${SectionBody} name=${sections[0]} isOpen=${sections[0] === open} />`
     }
   </div>`;
 }
 
 export const Sections = () =>
-  html`<${SubViewTabs} />
+  html`<${Tabs}
+      label="Views"
+      prefix="view"
+      options=${SUB_VIEWS}
+      value=${findSubView(openSection.value).value}
+      onChange=${openSubView}
+    />
     <div
       class=${"stage" + (store.isInputInvalid.value ? " stale" : isWaiting.value ? " waiting" : "")}
     >
       ${SUB_VIEWS.map(
         (subView) =>
-          html`<${SubView} key=${subView.name} subView=${subView} open=${openSection.value} />`,
+          html`<${SubView} key=${subView.value} subView=${subView} open=${openSection.value} />`,
       )}
     </div>`;

@@ -1,22 +1,27 @@
 // The four sub-views, their sections, and which section is open.
 import { loadJson, saveJson } from "../shared/storage.js";
+import { isLocal } from "./local_views.js";
 import { refresh, showError } from "./requests.js";
 import { notApplicable, openSection, prediction, VIEWS } from "./state.js";
 
 const STORAGE_KEY = "transformer-playground-inspect";
 
 export const SUB_VIEWS = [
-  { name: "attention", title: "Attention" },
-  { name: "generation", title: "Generation" },
-  { name: "heads", title: "Heads" },
-  { name: "forward", title: "Forward pass" },
+  { value: "attention", label: "Attention" },
+  { value: "generation", label: "Generation" },
+  { value: "heads", label: "Heads" },
+  { value: "forward", label: "Forward pass" },
 ];
 /** The section that was open last in each sub-view. @type {Record<string, string>} */
 const lastSections = {};
 
-/** Return whether the open model has a section; most models have no gates. */
+/**
+ * Return whether the open model has a section; most models have no gates. The page ablates all
+ * models that it runs.
+ */
 export const hasSection = (/** @type {string} */ name) =>
-  prediction.value?.views?.includes(name) ?? name !== "gates";
+  (name === "ablation" && isLocal()) ||
+  (prediction.value?.views?.includes(name) ?? name !== "gates");
 
 /** Return the sections of a sub-view, in the order of main.js. @param {string} subView */
 export const sectionsOf = (subView) =>
@@ -24,7 +29,7 @@ export const sectionsOf = (subView) =>
 
 /** Return the sub-view that contains a section. @param {string} section */
 export const findSubView = (section) =>
-  SUB_VIEWS.find((each) => each.name === VIEWS[section]?.subView) ?? SUB_VIEWS[0];
+  SUB_VIEWS.find((each) => each.value === VIEWS[section]?.subView) ?? SUB_VIEWS[0];
 
 /**
  * Return the section of a name in a link: a section, or a sub-view. Null if there is none.
@@ -43,15 +48,15 @@ export const loadSavedSection = () => loadJson(STORAGE_KEY)?.view;
 export function selectView(name) {
   const section = findSection(name) ?? "attention";
   openSection.value = section;
-  lastSections[findSubView(section).name] = section;
+  lastSections[findSubView(section).value] = section;
   showError("");
   notApplicable.value = "";
   saveJson(STORAGE_KEY, { view: section });
   refresh(0);
 }
 
-/** @param {{ name: string }} subView */
-export function openSubView({ name }) {
+/** @param {string} name */
+export function openSubView(name) {
   const sections = sectionsOf(name);
   selectView([lastSections[name], ...sections].find(hasSection) ?? sections[0]);
 }

@@ -439,17 +439,12 @@ export interface AblationView extends InspectView {
   lengths: number[];
   baseline: Record<string, number | null>;
   rows: Record<string, any>[];
-  summary: string;
 }
 
-/** The view `ablated-answer`. */
-export interface AblatedAnswerView extends AnswerView {
+/** The view `output`. */
+export interface OutputView extends AnswerView {
   source: string[];
-  intact: Record<string, any>;
-  ablated: Record<string, any>;
   vocabulary: string[];
-  components: string[];
-  groups: Record<string, string[]>;
 }
 
 /** The view `patch`. */

@@ -68,6 +68,11 @@ export class Store {
     this.suggestedInput = signal("3 1 4 1 5");
     /** The steps of the model with stored weights; one or none without a history. */
     this.weightSteps = signal(/** @type {number[]} */ ([]));
+    /**
+     * The series of the stored weights if the page can run the model itself: the weights of a step
+     * are others in another series. Null if it cannot, undefined until that is known.
+     */
+    this.weightSeries = signal(/** @type {number | null | undefined} */ (undefined));
     /** The last training step of the model. */
     this.latestStep = signal(0);
     this.modelName = signal("");
@@ -161,6 +166,7 @@ export class Store {
     batch(() => {
       if (ref !== this.model.value) {
         this.weightSteps.value = [];
+        this.weightSeries.value = undefined;
         this.latestStep.value = 0;
         this.modelName.value = "";
       }

@@ -61,7 +61,6 @@ export const state = createReactive({
   ablationMethod: /** @type {"zero" | "mean"} */ ("zero"), // what takes the place of their outputs
   /** The right ones of the held-out examples measured so far. */
   switchScore: /** @type {{ right: number, measured: number } | null} */ (null),
-  unsupported: "", // a model that the browser cannot run although it should
   selectedMetric: "loss",
   hoverStep: /** @type {number | null} */ (null),
   hoverCell: /** @type {number[] | null} */ (null), // [row, column] of the selected head's map

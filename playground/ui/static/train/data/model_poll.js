@@ -168,6 +168,7 @@ function applyUpdate(response) {
   updateStore(response);
   addPoints(response);
   applySnapshot(response);
+  store.weightSeries.value = state.probeInfo?.in_browser ? response.series_id : null;
   if (state.viewedStep !== store.step.value) followStep(store.step.value);
   pollsWithoutSnapshot =
     TERMINAL_STATUSES.includes(state.status) && !state.displayedSnapshot

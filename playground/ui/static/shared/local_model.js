@@ -1,0 +1,133 @@
+// A model in the browser: a Worker runs the engine on the weights of a step.
+import { signal } from "../vendor/preact.js";
+import { download, request } from "./api.js";
+import { store } from "./store.js";
+
+/** @import { ModelDescription } from "./responses.js" */
+/**
+ * Stored weights, as their URL names them, and what the Worker has of them.
+ * @typedef {{ subject: string, step: number, series_id: number }} Weights
+ * @typedef {{
+ *   error?: string,
+ *   step: number,
+ *   nParameters: number,
+ *   description: ModelDescription,
+ * }} Loaded
+ */
+
+const BYTES_PER_PARAMETER = 4;
+
+/** A model that the browser cannot run although it should. */
+export const unsupported = signal("");
+
+/** The description of a model, once. */
+let described = { subject: "", ready: Promise.resolve(/** @type {any} */ (null)) };
+
+/** @param {string} subject */
+function describe(subject) {
+  if (described.subject !== subject)
+    described = { subject, ready: request("runs/model", { owner: store.owner.value, subject }) };
+  return described.ready;
+}
+
+export class LocalModel {
+  constructor() {
+    this.worker = /** @type {Worker | null} */ (null);
+    this.lastId = 0;
+    /** @type {Map<number, { resolve: (result: any) => void, reject: (error: Error) => void }>} */
+    this.calls = new Map();
+    /** The weights that the Worker has, or will have. */
+    this.current = { key: "", subject: "", requestedAt: 0 };
+    this.ready = Promise.resolve(/** @type {any} */ (null));
+  }
+
+  /** Call a method of the model in the Worker. @param {string} method @param {any[]} args */
+  call(method, ...args) {
+    this.worker ??= this.startWorker();
+    return new Promise((resolve, reject) => {
+      this.calls.set(++this.lastId, { resolve, reject });
+      this.worker?.postMessage([this.lastId, method, ...args]);
+    });
+  }
+
+  startWorker() {
+    const started = new Worker(new URL("../engine/worker.js", import.meta.url), { type: "module" });
+    started.onmessage = ({ data: [id, result, problem] }) => {
+      const { resolve, reject } = /** @type {any} */ (this.calls.get(id));
+      this.calls.delete(id);
+      if (problem) reject(new RangeError(problem));
+      else resolve(result);
+    };
+    started.onerror = () => {
+      for (const { reject } of this.calls.values())
+        reject(new RangeError("the Worker does not run"));
+      this.calls.clear();
+      this.worker = null;
+    };
+    return started;
+  }
+
+  /** Return whether the Worker has weights, or will have them. @param {Weights | null} weights */
+  has(weights) {
+    return this.current.key === JSON.stringify(weights);
+  }
+
+  /**
+   * Load weights, unless the Worker has them, or got others of this model just now.
+   * @param {Weights} weights @param {number} [maxAgeMs] of the other ones
+   * @returns {Promise<Loaded>}
+   */
+  load(weights, maxAgeMs = 0) {
+    const { subject } = weights,
+      { current } = this,
+      isRecent = current.subject === subject && Date.now() - current.requestedAt < maxAgeMs;
+    if (!this.has(weights) && !isRecent) {
+      this.current = { key: JSON.stringify(weights), subject, requestedAt: Date.now() };
+      this.ready = this.fetch(weights);
+      const forget = () => {
+        if (this.has(weights)) this.current = { ...this.current, key: "", subject: "" };
+        described.subject = "";
+      };
+      this.ready.then(({ error }) => error && forget(), forget);
+    }
+    return this.ready;
+  }
+
+  /** @param {Weights} weights */
+  async fetch(weights) {
+    const [description, file] = await Promise.all([
+        describe(weights.subject),
+        download("weights", weights, { "X-Owner": store.owner.value }),
+      ]),
+      failed = [description, file].find((each) => each.error);
+    if (failed) return failed;
+    if (!this.has(weights)) return this.ready; // newer weights
+    await this.call("load", description, file.bytes);
+    return {
+      step: Number(file.headers.get("X-Step")),
+      nParameters: file.bytes.byteLength / BYTES_PER_PARAMETER,
+      description,
+    };
+  }
+
+  /**
+   * Count the right examples with components switched off, in pieces between other calls. Return
+   * null once the Worker has other weights, or `canContinue` returns false for the count so far.
+   * @param {number} n of examples @param {import("../engine/types.js").Component[]} off
+   * @param {string} method @param {(right: number, measured: number) => boolean} [canContinue]
+   * @param {number} [nMeans] examples of the means
+   */
+  async count(n, off, method, canContinue = () => true, nMeans = undefined) {
+    const { key } = this.current;
+    let right = 0,
+      logProbability = 0;
+    for (let at = 0; at < n;) {
+      const piece = await this.call("count", at, n, off, method, nMeans);
+      right += piece.right;
+      logProbability += piece.logProbability;
+      at = piece.next;
+      if (key !== this.current.key || !canContinue(right, at)) return null;
+    }
+    return { right, logProbability };
+  }
+}
