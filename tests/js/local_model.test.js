@@ -10,7 +10,7 @@ import { store } from "../../playground/ui/static/shared/store.js";
 import { isLocal } from "../../playground/ui/static/train/data/local_model.js";
 import { followSelection } from "../../playground/ui/static/train/data/model_poll.js";
 import { predict } from "../../playground/ui/static/train/data/prediction.js";
-import { followModel } from "../../playground/ui/static/train/data/selection.js";
+import { followModel, trainView } from "../../playground/ui/static/train/data/selection.js";
 import { ModelDiagram } from "../../playground/ui/static/train/model_diagram.js";
 import { NOTHING_OFF, state } from "../../playground/ui/static/train/state.js";
 import { html } from "../../playground/ui/static/vendor/preact.js";
@@ -198,4 +198,32 @@ test("an open block shows how the engine computes the weights of a query", async
   const before = text(".block-scores table");
   await toggle("encoder feed-forward 1");
   await waitFor(() => text(".block-scores table") !== before);
+});
+
+test("a search competes with the user for the smallest set, and the result is copied", async () => {
+  // The outputs of the model are the targets, so all are right.
+  const outputs = golden.cases.map(({ source, output }) => ({ source, labels: output }));
+  responses["runs/model"] = { ...description, examples: outputs };
+  responses["runs/details"] = { share_id: "shared" };
+  Object.assign(state, { modelRef: "run:game", switchScore: null });
+  box.querySelector(".smallest-set").dispatchEvent(new Event("toggle"));
+  await waitFor(() => text(".own-result"));
+  assert.match(text(".own-result"), /^You: 0 of 16 parts off ✓$/);
+  await click(".smallest-set button");
+  await waitFor(() => /^A search: \d+ of 16 off$/.test(text(".smallest-set [role=status]")));
+  await toggle("cross-attention 2.1");
+  await waitFor(isScored);
+  assert.match(text(".own-result"), /^You: 1 of 16 parts off, \d+ % right/);
+  let copied = "";
+  const writeText = async (/** @type {string} */ content) => void (copied = content);
+  Object.defineProperty(navigator, "clipboard", { value: { writeText }, configurable: true });
+  store.addView("train", trainView);
+  store.model.value = state.modelRef;
+  box.querySelectorAll(".smallest-set button")[1].click();
+  await waitFor(() => copied);
+  const [title, ...lines] = copied.split("\n");
+  assert.match(title, /1 of 16 parts off, .*\(a search: \d+ of 16 off\)$/);
+  assert.deepEqual(lines.slice(0, 4), ["🟦🟦 🟦", "🟦🟦 🟦", "🟦🟦 🟦🟦 🟦", "🟦🟦 ⬛🟦 🟦"]);
+  const link = new URL(lines[4]).searchParams;
+  assert.deepEqual([link.get("model"), link.get("off")], ["watch:shared", "cross.2.1"]);
 });

@@ -1,6 +1,7 @@
 // The diagram of the open model, on the typed sequence or on the probe. Every number is measured.
 import { store } from "../shared/store.js";
-import { html, useSignalEffect } from "../vendor/preact.js";
+import { PART_NOT_LOADED } from "../shared/strings.js";
+import { html, signal, useSignalEffect } from "../vendor/preact.js";
 import { includes, nameOf } from "../engine/parts.js";
 import { hasExamples, isLocal } from "./data/local_model.js";
 import { blockScores, refreshScores } from "./data/scores.js";
@@ -35,19 +36,35 @@ const SWITCHES = {
   nameOf: (part) => nameOf(part, stacks.value.length === 1),
 };
 
+const SmallestSet = signal(/** @type {any} */ (null));
+
+/** The game loads when the user opens it. */
+const Game = () =>
+  html`<details
+    class="smallest-set"
+    onToggle=${async () => {
+      const load = import("./smallest_set.js").catch(() => null);
+      SmallestSet.value ??= (await load)?.SmallestSet ?? (() => PART_NOT_LOADED);
+    }}
+  >
+    <summary>Game: the smallest set</summary>
+    ${SmallestSet.value && html`<${SmallestSet.value} />`}
+  </details>`;
+
 function Controls() {
   const { prediction, target, off } = state.prediction ?? {},
     isKnown = off === state.displayedOff;
   return html`<${SwitchControls}
-    off=${state.displayedOff}
-    nameOf=${SWITCHES.nameOf}
-    isRight=${isKnown ? prediction.join("\n") === target?.join("\n") : null}
-    score=${state.switchScore}
-    method=${state.ablationMethod}
-    hasExamples=${hasExamples.value}
-    onMethod=${(method) => (state.ablationMethod = method)}
-    onReset=${() => (state.switchedOff = NOTHING_OFF)}
-  />`;
+      off=${state.displayedOff}
+      nameOf=${SWITCHES.nameOf}
+      isRight=${isKnown ? prediction.join("\n") === target?.join("\n") : null}
+      score=${state.switchScore}
+      method=${state.ablationMethod}
+      hasExamples=${hasExamples.value}
+      onMethod=${(method) => (state.ablationMethod = method)}
+      onReset=${() => (state.switchedOff = NOTHING_OFF)}
+    />
+    ${hasExamples.value && html`<${Game} />`}`;
 }
 
 /** The picture of the document, until the page has the model. */

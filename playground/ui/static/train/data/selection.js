@@ -62,6 +62,11 @@ export const stacks = computed(() => {
   return current ? buildStacks(current.info, current.pass.attention) : [];
 });
 
+/** What can be switched off, by block. */
+export const switchable = computed(() =>
+  stacks.value.flatMap(({ side, layers }) => layers.flat().map((block) => partsOf(block, side))),
+);
+
 /** The block that is open, if any. */
 export const openBlock = computed(() =>
   stacks.value
@@ -107,10 +112,7 @@ function selectRequested() {
 
 /** Switch off the parts of an address that the model has. @param {string} text */
 function switchOff(text) {
-  const all = stacks.value.flatMap(({ side, layers }) =>
-      layers.flat().flatMap((block) => partsOf(block, side)),
-    ),
-    off = parseParts(text).filter((part) => includes(all, part));
+  const off = parseParts(text).filter((part) => includes(switchable.value.flat(), part));
   if (off.length && isLocal.value) state.switchedOff = off;
 }
 
