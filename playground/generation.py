@@ -21,11 +21,13 @@ from playground.tasks import EOS, PAD, SOS
 def eval_mode(model: nn.Module) -> Iterator[None]:
     """Turn dropout off during a `with` block."""
     was_training = model.training
-    model.eval()
+    if was_training:  # each switch visits every module
+        model.eval()
     try:
         yield
     finally:
-        model.train(was_training)
+        if was_training:
+            model.train()
 
 
 @torch.no_grad()
