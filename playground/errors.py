@@ -30,6 +30,17 @@ class UserError(ValueError):
         self.details = dict(details or {})
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error of Python, of PyTorch or of its allocators is about memory."""
+    text = str(error)
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or "allocate memory" in text  # a RuntimeError of the CPU's allocator
+        or "not enough memory" in text
+    )
+
+
 class BusyError(UserError):
     """A limit that holds for a short time: the same request succeeds later.
 

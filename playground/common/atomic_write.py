@@ -86,6 +86,23 @@ def write_file(path: Path, data: bytes, *, flush: bool = True) -> None:
         raise
 
 
+def append(path: Path, data: bytes, at: int) -> None:
+    """Write data into an existing file at an offset, unbuffered.
+
+    Raises:
+        OSError: when it cannot be written in full; the file then ends at the offset.
+    """
+    with open(path, "r+b", buffering=0) as file:
+        file.seek(at)
+        try:
+            if file.write(data) != len(data):
+                # Raises the error that interrupted the first write.
+                file.write(data[file.tell() - at :])
+        except OSError:
+            file.truncate(at)
+            raise
+
+
 def remove_dir(folder: Path) -> None:
     """Remove a directory atomically; `clean_up_stale` removes what a killed process leaves.
 

@@ -95,6 +95,7 @@ class LengthEvaluator:
         lengths = next_lengths(remaining, parameter_count(run.config.model), n)
         request = json.dumps({"lengths": lengths, "n": n})
         self._last_response = self.inspector.request("lengths", model_ref, request)
+        self.registry.snapshots.protect_weights(run, self._last_response)
         state.pending = PendingEvaluation(run.id, run.step, self._last_response)
         state.requested_at = time.monotonic()
         return True

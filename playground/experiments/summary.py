@@ -10,6 +10,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
+from playground.common.atomic_write import append
+
 
 class RunMetrics(BaseModel):
     """The numbers of a run; the defaults are those of a run that has not started.
@@ -61,13 +63,17 @@ class RunSummary(BaseModel):
 
 
 def append_lines(path: Path, lines: Iterable[bytes]) -> None:
-    """Add lines to a file.
+    """Add lines to a file, which ends with a whole line afterwards.
 
     Raises:
-        OSError: when it cannot be written.
+        OSError: when it cannot be written; then it has none of them.
     """
-    with path.open("ab") as file:
-        file.write(b"".join(lines))
+    path.touch()
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        file.seek(max(0, size - 1))
+        is_torn = file.read(1) not in (b"", b"\n")  # a process ended while it wrote
+    append(path, b"\n" * is_torn + b"".join(lines), size)
 
 
 def read_lines(path: Path) -> dict[str, bytes]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from playground.common.atomic_write import remedy
-from playground.errors import UserError
+from playground.errors import UserError, is_out_of_memory
 from playground.models.config_fields import ConfigError
 
 log = logging.getLogger(__name__)
@@ -99,11 +99,7 @@ def to_user_error(error: Exception, model: str = "") -> UserError:
     where = f"{model}: " if model else ""
     if isinstance(error, UserError):
         return error
-    if (
-        isinstance(error, MemoryError)
-        or type(error).__name__ == "OutOfMemoryError"
-        or "not enough memory" in str(error)
-    ):
+    if is_out_of_memory(error):
         return UserError(
             f"{where}there is not enough memory now; choose a smaller model, or end a run first",
             retryable=True,

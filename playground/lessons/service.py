@@ -18,6 +18,7 @@ from playground.jobs.executors import ProcessPerJob
 from playground.jobs.job import Job, JobStatus, Progress, Response
 from playground.jobs.policy import Policy
 from playground.jobs.queue import JobQueue
+from playground.runs.snapshots import VIEWER_TTL_S
 from playground.runs.state import Run
 
 from . import lessons
@@ -191,7 +192,8 @@ class LessonJobs(JobQueue):
                     self.fail(job, f"{label}: {problem}; measure again to continue")
                     return
                 if run is not None:
-                    run.last_viewed_at = time.monotonic()
+                    # Not idle, but not watched either: nobody sees its weights.
+                    run.last_viewed_at = max(run.last_viewed_at, time.monotonic() - VIEWER_TTL_S)
                     if run.status == "done" and not run.has_worker:
                         trained[label] = run
             translation = job.translation

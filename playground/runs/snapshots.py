@@ -118,6 +118,12 @@ class Snapshots:
         step = run.live.latest_weights_step if step is None else step
         return None if step is None else self._weights_ref(run, step)
 
+    def protect_weights(self, run: Run, response: Future[Response]) -> None:
+        """Keep the weights of a run until a request that needs them is answered."""
+        with self._lock:
+            pending = {each for each in run.pending_requests if not each.done()}
+            run.pending_requests = pending | {response}
+
     @staticmethod
     def _weights_ref(run: Run, step: int) -> dict[str, Any]:
         return {"run": str(run.folder), "fields": run.config.to_flat(), "step": step}
@@ -157,9 +163,7 @@ class Snapshots:
             return _completed_future({"error": limits.timeout_message(seconds)})
         placeholder = Future[Response]()  # keeps the weights until the request is queued
         model_ref["right"] = right
-        with self._lock:
-            pending = {each for each in model.pending_requests if not each.done()}
-            model.pending_requests = pending | {placeholder}
+        self.protect_weights(model, placeholder)
         try:
             future = process.request(
                 kind,

@@ -21,12 +21,12 @@ from types import FrameType
 from typing import Any
 
 import filelock
-import torch
 
 from playground.checkpoints.checkpoint import WeightsSerializer, metrics_record, save_checkpoint
 from playground.checkpoints.manifest import CheckpointError
 from playground.checkpoints.tensors import serialize_tensors
 from playground.common.atomic_write import is_read_only
+from playground.errors import is_out_of_memory
 from playground.evaluation import EvalResult
 from playground.jobs.entry import prepare_process
 from playground.models.config_fields import ConfigError
@@ -74,8 +74,6 @@ def main(connection: Connection, spec: WorkerSpec) -> None:
         with filelock.FileLock(folder / ".lock", timeout=LOCK_TIMEOUT_S):
             worker = TrainingWorker(connection, spec)
             worker.run()
-    except (torch.OutOfMemoryError, MemoryError) as error:
-        report_failure(OUT_OF_MEMORY_MESSAGE.format(str(error)[:200] or "no memory left"))
     except filelock.Timeout:
         report_failure("another process is training this run; end that one first")
     except (CheckpointError, ValueError) as error:
@@ -83,9 +81,9 @@ def main(connection: Connection, spec: WorkerSpec) -> None:
     except OSError as error:
         report_failure(f"{error.filename or folder}: {error.strerror or error}")
     except Exception as error:  # the process ends in any case, and the page must get the reason
-        # torch raises a RuntimeError if the CPU memory is insufficient.
-        if isinstance(error, RuntimeError) and "allocate memory" in str(error):
-            report_failure(OUT_OF_MEMORY_MESSAGE.format(str(error).split(": ")[-1][:200]))
+        if is_out_of_memory(error):
+            reason = str(error).split(": ")[-1][:200] or "no memory left"
+            report_failure(OUT_OF_MEMORY_MESSAGE.format(reason))
             return
         log.exception("Training of %s failed", Path(spec.folder).name)
         frame = traceback.extract_tb(error.__traceback__)[-1]

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from playground.checkpoints.manifest import CheckpointError
-from playground.common.atomic_write import write_file
+from playground.common.atomic_write import append, write_file
 from playground.common.env import env_bytes
 from playground.common.messages import file_label
 from playground.common.strict_json import parse_strict_json
@@ -167,15 +167,7 @@ class WeightHistory:
         if not self._pending_lines:
             return
         data = b"".join(self._pending_lines)
-        with open(self.run / "metrics.jsonl", "r+b", buffering=0) as file:
-            file.seek(self._written_bytes)
-            try:
-                if file.write(data) != len(data):
-                    # Raises the error that interrupted the first write.
-                    file.write(data[file.tell() - self._written_bytes :])
-            except OSError:
-                file.truncate(self._written_bytes)
-                raise
+        append(self.run / "metrics.jsonl", data, self._written_bytes)
         self._written_bytes += len(data)
         self._pending_lines.clear()
 

@@ -151,6 +151,7 @@ class ReplicationHandlers(HandlerGroup):
         if model is not None:
             client = resolve_client(ModelRef(subject="", owner=owner), http_request)
             future = snapshots.slow_inspector.request("loss", model, client=client)
+            snapshots.protect_weights(run, future)
             measured[key] = (await await_result(future, LOSS_TIMEOUT_S, http_request))["loss"]
         return measured.get(key)
 

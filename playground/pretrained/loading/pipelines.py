@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from playground.common.format import format_bytes
-from playground.errors import UserError
+from playground.errors import UserError, is_out_of_memory
 from playground.jobs.progress import JobCancelled, ProgressReporter, to_user_error
 from playground.runs.limits import free_memory
 
@@ -227,8 +227,8 @@ def _validate_config(auto: Any, config: Any, resolved: ResolvedModel) -> None:
 
 
 def _load_error(error: Exception, name: str, task: str) -> UserError:
-    if isinstance(error, MemoryError) or "memory" in str(error).lower():
-        return to_user_error(MemoryError(), name)
+    if is_out_of_memory(error):
+        return to_user_error(error, name)
     log.warning("The model %r cannot be loaded for %s", name, task, exc_info=error)
     first_line = str(error).strip().split("\n")[0][:160]
     if isinstance(error, ImportError):

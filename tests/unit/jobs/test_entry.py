@@ -5,6 +5,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from playground.errors import UserError
 from playground.jobs import entry
@@ -50,7 +51,14 @@ def failing(error):
     [
         (UserError("busy", retryable=True), "busy", True),
         (ValueError("seed is 'x'"), "seed is 'x'", False),
-        (MemoryError(), "not enough memory", True),
+        *(
+            (error, "not enough memory", True)
+            for error in (
+                MemoryError(),
+                torch.OutOfMemoryError("CUDA out of memory"),
+                RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to"),
+            )
+        ),
         (
             OSError(errno.ENOSPC, "No space left on device", "/secret/path"),
             "the system reported an error: No space left on device; free disk space and try again",
