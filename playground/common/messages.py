@@ -31,10 +31,6 @@ def unknown_job(kind: object, kinds: Iterable[str]) -> str:
     return f"{str(kind)[:40]!r} is not a kind of job; choose one of {', '.join(kinds)}"
 
 
-def invalid_seed(seed: object) -> str:
-    return f"seed is {seed}; it must be a whole number from 0 to 2,147,483,647"
-
-
 def invalid_repository(name: str) -> str:
     return (
         f"{name[:120]!r} is not the name of a repository; write user/name, with letters, "

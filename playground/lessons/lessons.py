@@ -6,16 +6,20 @@ torch.
 """
 
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from playground.architectures import ARCHITECTURES
 from playground.common import messages
 from playground.common.definitions import Definition, read_definitions
+from playground.common.validation import parse
 from playground.experiments.spec import ExperimentSpec
 from playground.experiments.variant import VARIANT_KEY
 from playground.models.config_fields import ConfigError, short_repr
-from playground.tasks.vocabulary import UnknownSymbolError, Vocabulary
+from playground.tasks.vocabulary import Vocabulary
 from playground.training.config import field_named
 
 Settings = dict[str, Any]
@@ -24,6 +28,19 @@ CHOICE: Final = "choice"
 PRESET_ADAM = {name: field_named(name).default for name in ARCHITECTURES["transformer"].overrides}
 MAX_TEXT_LENGTH = 10  # tokens
 MAX_OPTION_LENGTH = 200  # characters
+
+
+def _check_digits(text: str) -> str:
+    n = len(Vocabulary("0123456789").encode(text))
+    if not 1 <= n <= MAX_TEXT_LENGTH:
+        raise ConfigError(
+            "text", f"the sequence has {n} tokens; enter 1 to {MAX_TEXT_LENGTH} digits"
+        )
+    return text
+
+
+Digits = Annotated[str, Field(max_length=100), AfterValidator(_check_digits)]
+Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 
 class Option(Definition):
@@ -70,6 +87,20 @@ class Lesson(Definition):
     has_translation: bool = False
     sources: str = ""
 
+    @cached_property
+    def options_type(self) -> type[BaseModel]:
+        """Return the model of the options and the seed; a job validates a sentence further."""
+
+        def accepted(name: str, option: Option) -> Any:
+            if option.choices:
+                return Literal[option.choices]
+            return Digits if name == "text" else Annotated[str, Field(max_length=MAX_OPTION_LENGTH)]
+
+        fields: dict[str, Any] = {
+            name: (accepted(name, option), option.default) for name, option in self.options.items()
+        }
+        return create_model("Options", __config__=ConfigDict(strict=True), seed=(Seed, 0), **fields)
+
 
 LESSONS = read_definitions(Path(__file__).with_suffix(".toml"), Lesson)
 
@@ -89,48 +120,9 @@ def validate_options(lesson: Lesson, request: object) -> Settings:
     """Validate the options of a request and add the defaults and the seed.
 
     Raises:
-        ConfigError: when an option is invalid; `field` names the option.
+        UserError: when an option is invalid; `field` names the option.
     """
-    request = request if isinstance(request, dict) else {}
-    seed = request.get("seed", 0)
-    if type(seed) is not int or not 0 <= seed < 2**31:
-        raise ConfigError("seed", messages.invalid_seed(short_repr(seed)))
-    options: Settings = {
-        name: request.get(name, option.default) for name, option in lesson.options.items()
-    }
-    for name, option in lesson.options.items():
-        if option.choices and options[name] not in option.choices:
-            raise ConfigError(
-                name,
-                f"{name} is {short_repr(options[name])}; choose one of {', '.join(option.choices)}",
-            )
-    if "text" in options:
-        options["text"] = _validate_text(options["text"])
-    for name in ("pretrained", "sentence"):  # the job that translates validates them further
-        value = options.get(name, "")
-        if not isinstance(value, str) or len(value) > MAX_OPTION_LENGTH:
-            raise ConfigError(
-                name,
-                f"{name} is {short_repr(value)}; enter a text of at most {MAX_OPTION_LENGTH} "
-                "characters",
-            )
-    return options | {"seed": seed}
-
-
-def _validate_text(text: object) -> str:
-    if not isinstance(text, str) or len(text) > 100:
-        raise ConfigError(
-            "text", f"the sequence is {short_repr(text)}; enter 1 to {MAX_TEXT_LENGTH} digits"
-        )
-    try:
-        n = len(Vocabulary("0123456789").encode(text))
-    except UnknownSymbolError as error:
-        raise ConfigError("text", str(error)) from None
-    if not 1 <= n <= MAX_TEXT_LENGTH:
-        raise ConfigError(
-            "text", f"the sequence has {n} tokens; enter 1 to {MAX_TEXT_LENGTH} digits"
-        )
-    return text
+    return dict(parse(lesson.options_type, request if isinstance(request, dict) else {}))
 
 
 def validate_prediction(lesson: Lesson, prediction: object) -> float | str:

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from playground.checkpoints.checkpoint import save_checkpoint
+from playground.errors import UserError
 from playground.evaluation import exact_match_at_length
 from playground.inspection.cross_attention_alignment import diagonal, score_alignment
 from playground.inspection.hooks import Component
@@ -117,7 +118,7 @@ def test_seeds_and_options_are_those_of_the_runs():
     ],
 )
 def test_invalid_option_of_a_lesson_is_named(name, inputs, field):
-    with pytest.raises(ConfigError) as error:
+    with pytest.raises(UserError) as error:
         validate_options(LESSONS[name], inputs)
     assert error.value.field == field
 
