@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from playground.models.config_fields import ConfigError, short_repr, validate_field
+from playground.models.config_fields import ConfigError, config_field, short_repr, validate_field
 
 from .train_config import TrainConfig
 
@@ -17,6 +17,19 @@ MUTABLE_SETTINGS = ("learning_rate", "max_steps", "stop_at_exact_match", "speed"
 RESULT_NEUTRAL_SETTINGS = ("speed", "num_threads")  # those that do not affect what is learned
 MAX_CHANGES = 1000  # of a run
 MAX_SPEED = 1000.0  # steps per second; the maximum of a speed limit
+
+
+@dataclass(frozen=True)
+class _ChangeSettings:
+    """The values of a change that are no settings of a run."""
+
+    step: int = config_field(0, "The step after which a setting changes.", low=0, high=2**31 - 1)
+    speed: float = config_field(
+        0.0, "Maximum number of steps per second; 0 is full speed.", low=0, high=MAX_SPEED
+    )
+
+
+FIELDS = TrainConfig.__dataclass_fields__ | _ChangeSettings.__dataclass_fields__
 
 
 @dataclass(frozen=True)
@@ -42,28 +55,8 @@ class SettingChange:
                 f"{short_repr(self.setting)} cannot change during a run; these can: "
                 f"{', '.join(MUTABLE_SETTINGS)}",
             )
-        if type(self.step) is not int or not 0 <= self.step < 2**31:
-            raise ConfigError(
-                "step",
-                f"step is {short_repr(self.step)}; it must be a whole number from 0 to "
-                "2,147,483,647",
-            )
-        value = self.value
-        if self.setting == "speed":
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, int | float)
-                or not 0 <= value <= MAX_SPEED
-            ):
-                raise ConfigError(
-                    "speed",
-                    f"speed is {short_repr(value)}; it must be a number of steps per second from 0 "
-                    f"(full speed) to 1,000",
-                )
-            value = float(value)
-        else:
-            value = validate_field(TrainConfig.__dataclass_fields__[self.setting], value)
-        object.__setattr__(self, "value", value)
+        validate_field(FIELDS["step"], self.step)
+        object.__setattr__(self, "value", validate_field(FIELDS[self.setting], self.value))
 
     @classmethod
     def parse(cls, lines: Any) -> list[SettingChange]:
