@@ -114,13 +114,11 @@ def _print_table(events: list[dict[str, Any]], rows: list["ModelRow"]) -> None:
     )
     for row in rows:
         click.echo(format_row(row))
-    for note in [
-        *(row["caveat"] for row in rows if row["caveat"]),
-        *(row["message"] for row in events if row["kind"] == "leak"),
-    ]:
-        click.echo(
-            click.wrap_text(note, MAX_LINE_WIDTH, initial_indent="  ", subsequent_indent="  ")
-        )
+    for row in rows:
+        if note := row["caveat"]:
+            click.echo(
+                click.wrap_text(note, MAX_LINE_WIDTH, initial_indent="  ", subsequent_indent="  ")
+            )
     caption = next((row["caption"] for row in events if row["kind"] == "settings"), "")
     click.echo(click.wrap_text(caption, MAX_LINE_WIDTH))
 

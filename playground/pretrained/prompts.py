@@ -39,15 +39,9 @@ def few_shot_prompt(example: Example, examples: Sequence[Example]) -> str:
     return f"{solved}Input: {example.source_text}\nOutput:"
 
 
-def masked_prompt(
-    example: Example, examples: Sequence[Example], mask: str, hidden: set[int] | None = None
-) -> str:
-    """Return the prompt with the target, with masks at the `hidden` positions (None: all)."""
-    symbols = [
-        mask if hidden is None or position in hidden else symbol
-        for position, symbol in enumerate(example.target)
-    ]
-    return f"{few_shot_prompt(example, examples)} {' '.join(symbols)}"
+def masked_prompt(example: Example, examples: Sequence[Example], mask: str) -> str:
+    """Return the prompt with a mask in place of each symbol of the target."""
+    return f"{few_shot_prompt(example, examples)} {' '.join([mask] * len(example.target))}"
 
 
 def first_line(text: str) -> str:

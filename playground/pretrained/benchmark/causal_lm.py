@@ -1,7 +1,6 @@
 """A causal language model in the benchmark: generation, and scores of candidates."""
 
 import copy
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +8,6 @@ import torch
 from torch import Tensor
 
 from ..prompts import Example, few_shot_prompt, first_line
-from .examples import choices_for
 from .metrics import parse_answer
 from .models import BATCH_SIZE, EXTRA_NEW_TOKENS, Output, PretrainedModel, sequence_log_probs
 
@@ -133,26 +131,3 @@ class PretrainedCausalLM(PretrainedModel):
             )
             scores += sequence_log_probs(logits_CTV, continuation_CT, is_scored_CT)
         return scores
-
-    @torch.no_grad()
-    def estimate_seconds(
-        self, examples: Sequence[Example], ranked: Sequence[Example]
-    ) -> tuple[float, str] | None:
-        ids_1P = self.tensor([self.token_ids(few_shot_prompt(examples[0], self.examples))])
-        self.progress.raise_if_cancelled()
-        started = time.perf_counter()
-        output = self.model(ids_1P, use_cache=True)
-        forward = time.perf_counter() - started
-        started = time.perf_counter()
-        self.model(ids_1P[:, -1:], past_key_values=output.past_key_values, use_cache=True)
-        step = time.perf_counter() - started
-        seconds_per_token = forward / ids_1P.shape[1]
-        chosen = sum(
-            forward
-            + seconds_per_token
-            * sum(map(len, (each.tokens for each in choices_for(item, examples))))
-            for item in ranked
-        )
-        return len(examples) * (
-            forward + self.max_new_tokens * step
-        ) + chosen, f"one forward pass of {ids_1P.shape[1]} tokens took {forward:.2f} s"

@@ -68,14 +68,11 @@ def to_csv(events: Iterable[dict[str, Any]]) -> str:
 def to_json(
     events: Iterable[dict[str, Any]], result: dict[str, Any] | None = None, indent: int | None = 1
 ) -> str:
-    """Return all models, leaks and examples as JSON, and of a finished job the settings too."""
+    """Return all models and examples as JSON, and of a finished job the settings too."""
     events = list(events)
-    rest = {
-        "leaks": [row for row in events if row.get("kind") == "leak"],
-        "examples": [row for row in events if row.get("kind") == "example"],
-    }
     return json.dumps(
-        (result or {"rows": latest_rows(events)}) | rest,
+        (result or {"rows": latest_rows(events)})
+        | {"examples": [row for row in events if row.get("kind") == "example"]},
         indent=indent,
         allow_nan=False,
         ensure_ascii=False,

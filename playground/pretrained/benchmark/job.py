@@ -5,13 +5,10 @@ All get the same metrics. Rows as they are reported, each with its "kind":
     settings   a note on the examples, the few-shot examples, the caption
     model      the metrics of a model so far (see export.RESULT_COLUMNS), reported after every
                example; `index` is its line, `finished` whether all examples are done
-    estimate   the expected seconds of a model, from a measured forward pass
     example    a prediction: prompt, tokens, raw output, parsed tokens, whether each is
                correct, candidates with their scores
-    leak       the gain of a masked model if the other tokens of the target are visible
 """
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,7 +18,6 @@ import torch
 from pydantic import Field, ValidationInfo, field_validator
 
 from playground.checkpoints.checkpoint import load_model
-from playground.common.format import format_duration, format_percent
 from playground.errors import UserError
 from playground.jobs.progress import JobCancelled, ProgressReporter, to_user_error
 from playground.training.task_config import TaskConfig
@@ -32,18 +28,18 @@ from ..loading.pipelines import PIPELINE_BY_KIND, load_and_detect_kind, memory_d
 from ..loading.resolver import resolve
 from ..prompts import Example
 from ..requests import JobRequest, ModelName
-from .baselines import (
-    CopyBaseline,
-    MajorityTargetBaseline,
-    MajorityTokenBaseline,
-    RandomBaseline,
-    elimination_baseline,
-)
 from .causal_lm import PretrainedCausalLM
 from .examples import MAX_FEW_SHOT_EXAMPLES, ExampleSet, choices_for, sample_examples
 from .masked_lm import PretrainedMaskedLM
 from .metrics import MetricAccumulator, correct_positions, exact_match, first_credit, rank_of
-from .models import BenchmarkModel, CheckpointModel
+from .models import (
+    BenchmarkModel,
+    CheckpointModel,
+    CopyBaseline,
+    MajorityTargetBaseline,
+    MajorityTokenBaseline,
+    RandomBaseline,
+)
 
 MAX_EXAMPLES = 500
 MAX_MODELS = 6
@@ -140,7 +136,7 @@ def run_benchmark(request: dict[str, Any], progress: ProgressReporter) -> dict[s
     benchmark.evaluate(checkpoint)
     for name in parsed.models:
         benchmark.evaluate_pretrained(name)
-    return {"rows": benchmark.rows, "leaks": benchmark.leak_by_model, **summary}
+    return {"rows": benchmark.rows, **summary}
 
 
 class Benchmark:
@@ -160,7 +156,6 @@ class Benchmark:
         ]
         self.ranked = self.rankable_examples[: settings.rank]
         self.rows: list[dict[str, Any]] = []
-        self.leak_by_model: list[dict[str, Any]] = []
 
     def caption(self, parameters: int) -> str:
         """Describe what is compared, and the limits of the comparison."""
@@ -234,38 +229,18 @@ class Benchmark:
         model: BenchmarkModel,
         note: bool = True,
         memory_delta: Callable[[], int] | None = None,
-    ) -> tuple[MetricAccumulator, float | None]:
-        """Evaluate a model on every example.
+    ) -> MetricAccumulator:
+        """Evaluate a model on every example, and return its metrics.
 
-        Returns its metrics, and the summed log-probability of the targets if it was measured.
         An error is stored in the row, which keeps the metrics so far.
         """
         tally, row = MetricAccumulator(), self.new_row(model)
         self.rows.append(row)
-        summed: float | None = 0.0
         self.progress.message(f"Evaluating {model.name}: {model.decoding}")
         try:
-            if estimate := model.estimate_seconds(self.examples, self.ranked):
-                text = (
-                    f"{model.name}: about {format_duration(estimate[0])} for {len(self.examples)} "
-                    f"items ({estimate[1]})"
-                )
-                self.progress.row(
-                    {
-                        "kind": "estimate",
-                        "index": row["index"],
-                        "model": model.name,
-                        "seconds": estimate[0],
-                        "message": text,
-                    }
-                )
-                self.progress.message(text)
             for number, item in enumerate(self.examples):
                 self.progress.progress(number, len(self.examples), "examples")
-                entry, log_probability = self.evaluate_example(model, item, number, tally)
-                summed = (
-                    None if summed is None or log_probability is None else summed + log_probability
-                )
+                entry = self.evaluate_example(model, item, number, tally)
                 row |= tally.compute() | {"added_bytes": memory_delta() if memory_delta else None}
                 if note:
                     self.progress.row(
@@ -279,11 +254,11 @@ class Benchmark:
             row |= _error_fields(to_user_error(error, model.name))
         row["finished"] = True
         self.progress.row(row)
-        return tally, summed if tally.n else None
+        return tally
 
     def evaluate_example(
         self, model: BenchmarkModel, example: Example, number: int, tally: MetricAccumulator
-    ) -> tuple[dict[str, Any], float | None]:
+    ) -> dict[str, Any]:
         started = time.perf_counter()
         output = model.generate(example)
         seconds = time.perf_counter() - started
@@ -322,7 +297,7 @@ class Benchmark:
                 }
                 for index, (each, score) in enumerate(zip(candidates, scores, strict=True))
             ]
-        return entry, output.log_prob
+        return entry
 
     # Pretrained models
 
@@ -337,7 +312,8 @@ class Benchmark:
             base = memory_used() - memory_delta(task, resolved)
             # a fine-tuned model was trained on prompts without examples
             shots = 0 if is_finetuned(resolved) else self.settings.shots
-            arguments = (
+            model_class = PretrainedCausalLM if kind == "causal" else PretrainedMaskedLM
+            model = model_class(
                 resolved.name,
                 kind_label,
                 pipe,
@@ -347,20 +323,7 @@ class Benchmark:
                 self.example_set.few_shot_examples,
                 shots,
             )
-
-            def memory_delta_of() -> int:
-                return memory_used() - base
-
-            if kind == "causal":
-                self.evaluate(PretrainedCausalLM(*arguments), memory_delta=memory_delta_of)
-                return
-            at_once = self.evaluate(
-                PretrainedMaskedLM(*arguments, fills_jointly=True), memory_delta=memory_delta_of
-            )
-            one_by_one = self.evaluate(
-                PretrainedMaskedLM(*arguments, fills_jointly=False), memory_delta=memory_delta_of
-            )
-            self.elimination_gain(resolved.name, at_once, one_by_one)
+            self.evaluate(model, memory_delta=lambda: memory_used() - base)
         except JobCancelled:
             raise
         except Exception as error:
@@ -376,58 +339,6 @@ class Benchmark:
                 | {"finished": True}
             )
 
-    def elimination_gain(
-        self,
-        name: str,
-        at_once: tuple[MetricAccumulator, float | None],
-        one_by_one: tuple[MetricAccumulator, float | None],
-    ) -> None:
-        """Report how much a masked model gains if the other tokens of the target are visible."""
-        (hidden, log_hidden), (visible, log_visible) = at_once, one_by_one
-        if (
-            not (hidden.n == visible.n == len(self.examples))
-            or log_hidden is None
-            or log_visible is None
-        ):
-            return
-        left_over = [
-            correct_positions(elimination_baseline(item), item.target) for item in self.examples
-        ]
-        guessed = sum(map(sum, left_over)) / visible.n_tokens
-        before = hidden.correct_tokens / hidden.n_tokens
-        after = visible.correct_tokens / visible.n_tokens
-        gained = (log_visible - log_hidden) / visible.n_tokens
-        row = {
-            "kind": "leak",
-            "model": name,
-            "at_once": before,
-            "one_at_a_time": after,
-            "gain": after - before,
-            "nats_per_token": gained,
-            "by_elimination": guessed,
-            "n": visible.n,
-            "n_tokens": visible.n_tokens,
-            "message": (
-                f"{name}: with the target visible at the other positions, {format_percent(after)} "
-                "of the positions are correct, with all of them masked "
-                f"{format_percent(before)}; each token of the target becomes "
-                f"{_likelihood_ratio(gained)}. "
-                "Choosing the token of the input that is left over gets "
-                f"{format_percent(guessed)} without knowing the rule: "
-                "only the row with all positions masked is comparable with the other models."
-            ),
-        }
-        self.leak_by_model.append(row)
-        self.progress.row(row)
-
 
 def _error_fields(error: UserError) -> dict[str, str]:
     return {"error": str(error), "error_code": error.code}
-
-
-def _likelihood_ratio(nats: float) -> str:
-    """Describe a gain in log-probability as a ratio."""
-    if abs(nats) < 0.005:
-        return "neither more nor less likely"
-    factor = math.exp(min(abs(nats), 50.0))
-    return f"{factor:.3g} times as likely" if nats >= 0 else f"{factor:.3g} times less likely"

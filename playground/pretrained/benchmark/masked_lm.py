@@ -1,32 +1,25 @@
 """A masked language model in the benchmark: masked positions, and scores of candidates."""
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from playground.common import messages
 from playground.errors import UserError
 
 from ..prompts import Example, masked_prompt
 from ..tokens import find_masks
-from .examples import choices_for
 from .models import BATCH_SIZE, Output, PretrainedModel
 
 
 class PretrainedMaskedLM(PretrainedModel):
-    """A masked language model: predicts masked positions of the target, whose length is known.
+    """A masked language model: predicts the target, whose length is known, at masked positions."""
 
-    `fills_jointly` masks all of them. Otherwise one position at a time is masked and the others
-    show the target, which leaks: from the other tokens alone one can infer the missing one if the
-    target is a permutation of the input.
-    """
+    can_rank = True
 
-    def __init__(self, *arguments: Any, fills_jointly: bool) -> None:
+    def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.fills_jointly = self.can_rank = fills_jointly
         self.mask = self.tokenizer.mask_token
         if not self.mask:
             raise UserError(messages.missing_mask_token(self.name))
@@ -35,12 +28,9 @@ class PretrainedMaskedLM(PretrainedModel):
         self.fit_few_shot(
             lambda shots: len(self.token_ids(masked_prompt(max_example, shots, self.mask)))
         )
-        masking = (
-            "all positions masked at once"
-            if fills_jointly
-            else "one mask at a time (sees the other answers)"
+        self.decoding = (
+            f"fill-mask after {len(self.examples)} few-shot examples, all positions masked at once"
         )
-        self.decoding = f"fill-mask after {len(self.examples)} few-shot examples, {masking}"
         ambiguous = [
             symbol
             for symbol, token in self.token_id_by_symbol.items()
@@ -62,43 +52,17 @@ class PretrainedMaskedLM(PretrainedModel):
             "masked position; compare on a task of digits"
         )
 
-    def _predict_masks(self, text: str) -> tuple[list[str], Tensor, list[int]]:
-        """Predict the masks of a text.
-
-        Returns the likeliest token of each mask, the log-probabilities there (masks, V), and
-        the tokens of the text.
-        """
-        self.progress.raise_if_cancelled()
-        inputs = self.pipe.preprocess(text)
-        ids = inputs["input_ids"][0].tolist()
-        outputs = self.pipe.forward(inputs)
-        mask_positions = find_masks(self.tokenizer, ids)
-        filled = self.pipe.postprocess(outputs, top_k=1)
-        best = [each[0] for each in filled] if isinstance(filled[0], list) else filled
-        return (
-            [each["token_str"].strip() for each in best],
-            outputs["logits"][0, mask_positions].float().log_softmax(-1),
-            ids,
-        )
-
     @torch.no_grad()
     def generate(self, example: Example) -> Output:
-        positions = range(len(example.target))
-        hidden = [set(positions)] if self.fills_jointly else [{each} for each in positions]
-        target_ids = torch.tensor([self.token_id_by_symbol[symbol] for symbol in example.target])
-        predicted: list[str] = []
-        summed, first = 0.0, None
-        for each in hidden:
-            text = masked_prompt(example, self.examples, self.mask, each)
-            best, log_probs_GV, ids = self._predict_masks(text)
-            first = first or (text, ids)
-            predicted += best
-            summed += float(log_probs_GV.cpu().gather(1, target_ids[sorted(each)][:, None]).sum())
-        assert first is not None  # a target has at least one token
+        self.progress.raise_if_cancelled()
+        text = masked_prompt(example, self.examples, self.mask)
+        inputs = self.pipe.preprocess(text)
+        ids = inputs["input_ids"][0].tolist()
+        filled = self.pipe.postprocess(self.pipe.forward(inputs), top_k=1)
+        best = [each[0] for each in filled] if isinstance(filled[0], list) else filled
+        predicted = [each["token_str"].strip() for each in best]
         parsed = tuple(each if each in self.symbols else None for each in predicted)
-        return Output(
-            first[0], self.token_strings(first[1]), first[1], " ".join(predicted), parsed, summed
-        )
+        return Output(text, self.token_strings(ids), ids, " ".join(predicted), parsed)
 
     @torch.no_grad()
     def loglikelihoods(self, example: Example, choices: Sequence[tuple[str, ...]]) -> list[float]:
@@ -127,26 +91,3 @@ class PretrainedMaskedLM(PretrainedModel):
                     logits_BPV[row, position].float().log_softmax(-1)[token]
                 )
         return scores
-
-    @torch.no_grad()
-    def estimate_seconds(
-        self, examples: Sequence[Example], ranked: Sequence[Example]
-    ) -> tuple[float, str] | None:
-        ids_1P = self.tensor([self.token_ids(masked_prompt(examples[0], self.examples, self.mask))])
-        self.progress.raise_if_cancelled()
-        started = time.perf_counter()
-        self.model(ids_1P)
-        forward = time.perf_counter() - started
-        passes = sum(1 if self.fills_jointly else len(item.target) for item in examples)
-        passes += (
-            sum(len(item.target) * len(choices_for(item, examples)) for item in ranked)
-            if self.can_rank
-            else 0
-        )
-        return (
-            passes * forward,
-            (
-                f"one forward pass of {ids_1P.shape[1]} tokens took {forward:.2f} s, and "
-                f"{passes:,} are needed"
-            ),
-        )

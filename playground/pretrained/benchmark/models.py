@@ -1,4 +1,4 @@
-"""The models of the benchmark: the checkpoint and pretrained language models.
+"""The models of the benchmark: baselines, the checkpoint and pretrained language models.
 
 Each predicts an answer for an example and, if it can, scores every candidate with its
 log-probability (natural logarithm). Shapes: B batch, C candidates, P tokens of a prompt, T
@@ -6,6 +6,7 @@ tokens of an answer, V vocabulary.
 """
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,7 @@ from playground.tasks.task import Batch, Task, batch_of_targets
 
 from ..prompts import Example
 from ..tokens import check_symbols, max_input_tokens
+from .examples import choices_for
 
 # Tokens beyond the longest answer, which show whether the model would have stopped.
 EXTRA_NEW_TOKENS = 4
@@ -38,7 +40,6 @@ class Output:
     raw_output  the generated text, unchanged
     parsed      its tokens; None for a position without one, and None as a whole if the line
                 is not a list of symbols
-    log_prob    that of the target given the input; None if it was not measured
     """
 
     prompt: str
@@ -46,7 +47,6 @@ class Output:
     ids: list[int]
     raw_output: str
     parsed: tuple[str | None, ...] | None
-    log_prob: float | None = None
 
 
 class BenchmarkModel:
@@ -71,11 +71,67 @@ class BenchmarkModel:
         """Return the log-probability of each candidate."""
         raise NotImplementedError
 
-    def estimate_seconds(
-        self, examples: Sequence[Example], ranked: Sequence[Example]
-    ) -> tuple[float, str] | None:
-        """Measure one forward pass, and return the total seconds and the measurement as text."""
-        return None
+
+class CopyBaseline(BenchmarkModel):
+    """A baseline that copies the input."""
+
+    name, kind, decoding, can_rank = "copy the input", "baseline", "copies the input", True
+
+    def generate(self, example: Example) -> Output:
+        return Output("", [], [], example.source_text, example.source)
+
+    def loglikelihoods(self, example: Example, choices: Sequence[tuple[str, ...]]) -> list[float]:
+        return [0.0 if each == example.source else float("-inf") for each in choices]
+
+
+class MajorityTokenBaseline(BenchmarkModel):
+    """A baseline that repeats the most frequent token of the input, as long as the target is."""
+
+    name = "most frequent token"
+    kind = "baseline"
+    decoding = "the input's most frequent token, repeated"
+
+    def generate(self, example: Example) -> Output:
+        token, _ = Counter(example.source).most_common(1)[0]
+        tokens = (token,) * len(example.target)
+        return Output("", [], [], " ".join(tokens), tokens)
+
+
+class MajorityTargetBaseline(BenchmarkModel):
+    """A baseline that always predicts the most frequent target of the examples."""
+
+    name, kind, can_rank = "most frequent target", "baseline", True
+
+    def __init__(self, items: Sequence[Example]) -> None:
+        self.target, _ = Counter(item.target for item in items).most_common(1)[0]
+        self.decoding = "always the most frequent target of these sequences"
+
+    def generate(self, example: Example) -> Output:
+        return Output("", [], [], " ".join(self.target), self.target)
+
+    def loglikelihoods(self, example: Example, choices: Sequence[tuple[str, ...]]) -> list[float]:
+        return [0.0 if each == self.target else float("-inf") for each in choices]
+
+
+class RandomBaseline(BenchmarkModel):
+    """The expected scores of random guessing, calculated.
+
+    Every symbol that occurs in targets is equally likely, and so is every candidate.
+    """
+
+    name, kind, decoding = "chance", "baseline", "calculated"
+
+    @staticmethod
+    def scores(
+        items: Sequence[Example], symbols: int, ranked: Sequence[Example]
+    ) -> dict[str, float | None]:
+        """Return the scores; `symbols` is the number of different symbols in targets."""
+        chances = [1 / len(choices_for(item, items)) for item in ranked]
+        return {
+            "exact_match": sum(symbols ** -len(item.target) for item in items) / len(items),
+            "token_accuracy": 1 / symbols,
+            "rank_accuracy": sum(chances) / len(chances) if chances else None,
+        }
 
 
 class CheckpointModel(BenchmarkModel):

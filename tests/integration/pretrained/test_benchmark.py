@@ -63,15 +63,14 @@ def test_every_line_has_its_label(full_benchmark, tiny_gpt2, tiny_bert):
         ("own", "trained on this task", 6, 3, False),
         (tiny_gpt2, unknown, 6, 3, False),
         (tiny_bert, unknown, 6, 3, False),
-        (tiny_bert, unknown, 6, 0, False),
         ("/no/such folder", "not evaluated", 0, 0, True),
     ]
     assert latest_rows(rows) == result["rows"]
     assert all(set(row) == set(ModelRow.__annotations__) for row in result["rows"])
     assert result["rows"][4]["exact_match"] == 1.0
-    assert result["rows"][8]["exact_match"] is None
-    assert "is not the name of a model" in result["rows"][8]["error"]
-    for row in result["rows"][5:8]:
+    assert result["rows"][7]["exact_match"] is None
+    assert "is not the name of a model" in result["rows"][7]["error"]
+    for row in result["rows"][5:7]:
         assert row["finished"] is True
         assert row["weights_bytes"] == 4 * row["parameters"] > 0
         assert row["added_bytes"] is not None
@@ -79,7 +78,6 @@ def test_every_line_has_its_label(full_benchmark, tiny_gpt2, tiny_bert):
         assert 0 <= row["exact_match_low"] <= row["exact_match"] <= row["exact_match_high"] <= 1
     assert "1 few-shot examples" in result["rows"][5]["decoding"]
     assert result["rows"][0]["rank_accuracy"] == pytest.approx(result["rows"][5]["rank_chance"])
-    assert len(result["leaks"]) == 1
 
 
 def test_the_caption_names_the_comparison(full_benchmark):
@@ -114,15 +112,6 @@ def test_every_item_has_the_input_of_the_model(full_benchmark, tiny_gpt2):
                 if text != row["target"]
             )
     json.dumps(full_benchmark[0], allow_nan=False)
-
-
-def test_the_duration_is_reported_before_the_first_item(full_benchmark, tiny_gpt2):
-    order = [row["kind"] for row in full_benchmark[0] if row.get("model") == tiny_gpt2]
-    assert order[:3] == ["estimate", "example", "model"]
-    estimate = next(row for row in full_benchmark[0] if row["kind"] == "estimate")
-    assert estimate["seconds"] > 0
-    assert "one forward pass of" in estimate["message"]
-    assert ("message", estimate["message"]) in [message[:2] for message in full_benchmark[2]]
 
 
 def test_a_cancelled_benchmark_keeps_its_finished_rows(digits, tiny_gpt2):
@@ -187,11 +176,6 @@ def test_shared_server_ranks_fewer_examples(monkeypatch):
     assert BenchmarkRequest.parse({"checkpoint": "somewhere"}).rank == 5
     with pytest.raises(UserError, match="rank is 6; give a whole number from 0 to 5"):
         BenchmarkRequest.parse({"checkpoint": "somewhere", "rank": 6})
-
-
-def test_a_checkpoint_that_cannot_be_used_is_rejected_at_once(tmp_path):
-    with pytest.raises(UserError, match=r"config\.json"):
-        run("benchmark", {"checkpoint": str(tmp_path), "models": []}, ProgressReporter())
 
 
 def test_terminal_row_does_not_round_up_to_100_percent():

@@ -102,4 +102,3 @@ def test_prompts_match_their_documentation():
     assert few_shot_prompt(item, []) == "Input: 3 1 4\nOutput:"
     assert few_shot_prompt(item, [example]) == "Input: 2 7\nOutput: 7 2\n\nInput: 3 1 4\nOutput:"
     assert masked_prompt(item, [], "[MASK]") == "Input: 3 1 4\nOutput: [MASK] [MASK] [MASK]"
-    assert masked_prompt(item, [], "[MASK]", {1}) == "Input: 3 1 4\nOutput: 4 [MASK] 3"

@@ -108,7 +108,6 @@ RESULT = [
         "rank": 2,
     },
     {"kind": "model", "index": 1, "model": "a, b", "exact_match": 0.25, "finished": True},
-    {"kind": "leak", "model": "a, b"},
 ]
 
 
@@ -124,5 +123,5 @@ def test_the_table_as_files_holds_the_latest_line_of_each_model():
         ("a, b", "0.25"),
     ]
     decoded = json.loads(to_json(RESULT))
-    assert (len(decoded["rows"]), len(decoded["examples"]), len(decoded["leaks"])) == (2, 1, 1)
+    assert (len(decoded["rows"]), len(decoded["examples"])) == (2, 1)
     assert json.loads(to_json(RESULT, {"caption": "done", "rows": []}))["caption"] == "done"

@@ -81,16 +81,15 @@ loadResults();
 
 /** Return the line below the progress of a job that is done. */
 export function describeResults({ items, rows }) {
-  const evaluated = [...rows.values()].filter((row) => !isBaseline(row) && !row.error),
-    models = new Set(evaluated.map((row) => row.model)); // a masked model has two rows
+  const evaluated = [...rows.values()].filter((row) => !isBaseline(row) && !row.error);
   return (
-    `Evaluated: ${formatCount(items.size, "example")}, ${formatCount(models.size, "model")} ` +
-    "and the baselines."
+    `Evaluated: ${formatCount(items.size, "example")}, ` +
+    `${formatCount(evaluated.length, "model")} and the baselines.`
   );
 }
 
 const job = new CompareJob("table", {
-  onStart: (request) => (results.value = beginJob(results.value, request)),
+  onStart: () => (results.value = beginJob(results.value)),
   onRows: (rows, request) => (results.value = addRows(results.value, rows, request)),
   onEnd: (_, request) => {
     if (request.models.length) loadModelFacts(request.models, true); // they are local now
@@ -221,7 +220,7 @@ function Files() {
 }
 
 function Legend() {
-  const { settings, leaks } = results.value;
+  const { settings } = results.value;
   return html`<details class="legend">
     <summary>How to read this table</summary>
     <dl>
@@ -231,9 +230,6 @@ function Legend() {
       ])}
     </dl>
     ${settings?.caption && html`<p class="pg-hint">${settings.caption}</p>`}
-    <div class="leaks">
-      ${leaks.map(({ message }) => html`<p key=${message} class="pg-hint">${message}</p>`)}
-    </div>
   </details>`;
 }
 

@@ -8,12 +8,6 @@ import { visibleWhitespace } from "./pipeline.js";
 /** The number of the example whose predictions are open; null without one. */
 const opened = signal(/** @type {number | null} */ (null));
 
-/** A model with masks has two rows, with different names. */
-function describeMasks({ decoding }) {
-  if (/at once/.test(decoding)) return " (all masks at once)";
-  return /at a time/.test(decoding) ? " (one mask at a time)" : "";
-}
-
 /** Return the matrix: a column for each model with predictions, and a row for each example. */
 export function buildMatrix(state) {
   const items = sortedItems(state).filter(([, predictions]) => predictions.size),
@@ -21,7 +15,7 @@ export function buildMatrix(state) {
       .filter(([id]) => items.some(([, predictions]) => predictions.has(id)))
       .map(([id, row]) => ({
         id,
-        name: row.model + describeMasks(row),
+        name: row.model,
         correct: items.filter(([, predictions]) => predictions.get(id)?.correct).length,
       }));
   const rows = items.map(([number, predictions]) => ({

@@ -15,8 +15,6 @@ export const emptyResults = () => ({
   rows: /** @type {Map<string, any>} */ (new Map()),
   /** The predictions for each example, by the ids of the rows. */
   items: /** @type {Map<number, Map<string, any>>} */ (new Map()),
-  leaks: /** @type {any[]} */ ([]),
-  estimates: /** @type {Map<string, any>} */ (new Map()),
   subject: "",
   /** The number of the job; a model that is tried again has its rows from a later one. */
   part: 0,
@@ -27,11 +25,10 @@ export const results = signal(emptyResults());
 export const isBaseline = (row) => row.description === "baseline";
 
 /** Begin a job. The earlier results stay until its first row. @param {Results} state */
-export const beginJob = (state, request) => ({
+export const beginJob = (state) => ({
   ...state,
   part: state.part + 1,
   isCleared: false,
-  leaks: request.retry ? state.leaks.filter((leak) => leak.model !== request.retry) : state.leaks,
 });
 
 /** Remove the rows and predictions of a model. @param {Results} state @param {string} model */
@@ -59,9 +56,7 @@ function addRow(state, row, request) {
     if (request.retry && !state.isCleared) removeModel(state, row.model);
     state.isCleared = true;
     state.rows.set(id, row);
-  } else if (row.kind === "estimate") state.estimates.set(id, row);
-  else if (row.kind === "leak") state.leaks.push(row);
-  else if (row.kind === "example") {
+  } else if (row.kind === "example") {
     if (!state.items.has(row.number)) state.items.set(row.number, new Map());
     state.items.get(row.number)?.set(id, row);
   }
@@ -75,8 +70,6 @@ export function addRows(before, rows, request) {
     items: new Map(
       [...before.items].map(([number, predictions]) => [number, new Map(predictions)]),
     ),
-    leaks: [...before.leaks],
-    estimates: new Map(before.estimates),
   };
   for (const row of rows) addRow(state, row, request);
   return state;
@@ -125,7 +118,6 @@ export const exampleRecords = (state) =>
 export const exportData = (state) => ({
   settings: state.settings,
   rows: resultRecords(state),
-  leaks: state.leaks,
   examples: sortedItems(state).flatMap(([, predictions]) => [...predictions.values()]),
 });
 
@@ -134,7 +126,6 @@ export function saveResults() {
     text = JSON.stringify({
       ...state,
       rows: [...state.rows],
-      estimates: [...state.estimates],
       items: [...state.items].map(([number, predictions]) => [number, [...predictions]]),
     });
   // The server keeps larger results for some time.
@@ -150,7 +141,6 @@ export function parseResults(text) {
       ...emptyResults(),
       ...saved,
       rows: new Map(saved.rows),
-      estimates: new Map(saved.estimates),
       items: new Map(saved.items.map(([number, predictions]) => [number, new Map(predictions)])),
     };
   } catch {

@@ -137,7 +137,7 @@ function Memory({ row }) {
 }
 
 /** @returns {Column[]} */
-function buildColumns({ request, estimates }, job, onRetry) {
+function buildColumns({ request }, job, onRetry) {
   const number = { isNumber: true, isOptional: true };
   return [
     {
@@ -156,10 +156,7 @@ function buildColumns({ request, estimates }, job, onRetry) {
       key: "n",
       label: "examples",
       isNumber: true,
-      render: (row) =>
-        html`<span title=${estimates.get(row.id)?.message}
-          >${formatExamples(row, request?.n)}</span
-        >`,
+      render: (row) => formatExamples(row, request?.n),
     },
     {
       key: "parameters",
