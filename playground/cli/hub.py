@@ -1,7 +1,6 @@
 """push, pull, reproduce and gallery: commands for the Hub."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +20,6 @@ from .common import (
     output_option,
     record_signals,
 )
-
-
-def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of every Hub command."""
-    return click.option(
-        "--ask-token",
-        is_flag=True,
-        help="Prompt for a token instead of using that of `hf auth login` or HF_TOKEN.",
-    )(json_option(command))
 
 
 @click.command()
@@ -62,7 +52,7 @@ def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
     is_flag=True,
     help="List every file and what would happen to it; write nothing. Needs no account.",
 )
-@hub_options
+@json_option
 def push(
     checkpoint: Path,
     repo: str,
@@ -71,7 +61,6 @@ def push(
     license: str,
     page: bool,
     dry_run: bool,
-    ask_token: bool,
     as_json: bool,
 ) -> None:
     """Publish a checkpoint on the Hugging Face Hub, in one commit."""
@@ -96,7 +85,6 @@ def push(
         else None
     )
     result = run_hub_task(
-        ask_token,
         needed=not dry_run,
         kind="plan" if dry_run else "push",
         license=license,
@@ -136,8 +124,8 @@ def print_plan(result: dict[str, Any], dry_run: bool) -> None:
 @click.argument("repo", metavar="USER/NAME")
 @click.option("--revision", default="main", show_default=True, help="A branch, a tag or a commit.")
 @output_option("The folder. [default: checkpoints/NAME]", required=False)
-@hub_options
-def pull(repo: str, revision: str, out: Path | None, ask_token: bool, as_json: bool) -> None:
+@json_option
+def pull(repo: str, revision: str, out: Path | None, as_json: bool) -> None:
     """Download a published model as a checkpoint; every file is validated."""
     validate_repo_id(repo, revision)
     out = out or checkpoints_root() / repo.rpartition("/")[2]
@@ -146,9 +134,7 @@ def pull(repo: str, revision: str, out: Path | None, ask_token: bool, as_json: b
             f"--out {out} already exists and stays as it is; choose a new or an empty folder"
         )
     check_output_dir(out, keeps_existing=True)
-    result = run_hub_task(
-        ask_token, kind="pull", repo=repo, revision=revision, destination=str(out.resolve())
-    )
+    result = run_hub_task(kind="pull", repo=repo, revision=revision, destination=str(out.resolve()))
     if as_json:
         click.echo(
             json.dumps({"checkpoint": str(out), "commit": result["commit"], "step": result["step"]})
@@ -163,14 +149,14 @@ def pull(repo: str, revision: str, out: Path | None, ask_token: bool, as_json: b
 @click.command()
 @click.argument("repo", metavar="USER/NAME")
 @click.option("--revision", default="main", show_default=True, help="A branch, a tag or a commit.")
-@hub_options
-def reproduce(repo: str, revision: str, ask_token: bool, as_json: bool) -> None:
+@json_option
+def reproduce(repo: str, revision: str, as_json: bool) -> None:
     """Evaluate a published model, and compare the result with its card.
 
     The exit code is 1 if they differ.
     """
     validate_repo_id(repo, revision)
-    result = run_hub_task(ask_token, kind="reproduce", repo=repo, revision=revision)
+    result = run_hub_task(kind="reproduce", repo=repo, revision=revision)
     card, measured = result["card"], result["measured"]
     if as_json:
         click.echo(
@@ -193,10 +179,10 @@ def reproduce(repo: str, revision: str, ask_token: bool, as_json: bool) -> None:
 
 
 @click.command()
-@hub_options
-def gallery(ask_token: bool, as_json: bool) -> None:
+@json_option
+def gallery(as_json: bool) -> None:
     """List the models on the Hub that carry the playground's tag, most liked first."""
-    models = run_hub_task(ask_token, kind="gallery")["models"]
+    models = run_hub_task(kind="gallery")["models"]
     if as_json:
         click.echo(json.dumps(models))
         return
@@ -218,7 +204,7 @@ def validate_repo_id(repo: str, revision: str = "main") -> None:
         exit_with_error(f"--revision {revision!r} is not valid; name a branch, a tag or a commit")
 
 
-def run_hub_task(ask_token: bool, needed: bool = False, **task_fields: Any) -> dict[str, Any]:
+def run_hub_task(needed: bool = False, **task_fields: Any) -> dict[str, Any]:
     """Run a Hub operation and return its result; progress goes to stderr. A signal ends it.
 
     Without a token, a plan becomes a preview, which sends no authenticated request.
@@ -226,12 +212,10 @@ def run_hub_task(ask_token: bool, needed: bool = False, **task_fields: Any) -> d
     from playground.hub.jobs import create_hub_queue, submit_task
     from playground.hub.tasks import HubTask
 
-    token = click.prompt("Token", hide_input=True, err=True).strip() if ask_token else ""
-    token = token or machine_token()
+    token = machine_token()
     if needed and not token:
         exit_with_error(
-            "publishing needs a token with write access: run `hf auth login`, set HF_TOKEN, or "
-            "add --ask-token"
+            "publishing needs a token with write access: run `hf auth login`, or set HF_TOKEN"
         )
     if task_fields["kind"] == "plan" and not token:
         task_fields["kind"] = "preview"

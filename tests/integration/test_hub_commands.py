@@ -6,11 +6,9 @@ signals and of the terminal start processes.
 
 import json
 import os
-import pty
 import signal
 import subprocess
 import sys
-import termios
 import threading
 from types import SimpleNamespace
 
@@ -121,7 +119,7 @@ def test_push_makes_one_commit_and_prints_the_link(hub, published, published_fil
     assert len([request for request in requests if "/commit/" in request.path]) == 1
     assert hub.commit_titles("ada/digits") == ["initial commit", "Step 6"]
     assert hub.files("ada/digits") == published_files
-    assert "Uploading model.safetensors" in done.stderr  # what it does meanwhile
+    assert "Uploading " in done.stderr  # what it does meanwhile
 
 
 def test_pushed_again_nothing_is_different(
@@ -169,13 +167,6 @@ def test_pull_writes_the_checkpoint_of_a_revision(
         path.name: path.read_bytes() for path in trained_checkpoint.iterdir()
     }
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
-
-
-def test_a_foreign_model_is_rejected_without_leftovers(hub, command, published_files, tmp_path):
-    hub.put("ben/weights", published_files | {"model.safetensors": b"\x00" * 26_140})
-    done = command("pull", "ben/weights", "--out", tmp_path / "out")
-    assert_refused(done, 1, "model.safetensors")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_non_empty_folder_is_unchanged(hub, command, tmp_path):
@@ -245,46 +236,9 @@ def test_the_gallery_lists_tagged_models_by_likes(hub, command, published_files,
 def test_push_without_a_token_prints_instructions(hub, command):
     with hub.record_requests() as requests:
         done = command("push", "checkpoints/reverse", "ada/reverse", token="")
-    assert_refused(done, 2, "run `hf auth login`, set HF_TOKEN, or add --ask-token")
+    assert_refused(done, 2, "run `hf auth login`, or set HF_TOKEN")
     assert len(done.stderr.splitlines()) == 1
     assert not requests
-
-
-def test_token_prompt_has_no_echo_and_overrides_machine_token(hub, shelf):
-    parent_end, child_end = pty.openpty()
-    with hub.record_requests() as requests:
-        requesting = subprocess.Popen(
-            [*COMMAND, "gallery", "--ask-token", "--json"],
-            cwd=ROOT,
-            stdin=child_end,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"HF_TOKEN": hub.OWNER},
-            start_new_session=True,
-        )
-        os.close(child_end)
-        wait_for(
-            lambda: not termios.tcgetattr(parent_end)[3] & termios.ECHO,
-            60,
-            "a prompt that shows nothing",
-        )
-        os.write(parent_end, hub.ADA.encode() + b"\n")
-        stdout, stderr = requesting.communicate(timeout=100)
-    assert requesting.returncode == 0, stderr
-    assert stderr.startswith("Token:")
-    (line,) = stdout.splitlines()
-    assert "ada/secret" in [
-        model["repo"] for model in json.loads(line)
-    ]  # so the request had Ada's token
-    assert {request.token for request in requests} == {hub.ADA}
-    os.set_blocking(parent_end, False)
-    try:
-        rendered = os.read(parent_end, 10_000).decode()  # what the terminal got to show
-    except OSError:  # nothing, or the other end has closed
-        rendered = ""
-    os.close(parent_end)
-    assert hub.ADA not in stdout + stderr + rendered
 
 
 # No server, and a server that is too slow

@@ -36,8 +36,8 @@ ALLOWED = {
     "floor_to": "the function of mathematics",
     "loud": "the name of a bug in saved progress",
 }
-# of hypothesis, of torch's optimizers, of files, and an option of commands
-LIBRARY_NAMES = {"given", "tell", "ask_token"}
+# of hypothesis, and of files
+LIBRARY_NAMES = {"given", "tell"}
 MAX_HITS = 40
 FOLDERS = ("app.py", "playground", "benchmarks", "tests", "scripts")
 
