@@ -127,8 +127,8 @@ def test_worker_killed_at_any_rename_or_removal_leaves_whole_checkpoints(tmp_pat
     assert set(codes[:-1]) == {9}
 
 
-# Possible places of unfinished writes: the root, the folder of runs, a run with its folders, and
-# the datasets with their owners.
+# Possible places of unfinished writes: the root, the folder of runs, a run with its folders, the
+# datasets with their owners, and the fine-tuned models.
 LEFTOVERS = (
     ".x.0123abcd.tmp/config.json",
     "runs/.x.0123abcd.tmp/packed.zip",
@@ -137,6 +137,7 @@ LEFTOVERS = (
     "{}/.metrics.jsonl.0123abcd.tmp",
     "{}/history/.5.safetensors.0123abcd.tmp",
     "rows/.x.0123abcd.tmp/pairs.safetensors",
+    "compared/.x.0123abcd.tmp/config.json",
     "rows/.owners/ada/.x.0123abcd.tmp",
     "rows/.owners/removed/.x.0123abcd.tmp",
 )

@@ -4,7 +4,6 @@ import os
 import shutil
 import time
 from contextlib import nullcontext
-from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
@@ -160,29 +159,6 @@ def test_a_dataset_above_the_evictable_space_is_rejected(datasets):
         datasets.library.store(bob, sha256)
     assert datasets.stored_datasets() == set(datasets.listed(ada)) == {old, recent}
     assert datasets.listed(bob) == []
-
-
-def test_leftovers_of_killed_server_use_no_quota_and_are_removed(tmp_path, monkeypatch):
-    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
-    leftovers = [tmp_path / "rows" / ".0123.tmp", tmp_path / "compared" / ".gpt2.0123.tmp"]
-    for folder in leftovers:
-        folder.mkdir(parents=True)
-        (folder / "upload").write_bytes(bytes(2_000_000))
-        os.utime(folder, (0, 0))
-    monkeypatch.setenv("PLAYGROUND_DATASETS_TOTAL_MB", "1")
-    no_runs = SimpleNamespace(
-        client_address=str,
-        all_runs=list,
-        single_owner="",
-        damaged={},
-        storage_quota=SimpleNamespace(),
-    )
-    DatasetLibrary(no_runs)._ensure_quota(new_owner_key(), 1000, 1000)
-    registry = Registry(tmp_path)
-    try:
-        assert not any(folder.exists() for folder in leftovers)
-    finally:
-        registry.shutdown()
 
 
 def test_every_dataset_is_listed_and_can_be_removed(datasets, monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, dynamic_module_utils
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from playground.checkpoints.checkpoint import load_model, resume_trainer, save_checkpoint
 from playground.checkpoints.manifest import CheckpointError
@@ -317,23 +317,6 @@ def test_a_text_has_the_same_token_ids_in_app_package_and_checkpoint(data, symbo
 # The model
 
 
-def test_generate_of_transformers_equals_generation_of_the_playground(package, log_messages):
-    model = AutoModelForSeq2SeqLM.from_pretrained(
-        package, trust_remote_code=False, use_safetensors=True
-    )
-    batch = build_held_out_set(load_task("reverse"), 200, 1, 10).batch
-    _, family = load_model(REVERSE)
-    expected_BT = family.generate(batch.source_BS, 11)
-    inputs = {"input_ids": batch.source_BS, "attention_mask": (batch.source_BS != PAD).long()}
-    generated_BT = model.generate(**inputs)[:, 1:]
-    assert torch.equal(generated_BT, expected_BT)
-    beams_BT = model.generate(**inputs, num_beams=4)[:, 1:]
-    past_eos_BT = (expected_BT == EOS).cumsum(1) - (expected_BT == EOS).long() > 0
-    # the model is confident, so beam search returns the same sequences
-    assert torch.equal(beams_BT.masked_fill(past_eos_BT, PAD), expected_BT)
-    assert log_messages == []
-
-
 def test_every_setting_survives_publication(resumable, tmp_path, log_messages):
     build_package(resumable, tmp_path / "package")
     model = AutoModelForSeq2SeqLM.from_pretrained(
@@ -358,24 +341,3 @@ def test_every_setting_survives_publication(resumable, tmp_path, log_messages):
         generated_BT, family.generate(batch.source_BS, 6)[:, : generated_BT.shape[1]]
     )
     assert log_messages == []
-
-
-def test_loading_without_remote_code_executes_no_package_code(copied, tmp_path, monkeypatch):
-    marker = tmp_path / "executed"
-    with open(copied / "automodel.py", "a") as file:
-        file.write(f"\nopen({str(marker)!r}, 'w').close()\n")
-    model = AutoModelForSeq2SeqLM.from_pretrained(
-        copied, trust_remote_code=False, use_safetensors=True
-    )
-    tokens = AutoTokenizer.from_pretrained(copied, trust_remote_code=False)
-    generated = model.generate(**tokens("3 1 4", return_tensors="pt"))
-    assert tokens.batch_decode(generated, skip_special_tokens=True) == ["4 1 3"]
-    checkpoint_from_package(copied, tmp_path / "checkpoint")
-    assert type(model).__module__ == "playground.models.automodel"
-    assert not marker.exists()
-
-    # Control: the same file creates the marker when it is executed.
-    monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
-    monkeypatch.syspath_prepend(str(tmp_path / "modules"))
-    dynamic_module_utils.get_class_from_dynamic_module("automodel.PlaygroundConfig", str(copied))
-    assert marker.exists()
