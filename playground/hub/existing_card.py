@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]
+from huggingface_hub import CardData
 
 from playground.checkpoints.manifest import is_number
 
@@ -81,6 +82,12 @@ def card_digest(text: str) -> str:
     rest = {name: value for name, value in fields.items() if name not in LICENSE_FIELDS}
     content = json.dumps([rest | {OWN_FIELD: own}, body.strip()], sort_keys=True, default=str)
     return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def signed_card(data: CardData, text: str) -> str:
+    """Return a card with its digest, by which a later push finds what its owner has edited."""
+    data[OWN_FIELD]["digest"] = card_digest(f"---\n{data.to_yaml()}\n---\n\n{text}")
+    return f"---\n{data.to_yaml()}\n---\n\n{text}"
 
 
 def _is_text(value: object) -> bool:

@@ -41,7 +41,7 @@ from playground.training.trainer import FINAL_EVAL_SIZE
 
 from .card_measurements import Example, attention_picture, other_lengths, worked_examples
 from .errors import HubError, ensure_repo, ensure_revision
-from .existing_card import OWN_FIELD, ExistingCard, card_digest
+from .existing_card import ExistingCard, signed_card
 from .formats import code_lines, package_format
 from .markdown import format_lengths, format_percent, format_tokens, render_card
 from .repo_ids import LICENSES
@@ -128,8 +128,7 @@ def write_card(
     front = _metadata(publication, manifest, task, measurements.scores)
     facts = card_facts(publication, manifest, task, measurements, code_lines(package))
     text = render_card("model_card.md.j2", facts)
-    front[OWN_FIELD]["digest"] = card_digest(f"---\n{front.to_yaml()}\n---\n\n{text}")
-    (package / "README.md").write_bytes(f"---\n{front.to_yaml()}\n---\n\n{text}".encode())
+    (package / "README.md").write_bytes(signed_card(front, text).encode())
     scores = json.dumps(measurements.scores, indent=2)
     (package / "evaluation.json").write_bytes(scores.encode() + b"\n")
 

@@ -1,15 +1,22 @@
 """The static Space of a published model: its interactive page, and a card for the Hub."""
 
-import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import SpaceCardData
+
 from playground.common.env import TAG
 
 from .errors import HubError
-from .existing_card import OWN_FIELD, card_digest, card_fields, card_license, read_existing_card
+from .existing_card import (
+    OWN_FIELD,
+    card_fields,
+    card_license,
+    read_existing_card,
+    signed_card,
+)
 from .repo_ids import PAGE
 
 
@@ -53,27 +60,18 @@ def _stays(existing: bytes) -> bool:
 
 
 def _card(repo: str, model_url: str, license: Mapping[str, Any]) -> str:
-    own = {"license": license.get("license")}
-    settings = {
-        "title": repo.split("/")[1],
-        "emoji": "🔀",
-        "colorFrom": "blue",
-        "colorTo": "green",
-        "sdk": "static",
-        "app_file": PAGE,
+    own: dict[str, Any] = {OWN_FIELD: {"license": license.get("license")}}
+    data = SpaceCardData(
+        title=repo.split("/")[1],
+        emoji="🔀",
+        colorFrom="blue",
+        colorTo="green",
+        sdk="static",
+        app_file=PAGE,
         **license,
-        "models": [repo],
-        "tags": [TAG],
-        "short_description": "Switch off parts of a transformer",
-        OWN_FIELD: own,
-    }
-
-    def render() -> str:
-        lines = [
-            f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in settings.items()
-        ]
-        text = f"The model [{repo}]({model_url}) runs in this page."
-        return "\n".join(["---", *lines, "---", "", text, ""])
-
-    own["digest"] = card_digest(render())
-    return render()
+        models=[repo],
+        tags=[TAG],
+        short_description="Switch off parts of a transformer",
+        **own,
+    )
+    return signed_card(data, f"The model [{repo}]({model_url}) runs in this page.\n")

@@ -41,6 +41,8 @@ ONLY_IN = {
     "huggingface_hub": {
         "hub/client.py",
         "hub/errors.py",
+        "hub/existing_card.py",
+        "hub/static_space.py",
         "hub/plan.py",
         "hub/transport.py",
         "hub/model_card.py",
