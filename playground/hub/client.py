@@ -14,21 +14,20 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, constants
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 from huggingface_hub.utils import (  # type: ignore[attr-defined]
     build_hf_headers,
-    get_session,
     hf_raise_for_status,
+    http_backoff,
     parse_datetime,
 )
 
 from playground.common import messages
 from playground.common.env import TAG
-from playground.common.format import format_bytes
+from playground.common.format import format_bytes, format_count
+from playground.errors import UserError
 
-from . import transport
 from .errors import (
-    HUB_UNREACHABLE,
     HubError,
     NotFoundError,
     ensure_branch,
@@ -36,13 +35,12 @@ from .errors import (
     ensure_revision,
     to_hub_error,
 )
-from .plan import PushPlan, RepoFile, RepoInfo, new_plan, plan_push
+from .plan import PushPlan, RepoFile, RepoInfo, plan_push
 from .repo_ids import Phase
 from .transport import MIN_BYTES_PER_S
 
 MAX_LISTED = 200
 MAX_REVISIONS = 50
-LFS_SUFFIXES = (".safetensors", ".png")
 Report = Callable[..., None]
 
 
@@ -63,24 +61,6 @@ class Hub:
         self.token = token
         self.api = HfApi(endpoint=endpoint or None, token=token or False)
         self.endpoint = self.api.endpoint
-
-    def connect(self) -> None:
-        """Test the connection, so that a missing network is reported within seconds.
-
-        The message differs if the machine is set to work offline.
-
-        Raises:
-            HubError: if no connection is possible.
-        """
-        if constants.HF_HUB_OFFLINE:
-            raise HubError(messages.HUB_OFFLINE, retryable=True, code=HUB_UNREACHABLE)
-        if problem := transport.connection_problem(self.endpoint):
-            raise HubError(
-                f"the Hub ({self.endpoint}) cannot be reached: {problem}; "
-                "check the network and try again",
-                retryable=True,
-                code=HUB_UNREACHABLE,
-            )
 
     def account(self) -> dict[str, Any]:
         """Return the account of the token: `name`, `orgs` with write access, and `writes`.
@@ -211,12 +191,13 @@ class Hub:
 
         huggingface_hub would parse the cards in it, and fail on malformed ones.
         """
-        headers = build_hf_headers(token=self.token or False)
-        response = get_session().get(
+        response = http_backoff(
+            "GET",
             f"{self.endpoint}/api/{path}",
+            max_retries=1,
+            retry_on_exceptions=(),  # a host that does not respond gets one request
             params=parameters,
-            headers=headers,
-            timeout=transport.READ_TIMEOUT_S,
+            headers=build_hf_headers(token=self.token or False),
         )
         hf_raise_for_status(response)
         return response.json()
@@ -270,15 +251,20 @@ class Hub:
         """
         ensure_repo(repo)
         ensure_branch(revision)
-        options = {"endpoint": self.endpoint, "revision": revision, "kind": kind}
-        try:
-            branches = [self.repo_info(repo, kind=kind)]
-        except NotFoundError:
-            return new_plan(folder, repo, private=private, **options)
-        if revision != "main":
-            with suppress(NotFoundError):  # the push creates the branch from main
+        branches: list[RepoInfo] = []
+        with suppress(NotFoundError):  # the push creates the repository, and a branch from main
+            branches.append(self.repo_info(repo, kind=kind))
+            if revision != "main":
                 branches.append(self.repo_info(repo, revision))
-        return plan_push(folder, repo, branches, **options)
+        return plan_push(
+            folder,
+            repo,
+            branches,
+            endpoint=self.endpoint,
+            revision=revision,
+            private=private,
+            kind=kind,
+        )
 
     def push(
         self, folder: Path, plan: PushPlan, message: str, report: Report = lambda *_: None
@@ -316,44 +302,32 @@ class Hub:
             ) from None
 
     def _commit(self, folder: Path, plan: PushPlan, message: str, report: Report) -> str:
-        """Upload the changes of a plan to an existing repository, and commit them.
-
-        Each large file is uploaded separately, with its own progress.
-        """
+        """Upload the changes of a plan to an existing repository, and commit them."""
         if plan.revision != "main" and not plan.parent:
             report(f"Creating the branch {plan.revision}", 0.0, Phase.WRITING)
             with self.translating_errors(f"create the branch {plan.revision} of", plan.repo):
                 self.api.create_branch(plan.repo, branch=plan.revision, revision=plan.start or None)
         if not plan.has_writes:
             return plan.start
-        operations: list[CommitOperationAdd | CommitOperationDelete] = []
-        for change in plan.changes:
-            if change.status == "removed":
-                operations.append(CommitOperationDelete(change.path))
-            if change.status not in ("new", "changed"):
-                continue
-            added, size = CommitOperationAdd(change.path, folder / change.path), change.size
-            operations.append(added)
-            if change.path.endswith(LFS_SUFFIXES):
-                text = f"Uploading {change.path} ({format_bytes(size)})"
-                report(text, size / MIN_BYTES_PER_S, Phase.WRITING)
-                with self.translating_errors(f"upload {change.path} to", plan.repo):
-                    self.api.preupload_lfs_files(
-                        plan.repo,
-                        [added],
-                        revision=plan.revision,
-                        repo_type=plan.kind,
-                        free_memory=False,
-                    )
+        removed = [change.path for change in plan.changes if change.status == "removed"]
+        written = [change for change in plan.changes if change.status in ("new", "changed")]
+        added = [CommitOperationAdd(change.path, folder / change.path) for change in written]
+        size = sum(change.size for change in written)
+        text = f"Uploading {format_count(len(written), 'file')} ({format_bytes(size)})"
+        report(text, size / MIN_BYTES_PER_S, Phase.WRITING)
+        with self.translating_errors("upload to", plan.repo):
+            self.api.preupload_lfs_files(
+                plan.repo, added, revision=plan.revision, repo_type=plan.kind, free_memory=False
+            )
         report("Committing", 0.0, Phase.COMMITTING)
         with self.translating_errors("commit to", plan.repo):
             done = self.api.create_commit(
                 plan.repo,
-                operations,
+                [*map(CommitOperationDelete, removed), *added],
                 commit_message=message,
                 revision=plan.revision,
-                parent_commit=plan.start or None,
                 repo_type=plan.kind,
+                parent_commit=plan.start or None,
             )
         return str(done.oid)
 
@@ -361,13 +335,13 @@ class Hub:
 
     @contextmanager
     def translating_errors(self, action: str, repo: str = "") -> Iterator[None]:
-        """Convert every error of the body to a HubError.
+        """Convert every other error of the body to a HubError.
 
         `action`, with the repository, completes the sentence "could not ...".
         """
         try:
             yield
-        except HubError:
+        except (UserError, MemoryError):
             raise
         except Exception as error:
             raise to_hub_error(

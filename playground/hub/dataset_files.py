@@ -3,12 +3,9 @@
 Their files are read like files from a user, so no type is inferred, and both give the same pairs.
 """
 
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count, islice
-
-from huggingface_hub import constants
 
 from playground.datasets.pairs import DatasetError, PairDataset
 from playground.datasets.parquet_tables import parquet_table
@@ -18,9 +15,7 @@ from playground.datasets.tables import MAX_BYTES, Row, Table
 from . import transport
 from .client import Hub
 from .dataset_repository import Repository, join_names, parse_name
-from .errors import HubError, NotFoundError, to_hub_error
-
-log = logging.getLogger(__name__)
+from .errors import HubError, NotFoundError
 
 MAX_ROWS = 100_000
 BLOCK_BYTES = 1 << 20  # bytes of a large Parquet file that are fetched together
@@ -38,24 +33,13 @@ def read_hub(name: str, options: ReadOptions, token: str = "") -> PairDataset:
     transport.configure_process()
     try:
         hub = Hub(token)
-        hub.connect()
-        repository = Repository(hub, hub.raw_repo_info(repo, revision, kind="datasets"))
-        config, split, paths = repository.find_split(options)
-        origin = repository.origin | {"config": config, "split": split}
-        table = _split_table(repository, paths, options, origin)
-        return replace(read_table(table, options), origin=origin)
-    except (DatasetError, MemoryError):
-        raise
-    except Exception as error:
-        if not isinstance(error, HubError):
-            log.info("the dataset %s cannot be read", repo, exc_info=True)
-            error = to_hub_error(
-                error,
-                f"read datasets/{repo}",
-                f"datasets/{repo}",
-                endpoint=constants.ENDPOINT,
-                token=token,
-            )
+        with hub.translating_errors("read", f"datasets/{repo}"):
+            repository = Repository(hub, hub.raw_repo_info(repo, revision, kind="datasets"))
+            config, split, paths = repository.find_split(options)
+            origin = repository.origin | {"config": config, "split": split}
+            table = _split_table(repository, paths, options, origin)
+            return replace(read_table(table, options), origin=origin)
+    except HubError as error:
         is_hidden = isinstance(error, NotFoundError) and not token and revision == "main"
         hint = "; if it is private, sign in with an account that can read it" if is_hidden else ""
         raise DatasetError(f"{error}{hint}") from None

@@ -35,7 +35,7 @@ class DownloadTasks(TaskRunner):
     """The jobs that read from the Hub."""
 
     def gallery(self) -> dict[str, Any]:
-        self.connect()
+        self.report("Connecting to the Hub")
         rows: list[dict[str, Any]] = []
         models = self.hub.gallery()
         self.report_loading()
@@ -48,7 +48,6 @@ class DownloadTasks(TaskRunner):
     # Inspecting and downloading
 
     def repo_info(self) -> dict[str, Any]:
-        self.connect()
         repo, manifest, card = self._inspect_repo()
         info = self._describe_repo(repo, manifest, card)
         with suppress(HubError):  # the older revisions are optional
@@ -147,12 +146,12 @@ class DownloadTasks(TaskRunner):
 
     def _download(self, destination: Path) -> dict[str, Any]:
         """Download a checkpoint into a folder, and validate it."""
+        about, manifest, card = self._inspect_repo()
         self.report_loading()
         from playground.runs.inspector_process import Inspector
 
         from .export import checkpoint_from_package
 
-        about, manifest, card = self._inspect_repo()
         info, task = self._describe_repo(about, manifest, card), manifest.config.task
         owned = self.task.datasets
         if task.task == LOOKUP and owned is not None and task.dataset_sha256 not in owned:
@@ -179,7 +178,6 @@ class DownloadTasks(TaskRunner):
 
     def pull(self) -> dict[str, Any]:
         """Download a published model to `destination`, which appears when it is complete."""
-        self.connect()
         destination = Path(self.task.destination)
         info = self._download(self.scratch / "checkpoint")
         destination.parent.mkdir(parents=True, exist_ok=True)
@@ -193,14 +191,12 @@ class DownloadTasks(TaskRunner):
 
     def reproduce(self) -> dict[str, Any]:
         """Evaluate a published model on as many held-out sequences as its card reports."""
-        self.connect()
-        self.report_loading()
+        folder = self.scratch / "checkpoint"
+        info = self._download(folder)
         from playground.checkpoints.checkpoint import load_model
         from playground.evaluation import evaluate
         from playground.tasks.held_out import build_held_out_set
 
-        folder = self.scratch / "checkpoint"
-        info = self._download(folder)
         manifest, model = load_model(folder)
         task = manifest.config.task
         n = (info["card"] or {}).get("n") or 2000

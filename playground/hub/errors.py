@@ -4,6 +4,7 @@ No message contains the token.
 """
 
 import os
+import socket
 from typing import Any
 
 from huggingface_hub.errors import (
@@ -94,6 +95,15 @@ def to_hub_error(
         )
     if find(OfflineModeIsEnabled):
         return HubError(messages.HUB_OFFLINE, retryable=True, code=HUB_UNREACHABLE)
+    if find(httpx.ConnectError, httpx.ConnectTimeout):
+        cause = "no internet connection, or an unknown host name"
+        if not find(socket.gaierror):
+            cause = getattr(find(OSError), "strerror", None) or "no response"
+        return HubError(
+            f"the Hub ({endpoint}) cannot be reached: {cause}; check the network and try again",
+            retryable=True,
+            code=HUB_UNREACHABLE,
+        )
     if http_error := find(HfHubHTTPError):
         message = redact((http_error.server_message or "").split("\n")[0])[:200]
         return _status_error(

@@ -75,16 +75,18 @@ def plan_push(
     *,
     endpoint: str,
     revision: str = "main",
+    private: bool = False,
     kind: str = "model",
 ) -> PushPlan:
-    """Compare the files of a folder with those of an existing repository.
+    """Compare the files of a folder with those of a repository.
 
-    `branches` has the branch main, and the branch of the push if it exists.
+    `branches` has the branch main, and the branch of the push if it exists; nothing for a new
+    repository, which is `private` or not.
 
     Raises:
         HubError: if the repository has other content.
     """
-    info = branches[-1]
+    info = branches[-1] if branches else RepoInfo(repo, "", private, 0, ())
     remote = {file.path: file for file in info.files}
     files = files_in(folder)
     owned = {"README.md", ".gitattributes", "LICENSE"}
@@ -107,8 +109,8 @@ def plan_push(
     return PushPlan(
         repo,
         revision,
-        repo_url(endpoint, repo, kind),
-        True,
+        f"{endpoint}/{repo}" if kind == "model" else f"{endpoint}/{kind}s/{repo}",
+        bool(branches),
         info.private,
         info.sha if has_branch else "",
         info.sha,
@@ -130,10 +132,6 @@ def other_content(kind: str, repo: str, files: Iterable[str]) -> HubError:
     )
 
 
-def repo_url(endpoint: str, repo: str, kind: str) -> str:
-    return f"{endpoint}/{repo}" if kind == "model" else f"{endpoint}/{kind}s/{repo}"
-
-
 def files_in(folder: Path) -> dict[str, Path]:
     """Return the files in a folder and its subfolders by their relative path."""
     return {
@@ -141,22 +139,6 @@ def files_in(folder: Path) -> dict[str, Path]:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
-
-
-def new_plan(
-    folder: Path,
-    repo: str,
-    *,
-    endpoint: str,
-    revision: str = "main",
-    private: bool = False,
-    kind: str = "model",
-) -> PushPlan:
-    changes = tuple(
-        FileChange(name, path.stat().st_size, "new") for name, path in files_in(folder).items()
-    )
-    url = repo_url(endpoint, repo, kind)
-    return PushPlan(repo, revision, url, False, private, "", "", changes, kind)
 
 
 def _file_status(path: Path, remote: RepoFile | None) -> str:

@@ -29,7 +29,6 @@ from .repo_ids import Phase
 
 log = logging.getLogger(__name__)
 WRITING_KINDS = ("preview", "plan", "push")
-TASK_KINDS = ("account", "gallery", "repo_info", *WRITING_KINDS, "pull", "reproduce")
 MAX_PULL_BYTES = 200_000_000  # bytes
 LOADING_TIMEOUT_S = 600.0  # seconds for imports on a busy machine at low priority
 # The environment of a process that uses the Hub; set before huggingface_hub is imported.
@@ -80,12 +79,8 @@ class TaskRunner:
         """Report that imports begin, which may take minutes; call it before the first import."""
         self.report("Loading PyTorch", LOADING_TIMEOUT_S)
 
-    def connect(self) -> None:
-        self.report("Connecting to the Hub")
-        self.hub.connect()
-
     def account(self) -> dict[str, Any]:
-        self.connect()
+        self.report("Connecting to the Hub")
         return dict(self.hub.account())
 
 
@@ -98,15 +93,12 @@ def run_task(task: HubTask, reporter: ProgressReporter) -> dict[str, Any]:
     os.environ.update(HUB_ENV | ({"HF_ENDPOINT": task.endpoint} if task.endpoint else {}))
     from .client import Hub
     from .download_tasks import DownloadTasks
-    from .errors import HubError
     from .transport import configure_process
     from .upload_tasks import UploadTasks
 
     scratch = reporter.scratch
     try:
         configure_process()
-        if task.kind not in TASK_KINDS:
-            raise HubError(f"{task.kind!r} is not a Hub job; use one of {', '.join(TASK_KINDS)}")
         tasks = UploadTasks if task.kind in WRITING_KINDS else DownloadTasks
         runner = tasks(Hub(task.token, task.endpoint), task, reporter)
         result: dict[str, Any] = getattr(runner, task.kind)()

@@ -142,7 +142,6 @@ class UploadTasks(TaskRunner):
         ensure_branch(self.task.revision)
         checkpoint = self._export()
         package_format(read_manifest(checkpoint).config.architecture)  # raises before any request
-        self.connect()
         self.ensure_can_write()
         folder, notes = self.build(checkpoint, self._existing_card("model"))
         self.report("Comparing with the repository")
@@ -165,7 +164,7 @@ class UploadTasks(TaskRunner):
         """Raise HubError if the token cannot write to the repository's namespace."""
         from .errors import HubError
 
-        account = self.hub.account()
+        account = self.account()
         namespace = self.task.repo.split("/")[0]
         if not account["writes"]:
             raise HubError(
@@ -184,17 +183,17 @@ class UploadTasks(TaskRunner):
         from playground.checkpoints.manifest import read_manifest
 
         from .errors import ensure_branch, ensure_repo
-        from .plan import new_plan
+        from .plan import plan_push
 
         ensure_repo(self.task.repo)
         ensure_branch(self.task.revision)
         checkpoint = self._export()
         folder, _ = self.build(checkpoint)
         options = {"endpoint": self.hub.endpoint, "private": self.task.private}
-        plan = new_plan(folder, self.task.repo, revision=self.task.revision, **options)
+        plan = plan_push(folder, self.task.repo, [], revision=self.task.revision, **options)
         plans = [plan]
         if space := self._write_space(folder, plan):
-            plans.append(new_plan(space, self.task.repo, kind="space", **options))
+            plans.append(plan_push(space, self.task.repo, [], kind="space", **options))
         step = read_manifest(checkpoint).step
         result = self._describe(folder, plans, step, [])
         return result | {"url": plan.url, "compared": False}

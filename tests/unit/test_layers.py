@@ -46,7 +46,6 @@ ONLY_IN = {
         "hub/plan.py",
         "hub/transport.py",
         "hub/model_card.py",
-        "hub/dataset_files.py",
         "hub/dataset_repository.py",
         "server/hub_token.py",
         "cli/common.py",

@@ -10,8 +10,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
-from functools import partial
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any
 
@@ -28,26 +27,16 @@ SILENCE_TIMEOUT_S = 40.0  # seconds without a byte after which a download fails
 CHUNK_BYTES = 1 << 18  # bytes between two progress reports of a download
 
 
-def connect_to_hub() -> Any:
-    """Return a client of the Hub that sends no token, after a connection check.
-
-    Raises:
-        UserError: within 3 s without a network, with the models on this machine.
-    """
+def open_hub() -> Any:
+    """Return a client of the Hub that sends no token."""
     from huggingface_hub import constants
 
     from playground.hub.client import Hub
-    from playground.hub.errors import HubError
     from playground.hub.transport import configure_process
 
     configure_process()
     constants.DOWNLOAD_CHUNK_SIZE = CHUNK_BYTES
-    try:
-        hub = Hub("", os.environ.get("HF_ENDPOINT", ""))
-        hub.connect()
-        return hub
-    except HubError as error:
-        raise UserError(f"{error}{describe_cache()}", retryable=True, code=error.code) from None
+    return Hub("", os.environ.get("HF_ENDPOINT", ""))
 
 
 def fetch_model_info(hub: Any, name: str) -> dict[str, Any]:
@@ -114,99 +103,83 @@ def files_to_download(info: dict[str, Any], name: str) -> dict[str, int]:
     return small | weights
 
 
-class Download:
-    """A download of a model: a thread fetches its files, and another thread waits for it.
+class ByteMeter:
+    """Counts the received bytes of a download: its progress bar for huggingface_hub."""
 
-    An aborted thread is abandoned, because a silent connection may hold it until its time-out.
-    """
+    def __init__(self) -> None:
+        self.received = self.total = 0.0
+        self.received_at = time.monotonic()
+        self.is_aborted = False
 
-    def __init__(self, name: str, progress: ProgressReporter) -> None:
-        self.name, self.progress = name, progress
-        self.paths: list[Path] = []
-        self.error: Exception | None = None
-        self._received_bytes = self._total_bytes = 0.0
-        self._received_at = time.monotonic()
-        self._aborted = threading.Event()
+    def __call__(self, *_: object, **__: object) -> ByteMeter:
+        return self
 
-    def run(self) -> Path:
-        """Fetch all files and return their folder."""
-        thread = threading.Thread(target=self._fetch, name=f"fetch {self.name}", daemon=True)
-        thread.start()
-        try:
-            self._wait(thread)
-        finally:
-            self._aborted.set()
-        self.progress.raise_if_cancelled()
-        if self.error is not None:
-            raise _download_error(self.name, self.error) from None
-        if len({path.parent for path in self.paths}) != 1:
-            raise UserError(
-                f"{self.name} changed on the Hub during the download; try again", retryable=True
-            )
-        return self.paths[0].parent
-
-    def _wait(self, thread: threading.Thread) -> None:
-        """Report the progress until the thread ends, the job is cancelled or no data arrives."""
-        while thread.is_alive():
-            thread.join(0.1)
-            if total := self._total_bytes:
-                self.progress.progress(min(self._received_bytes, total), total, "bytes")
-            self.progress.raise_if_cancelled()
-            if time.monotonic() - self._received_at > SILENCE_TIMEOUT_S:
-                raise UserError(
-                    f"{self.name}: the Hub sent no data for {SILENCE_TIMEOUT_S:.0f} s; check the "
-                    "network and try again",
-                    retryable=True,
-                )
-
-    def _fetch(self) -> None:
-        try:
-            hub = connect_to_hub()
-            files = files_to_download(fetch_model_info(hub, self.name), self.name)
-            total = sum(files.values())
-            ensure_disk_space(self.name, total)
-            self.progress.message(
-                f"Downloading {self.name}: {format_bytes(total)} in {len(files)} files, to this "
-                "machine's cache"
-            )
-            self._total_bytes = total
-            for path in files:
-                self.progress.raise_if_cancelled()
-                with hub.translating_errors(f"fetch {path} of", self.name):
-                    bar = partial(ByteCounter, self._count_bytes)
-                    local_path = hub.api.hf_hub_download(self.name, path, tqdm_class=bar)
-                self.paths.append(Path(local_path))
-                self._received_at = time.monotonic()
-        except Exception as error:
-            self.error = error
-
-    def _count_bytes(self, n: float) -> None:
-        self._received_bytes += n
-        self._received_at = time.monotonic()
-        if self._aborted.is_set():
-            raise JobCancelled
-
-
-class ByteCounter:
-    """A progress bar for huggingface_hub that calls `on_bytes` with each number of bytes."""
-
-    def __init__(self, on_bytes: Callable[[float], None], *_: Any, **__: Any) -> None:
-        self.update = on_bytes
-
-    def __enter__(self) -> ByteCounter:
+    def __enter__(self) -> ByteMeter:
         return self
 
     def __exit__(self, *_: object) -> None:
         pass
 
-    def close(self) -> None:
-        pass
+    def update(self, n: float) -> None:
+        self.received += n
+        self.received_at = time.monotonic()
+        if self.is_aborted:
+            raise JobCancelled
 
 
 def download(name: str, progress: ProgressReporter) -> Path:
-    """Download a model into the Hub's cache and return its folder there."""
+    """Download a model into the Hub's cache and return its folder there.
+
+    A thread fetches the files. An aborted one is abandoned, because a silent connection may hold it
+    until its timeout.
+    """
     progress.message(f"Connecting to the Hub for {name}")
-    return Download(name, progress).run()
+    meter, folder = ByteMeter(), Future[Path]()
+
+    def fetch() -> None:
+        try:
+            folder.set_result(_fetch(name, progress, meter))
+        except Exception as error:
+            folder.set_exception(_download_error(name, error))
+
+    threading.Thread(target=fetch, name=f"fetch {name}", daemon=True).start()
+    try:
+        is_done = False
+        while not is_done:
+            is_done = bool(wait([folder], 0.1).done)
+            if total := meter.total:
+                progress.progress(min(meter.received, total), total, "bytes")
+            progress.raise_if_cancelled()
+            if time.monotonic() - meter.received_at > SILENCE_TIMEOUT_S:
+                raise UserError(
+                    f"{name}: the Hub sent no data for {SILENCE_TIMEOUT_S:.0f} s; check the "
+                    "network and try again",
+                    retryable=True,
+                )
+    finally:
+        meter.is_aborted = True
+    progress.raise_if_cancelled()
+    return folder.result()
+
+
+def _fetch(name: str, progress: ProgressReporter, meter: ByteMeter) -> Path:
+    hub = open_hub()
+    files = files_to_download(fetch_model_info(hub, name), name)
+    total = sum(files.values())
+    ensure_disk_space(name, total)
+    progress.message(
+        f"Downloading {name}: {format_bytes(total)} in {len(files)} files, to this machine's cache"
+    )
+    meter.total = total
+    folders = set()
+    for path in files:
+        progress.raise_if_cancelled()
+        with hub.translating_errors(f"fetch {path} of", name):
+            folders.add(Path(hub.api.hf_hub_download(name, path, tqdm_class=meter)).parent)
+        meter.received_at = time.monotonic()
+    if len(folders) > 1:
+        raise UserError(f"{name} changed on the Hub during the download; try again", retryable=True)
+    return folders.pop()
 
 
 def _download_error(name: str, error: Exception) -> Exception:

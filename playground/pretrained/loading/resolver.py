@@ -7,7 +7,7 @@ from playground.errors import UserError
 from playground.jobs.progress import ProgressReporter
 
 from .cache import cached_snapshot, describe_cache, list_cached_names, mark_as_used
-from .download import connect_to_hub, download, fetch_model_info, files_to_download
+from .download import download, fetch_model_info, files_to_download, open_hub
 from .model_files import ResolvedModel, inspect_folder, kind_of, read_config
 from .model_names import local_folder, local_paths_allowed, validate_name
 
@@ -51,7 +51,7 @@ def describe_models(request: dict[str, Any], progress: ProgressReporter) -> dict
             if local_folder(checked) or cached_snapshot(checked):
                 row |= _describe_local(checked, progress)
             else:
-                hub = hub or connect_to_hub()
+                hub = hub or open_hub()
                 row |= _describe_remote(hub, checked)
         except UserError as error:
             row |= {"message": str(error), "code": error.code}

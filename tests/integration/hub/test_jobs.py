@@ -7,7 +7,6 @@ import struct
 import subprocess
 import sys
 import tempfile
-from dataclasses import replace
 
 import pytest
 from huggingface_hub import ModelCard
@@ -40,21 +39,38 @@ def published(hub, published_files):
     return published_files
 
 
+@pytest.fixture
+def run(hub, run_task_in_process, tmp_path_factory):
+    """Return a function that runs a hub task in this process, with the token of a user."""
+
+    def run(kind, repo, user="", **fields):
+        task = HubTask(kind, repo, getattr(hub, user, ""), hub.url, **fields)
+        return run_task_in_process(task, tmp_path_factory.mktemp("work") / "scratch")
+
+    return run
+
+
+@pytest.fixture
+def push(run, checkpoint):
+    """Return a function that publishes the checkpoint for Ada; other kinds only plan it."""
+    return lambda repo, kind="push", user="ADA", **fields: run(
+        kind, repo, user, checkpoint=str(checkpoint), **fields
+    )
+
+
 # Push and pull
 
 
 @pytest.mark.smoke
 def test_a_published_model_is_downloaded_bit_equal(
-    hub, checkpoint, published_files, run_task_in_process, tmp_path
+    hub, checkpoint, published_files, push, run, tmp_path
 ):
-    push = HubTask("push", "ada/pushed", hub.ADA, hub.url, checkpoint=str(checkpoint))
-    outcome, result = run_task_in_process(push, tmp_path / "work")
+    outcome, result = push("ada/pushed")
     assert (outcome, result["commit"]) == ("result", hub.repo("ada/pushed").head.oid)
     assert hub.commit_titles("ada/pushed") == ["initial commit", "Step 6"]
     files = hub.files("ada/pushed")
     assert files | {"README.md": published_files["README.md"]} == published_files
-    pull = HubTask("pull", "ada/pushed", endpoint=hub.url, destination=str(tmp_path / "in"))
-    outcome, *message = run_task_in_process(pull, tmp_path / "again")
+    outcome, *message = run("pull", "ada/pushed", destination=str(tmp_path / "in"))
     assert outcome == "result", message
     assert read_files(tmp_path / "in") == read_files(checkpoint)
     original, restored = resume_trainer(checkpoint)[0], resume_trainer(tmp_path / "in")[0]
@@ -70,36 +86,55 @@ def test_a_published_model_is_downloaded_bit_equal(
     ],
 )
 def test_a_push_keeps_what_the_owner_wrote_in_the_card(
-    hub, checkpoint, run_task_in_process, tmp_path, readme, chosen, license, is_unchanged, note
+    hub, push, readme, chosen, license, is_unchanged, note
 ):
     hub.put("ada/owned", {"README.md": readme})
-    push = HubTask(
-        "push", "ada/owned", hub.ADA, hub.url, checkpoint=str(checkpoint), license=chosen
-    )
-    outcome, planned = run_task_in_process(replace(push, kind="plan"), tmp_path / "plan")
+    outcome, planned = push("ada/owned", "plan", license=chosen)
     assert (outcome, [note in each for each in planned["notes"]]) == ("result", [True] * bool(note))
-    outcome, result = run_task_in_process(push, tmp_path / "push")
+    outcome, result = push("ada/owned", license=chosen)
     assert (outcome, result["notes"]) == ("result", planned["notes"])
     card = hub.files("ada/owned")["README.md"]
     assert card == planned["card"].encode()
     assert (f"license: {license}\n".encode() in card, card == readme) == (True, is_unchanged)
-    run_task_in_process(replace(push, license=""), tmp_path / "again")
+    push("ada/owned")
     assert hub.files("ada/owned")["README.md"] == card
+
+
+def test_commits_of_others_since_the_plan_are_not_overwritten(hub, checkpoint, published, push):
+    parent = hub.put("ada/watched", published)
+    other_commit = hub.put("ada/watched", {"metrics.jsonl": None}, message="Meanwhile")
+    assert push("ada/watched", expected_parent=parent) == (
+        "failed",
+        "another commit was pushed after the preview, and nothing was overwritten; preview again",
+        True,
+    )
+    assert hub.repo("ada/watched").head.oid == other_commit
+    assert push("ada/watched", expected_parent=other_commit)[0] == "result"
+    assert hub.files("ada/watched")["metrics.jsonl"] == (checkpoint / "metrics.jsonl").read_bytes()
+
+
+def test_an_inspected_model_has_its_files_and_revisions(hub, published, run):
+    _, inspected = run("repo_info", "ada/digits")
+    assert (inspected["repo"], inspected["commit"], inspected["step"]) == (
+        "ada/digits",
+        hub.repo("ada/digits").head.oid,
+        6,
+    )
+    assert (inspected["shape"], inspected["resumable"], inspected["branches"]) == (
+        [1, 1, 8],
+        True,
+        ["main"],
+    )
+    assert [line["title"] for line in inspected["revisions"]] == ["Step 6", "initial commit"]
+    assert {file["path"] for file in inspected["files"]} == {*published, ".gitattributes"}
 
 
 # The interactive page
 
 
 @pytest.fixture
-def push_with_page(hub, checkpoint, run_task_in_process, tmp_path):
-    """Return a function that publishes the checkpoint with its page."""
-
-    def push(repo, kind="push", **options):
-        options = {"checkpoint": str(checkpoint), "page": True} | options
-        work = tmp_path / str(len(list(tmp_path.iterdir())))
-        return run_task_in_process(HubTask(kind, repo, hub.ADA, hub.url, **options), work)
-
-    return push
+def push_with_page(push):
+    return lambda repo, kind="push", **fields: push(repo, kind, **{"page": True} | fields)
 
 
 def test_a_page_is_published_in_the_repository_and_as_a_static_space(
@@ -164,8 +199,8 @@ def test_a_plan_names_the_space_and_its_visibility(hub, push_with_page, exists, 
     ("old", "new"),
     [
         ("runs in this page.", "runs in this page. It is mine."),
-        ('license: "mit"', 'license: "isc"'),
-        ('title: "', 'title: "my '),
+        ("license: mit", "license: isc"),
+        ("title: ", "title: my "),
     ],
 )
 def test_the_card_of_a_space_that_its_owner_edited_stays(hub, push_with_page, old, new):
@@ -188,13 +223,6 @@ def test_the_card_of_a_space_that_its_owner_edited_stays(hub, push_with_page, ol
         edited,
         False,
     )
-
-
-def test_the_own_card_of_a_space_must_show_the_page(hub, push_with_page):
-    hub.put("ada/docker", {"README.md": "---\nsdk: docker\n---\n# Mine\n"}, kind="space")
-    outcome, message, *_ = push_with_page("ada/docker")
-    assert (outcome, "does not have the line “sdk: static”" in message) == ("failed", True)
-    assert ("model", "ada/docker") not in hub.repos
 
 
 def test_a_space_that_failed_is_written_by_the_next_push(hub, push_with_page):
@@ -232,23 +260,6 @@ def test_an_own_page_of_the_repository_stays(hub, push_with_page):
     assert hub.files("ada/site")["index.html"] == b"mine"
 
 
-def test_a_space_with_other_content_stays_and_nothing_is_published(hub, push_with_page):
-    hub.put("ada/taken", {"index.html": "mine"}, kind="space")
-    outcome, message, *_ = push_with_page("ada/taken")
-    assert outcome == "failed"
-    assert "the Space ada/taken has other content (index.html), which stays unchanged" in message
-    assert hub.files("ada/taken", kind="space")["index.html"] == b"mine"
-    assert ("model", "ada/taken") not in hub.repos
-
-
-def test_a_space_with_an_app_beside_the_page_stays(hub, push_with_page):
-    """A duplicate of the playground's own Space has the tag of its pages, too."""
-    card = "---\ntags: [transformer-playground]\n---\n"
-    hub.put("ada/app", {"README.md": card, "app.py": "mine"}, kind="space")
-    outcome, message, *_ = push_with_page("ada/app")
-    assert (outcome, "has other content (app.py)" in message) == ("failed", True)
-
-
 def test_the_page_of_a_private_model_never_gets_into_a_public_space(hub, push_with_page):
     outcome, *result = push_with_page("ada/secret")
     assert outcome == "result", result
@@ -259,73 +270,31 @@ def test_the_page_of_a_private_model_never_gets_into_a_public_space(hub, push_wi
     assert len(hub.repo("ada/secret", "space").commits) == commits
 
 
-def test_an_inspected_model_has_its_files_and_revisions(
-    hub, published, run_task_in_process, tmp_path
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"index.html": "mine"}, "other content (index.html), which stays unchanged"),
+        # a duplicate of the playground's own Space has the tag of its pages, too
+        (
+            {"README.md": "---\ntags: [transformer-playground]\n---\n", "app.py": "mine"},
+            "has other content (app.py)",
+        ),
+        (
+            {"README.md": "---\nsdk: docker\n---\n# Mine\n"},
+            "does not have the line “sdk: static”",
+        ),
+    ],
+)
+def test_a_space_with_other_content_stays_and_nothing_is_published(
+    hub, push_with_page, files, message
 ):
-    task = HubTask("repo_info", "ada/digits", endpoint=hub.url)
-    _, inspected = run_task_in_process(task, tmp_path / "work")
-    assert (inspected["repo"], inspected["commit"], inspected["step"]) == (
-        "ada/digits",
-        hub.repo("ada/digits").head.oid,
-        6,
-    )
-    assert (inspected["shape"], inspected["resumable"], inspected["branches"]) == (
-        [1, 1, 8],
-        True,
-        ["main"],
-    )
-    assert [line["title"] for line in inspected["revisions"]] == ["Step 6", "initial commit"]
-    assert {file["path"] for file in inspected["files"]} == {*published, ".gitattributes"}
-
-
-def test_a_plan_writes_nothing_and_shows_the_card(hub, checkpoint, run_task_in_process, tmp_path):
-    hub_task = HubTask("plan", "ada/planned", hub.ADA, hub.url, checkpoint=str(checkpoint))
-    with hub.record_requests() as requests:
-        _, result = run_task_in_process(hub_task, tmp_path / "work")
-    assert (result["plan"]["repo"], result["step"]) == ("ada/planned", 6)
-    assert result["card"].startswith("---\n")
-    assert "# planned" in result["card"]
-    assert {request.method for request in requests} == {"GET"}
-    assert ("model", "ada/planned") not in hub.repos
-
-
-def test_commits_of_others_since_the_plan_are_not_overwritten(
-    hub, checkpoint, published, run_task_in_process, tmp_path
-):
-    parent = hub.put("ada/watched", published)
-    other_commit = hub.put("ada/watched", {"metrics.jsonl": None}, message="Meanwhile")
-    hub_task = HubTask(
-        "push",
-        "ada/watched",
-        hub.ADA,
-        hub.url,
-        checkpoint=str(checkpoint),
-        expected_parent=parent,
-    )
-    assert run_task_in_process(hub_task, tmp_path / "first") == (
-        "failed",
-        "another commit was pushed after the preview, and nothing was overwritten; preview again",
-        True,
-    )
-    assert hub.repo("ada/watched").head.oid == other_commit
-    again = replace(hub_task, expected_parent=other_commit)
-    assert run_task_in_process(again, tmp_path / "second")[0] == "result"
-    assert hub.files("ada/watched")["metrics.jsonl"] == (checkpoint / "metrics.jsonl").read_bytes()
-
-
-def test_a_published_score_is_measured_again(
-    hub, checkpoint, published, run_task_in_process, tmp_path
-):
-    hub_task = HubTask("reproduce", "ada/digits", endpoint=hub.url)
-    _, result = run_task_in_process(hub_task, tmp_path / "work")
-    claimed, measured = result["card"], result["measured"]
-    scores = json.loads((checkpoint / "config.json").read_text())["scores"]
-    assert (claimed["n"], claimed["exact_match"]) == (scores["n"], scores["exact_match"])
-    assert (measured["n"], measured["exact_match"], measured["token_accuracy"]) == (
-        scores["n"],
-        scores["exact_match"],
-        pytest.approx(scores["token_accuracy"]),
-    )
+    repo = f"ada/taken-{len(files)}-{len(message)}"
+    hub.put(repo, files, kind="space")
+    before = hub.files(repo, kind="space")
+    outcome, text, *_ = push_with_page(repo)
+    assert (outcome, message in text) == ("failed", True)
+    assert hub.files(repo, kind="space") == before
+    assert ("model", repo) not in hub.repos
 
 
 # Permissions
@@ -342,10 +311,9 @@ def test_a_published_score_is_measured_again(
 def test_missing_permission_is_reported_before_any_file_is_written(
     hub, checkpoint, run_task_in_process, tmp_path, user, repo, expected_message
 ):
-    token = getattr(hub, user) if user else ""
-    hub_task = HubTask("push", repo, token, hub.url, checkpoint=str(checkpoint))
+    task = HubTask("push", repo, getattr(hub, user, ""), hub.url, checkpoint=str(checkpoint))
     with hub.record_requests() as requests:
-        kind, message, _ = run_task_in_process(hub_task, tmp_path / "work")
+        kind, message, _ = run_task_in_process(task, tmp_path / "work")
     assert kind == "failed"
     assert expected_message in message
     assert [path.name for path in (tmp_path / "work").iterdir()] == ["checkpoint"]
@@ -400,22 +368,16 @@ HOSTILE = (*UNREAD, *REJECTED_BY_MANIFEST, *REJECTED_AFTER_DOWNLOAD)
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_invalid_hub_model_is_rejected_with_reason_and_cleaned_up(
-    hub, published, hostile, run_task_in_process, tmp_path, name
+    hub, published, hostile, run, tmp_path, name
 ):
     changed_files, reason = hostile[name]
     hub.put(f"cy/{name}", published | changed_files)
-    hub_task = HubTask(
-        "pull",
-        f"cy/{name}",
-        endpoint=hub.url,
-        destination=str(tmp_path / "in"),
-        max_bytes=2_000_000,
-    )
-    kind, message, retryable = run_task_in_process(hub_task, tmp_path / "work")
+    fields = {"destination": str(tmp_path / "in"), "max_bytes": 2_000_000}
+    kind, message, retryable = run("pull", f"cy/{name}", **fields)
     assert (kind, retryable) == ("failed", False)
     assert reason in message
-    assert str(tmp_path) not in message
-    assert {path.name for path in tmp_path.iterdir()} == {"work"}
+    assert str(tmp_path.parent) not in message
+    assert list(tmp_path.iterdir()) == []
     paths = [request.path.split("/")[-1] for request in hub.requests_with(f"cy/{name}/resolve")]
     if name in UNREAD:
         assert paths == []
@@ -442,18 +404,10 @@ def test_unpublishable_architecture_is_rejected_before_network_use(
 
 
 @pytest.mark.smoke
-def test_model_above_server_limits_is_rejected_before_download(
-    hub, published_files, run_task_in_process, tmp_path
-):
+def test_model_above_server_limits_is_rejected_before_download(hub, published_files, run, tmp_path):
     hub.put("ada/wide", published_files)
-    hub_task = HubTask(
-        "pull",
-        "ada/wide",
-        endpoint=hub.url,
-        destination=str(tmp_path / "in"),
-        limits=Limits(d_model=4),
-    )
-    assert run_task_in_process(hub_task, tmp_path / "work") == (
+    fields = {"destination": str(tmp_path / "in"), "limits": Limits(d_model=4)}
+    assert run("pull", "ada/wide", **fields) == (
         "failed",
         "d_model is 8: this server allows at most 4; its owner sets PLAYGROUND_MAX_D_MODEL",
         False,
@@ -463,37 +417,31 @@ def test_model_above_server_limits_is_rejected_before_download(
 
 
 def test_code_and_pickles_beside_a_valid_model_are_not_fetched(
-    hub, checkpoint, published, run_task_in_process, tmp_path
+    hub, checkpoint, published, run, tmp_path
 ):
     code = dict.fromkeys([name for name in published if name.endswith(".py")], "exit()")
     others = dict.fromkeys(("sitecustomize.py", "pytorch_model.bin", "training.pt"), "x")
     hub.put("cy/evil", published | code | others)
-    hub_task = HubTask("pull", "cy/evil", endpoint=hub.url, destination=str(tmp_path / "in"))
-    outcome, *message = run_task_in_process(hub_task, tmp_path / "work")
+    outcome, *message = run("pull", "cy/evil", destination=str(tmp_path / "in"))
     assert outcome == "result", message
     assert read_files(tmp_path / "in") == read_files(checkpoint)
     requested = {request.path.split("/")[-1] for request in hub.requests_with("cy/evil/resolve")}
     assert requested == {"playground.json", "README.md", *CHECKPOINT_FILES[1:]}
 
 
-def test_an_unknown_revision_is_rejected_with_the_known_ones(
-    hub, published, run_task_in_process, tmp_path
-):
+def test_an_unknown_revision_is_rejected_with_the_known_ones(hub, published, run):
     hub.put("ada/single", published)
-    hub_task = HubTask("repo_info", "ada/single", endpoint=hub.url, revision="v9")
-    kind, message, _ = run_task_in_process(hub_task, tmp_path)
+    kind, message, _ = run("repo_info", "ada/single", revision="v9")
     assert kind == "failed"
     assert message == "ada/single has no revision v9; use the branch main, or the hash of a commit"
 
 
-def test_hostile_or_missing_card_is_ignored(hub, published, run_task_in_process, tmp_path):
+def test_hostile_or_missing_card_is_ignored(hub, published, run):
     yaml = "---\nmodel-index: &a [*a]\ntags: !!python/object/apply:os.system [true]\n---\n"
     for number, card in enumerate((yaml, "\x00" * 1000, "#" * 1_000_001, None)):
         repo = f"cy/card-{number}"
         hub.put(repo, published | {"README.md": card})
-        kind, result = run_task_in_process(
-            HubTask("repo_info", repo, endpoint=hub.url), tmp_path / str(number)
-        )
+        kind, result = run("repo_info", repo)
         assert (kind, result["card"], result["step"]) == ("result", None, 6)
 
 

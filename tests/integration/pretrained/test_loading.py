@@ -210,20 +210,6 @@ def test_without_a_hub_the_cached_models_are_listed(served, monkeypatch, closed_
     assert "not on this machine yet" in get_error("gpt2", local_only=True)[0]
 
 
-def test_a_hub_that_does_not_accept_the_connection_is_unreachable(served, monkeypatch, closed_port):
-    released = threading.Event()
-
-    def connect_slowly(*_, **__):
-        released.wait(60)
-        raise TimeoutError
-
-    monkeypatch.setenv("HF_ENDPOINT", closed_port)
-    monkeypatch.setattr(socket, "create_connection", connect_slowly)
-    assert "cannot be reached" in get_error("gpt2")[0]
-    assert not released.is_set()
-    released.set()
-
-
 def test_full_disk_is_reported_before_and_during_a_download(served, monkeypatch):
     import huggingface_hub
 
@@ -307,6 +293,11 @@ def test_oversized_configs_and_corrupt_weights_are_rejected(tiny_gpt2, tiny_bert
 SHAPES = {
     "of 100,000 dimensions": "[" + "549755813888, " * 99_999 + "1]",
     "less than nothing": "[-4]",
+    "infinite": "[1e999]",
+    "not a number": "[NaN]",
+    "text": '["x"]',
+    "none": "null",
+    "too many digits": "[" + "9" * 5000 + "]",
     "nested": "[" * 500 + "]" * 500,
 }
 
@@ -419,16 +410,6 @@ def test_concurrent_requests_load_a_model_once(tiny_bert, monkeypatch):
         thread.join()
     assert loads == ["fill-mask"]
     assert len(set(map(id, pipes))) == 1
-
-
-def test_loaded_model_returns_attention_and_is_in_evaluation_mode(tiny_bert):
-    pipe = open_pipeline("fill-mask", resolve(tiny_bert, ProgressReporter()), ProgressReporter())
-    assert not pipe.model.training
-    with torch.no_grad():
-        attentions = pipe.model(
-            **pipe.tokenizer("the cat sat", return_tensors="pt"), output_attentions=True
-        ).attentions
-    assert [tuple(weights.shape) for weights in attentions] == [(1, 4, 5, 5)] * 2
 
 
 @pytest.mark.parametrize(
