@@ -7,14 +7,10 @@ import json
 import os
 import subprocess
 import sys
-import threading
 
 import pytest
 from huggingface_hub import CommitOperationAdd, HfApi
-from huggingface_hub.errors import HfHubHTTPError
 from huggingface_hub.utils import httpx
-
-from tests.support.app_server import wait_for
 
 WEIGHTS = os.urandom(3_000)
 
@@ -28,12 +24,6 @@ def ada(hub):
 def commit_card(api, card):
     add = CommitOperationAdd(path_in_repo="README.md", path_or_fileobj=card)
     api.create_commit("ada/digits", [add], commit_message="Card")
-
-
-def error_status(api):
-    with pytest.raises(HfHubHTTPError) as error:
-        api.model_info("ada/digits")
-    return error.value.response.status_code
 
 
 def test_storage_rejects_a_token_and_an_unsigned_address(hub, ada):
@@ -86,35 +76,3 @@ def test_a_token_of_the_environment_is_used_when_needed(hub, ada, tmp_path):
         subprocess.run(command, env=os.environ | environment, check=True, timeout=60)
     assert {request.token for request in requests} == {hub.OWNER}
     assert hub.requests_with(hub.OWNER)
-
-
-def test_the_newest_fault_counts_its_hits_and_ends(hub, ada):
-    hub.fault(hub.INFO, 500)
-    with hub.fault(hub.INFO, 503, times=2) as fault:
-        assert [error_status(ada) for _ in range(3)] == [503, 503, 500]
-    assert fault.hits == 2
-    hub.clear_faults()
-    assert ada.model_info("ada/digits").id == "ada/digits"
-    with pytest.raises(ValueError, match="a fault is"):
-        hub.fault(hub.INFO, "explode")
-
-
-@pytest.mark.parametrize("kind", ["silent", "hang"])
-def test_a_silent_fault_lasts_until_a_timeout_or_its_end(hub, ada, kind):
-    fault, errors = hub.fault(hub.INFO, kind), []
-    with pytest.raises(httpx.TimeoutException):
-        ada.model_info("ada/digits", timeout=0.2)
-
-    def send_request():
-        try:
-            ada.model_info("ada/digits")
-        except httpx.HTTPError as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=send_request)
-    thread.start()
-    wait_for(lambda: fault.hits == 2, 60, "the request")
-    assert thread.is_alive()
-    hub.clear_faults()
-    thread.join(60)
-    assert len(errors) == 1
