@@ -71,7 +71,7 @@ export function SmallestSet() {
         aria-disabled=${String(Boolean(progress))}
         onClick=${() => progress || searchSmallestSet(parts)}
       >
-        ${progress ? `Searching, ${progress}` : "Compare with a search"}
+        ${progress ? `Searching, ${progress}` : "Run a search"}
       </button>
       <${CopyButton} label="Copy result" text=${buildResult} />
     </div>`;
