@@ -263,10 +263,10 @@ test("the server measures the ablations of a model that the page does not run", 
 });
 
 test("while a step is measured, the message names the step of the displayed result", () => {
-  assert.match(describeProgress(null, 9, true, "3 of 9"), /^Measuring 3 of 9/);
+  assert.match(describeProgress(null, 9, true), /^Measuring each component/);
   assert.equal(
     describeProgress(ABLATION, 9, true),
-    "Measuring step 9; the summary and the table are those of step 4.",
+    "Measuring step 9; the table is that of step 4.",
   );
   assert.match(describeProgress(ABLATION, 9, false), /measured at step 4, now at step 9\.$/);
 });

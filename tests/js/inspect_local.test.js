@@ -95,7 +95,9 @@ test("a model that does not run goes to the server", async () => {
 test("ablations are measured without the server, and open in the diagram", async () => {
   await mount(html`<${Sections} />`);
   selectView("ablation");
-  await waitFor(() => text(".ablation-table tbody tr"));
+  await waitFor(() => text(".ablation-message").startsWith("Measuring: 1 of"));
+  assert.equal(texts(".ablation-table tbody tr").length, 1); // the table grows
+  await waitFor(() => text(".ablation-message").startsWith("Intact model"));
   assert.ok(!routes().includes("inspect/view"));
   const n = (await componentsOf()).length,
     rows = texts(".ablation-table tbody tr").length;

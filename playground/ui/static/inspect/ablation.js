@@ -171,11 +171,12 @@ function AblationControls({ canMeasure, response }) {
 }
 
 /** Describe what the page measures, and how old the displayed result is. */
-export function describeProgress(data, step, isMeasuring, progress = "") {
-  if (!data) return `Measuring ${progress || "each component"}`;
+export function describeProgress(data, step, isMeasuring, progress) {
+  if (!data && progress) return `Measuring: ${progress.data.rows.length} of ${progress.total}`;
+  if (!data) return "Measuring each component";
   if (!isMeasuring) return describeMeasurement(data, step);
   return (
-    `Measuring step ${formatInteger(step)}; the summary and the table are those of step ` +
+    `Measuring step ${formatInteger(step)}; the table is that of step ` +
     `${formatInteger(data.step)}.`
   );
 }
@@ -192,7 +193,9 @@ function AblationView({ data: response }) {
     : describeProgress(data, response.step, isBusy || isStale, progress);
   return html`<${AblationControls} canMeasure=${Boolean(error)} response=${response} />
     <${StatusMessage} class="ablation-message" kind=${error ? "error" : "info"} text=${message} />
-    ${data && html`<div class=${isStale ? "stale" : ""}><${Effects} data=${data} /></div>`}`;
+    <div class=${isStale && data ? "stale" : ""}>
+      ${(data ?? progress) && html`<${Effects} data=${data ?? progress.data} />`}
+    </div>`;
 }
 
 /** Return the measurements of the selected method. */

@@ -67,7 +67,7 @@ export async function answerLocally({ kind = "", mode }) {
 /**
  * Return the table of ablations on the held-out examples; null where the server must measure it.
  * @param {TableOptions} options
- * @param {(progress: string) => void} onProgress
+ * @param {(progress: { total: number, data: any }) => void} onProgress receives the rows so far
  */
 export const measureLocally = ({ method, set }, onProgress) =>
   computeWith(tables, async ({ step, description, nParameters }) => {
@@ -84,10 +84,11 @@ export const measureLocally = ({ method, set }, onProgress) =>
         (await tables.count(n, off, method, undefined, n)) ?? {};
       return { exact_match: right / n, log_probability: logProbability / n };
     };
-    const baseline = await score([]);
+    const baseline = await score([]),
+      table = { method, set, step, baseline, rows, sequences: n, lengths, isLocal: true };
     for (const ablation of ablations) {
       if (key !== tables.current.key) return { error: "the step has changed; measure again" };
-      onProgress(`${rows.length} of ${ablations.length}`);
+      onProgress({ total: ablations.length, data: { ...table, rows: [...rows] } });
       rows.push({ ...ablation, ...(await score(ablation.off)) });
     }
     const spared = rows.filter(
@@ -100,5 +101,5 @@ export const measureLocally = ({ method, set }, onProgress) =>
     }
     const sign = set === "keep" ? -1 : 1; // the largest effect is first, or the smallest
     rows.sort((a, b) => sign * (a.log_probability - b.log_probability));
-    return { method, set, step, baseline, rows, sequences: n, lengths, isLocal: true };
+    return table;
   });

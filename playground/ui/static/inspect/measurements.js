@@ -10,7 +10,7 @@ const SELECTION_DELAY_MS = 250; // merges the steps of a moving slider into one 
 
 /**
  * @typedef {{
- *   data?: any, error: string, isBusy: boolean, progress?: string, response: any
+ *   data?: any, error: string, isBusy: boolean, progress?: any, response: any
  * }} Measurement
  * `response` is what the section showed when the measurement began
  */
@@ -63,7 +63,7 @@ export function useMeasurement(section, options, response) {
     );
     return () => clearTimeout(timer);
   }, [key, measurement, response, isOpen]);
-  const { data = latest.current, error = "", isBusy = false, progress = "" } = measurement ?? {};
+  const { data = latest.current, error = "", isBusy = false, progress } = measurement ?? {};
   return { data, error, isBusy, progress, isStale: !measurement?.data };
 }
 
