@@ -129,6 +129,7 @@ function Model() {
       switches=${switches}
       importance=${shareOf}
       positions=${findPositions}
+      minHeight=${60 + 22 * Math.min(14, data.max_tokens)}
       controls=${html`<${DiagramNote}
         ...${view}
         row=${row.value}

@@ -1,6 +1,9 @@
 // Queries and keys with a link for each attention weight, of one head or of several.
+import { describeWeights } from "../shared/diagram/describe.js";
 import { formatToken } from "../shared/format.js";
 import { html, useState } from "../vendor/preact.js";
+
+export { describeWeights };
 
 const MIN_WEIGHT = 0.005;
 const WIDTH = 480,
@@ -13,20 +16,6 @@ export const linkStyle = (weight, color) => ({
   strokeOpacity: 0.12 + 0.88 * weight,
   strokeWidth: 0.5 + 7.5 * weight,
 });
-
-/**
- * Return the weights of a query or key in words, the largest first.
- * @param {string[]} names
- * @param {number[]} weights
- */
-export const describeWeights = (names, weights) =>
-  weights
-    .map((weight, i) => ({ weight, name: `${names[i]} (position ${i + 1})` }))
-    .filter(({ weight }) => weight >= MIN_WEIGHT)
-    .sort((a, b) => b.weight - a.weight)
-    .slice(0, 3)
-    .map(({ weight, name }) => `${name} ${weight.toFixed(3)}`)
-    .join(", ");
 
 /** @typedef {{ name: string, weights: ArrayLike<number>[], color: string }} Head */
 /** @typedef {{ side: string, index: number }} Token */

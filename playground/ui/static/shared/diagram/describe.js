@@ -6,8 +6,8 @@ import { describeHead, firstPredictedRow, KIND_TITLES } from "./structure.js";
 
 /** @import { Selection } from "./structure.js" */
 
-const MIN_LISTED_WEIGHT = 5; // thousandths
-const MAX_LISTED_KEYS = 12;
+const MIN_LISTED_WEIGHT = 0.005;
+const MAX_LISTED = 3;
 
 /** What the blocks of a kind do. @type {Record<string, string>} */
 export const BLOCK_TEXTS = {
@@ -22,25 +22,18 @@ export const BLOCK_TEXTS = {
   recurrent: "The cell updates its state from one token to the next.",
 };
 
-/** @param {number} thousandths */
-const formatThousandths = (thousandths) => (thousandths / 1000).toFixed(3);
-
 /**
- * Return the weights of one query in words, the largest first: "1 (position 2) 0.975".
- * @param {string[]} keys
- * @param {ArrayLike<number>} weights thousandths, row by row
- * @param {number} row
+ * Return the largest weights in words: "1 (position 2) 0.975".
+ * @param {string[]} names
+ * @param {number[]} weights
  */
-export const describeWeights = (keys, weights, row) =>
-  keys
-    .map((token, k) => ({ token, position: k + 1, weight: weights[row * keys.length + k] }))
+export const describeWeights = (names, weights) =>
+  weights
+    .map((weight, i) => ({ weight, text: `${names[i]} (position ${i + 1}) ${weight.toFixed(3)}` }))
     .filter(({ weight }) => weight >= MIN_LISTED_WEIGHT)
     .sort((a, b) => b.weight - a.weight)
-    .slice(0, MAX_LISTED_KEYS)
-    .map(
-      ({ token, position, weight }) =>
-        `${token} (position ${position}) ${formatThousandths(weight)}`,
-    )
+    .slice(0, MAX_LISTED)
+    .map(({ text }) => text)
     .join(", ");
 
 /** Return the role of a head of a pass. @param {any} pass @param {Selection} head */
@@ -70,12 +63,15 @@ function describeRow(pass, { kind, layer, head }, row) {
     { predicted, probability } = pass.probe ?? {},
     outputRow = firstPredictedRow(kind, queries.length, pass),
     i = outputRow === null ? -1 : row - outputRow,
-    weights = describeWeights(keys, pass.attention[kind][layer][head], row);
+    weights = pass.attention[kind][layer][head],
+    ofRow = keys.map(
+      (/** @type {string} */ _, /** @type {number} */ k) => weights[row * keys.length + k] / 1000,
+    );
   return (
-    `${nameQuery(kind, queries, row)} attends to ${weights}.` +
+    `${nameQuery(kind, queries, row)} attends to ${describeWeights(keys, ofRow)}.` +
     (predicted?.[i] === undefined
       ? ""
-      : ` Prediction: ${predicted[i]} with probability ${formatThousandths(probability[i])}.`)
+      : ` Prediction: ${predicted[i]} with probability ${(probability[i] / 1000).toFixed(3)}.`)
   );
 }
 

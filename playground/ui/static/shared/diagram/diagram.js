@@ -229,7 +229,7 @@ function measureStacks(grid) {
  * The tokens with the links of the selected head. A row is a query.
  * @param {any} props
  */
-function Links({ grid, stacks, pass, selected, isOff, label, row, onRow, controls }) {
+function Links({ grid, stacks, pass, selected, isOff, label, row, onRow, controls, minHeight }) {
   const view = pass && buildLinks(pass, selected),
     isLeft = stacks.length > 1 && selected.kind === "encoder";
   const canvas = useCanvas(
@@ -241,7 +241,7 @@ function Links({ grid, stacks, pass, selected, isOff, label, row, onRow, control
         highlight: row,
         color: cssVariable(isOff ? "--pg-hatch" : "--pg-" + selected.kind),
         memoryColor: cssVariable("--pg-cross"),
-        minHeight: height,
+        minHeight: Math.max(height, minHeight),
         owner: ownerY === undefined ? null : { y: ownerY, isLeft },
       });
     },
@@ -287,10 +287,11 @@ function Links({ grid, stacks, pass, selected, isOff, label, row, onRow, control
  *   label: string,
  *   onRow: (row: number | null) => void,
  *   controls?: any,
- * }} props `label` describes the links, which have `controls` below them; `onRow` receives the row
- *   that the user points at
+ *   minHeight?: number,
+ * }} props `label` describes the links, which have `controls` below them and this height at least;
+ *   `onRow` receives the row that the user points at
  */
-export function Diagram({ label, onRow, controls, ...props }) {
+export function Diagram({ label, onRow, controls, minHeight = 0, ...props }) {
   const grid = useRef(/** @type {HTMLElement | null} */ (null)),
     { stacks, pass, selected, switches } = props,
     // One stack is beside its queries.
@@ -317,7 +318,7 @@ export function Diagram({ label, onRow, controls, ...props }) {
     }
     <${Links}
       key="links"
-      ...${{ grid, stacks, pass, selected, label, row, onRow, controls }}
+      ...${{ grid, stacks, pass, selected, label, row, onRow, controls, minHeight }}
       isOff=${Boolean(switches?.isOff(selected))}
     />
     ${

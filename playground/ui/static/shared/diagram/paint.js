@@ -4,6 +4,7 @@ import { setUpCanvas } from "../canvas.js";
 import { formatToken } from "../format.js";
 import { colorTable, cssVariable } from "../palette.js";
 
+/** @typedef {CanvasRenderingContext2D} Context */
 /**
  * What the links show. Weights are thousandths, row by row; a row is a query.
  * @typedef {{
@@ -37,8 +38,7 @@ const TOKEN_WIDTH = 40,
 
 /**
  * The height of a token's row: smaller for long sequences, larger where there is space.
- * @param {number} longest
- * @param {number} space
+ * @param {number} longest @param {number} space
  */
 function rowHeightFor(longest, space) {
   const smallest = longest > 24 ? 9 : longest > 14 ? 14 : 22;
@@ -104,8 +104,7 @@ export function paintLinks(canvas, view) {
 
 /**
  * The links from keys to queries, and on into the block of the head.
- * @param {CanvasRenderingContext2D} c
- * @param {LinksView} view
+ * @param {Context} c @param {LinksView} view
  * @param {{
  *   keysX: number, queriesX: number, fanX: number, ownerX: number,
  *   keyY: (i: number) => number, queryY: (i: number) => number, rowHeight: number,
@@ -131,10 +130,7 @@ function paintCurves(c, { keys, queries, weights, color, highlight, owner }, lay
   c.globalAlpha = 1;
 }
 
-/**
- * @param {CanvasRenderingContext2D} c
- * @param {number} x0 @param {number} y0 @param {number} x1 @param {number} y1
- */
+/** @param {Context} c @param {number} x0 @param {number} y0 @param {number} x1 @param {number} y1 */
 function paintCurve(c, x0, y0, x1, y1) {
   const middle = (x0 + x1) / 2;
   c.beginPath();
@@ -145,9 +141,7 @@ function paintCurve(c, x0, y0, x1, y1) {
 
 /**
  * The encoder's output goes to every cross-attention of the decoder.
- * @param {CanvasRenderingContext2D} c
- * @param {number} width
- * @param {string} color
+ * @param {Context} c @param {number} width @param {string} color
  */
 function paintMemoryArrow(c, width, color) {
   const y = 9,
@@ -172,9 +166,7 @@ function paintMemoryArrow(c, width, color) {
 }
 
 /**
- * @param {CanvasRenderingContext2D} c
- * @param {string} text
- * @param {number} x @param {number} y
+ * @param {Context} c @param {string} text @param {number} x @param {number} y
  * @param {string} align
  */
 function paintTitle(c, text, x, y, align) {
@@ -185,10 +177,7 @@ function paintTitle(c, text, x, y, align) {
 }
 
 /**
- * @param {CanvasRenderingContext2D} c
- * @param {string} font
- * @param {string[]} names
- * @param {number} x
+ * @param {Context} c @param {string} font @param {string[]} names @param {number} x
  * @param {(i: number) => number} y
  */
 function paintTokens(c, font, names, x, y) {
@@ -199,29 +188,26 @@ function paintTokens(c, font, names, x, y) {
 }
 
 /**
- * Each token of the output above a bar of its probability; wrong ones are red and struck through.
- * @param {CanvasRenderingContext2D} c
- * @param {string} font
- * @param {NonNullable<LinksData["output"]>} output
- * @param {number} x
- * @param {(i: number) => number} y
- * @param {number} rowHeight
+ * Each token of the output above a bar of its probability; wrong ones are red and underlined.
+ * @param {Context} c @param {string} font @param {NonNullable<LinksData["output"]>} output
+ * @param {number} x @param {(i: number) => number} y @param {number} rowHeight
  */
 function paintOutput(c, font, { target, predicted, probability }, x, y, rowHeight) {
   const barWidth = OUTPUT_WIDTH - 8,
     barHeight = rowHeight < 20 ? 1.5 : 3,
-    below = Math.min(9, 0.36 * rowHeight + 1);
+    below = Math.min(8, 0.32 * rowHeight);
   c.font = font;
   c.textAlign = "left";
   target.forEach((token, i) => {
     const isRight = token === predicted[i],
-      text = shorten(predicted[i]);
+      text = shorten(predicted[i]),
+      line = y(i) + below;
     c.fillStyle = cssVariable("--pg-grid");
-    c.fillRect(x, y(i) + below, barWidth, barHeight);
+    c.fillRect(x, line + 3, barWidth, barHeight);
     c.fillStyle = cssVariable(isRight ? "--pg-good" : "--pg-bad");
-    c.fillRect(x, y(i) + below, (barWidth * probability[i]) / 1000, barHeight);
+    c.fillRect(x, line + 3, (barWidth * probability[i]) / 1000, barHeight);
     c.fillText(text, x, y(i));
-    if (!isRight) c.fillRect(x - 1, y(i) - 0.5, c.measureText(text).width + 2, 1.5);
+    if (!isRight) c.fillRect(x, line, c.measureText(text).width, 1.5);
   });
 }
 
@@ -235,9 +221,7 @@ const parseColor = (color) => {
  * Paint the weights of a head, one pixel for each, with the darkest color for the largest. The
  * browser scales the picture. The canvas element stays the same.
  * @param {HTMLCanvasElement} canvas
- * @param {ArrayLike<number>} weights row by row
- * @param {number} rows
- * @param {number} columns
+ * @param {ArrayLike<number>} weights row by row @param {number} rows @param {number} columns
  * @param {boolean} isCausal whether later positions are masked
  * @param {number | null} highlight the row that stays as it is, while the others fade
  */
