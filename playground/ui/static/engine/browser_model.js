@@ -45,6 +45,15 @@ export class BrowserModel {
     return { source, labels };
   }
 
+  /** Return null for a text that is no input. @param {string} text */
+  tryToRead(text) {
+    try {
+      return this.read(text);
+    } catch {
+      return null;
+    }
+  }
+
   /**
    * Write the output for a source.
    * @param {number[]} source @param {number[] | null} labels @param {Ablation[]} ablations
@@ -60,12 +69,8 @@ export class BrowserModel {
    * @param {string} text @param {Component[]} off @param {Method} method
    */
   answer(text, off, method) {
-    let input;
-    try {
-      input = this.read(text);
-    } catch {
-      return null;
-    }
+    const input = this.tryToRead(text);
+    if (!input) return null;
     const { source, labels } = input,
       ablations = this.ablate(off, method),
       output = this.write(source, labels, ablations),
@@ -84,14 +89,8 @@ export class BrowserModel {
    * @param {string} text @param {boolean} isTeacherForced
    */
   inspect(text, isTeacherForced) {
-    let input;
-    try {
-      input = this.read(text);
-    } catch {
-      return null;
-    }
-    const { source, labels } = input;
-    if (!labels) return null;
+    const { source, labels } = this.tryToRead(text) ?? {};
+    if (!source || !labels) return null;
     const output = this.write(source, labels, []);
     return {
       prediction: this.names(output),
