@@ -99,11 +99,12 @@ def open_experiments(out: Path) -> Iterator[ExperimentService]:
             registry.shutdown(20)
 
 
-def read_report(out: Path, experiment: Experiment) -> dict[str, Any]:
+def read_report(out: Path, experiment_id: str) -> dict[str, Any]:
     """Return the report of an experiment that is stored in a folder."""
     with open_experiments(out) as service:
-        stored = (each for each in service.list_for_owner(OWNER) if each.is_equivalent(experiment))
-        return service.details(next(stored), OWNER)
+        stored = service.find(experiment_id, OWNER)
+        assert stored is not None
+        return service.details(stored, OWNER)
 
 
 def run_experiment(spec: dict[str, Any], out: Path) -> dict[str, Any]:
@@ -122,9 +123,8 @@ def run_experiment(spec: dict[str, Any], out: Path) -> dict[str, Any]:
             ensure_memory_available(variant.config(requested.seeds[0]))
         create_output_dir(out)
         with open_experiments(out) as service:
-            owned = service.list_for_owner(OWNER)
-            matching = (each for each in owned if each.is_equivalent(requested))
-            experiment = next(matching, None) or service.start(spec, OWNER)
+            same = service.find_equivalent(requested, OWNER)
+            experiment = same or service.start(spec, OWNER)
             service.resume(experiment, OWNER)
             signals = _wait_with_progress(service, experiment)
             state, report = service.state(experiment, OWNER), service.details(experiment, OWNER)

@@ -99,8 +99,10 @@ def train_elsewhere(
 
 
 def _merged_report(sharded: ShardedExperiment) -> dict[str, Any]:
+    from playground.experiments.shards import MERGED
+
     sharded.merge()
-    return read_report(sharded.folder, sharded.experiment)
+    return read_report(sharded.folder, MERGED)
 
 
 def _format_progress(report: dict[str, Any]) -> str:

@@ -15,7 +15,7 @@ from playground.jobs.admission import CLIENT_ADDRESS
 from playground.models.config_fields import ConfigError
 from playground.runs.record import WEIGHTS_EVICTED, RunOrigin
 from playground.runs.registry import Registry
-from playground.runs.state import Run
+from playground.runs.state import RESUMABLE_STATUSES, Run
 from playground.runs.summary import format_duration
 from playground.training.config import RunConfig
 
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 MAX_QUEUED_RUNS = 2  # maximum number of queued runs of one experiment
 POLL_INTERVAL_S = 0.2  # seconds between two iterations of the background thread
 RETRY_DELAY_S = 5.0  # seconds after a rejected run until the next attempt
-RESUMABLE_STATUSES = ("paused", "stopped", "failed", "stopping")  # only a resume continues these
+ENDED_EARLY = (*RESUMABLE_STATUSES, "stopping")  # only a resume continues these
 
 
 class ExperimentRunner:
@@ -99,9 +99,7 @@ class ExperimentRunner:
                     del state.runs[key], runs[key]
             state.drop_stale_results()
             state.runs_to_resume = {
-                key
-                for key, run in runs.items()
-                if run.status in RESUMABLE_STATUSES and not run.diverged
+                key for key, run in runs.items() if run.status in ENDED_EARLY and not run.diverged
             }
             state.is_cancelled = False
             self.store.write(state)
@@ -176,7 +174,7 @@ class ExperimentRunner:
             if run.config in planned
             and not run.is_deleted
             and run.status != "failed"
-            and (run.status in ("done", *RESUMABLE_STATUSES) or run.record.started_by == "lesson")
+            and (run.status in ("done", *ENDED_EARLY) or run.record.started_by == "lesson")
             and not run.modified_settings
             and not run.branched_from
             and not run.imported
@@ -185,7 +183,7 @@ class ExperimentRunner:
         ]
         for run in sorted(usable, key=lambda run: (run.status == "done", run.created)):
             state.runs[planned[run.config]] = run.id
-        resumable = {run.id for run in usable if run.status in RESUMABLE_STATUSES}
+        resumable = {run.id for run in usable if run.status in ENDED_EARLY}
         state.runs_to_resume = {key for key, run in state.runs.items() if run in resumable}
 
     def submit_runs(self, state: ExperimentState) -> None:

@@ -61,7 +61,7 @@ class InspectorClient:
     ) -> Future[Response]:
         """Queue a request and return the future of its response.
 
-        The response's `error` states the failure. Its `again` means that the same request may
+        The response's `error` states the failure. Its `retryable` means that the same request may
         succeed soon. Cancelling the future removes the request from the queue.
 
         Args:
