@@ -17,11 +17,11 @@ its own folder.
     7  inspection/    attention weights, ablation, activation patching, the logit lens
     8  runs/          a worker process per run, the run registry, model inspection
     9  figures/       figures for papers and model cards
-    9  experiments/   experiments, length generalization, published claims
-   10  lessons/       lessons with measurements, and models with a bug to find
    10  reports/       the HTML report of a model
    11  hub/           publishing and importing models
+   12  experiments/   experiments, their shards, length generalization, published claims
    12  pretrained/    pretrained models: loading, inference, benchmark, attention, fine-tuning
+   13  lessons/       lessons with measurements, and models with a bug to find
    15  ui/            the page: its views, the form of a run, the Train tab
    16  server/        the app, its middleware, the JSON routes, the public API
    17  cli/           the commands of the command line

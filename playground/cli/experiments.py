@@ -61,7 +61,7 @@ from .shards import train_elsewhere
     cls=MultiValueOption,
     multiple=True,
     metavar="BACKEND NAME=VALUE ...",
-    help="Train in jobs of SLURM: slurm partition=cpu minutes=60 parallel=50 cores=1 memory_gb=4.",
+    help="Train in jobs, with options: slurm partition=cpu minutes=60, or hf-jobs flavor=cpu-xl.",
 )
 @number_option("--runs-per-shard", 1, 1000, "Runs of one job; only with --on.", default=20)
 @click.option("--detach", is_flag=True, help="End after the submission; only with --on.")
@@ -103,7 +103,7 @@ def experiment(
             check_output_file(option, path)
     if on:
         if out is None:
-            exit_with_error("--on needs --out, a folder that the jobs and this machine share")
+            exit_with_error("--on needs --out, a folder; with slurm one that all nodes share")
         report = train_elsewhere(spec, out, on, runs_per_shard, detach)
     else:
         reject_options(("runs_per_shard", "detach"), "without --on")

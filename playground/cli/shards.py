@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from playground.common import messages
 from playground.experiments.spec import parse_experiment
 from playground.runs.record import owner_id
 
-from .common import create_output_dir, exit_with_error, json_option, output_option
+from .common import create_output_dir, exit_with_error, json_option, machine_token, output_option
 from .experiment_runs import (
     OWNER,
     figure_option,
@@ -29,12 +32,21 @@ if TYPE_CHECKING:
 @click.argument("spec", type=click.Path(path_type=Path))
 @click.option("--shard", metavar="K/N", required=True, help="Runs K, K + N, ... of the plan.")
 @output_option("Folder of the runs; finished runs are not repeated.")
-def run_shard(spec: Path, shard: str, out: Path) -> None:
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for a copy of the results, from which a later attempt on another disk continues.",
+)
+def run_shard(spec: Path, shard: str, out: Path, results: Path | None) -> None:
     """Train a part of the experiment in a file. A signal saves the runs and ends the command."""
+    from playground.experiments.mirror import mirrored_results
+
     words = shard.split("/")
     if len(words) != 2 or not all(word.isascii() and word.isdigit() for word in words):
         exit_with_error(f"--shard {shard} is no shard; use K/N, such as 0/8")
-    run_experiment(read_spec(spec) | {"shard": tuple(map(int, words))}, out)
+    experiment = read_spec(spec) | {"shard": tuple(map(int, words))}
+    with mirrored_results(out, results) if results else nullcontext():
+        run_experiment(experiment, out)
 
 
 @click.command()
@@ -50,6 +62,7 @@ def collect(
     from playground.experiments.shards import ShardedExperiment
 
     sharded = ShardedExperiment.read(folder, owner_id(OWNER))
+    sharded.backend.token = machine_token()
     if cancel:
         sharded.cancel()
     report = _merged_report(sharded)
@@ -67,12 +80,15 @@ def train_elsewhere(
     `on` has the name of the backend and its options as NAME=VALUE. A signal ends the command; the
     jobs go on.
     """
+    from playground.experiments.backends import BACKENDS
     from playground.experiments.shards import ShardedExperiment, ShardJobs
 
     from .common import progress_bar, record_signals
 
     requested = parse_experiment(spec, owner_id(OWNER))
     backend, *words = on
+    if backend not in BACKENDS:
+        exit_with_error(messages.choose_one_of("--on", backend, BACKENDS))
     if problem := next((word for word in words if "=" not in word), ""):
         exit_with_error(f"--on {backend} {problem} is no option; use NAME=VALUE, as in minutes=30")
     options = dict(word.split("=", 1) for word in words)
@@ -81,6 +97,11 @@ def train_elsewhere(
     sharded = ShardedExperiment.create(
         out.resolve(), requested, ShardJobs(backend=backend, options=options, n_shards=n_shards)
     )
+    sharded.backend.token = machine_token()
+    if cost := sharded.describe_cost():
+        click.echo(f"playground: {cost}", err=True)
+        if sys.stdin.isatty():
+            click.confirm("Submit them?", default=True, abort=True, err=True)
     signals = record_signals()
     with progress_bar(total=requested.n_runs, unit="run") as bar:
         for n_finished, states in sharded.train():

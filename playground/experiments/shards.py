@@ -26,6 +26,7 @@ from playground.common.validation import parse
 from playground.errors import UserError
 
 from .backends import BACKENDS, Job
+from .progress import declared_step_s
 from .spec import SPEC_FIELDS, Experiment, parse_experiment
 from .store import StoredExperiment
 from .summary import read_lines
@@ -33,20 +34,22 @@ from .summary import read_lines
 SPEC, JOBS = "spec.json", "jobs.json"
 MERGED = "merged"  # the id of the merged experiment
 MAX_ATTEMPTS = 3  # jobs of one shard while a command waits for it
-POLL_INTERVAL_S = 2.0
+MAX_FAILURES = 60  # requests in a row without an answer until a command stops to wait
 
 
 class ShardJobs(BaseModel):
     """Where the shards of an experiment train.
 
-    options   those of the backend
-    jobs      the identifier of the last job of a shard, by its number
+    options     those of the backend
+    jobs        the identifier of the last job of a shard, by its number
+    cancelled   the jobs were cancelled; a command that waits for them starts no more
     """
 
     backend: str
     options: dict[str, Any]
     n_shards: int
     jobs: dict[int, str] = {}
+    cancelled: bool = False
 
 
 class ShardedExperiment:
@@ -55,6 +58,18 @@ class ShardedExperiment:
     def __init__(self, folder: Path, experiment: Experiment, record: ShardJobs) -> None:
         self.folder, self.experiment, self.record = folder, experiment, record
         self.backend = BACKENDS[record.backend](record.options)
+        if not self.backend.shares_disk and any(
+            variant.settings.get("dataset_sha256") for variant in experiment.variants
+        ):
+            raise UserError(
+                f"{record.backend} does not have your dataset; train this experiment on this "
+                "machine or on SLURM"
+            )
+
+    @property
+    def job(self) -> Job:
+        record = self.record
+        return Job(self.folder, self.experiment.name, record.n_shards, record.jobs)
 
     @classmethod
     def create(cls, folder: Path, experiment: Experiment, record: ShardJobs) -> ShardedExperiment:
@@ -92,9 +107,13 @@ class ShardedExperiment:
             )
         try:
             experiment = parse_experiment(read_json(folder / SPEC), owner)
-            return cls(folder, experiment, parse(ShardJobs, read_json(folder / JOBS)))
+            return cls(folder, experiment, cls._read_jobs(folder))
         except (OSError, ValueError) as error:
             raise UserError(f"the experiment in {folder} cannot be read: {error}") from None
+
+    @staticmethod
+    def _read_jobs(folder: Path) -> ShardJobs:
+        return parse(ShardJobs, read_json(folder / JOBS))
 
     def write_jobs(self) -> None:
         with storing("the jobs of the experiment"):
@@ -110,58 +129,102 @@ class ShardedExperiment:
         Raises:
             UserError: when the backend does not answer.
         """
-        states = self.backend.states(self.record.jobs.values())
-        return {shard: states[job] for shard, job in self.record.jobs.items() if job in states}
+        return self.backend.states(self.job)
+
+    def describe_cost(self) -> str:
+        """Return the expected price of the jobs that `train` would submit; empty if it is none.
+
+        Raises:
+            UserError: when the backend does not answer.
+        """
+        _, _, lost = self._poll()
+        return self.backend.describe_cost(self._core_seconds(lost)) if lost else ""
 
     def train(self) -> Iterator[tuple[int, Counter[str]]]:
-        """Submit the unfinished shards, and yield the finished runs and the jobs by state.
+        """Start the unfinished shards, and yield the finished runs and the jobs by state.
 
         A shard whose job ended early gets another one, up to `MAX_ATTEMPTS` in all. The iterator
         ends with the experiment. Jobs go on when the caller stops earlier.
 
         Raises:
-            UserError: when a shard ends early at every attempt, or the backend rejects a job.
+            UserError: when a shard ends early at every attempt, the jobs are cancelled meanwhile,
+                or the backend rejects a job or does not answer for long.
         """
         attempts: Counter[int] = Counter()
+        progress: tuple[int, Counter[str]] = 0, Counter()
+        n_failures = 0
         while True:
-            states = self.states()  # first: a job that is not among them writes no more results
-            finished = [self._n_finished(shard) for shard in range(self.record.n_shards)]
-            lost = [
-                shard
-                for shard, n in enumerate(finished)
-                if n < self.n_runs(shard) and shard not in states
-            ]
-            if lost and min(attempts[shard] for shard in lost) >= MAX_ATTEMPTS and not states:
-                raise UserError(
-                    f"shard {lost[0]} ended {MAX_ATTEMPTS} times before its last run; its output "
-                    f"is {self.backend.log_hint(self.folder, lost[0])}"
-                )
-            again = [shard for shard in lost if attempts[shard] < MAX_ATTEMPTS]
-            if again:
-                job = Job(self.folder, self.experiment.name, self.record.n_shards)
-                self.record.jobs |= self.backend.start(job, again)
-                self.write_jobs()
-                attempts.update(again)
-                states = dict.fromkeys(again, "SUBMITTED") | states
-            yield sum(finished), Counter(states.values())
-            if not states:
+            try:
+                progress, n_failures = self._advance(attempts), 0
+            except UserError as error:
+                n_failures += 1
+                if not error.retryable or n_failures == MAX_FAILURES:
+                    raise
+            yield progress
+            if not n_failures and not progress[1]:
                 return
-            time.sleep(POLL_INTERVAL_S)
+            time.sleep(self.backend.poll_interval_s)
+
+    def _advance(self, attempts: Counter[int]) -> tuple[int, Counter[str]]:
+        """Start the shards without a job, and count them in `attempts`.
+
+        Returns the finished runs, and the jobs by state.
+        """
+        states, n_finished, lost = self._poll()
+        if lost and self._read_jobs(self.folder).cancelled:
+            raise UserError("the jobs were cancelled; the same command continues from here")
+        if lost and min(attempts[shard] for shard in lost) >= MAX_ATTEMPTS and not states:
+            raise UserError(
+                f"shard {lost[0]} ended {MAX_ATTEMPTS} times before its last run; its output "
+                f"is {self.backend.log_hint(self.job, lost[0])}"
+            )
+        again = [shard for shard in lost if attempts[shard] < MAX_ATTEMPTS]
+        if again:
+            self.record.jobs |= self.backend.start(self.job, again)
+            self.write_jobs()
+            attempts.update(again)
+            states = dict.fromkeys(again, "SUBMITTED") | states
+        return n_finished, Counter(states.values())
+
+    def _poll(self) -> tuple[dict[int, str], int, list[int]]:
+        """Return the active shards, the finished runs, and the unfinished shards without a job."""
+        states = self.states()  # first: a job that is not among them writes no more results
+        self.backend.fetch(self.job)
+        finished = [self._n_finished(shard) for shard in range(self.record.n_shards)]
+        lost = [
+            shard
+            for shard, n in enumerate(finished)
+            if n < self.n_runs(shard) and shard not in states
+        ]
+        return states, sum(finished), lost
+
+    def _core_seconds(self, shards: list[int]) -> Iterator[float]:
+        """Yield the expected seconds of training on one core, for each of these shards."""
+        seconds = {
+            variant.full_label: variant.steps * declared_step_s(variant.config(0))
+            for variant in self.experiment.variants
+        }
+        planned = [seconds[variant.full_label] for _, variant, _ in self.experiment.planned_runs()]
+        for shard in shards:
+            yield sum(planned[shard :: self.record.n_shards])
 
     def cancel(self) -> None:
-        """End the jobs; each saves its runs first.
+        """End the jobs; each saves its runs first. A command that waits for them ends, too.
 
         Raises:
             UserError: when the backend does not answer.
         """
-        self.backend.cancel([self.record.jobs[shard] for shard in self.states()])
+        self.record.cancelled = True
+        self.write_jobs()
+        self.backend.cancel(self.job, self.states().keys())
 
     def merge(self) -> None:
         """Write the results of all shards so far as one experiment of the folder.
 
         Raises:
-            UserError: when they cannot be written.
+            UserError: when they cannot be written, or the backend does not answer.
         """
+        self.backend.fetch(self.job)
         runs: dict[str, str] = {}
         lines: dict[str, bytes] = {}
         for shard in range(self.record.n_shards):

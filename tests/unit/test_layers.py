@@ -39,6 +39,7 @@ ONLY_IN = {
     }
     | WITH_TRANSFORMERS,
     "huggingface_hub": {
+        "experiments/backends/hf_jobs.py",
         "hub/client.py",
         "hub/errors.py",
         "hub/existing_card.py",

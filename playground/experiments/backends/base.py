@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,20 +13,31 @@ from playground.common.validation import parse
 
 @dataclass(frozen=True)
 class Job:
-    """What the jobs of an experiment have in common."""
+    """What the jobs of an experiment have in common.
+
+    ids   the identifier of the last job of a shard, by its number
+    """
 
     folder: Path
     name: str
     n_shards: int
+    ids: Mapping[int, str] = field(default_factory=dict)
 
 
 class Backend(ABC):
     """A scheduler of jobs, with its options.
 
     All methods raise a UserError when the scheduler is not there or does not answer.
+
+    shares_disk       jobs read and write the folder of the experiment itself
+    poll_interval_s   seconds between two requests for the states
+    token             the Hub token of the user of the command; only jobs of the Hub need it
     """
 
     Options: ClassVar[type[BaseModel]]
+    shares_disk: ClassVar[bool] = True
+    poll_interval_s: ClassVar[float] = 2.0
+    token: str = ""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         """Check the options.
@@ -41,13 +52,24 @@ class Backend(ABC):
         """Start shards; return the identifiers of their jobs, by shard."""
 
     @abstractmethod
-    def states(self, jobs: Iterable[str]) -> dict[str, str]:
-        """Return the state of each of these jobs that waits or runs."""
+    def states(self, job: Job) -> dict[int, str]:
+        """Return the state of each shard whose job waits or runs."""
 
     @abstractmethod
-    def cancel(self, jobs: Collection[str]) -> None:
-        """Cancel jobs; their runs are saved, and the finished ones stay."""
+    def cancel(self, job: Job, shards: Collection[int]) -> None:
+        """Cancel the jobs of shards; their runs are saved, and the finished ones stay."""
 
     @abstractmethod
-    def log_hint(self, folder: Path, shard: int) -> str:
+    def log_hint(self, job: Job, shard: int) -> str:
         """Return where the output of a shard is, as a part of a sentence."""
+
+    @abstractmethod
+    def fetch(self, job: Job) -> None:
+        """Copy the results so far into the folder."""
+
+    def describe_cost(self, core_seconds: Iterable[float]) -> str:
+        """Return the expected price of jobs as a sentence; empty if they have none.
+
+        `core_seconds` has the expected seconds of training on one core, for each job.
+        """
+        return ""

@@ -9,8 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Collection, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Collection, Sequence
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -70,18 +69,21 @@ class Slurm(Backend):
         array = _run("sbatch", "--parsable", "--requeue", *words).split(";")[0].strip()
         return {index: f"{array}_{index}" for index in shards}
 
-    def states(self, jobs: Iterable[str]) -> dict[str, str]:
+    def states(self, job: Job) -> dict[int, str]:
         # of this user, because squeue rejects the identifier of a job that ended long ago
         output = _run("squeue", "--me", "--noheader", "--array", "--format=%i %T")
         states = dict(line.split(maxsplit=1) for line in output.splitlines())
-        return {job: states[job] for job in jobs if job in states}
+        return {shard: states[id] for shard, id in job.ids.items() if id in states}
 
-    def cancel(self, jobs: Collection[str]) -> None:
-        if jobs:
-            _run("scancel", "--quiet", *jobs)
+    def cancel(self, job: Job, shards: Collection[int]) -> None:
+        if shards:
+            _run("scancel", "--quiet", *(job.ids[shard] for shard in shards))
 
-    def log_hint(self, folder: Path, shard: int) -> str:
-        return f"in {folder / 'logs' / f'{shard}.log'}"
+    def log_hint(self, job: Job, shard: int) -> str:
+        return f"in {job.folder / 'logs' / f'{shard}.log'}"
+
+    def fetch(self, job: Job) -> None:
+        pass  # the jobs write into the folder
 
 
 def _run(program: str, *words: str) -> str:

@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.app_server import ROOT, wait_for
 from tests.support.command_runner import COMMAND
+from tests.support.shards import measurements
 from tests.support.slurm_cluster import NODES, SlurmCluster, why_unavailable
 
 pytestmark = pytest.mark.skipif(bool(why_unavailable()), reason=why_unavailable())
@@ -41,19 +42,6 @@ def run(*words, **options):
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=170, **options)
     assert done.returncode == 0, done.stderr
     return done
-
-
-def measurements(results):
-    """Return every number of the runs that does not depend on the time or the place."""
-    places = ("run", "seconds")
-    return [
-        (variant["label"], variant["curve"], variant["loss"], without(places, variant["seeds"]))
-        for variant in results["variants"]
-    ]
-
-
-def without(names, rows):
-    return [{name: value for name, value in row.items() if name not in names} for row in rows]
 
 
 @pytest.mark.timeout(600)

@@ -7,8 +7,9 @@
         with hub.record_requests() as requests: ...
         assert not hub.requests_with(hub.OWNER)  # this token was never sent
 
-`store` has the repositories and users, `faults` the faults, `reading`, `writing` and `storage` the
-endpoints, `wire` the requests and responses, `server` the connections, `hub` what tests use.
+`store` has the repositories and users, `faults` the faults, `reading`, `writing`, `storage`,
+`buckets` and `jobs` the endpoints, `wire` the requests and responses, `server` the connections,
+`hub` what tests use.
 """
 
 from .hub import FakeHub

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import re
 import secrets
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from . import reading, writing
+from . import buckets, jobs, reading, writing
 from .faults import Fault
 from .server import Server
 from .storage import handle_storage
@@ -20,6 +21,8 @@ from .wire import INVALID_TOKEN_MESSAGE, HubError, Request, Response, error_resp
 # the id of a repository has one or two parts
 _API = r"/api/(models|datasets|spaces)/([^/]+(?:/[^/]+)?)"
 _PAGE = r"/(datasets/|spaces/)?([^/]+(?:/[^/]+)?)"
+_BUCKET = r"/api/buckets/([^/]+/[^/]+)"
+_JOBS = r"/api/jobs/([^/]+)"
 ROUTES: tuple[tuple[str, str, Callable[..., Response]], ...] = (
     ("GET", "/api/whoami-v2", reading.whoami),
     ("POST", "/api/repos/create", writing.create),
@@ -35,6 +38,17 @@ ROUTES: tuple[tuple[str, str, Callable[..., Response]], ...] = (
     ("POST", _PAGE + r"\.git/info/lfs/objects/batch", writing.batch),
     ("GET HEAD", _PAGE + "/resolve/([^/]+)/(.+)", reading.resolve),
     ("GET", _API + "(?:/revision/([^/]+))?", reading.info),
+    ("POST", _BUCKET, buckets.create_bucket),
+    ("GET", _BUCKET + "/xet-(?:read|write)-token", buckets.xet_token),
+    ("POST", _BUCKET + "/batch", buckets.batch_bucket),
+    ("GET", _BUCKET + "/tree(/.*)?", buckets.bucket_tree),
+    ("GET HEAD", r"/buckets/([^/]+/[^/]+)/resolve/(.+)", buckets.resolve_bucket),
+    ("GET", "/api/jobs/hardware", jobs.hardware),
+    ("POST", _JOBS, jobs.start_job),
+    ("GET", _JOBS, jobs.list_jobs),
+    ("GET", _JOBS + "/([^/]+)", jobs.inspect_job),
+    ("POST", _JOBS + "/([^/]+)/cancel", jobs.cancel_job),
+    ("GET", _JOBS + "/([^/]+)/logs", jobs.job_logs),
 )
 
 
@@ -77,6 +91,11 @@ class FakeHub:
             self.OWNER: Account("owner"),
         }
         self.repos: dict[tuple[str, str], Repo] = {}
+        self.buckets: dict[str, buckets.Bucket] = {}
+        self.jobs: dict[str, jobs.HubJob] = {}
+        self.run_job = jobs.run_in_process  # returns the exit code; tests may replace it
+        self.unstarted_shards: set[str] = set()  # the jobs of these shards wait for a machine
+        self._folder = tempfile.TemporaryDirectory(prefix="fake-hub-")
         self.requests: list[Request] = []
         self.faults: list[Fault] = []
         self.secret = secrets.token_bytes(16)
@@ -99,10 +118,17 @@ class FakeHub:
     def stop(self) -> None:
         """End every connection, including those that a fault blocks, and refuse new ones."""
         self.clear_faults()
+        self.end_jobs()
         self.server.shutdown()
         self.server.server_close()
         self.server.close_connections()
         self.thread.join()
+        self._folder.cleanup()
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the buckets."""
+        return Path(self._folder.name)
 
     # Content
 
@@ -151,11 +177,22 @@ class FakeHub:
         return [each.title for each in reversed(repo.history(commit))]
 
     def clear(self) -> None:
-        """Delete all repositories, requests and faults."""
+        """Delete all repositories, jobs, requests and faults."""
         self.clear_faults()
+        self.end_jobs()
         with self.lock:
             self.repos.clear()
             self.requests.clear()
+
+    def end_jobs(self) -> None:
+        """End and delete all jobs, and the buckets; later jobs run again as processes."""
+        with self.lock:
+            for job in self.jobs.values():
+                job.end("DELETED")
+            self.jobs.clear()
+            self.buckets.clear()
+        self.unstarted_shards.clear()
+        self.run_job = jobs.run_in_process
 
     # Faults
 

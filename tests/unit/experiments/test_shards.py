@@ -5,15 +5,13 @@ from dataclasses import dataclass, field
 import pytest
 from pydantic import BaseModel
 
-from playground.common.atomic_write import write_file
 from playground.errors import UserError
-from playground.experiments import shards
 from playground.experiments.backends import BACKENDS, Backend
 from playground.experiments.shards import ShardedExperiment, ShardJobs
 from playground.experiments.spec import parse_experiment
 from playground.experiments.store import StoredExperiment
-from playground.experiments.summary import RunMetrics, RunSummary, append_lines
 from playground.runs.record import owner_id
+from tests.support.shards import finish_shard
 
 OWNER = owner_id("ada")
 SPEC = {"name": "heads", "grid": {"n_heads": [1, 2]}, "seeds": [0, 1, 2, 3]}
@@ -24,6 +22,7 @@ class FakeCluster:
     """Jobs by identifier, each with its state."""
 
     states: dict[str, str] = field(default_factory=dict)
+    n_failures: int = 0  # of the next requests
     submitted: list[list[int]] = field(default_factory=list)
 
 
@@ -35,24 +34,32 @@ def cluster(monkeypatch):
         class Options(BaseModel, extra="forbid"):
             minutes: int = 1
 
+        poll_interval_s = 0
+
         def start(self, job, shards):
             cluster.submitted.append(list(shards))
             jobs = {shard: f"{len(cluster.submitted)}_{shard}" for shard in shards}
             cluster.states |= dict.fromkeys(jobs.values(), "RUNNING")
             return jobs
 
-        def states(self, jobs):
-            return {job: cluster.states[job] for job in jobs if job in cluster.states}
+        def states(self, job):
+            if cluster.n_failures:
+                cluster.n_failures -= 1
+                raise UserError("no answer", retryable=True)
+            states = cluster.states
+            return {shard: states[id] for shard, id in job.ids.items() if id in states}
 
-        def cancel(self, jobs):
-            for job in jobs:
-                del cluster.states[job]
+        def cancel(self, job, shards):
+            for shard in shards:
+                del cluster.states[job.ids[shard]]
 
-        def log_hint(self, folder, shard):
+        def log_hint(self, job, shard):
             return "in the log"
 
+        def fetch(self, job):
+            pass
+
     monkeypatch.setitem(BACKENDS, "fake", FakeBackend)
-    monkeypatch.setattr(shards, "POLL_INTERVAL_S", 0)
     return cluster
 
 
@@ -61,21 +68,8 @@ def create(folder, n_shards=2, **more):
     return ShardedExperiment.create(folder, parse_experiment(SPEC | more, OWNER), record)
 
 
-def finish(folder, shard, n_shards=2, n=None):
-    """Write the first `n` results of a shard, as `run-shard` does."""
-    experiment = parse_experiment(SPEC | {"shard": (shard, n_shards)}, OWNER)
-    keys = [key for key, *_ in experiment.planned_runs()][:n]
-    runs = {key: f"run-{key.replace('/', '-')}" for key in keys}
-    stored = StoredExperiment.model_construct(
-        **dict(experiment), runs=runs, summarized=tuple(runs.values()), cancelled=False
-    )
-    target = folder / "shards" / str(shard) / "experiments" / "id.json"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    metrics = RunMetrics(done=True, exact_match=1.0, n=10, steps=5, exact_at_budget=1.0)
-    lines = [RunSummary(run=run, step=5, metrics=metrics, counts=[]) for run in runs.values()]
-    target.with_suffix(".jsonl").unlink(missing_ok=True)
-    append_lines(target.with_suffix(".jsonl"), [each.line() for each in lines])
-    write_file(target, stored.model_dump_json().encode())
+def finish(folder, shard, n=None):
+    finish_shard(folder, SPEC, shard, 2, n)
 
 
 def test_unfinished_shards_get_jobs_until_every_run_has_a_result(cluster, tmp_path):
@@ -103,6 +97,16 @@ def test_a_shard_that_always_ends_early_is_named(cluster, tmp_path):
     assert cluster.submitted == [[1]] * 3
 
 
+def test_a_short_failure_of_the_scheduler_does_not_end_a_command(cluster, tmp_path):
+    training = create(tmp_path).train()
+    next(training)
+    cluster.n_failures = 2
+    assert [next(training) for _ in range(3)] == [(0, {"SUBMITTED": 2})] * 2 + [(0, {"RUNNING": 2})]
+    cluster.n_failures = 1000
+    with pytest.raises(UserError, match="no answer"):
+        list(training)
+
+
 def test_the_same_command_waits_for_the_jobs_that_it_left(cluster, tmp_path):
     next(create(tmp_path).train())
     assert next(create(tmp_path, n_shards=5).train()) == (0, {"RUNNING": 2})
@@ -120,6 +124,16 @@ def test_cancelled_jobs_end_and_finished_runs_stay(cluster, tmp_path):
         (tmp_path / "experiments" / "merged.json").read_text()
     )
     assert len(stored.summarized) == 4
+
+
+def test_a_command_that_waits_for_cancelled_jobs_starts_no_more(cluster, tmp_path):
+    waiting = create(tmp_path).train()
+    next(waiting)
+    ShardedExperiment.read(tmp_path).cancel()
+    with pytest.raises(UserError, match="the jobs were cancelled"):
+        next(waiting)
+    next(create(tmp_path).train())
+    assert cluster.submitted == [[0, 1]] * 2
 
 
 def test_a_folder_has_one_experiment(cluster, tmp_path):
