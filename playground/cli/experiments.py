@@ -63,7 +63,9 @@ from .shards import train_elsewhere
     metavar="BACKEND NAME=VALUE ...",
     help="Train in jobs, with options: slurm partition=cpu minutes=60, or hf-jobs flavor=cpu-xl.",
 )
-@number_option("--runs-per-shard", 1, 1000, "Runs of one job; only with --on.", default=20)
+@number_option(
+    "--runs-per-shard", 1, 1000, "Runs of one job. [default: 20 with slurm, 100 with hf-jobs]"
+)
 @click.option("--detach", is_flag=True, help="End after the submission; only with --on.")
 @experiments_folder_option
 @table_option
@@ -75,7 +77,7 @@ def experiment(
     seeds: tuple[str, ...],
     settings: tuple[str, ...],
     on: tuple[str, ...],
-    runs_per_shard: int,
+    runs_per_shard: int | None,
     detach: bool,
     out: Path | None,
     table: Path | None,

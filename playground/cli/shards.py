@@ -73,7 +73,7 @@ def collect(
 
 
 def train_elsewhere(
-    spec: dict[str, Any], out: Path, on: tuple[str, ...], runs_per_shard: int, detach: bool
+    spec: dict[str, Any], out: Path, on: tuple[str, ...], runs_per_shard: int | None, detach: bool
 ) -> dict[str, Any]:
     """Train an experiment in shards, and return its report.
 
@@ -93,7 +93,7 @@ def train_elsewhere(
         exit_with_error(f"--on {backend} {problem} is no option; use NAME=VALUE, as in minutes=30")
     options = dict(word.split("=", 1) for word in words)
     create_output_dir(out)
-    n_shards = -(-requested.n_runs // runs_per_shard)
+    n_shards = -(-requested.n_runs // (runs_per_shard or BACKENDS[backend].runs_per_shard))
     sharded = ShardedExperiment.create(
         out.resolve(), requested, ShardJobs(backend=backend, options=options, n_shards=n_shards)
     )

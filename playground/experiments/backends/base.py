@@ -30,12 +30,14 @@ class Backend(ABC):
     All methods raise a UserError when the scheduler is not there or does not answer.
 
     shares_disk       jobs read and write the folder of the experiment itself
+    runs_per_shard    default number of runs of a job
     poll_interval_s   seconds between two requests for the states
     token             the Hub token of the user of the command; only jobs of the Hub need it
     """
 
     Options: ClassVar[type[BaseModel]]
     shares_disk: ClassVar[bool] = True
+    runs_per_shard: ClassVar[int] = 20
     poll_interval_s: ClassVar[float] = 2.0
     token: str = ""
 

@@ -72,6 +72,7 @@ class HfJobs(Backend):
 
     Options = HfJobsOptions
     shares_disk = False
+    runs_per_shard = 100  # the start of a job takes minutes, which cost money
     poll_interval_s = 5.0
     _has_uploaded = False  # the code of a command is the same for all of its jobs
 
@@ -163,7 +164,7 @@ class HfJobs(Backend):
             raise UserError(messages.choose_one_of("flavor", flavor, machines), "flavor")
         return machines[flavor]
 
-    # Jobs
+    # Jobs and their bucket
 
     def _labels(self, job: Job) -> dict[str, str]:
         return {EXPERIMENT: self._bucket(job).split("/")[1]}
@@ -172,8 +173,6 @@ class HfJobs(Backend):
         labels = self._labels(job) | ({} if shard is None else {SHARD: str(shard)})
         with self._hub.translating_errors("list the jobs"):
             return list(self._hub.api.list_jobs(labels=labels, namespace=self._user, **filters))
-
-    # Bucket
 
     def _bucket(self, job: Job) -> str:
         """Return the bucket of an experiment: the same for the same folder of this machine."""
