@@ -10,6 +10,7 @@ from typing import Any, NotRequired, TypedDict
 
 from playground.common.format import format_csv, format_percent
 from playground.common.stats import (
+    MAX_EXACT,
     censored_summary,
     corrected_p_value,
     five_number_summary,
@@ -171,7 +172,7 @@ def summarize(
 ) -> str:
     """Summarize the effect of the varied settings (`names`).
 
-    An exact rank test over the seeds compares the best two variants; the text has its p-value,
+    A rank test over the seeds compares the best two variants; the text has its p-value,
     or why there is no test: `untestable`, or too few seeds. The page replaces the names by labels.
     """
     done = [variant for variant in variants if _ended(variant)]
@@ -315,7 +316,7 @@ def describe_rank_test(
     n_variants: int,
     planned: int,
 ) -> str:
-    """Describe whether two variants, the best of `n_variants`, differ by an exact rank test.
+    """Describe whether two variants, the best of `n_variants`, differ by a rank test.
 
     `planned` is the number of seeds of the experiment.
 
@@ -332,7 +333,8 @@ def describe_rank_test(
         )
         return "Too few of the planned seeds have a result for a test" if is_enough else problem
     between = f"between {names[0]} and {names[1]} " if n_variants > 2 else ""
-    result = f"An exact rank test {between}gives p {format_p_value(p)}"
+    kind = "An exact" if len(one) + len(other) <= MAX_EXACT else "A"
+    result = f"{kind} rank test {between}gives p {format_p_value(p)}"
     if n_variants > 2:
         result += f", corrected for the {math.comb(n_variants, 2)} pairs of variants (Bonferroni)"
     return result + (

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from playground.common import stats
 from playground.common.stats import (
     censored_summary,
     five_number_summary,
@@ -104,6 +105,20 @@ def test_the_rank_test_counts_orders_ties_and_censored_runs(one, other):
     assert rank_test(one, other) == pytest.approx(brute_p(one, other))
     assert rank_test(one, other) == pytest.approx(rank_test(other, one))
     assert 0 < rank_test(one, other) <= 1
+
+
+@pytest.mark.parametrize("n_values", [4, 1000])
+def test_the_rank_test_of_many_values_is_about_the_exact_one(monkeypatch, n_values):
+    generator = np.random.default_rng(0)
+    for shift in (0, 0.2, 0.4, 0.6):
+        one, other = generator.integers(0, n_values, (2, 21)).tolist()
+        one = [value + round(n_values * shift) for value in one]
+        approximate = rank_test(one, other)
+        monkeypatch.setattr(stats, "MAX_EXACT", 42)
+        assert approximate == pytest.approx(rank_test(one, other), abs=0.03)
+        monkeypatch.undo()
+    assert rank_test([1] * 30, [1] * 30) == 1
+    assert 0 <= rank_test(range(5000), range(9000, 14000)) < 1e-300
 
 
 def test_the_rank_test_agrees_with_published_values():
