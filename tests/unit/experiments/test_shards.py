@@ -144,6 +144,15 @@ def test_a_folder_has_one_experiment(cluster, tmp_path):
         ShardedExperiment.read(tmp_path / "missing")
 
 
+def test_a_dataset_stays_on_machines_that_share_the_disk(cluster, tmp_path, monkeypatch):
+    dataset = {"task": "dataset", "dataset_sha256": "0" * 64, "dataset_symbols": "a b"}
+    base = dataset | {"max_length": 4, "max_target_length": 4}
+    create(tmp_path, base=base)
+    monkeypatch.setattr(BACKENDS["fake"], "shares_disk", False)
+    with pytest.raises(UserError, match="fake does not have your dataset"):
+        create(tmp_path, base=base)
+
+
 def test_a_damaged_result_counts_as_missing(cluster, tmp_path):
     finish(tmp_path, 0)
     finish(tmp_path, 1)
