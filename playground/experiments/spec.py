@@ -194,11 +194,12 @@ class ExperimentSpec(BaseModel):
     @property
     def why_lengths_untestable(self) -> str:
         """Return why no test can compare lengths, which are evaluated after the last step."""
+        if self.why_untestable:
+            return self.why_untestable
+        if self.variants[0].config(0).training.stop_at_exact_match:
+            return "runs may end early, after different numbers of steps"
         has_budgets = len({variant.steps for variant in self.variants}) > 1
-        may_stop = self.variants[0].config(0).training.stop_at_exact_match > 0
-        return self.why_untestable or (
-            "the runs have different numbers of steps" if has_budgets or may_stop else ""
-        )
+        return "the runs have different numbers of steps" if has_budgets else ""
 
     def describe_planned_test(self) -> str:
         """Return what a test of these seeds can show; empty for one variant."""
