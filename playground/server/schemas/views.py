@@ -63,18 +63,13 @@ class AblationView(InspectView):
     lengths: list[int]
     baseline: dict[str, Number]
     rows: list[Row]
-    summary: str
 
 
-class AblatedAnswerView(AnswerView):
-    """The view `ablated-answer`."""
+class OutputView(AnswerView):
+    """The view `output`."""
 
     source: list[str]
-    intact: Row
-    ablated: Row
     vocabulary: list[str]
-    components: list[str]
-    groups: dict[str, list[str]]
 
 
 class PatchView(InspectView):
@@ -221,7 +216,7 @@ View = (
     | StepsView
     | HeadsView
     | AblationView
-    | AblatedAnswerView
+    | OutputView
     | PatchView
     | LensView
     | ContributionsView
