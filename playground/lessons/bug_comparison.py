@@ -139,6 +139,8 @@ def compare(name: str, seed: int, steps: int, reporter: ProgressReporter) -> dic
 
     The result contains only values for JSON.
     """
+    torch.set_num_threads(1)
+    reporter.message("Training")
     bug = BUGS[name]
     config = RunConfig.from_flat(training_settings(bug, seed, steps))
     task = config.task.load()

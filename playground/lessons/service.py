@@ -29,7 +29,7 @@ MEASUREMENT_TIMEOUT_S = 180.0  # seconds, the timeout of one process
 RESULT_TTL_S = 1800.0  # seconds for which a result stays, and a measurement that is not polled
 UNPOLLED_TIMEOUT_S = 30.0  # seconds without a poll until a measurement makes way for others
 FUNCTIONS = {
-    "bug": "playground.lessons.tasks:measure_bug",
+    "bug": "playground.lessons.bug_comparison:compare",
     "lesson": "playground.lessons.tasks:measure_lesson",
 }
 

@@ -9,7 +9,6 @@ import torch
 from playground.jobs.progress import ProgressReporter
 
 from . import history_measurements, measurements, pretrained_measurements
-from .bug_comparison import compare
 from .measurements import Result
 from .trained_run import TrainedRun
 
@@ -28,13 +27,6 @@ MEASURES: dict[str, Callable[[list[TrainedRun], Mapping[str, Any]], Result]] = {
         pretrained_measurements.pretrained_alignment,
     )
 }
-
-
-def measure_bug(name: str, seed: int, steps: int, reporter: ProgressReporter) -> dict[str, Any]:
-    """Train the correct and the buggy copy of a model, and compare them."""
-    torch.set_num_threads(1)
-    reporter.message("Training")
-    return compare(name, seed, steps, reporter)
 
 
 def measure_lesson(

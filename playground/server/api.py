@@ -48,6 +48,7 @@ from .api_calls import (
     Method,
     Model,
     Owner,
+    Repository,
     RunId,
     RunOwner,
     Seconds,
@@ -55,6 +56,7 @@ from .api_calls import (
     Shots,
     Step,
     Tokens,
+    WriteToken,
     decode_weights,
     endpoint,
     not_found_message,
@@ -65,7 +67,7 @@ from .api_calls import (
 from .client import resolve_client, resolve_client_address
 from .hub_token import is_space
 from .process_calls import await_result
-from .schemas.base import Name, Token
+from .schemas.base import Name
 
 STATUS_CHANGE_TIMEOUT_S = 10.0  # seconds to wait for pause, resume and stop to take effect
 REACHED_STATUS = {
@@ -314,8 +316,8 @@ class Endpoints(EndpointBase):
     async def push(
         self,
         model: Model,
-        repo: Name,
-        token: Token = "",
+        repo: Repository,
+        token: WriteToken = "",
         private: bool = False,
         branch: Name = "main",
         wait: Seconds = 60,
@@ -326,8 +328,6 @@ class Endpoints(EndpointBase):
 
         Args:
             model: a run's id, or checkpoint:NAME.
-            repo: the repository on the Hub, user/name; created if it does not exist.
-            token: a write token, not stored; locally the default is the token of hf auth login.
             private: whether a new repository is private.
             branch: the branch that gets the commit.
 

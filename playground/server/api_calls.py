@@ -33,7 +33,7 @@ from playground.runs.registry import Registry
 from .client import is_own_origin, resolve_client_address
 from .rate_limit import RateLimiter
 from .routes import Handler
-from .schemas.base import MAX_INT, JsonObject, Name, RequestBody, Sequence, whole_number
+from .schemas.base import MAX_INT, JsonObject, Name, RequestBody, Sequence, Token, whole_number
 
 MAX_WEIGHTS = 200_000  # weights in one response
 MAX_WAIT_S = 240.0  # of compare, push and job
@@ -53,63 +53,65 @@ def _parse_owner(value: object) -> object:
     return value
 
 
-def _number(description: str, low: int, high: int) -> Any:
+def _argument(type_: Any, description: str, *examples: Any, **limits: Any) -> Any:
+    """Return the type of an argument with its text, and its value in the example programs."""
+    return Annotated[type_, Field(description=description, examples=list(examples), **limits)]
+
+
+def _number(description: str, low: int, high: int, *examples: int) -> Any:
     # The bounds come first: the JSON schema, and so a message, has no bounds behind a validator.
-    bounds = Field(ge=low, le=high, description=description)
+    bounds = Field(ge=low, le=high, description=description, examples=list(examples))
     return Annotated[int, bounds, BeforeValidator(whole_number)]
 
 
-# The types of the arguments, each with the text of the documentation
-Model = Annotated[Name, Field(description="a run's id, watch:ID, or checkpoint:NAME.")]
-RunId = Annotated[Name, Field(description="the run's id.")]
-Tokens = Annotated[Sequence, Field(description='tokens of the model\'s task, such as "3 1 4".')]
-Owner = Annotated[
-    str,
-    BeforeValidator(_parse_owner),
-    Field(description="the key that start returned, for a run's id."),
-]
-RunOwner = Annotated[Owner, Field(description="the key that start returned.")]
-JobCaller = Annotated[
-    Owner, Field(description="the key that start returned; without it, a new key for the job.")
-]
-JobOwner = Annotated[Owner, Field(description="the owner that it returned.")]
+# The types of the arguments. Words in capitals stand for values of the user.
+Model = _argument(Name, "a run's id, watch:ID, or checkpoint:NAME.", "checkpoint:reverse")
+RunId = _argument(Name, "the run's id.", "RUN")
+Tokens = _argument(Sequence, 'tokens of the model\'s task, such as "3 1 4".', "3 1 4")
+OwnerKey = Annotated[str, BeforeValidator(_parse_owner)]
+Owner = _argument(OwnerKey, "the key that start returned, for a run's id.")
+RunOwner = _argument(OwnerKey, "the key that start returned.", "OWNER")
+JobCaller = _argument(OwnerKey, "the key that start returned; without it, a new key for the job.")
+JobOwner = _argument(OwnerKey, "the owner that it returned.", "OWNER")
 Step = _number(
     "use the recorded weights nearest to this step of a run; -1 for the latest.", -1, MAX_INT
 )
-Layer = _number("a layer index from 0; -1 for all.", -1, MAX_INT)
-Head = _number("a head index from 0; -1 for all.", -1, MAX_INT)
+Layer = _number("a layer index from 0; -1 for all.", -1, MAX_INT, 0)
+Head = _number("a head index from 0; -1 for all.", -1, MAX_INT, 0)
 EvalSize = _number(
-    "number of sequences, from 1 to 2000, spread over the training lengths.", 1, 2000
+    "number of sequences, from 1 to 2000, spread over the training lengths.", 1, 2000, 100
 )
 BenchmarkSize = _number(
     "number of sequences, from 1 to 500; at most 40 on a shared instance.", 1, 500
 )
 Shots = _number("few-shot examples in a prompt, from 0 to 32.", 0, 32)
-JobId = Annotated[
+Repository = _argument(
+    Name, "the repository on the Hub, user/name; created if it does not exist.", "USER/NAME"
+)
+WriteToken = _argument(
+    Token, "a write token, not stored; locally the default is the token of hf auth login.", "TOKEN"
+)
+JobId = _argument(
     str,
-    Field(
-        min_length=1,
-        max_length=200,
-        description="the job that compare or push returned.",
-        json_schema_extra={"accepts": "the job that compare or push returned"},
-    ),
-]
-Seconds = Annotated[
+    "the job that compare or push returned.",
+    "JOB",
+    min_length=1,
+    max_length=200,
+    json_schema_extra={"accepts": "the job that compare or push returned"},
+)
+Seconds = _argument(
     float,
-    Field(
-        ge=0,
-        le=MAX_WAIT_S,
-        description="seconds to wait for the end, up to 240; then use the job endpoint.",
-        json_schema_extra={"accepts": f"a number of seconds from 0 to {MAX_WAIT_S:g}"},
-    ),
-]
-Settings = Annotated[
+    "seconds to wait for the end, up to 240; then use the job endpoint.",
+    ge=0,
+    le=MAX_WAIT_S,
+    json_schema_extra={"accepts": f"a number of seconds from 0 to {MAX_WAIT_S:g}"},
+)
+Settings = _argument(
     JsonObject | None,
-    Field(
-        description='non-default settings by name, such as {"task": "reverse", "max_steps": 300}.',
-        json_schema_extra={"accepts": 'a JSON object of settings, such as {"task": "copy"}'},
-    ),
-]
+    'non-default settings by name, such as {"task": "reverse", "max_steps": 300}.',
+    {"task": "reverse", "max_steps": 300},
+    json_schema_extra={"accepts": 'a JSON object of settings, such as {"task": "copy"}'},
+)
 
 
 class Call(RequestBody):

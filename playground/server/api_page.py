@@ -29,25 +29,12 @@ CONTENT_SECURITY_POLICY = (
     f"default-src 'none'; style-src {source_hash(STYLE)}; script-src {source_hash(SCRIPT)}; "
     "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-MODEL = {"model": "checkpoint:reverse"}
-RUN, JOB = {"run": "RUN", "owner": "OWNER"}, {"job": "JOB", "owner": "OWNER"}
-# By endpoint: the arguments of its programs; words in capitals stand for values of the user.
-EXAMPLES: dict[str, dict[str, Any]] = {
-    "settings": {},
-    "models": {},
-    "start": {"settings": {"task": "reverse", "max_steps": 300}},
-    "status": MODEL,
-    "pause": RUN,
-    "resume": RUN,
-    "stop": RUN,
-    "predict": MODEL | {"sequence": "3 1 4"},
-    "attention": MODEL | {"sequence": "3 1 4", "layer": 0, "head": 0},
-    "evaluate": MODEL | {"n": 100},
-    "compare": MODEL,
-    "push": MODEL | {"repo": "USER/NAME", "token": "TOKEN"},
-    "job": JOB,
-    "cancel": JOB,
-}
+
+
+def example_arguments(function: Any) -> dict[str, Any]:
+    """Return the arguments of the programs of an endpoint: those with an example."""
+    fields = function.call_type.model_fields
+    return {name: field.examples[0] for name, field in fields.items() if field.examples}
 
 
 def python_program(url: str, name: str, arguments: Mapping[str, Any]) -> str:
@@ -79,15 +66,16 @@ def type_name(schema: Mapping[str, Any]) -> str:
 
 
 def describe_endpoint(url: str, name: str, function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the texts and programs of an endpoint, from its docstring and its example."""
+    """Return the texts and programs of an endpoint, from its docstring and its arguments."""
     description, meanings, returns = get_function_description(function)
+    arguments = example_arguments(function)
     return {
         "name": name,
         "description": description,
         "meanings": meanings,
         "returns": " ".join(map(str.strip, returns)),
-        "python": python_program(url, name, EXAMPLES[name]),
-        "shell": shell_program(url, name, EXAMPLES[name]),
+        "python": python_program(url, name, arguments),
+        "shell": shell_program(url, name, arguments),
     }
 
 

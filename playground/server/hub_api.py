@@ -74,10 +74,6 @@ class HubRequest(RequestBody):
     refresh: bool = False
 
 
-class SessionInfo(RequestBody):
-    """A request for the account that is signed in."""
-
-
 class HubSession(TypedDict):
     """How users sign in here, and whether this user has."""
 
@@ -91,8 +87,8 @@ class HubHandlers(HandlerGroup):
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
 
-    @handler("hub/session", SessionInfo, HubSession)
-    async def session_info(self, request: SessionInfo, http_request: Request) -> dict[str, Any]:
+    @handler("hub/session", RequestBody, HubSession)
+    async def session_info(self, request: RequestBody, http_request: Request) -> dict[str, Any]:
         """Return how users sign in here and whether this user has; sends no request to the Hub."""
         session, is_local = http_request.scope.get("session", {}), bool(self.registry.single_owner)
         token = await asyncio.to_thread(resolve_token, "", session, is_local)

@@ -52,10 +52,6 @@ class OpenSession(RequestBody):
     stored: Annotated[str, Field(max_length=1000)] = ""
 
 
-class StoreSession(OwnerRequest):
-    """The owner key to store in a cookie."""
-
-
 class CheckSession(RequestBody):
     """The owner key that the cookie should have."""
 
@@ -86,8 +82,8 @@ class SessionHandlers(HandlerGroup):
         stored = owner_from_session(request.stored) or owner_from_cookie(http_request)
         return {"owner": self.registry.single_owner or stored or new_owner_key()}
 
-    @handler("session/store", StoreSession, Done)
-    async def store(self, request: StoreSession, http_request: Request) -> dict[str, Any]:
+    @handler("session/store", OwnerRequest, Done)
+    async def store(self, request: OwnerRequest, http_request: Request) -> dict[str, Any]:
         """Store the owner key in a cookie."""
         if not self.registry.single_owner and http_request.headers.get("origin"):
             http_request.state.response_headers = {
