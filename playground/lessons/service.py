@@ -138,9 +138,9 @@ class LessonJobs(JobQueue):
             UserError: when this owner has no measurement with this id.
         """
         job = self._get(job_id, owner)
-        job.polled_at = time.monotonic()
+        job.polled_at = self._clock()
         if job.translation is not None:
-            job.translation.polled_at = job.polled_at
+            job.translation.polled_at = time.monotonic()
         self._advance(job)
         return super().poll(job_id, owner, cursor)
 
