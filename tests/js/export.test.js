@@ -95,12 +95,14 @@ test("a switch of several heads turns all off, then all on", async () => {
   assert.equal(page.switchedOff.value.length, 0);
 });
 
-test("a head that is off changes the picture under zero and under mean", () => {
+test("a head that is off changes the picture under zero and under mean", async () => {
   const probabilities = () => page.pass.value.probe.probability.join(),
     seen = new Set([probabilities()]);
   page.switches.toggle([head]);
+  await settle();
   seen.add(probabilities());
   page.method.value = "mean";
+  await settle();
   seen.add(probabilities());
   page.method.value = "zero";
   page.switches.toggle([head]);

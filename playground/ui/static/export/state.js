@@ -1,5 +1,5 @@
 // The state of an exported model's page: what is typed and switched, and what follows from it.
-import { computed, signal } from "../vendor/preact.js";
+import { computed, effect, signal } from "../vendor/preact.js";
 import { BrowserModel, SMALL_SAMPLE } from "../engine/browser_model.js";
 import { includes, keyOf, nameOf, toggle } from "../engine/parts.js";
 import { EOS } from "../engine/tasks.js";
@@ -75,25 +75,39 @@ const reference = computed(() => {
   return labels ?? browserModel.write(source, labels, []);
 });
 
-/** What the model writes, and a pass over the input and this output for the diagram. */
-const result = computed(() => {
-  const { source, labels } = input.value,
-    ablations = browserModel.ablate(switchedOff.value, method.value),
-    output = browserModel.write(source, labels, ablations),
-    { axes, probe, ...picture } = browserModel.picture(source, output, ablations),
-    target = output.map((_, i) => vocabulary.names[reference.value[i]] ?? "–"),
+const ablations = computed(() => browserModel.ablate(switchedOff.value, method.value)),
+  output = computed(() => {
+    const { source, labels } = input.value;
+    return browserModel.write(source, labels, ablations.value);
+  });
+
+const nextTask = () => new Promise((resolve) => setTimeout(resolve)),
+  nextFrame = () => new Promise((resolve) => requestAnimationFrame(resolve));
+
+/** Return what the diagram shows: a pass over the input and this output. */
+function paint() {
+  const { axes, probe, ...picture } = browserModel.picture(
+      input.value.source,
+      output.value,
+      ablations.value,
+    ),
+    target = output.value.map((_, i) => vocabulary.names[reference.value[i]] ?? "–"),
     targetAxes = axes.cross && { cross: [target, axes.cross[1]] };
   return {
-    output,
-    pass: {
-      ...picture,
-      axes: { ...axes, ...targetAxes },
-      probe: { ...probe, target },
-      outputTitle: "output",
-    },
+    ...picture,
+    axes: { ...axes, ...targetAxes },
+    probe: { ...probe, target },
+    outputTitle: "output",
   };
+}
+/** The pass on screen: it follows the output one frame later, because it takes longer. */
+export const pass = signal(paint());
+effect(() => {
+  const { value } = output;
+  nextFrame()
+    .then(nextTask)
+    .then(() => value === output.value && (pass.value = paint()));
 });
-export const pass = computed(() => result.value.pass);
 export const stacks = buildStacks(
   { architecture: data.architecture, n_layers },
   pass.value.attention,
@@ -104,15 +118,15 @@ export const hasTarget = computed(() => input.value.labels !== null);
 
 /** The tokens of the output beside the right ones, with probabilities. */
 export const outputTokens = computed(() => {
-  const { output } = result.value,
+  const { value: written } = output,
     { probability } = pass.value.probe,
     right = reference.value;
-  return Array.from({ length: Math.max(output.length, right.length) }, (_, i) => ({
-    name: vocabulary.names[output[i]] ?? "–",
+  return Array.from({ length: Math.max(written.length, right.length) }, (_, i) => ({
+    name: vocabulary.names[written[i]] ?? "–",
     expected: vocabulary.names[right[i]] ?? "–",
     probability: (probability[i] ?? 0) / 1000,
-    isRight: output[i] === right[i],
-    isEnd: output[i] === EOS,
+    isRight: written[i] === right[i],
+    isEnd: written[i] === EOS,
   }));
 });
 export const isRight = computed(() => outputTokens.value.every((token) => token.isRight));
@@ -130,19 +144,19 @@ export const score = signal(/** @type {{ right: number, measured: number } | nul
 /** The share of right tokens that are wrong without a part alone, by key. */
 export const importance = signal(/** @type {Map<string, number>} */ (new Map()));
 
-const nextTask = () => new Promise((resolve) => setTimeout(resolve)),
-  nextFrame = () => new Promise((resolve) => requestAnimationFrame(resolve));
-
 /**
- * Count right examples and tokens, in pieces between events and after the next frame.
+ * Count right examples and tokens, in pieces between events and after the next frame, until all are
+ * counted or the counts are of no use.
  * @param {number} n examples
  * @param {Component[]} off
+ * @param {() => boolean} isCurrent
  * @returns {AsyncGenerator<{ right: number, tokens: number, measured: number }>} the counts so far
  */
-async function* count(n, off) {
+async function* count(n, off, isCurrent) {
   await nextFrame();
   for (let right = 0, tokens = 0, measured = 0; measured < n;) {
     await nextTask();
+    if (!isCurrent()) return;
     const piece = browserModel.count(measured, n, off, method.value);
     right += piece.right;
     tokens += piece.tokens;
@@ -153,24 +167,23 @@ async function* count(n, off) {
 
 /** Count the right outputs, until a part is switched. */
 export async function measureScore() {
-  const off = switchedOff.value,
-    chosen = method.value;
-  for await (const { right, measured } of count(examples, off)) {
-    if (off !== switchedOff.value || chosen !== method.value) return;
+  const { value: off } = switchedOff,
+    chosen = method.value,
+    isCurrent = () => off === switchedOff.value && chosen === method.value;
+  for await (const { right, measured } of count(examples, off, isCurrent))
     score.value = { right, measured };
-  }
 }
 
 /** Measure all parts, until "off" means something else. */
 export async function measureImportance() {
-  const chosen = method.value;
+  const chosen = method.value,
+    isCurrent = () => chosen === method.value,
+    n = Math.min(SMALL_SAMPLE, examples);
   let whole = 0;
   for (const part of [null, ...parts]) {
     let right = 0;
-    for await (const { tokens } of count(Math.min(SMALL_SAMPLE, examples), part ? [part] : [])) {
-      if (chosen !== method.value) return;
-      right = tokens;
-    }
+    for await (const { tokens } of count(n, part ? [part] : [], isCurrent)) right = tokens;
+    if (!isCurrent()) return;
     const share = Math.max(0, 1 - right / whole) || 0;
     if (part) importance.value = new Map(importance.value).set(keyOf(part), share);
     else whole = right;

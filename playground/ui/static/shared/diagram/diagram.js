@@ -132,6 +132,7 @@ function Block(props) {
     states = {
       "has-contribution": hasContribution,
       owner: hasHead(block, selected),
+      unused: switches?.isOff(selected), // if it is the owner
       off: switches && partsOf(block, side).every(switches.isOff),
     },
     names = Object.entries(states).map(([name, isOn]) => (isOn ? " " + name : ""));
@@ -299,6 +300,7 @@ export function Diagram({ label, onRow, controls, minHeight = 0, ...props }) {
     nRows = pass?.axes[selected.kind]?.[0].length ?? 0,
     row = props.row !== null && props.row < nRows ? props.row : null,
     legend =
+      pass?.contributions &&
       !props.importance &&
       html`<p class="diagram-legend pg-hint">
         <b>Numbers and bars: </b>how long the vectors are that a block adds, relative to those it

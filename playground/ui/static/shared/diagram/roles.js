@@ -9,7 +9,7 @@ const MAX_CHANCE = 0.5; // of uniform attention; from here on, a pattern is no i
  */
 const PATTERNS = {
   self: [(query) => query, "its own position"],
-  mirror: [(query, end) => end - 1 - query, "the position counted from the end"],
+  mirror: [(query, end) => end - 1 - query, "the mirrored position"],
   previous: [(query) => query - 1, "the previous position"],
   next: [(query) => query + 1, "the next position"],
   first: [() => 0, "the first token"],
