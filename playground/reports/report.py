@@ -50,7 +50,13 @@ from playground.training.config import field_named
 from playground.training.setting_changes import RESULT_NEUTRAL_SETTINGS
 from playground.training.trainer import FINAL_EVAL_SIZE
 
-TEMPLATES = Path(__file__).with_name("templates")
+from .interactive_page import STATIC, TEMPLATES
+
+STYLES = (
+    STATIC / "shared" / "theme.css",
+    STATIC / "shared" / "document.css",
+    TEMPLATES / "report.css",
+)
 CONTENT_SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 CHART_POINTS = 300  # bins of a curve; the minimum and the maximum of each bin are drawn
 COVER_IN = 2.9  # the heat map of the first screen
@@ -76,13 +82,13 @@ IN_ONE_SEQUENCE = {
 }
 
 MAX_SVG_BYTES = 200_000  # a larger figure is embedded as PNG
-# The variables of report.css, so that a figure follows the theme of the reader.
+# The variables of shared/theme.css, so that a figure follows the theme of the reader.
 THEME = {
-    FOREGROUND: "var(--ink)",
-    MUTED: "var(--quiet)",
-    GRID: "var(--line)",
-    ACCENT: "var(--accent)",
-    SECONDARY: "var(--second)",
+    FOREGROUND: "var(--pg-text)",
+    MUTED: "var(--pg-quiet-text)",
+    GRID: "var(--pg-border)",
+    ACCENT: "var(--pg-accent)",
+    SECONDARY: "var(--pg-cross)",
 }
 
 
@@ -134,7 +140,7 @@ def render_html(
     attention = _attention(snapshot["attention"], axes, config.architecture)
     facts = {
         "content_security_policy": CONTENT_SECURITY_POLICY,
-        "style": (TEMPLATES / "report.css").read_text(encoding="utf-8"),
+        "style": "".join(path.read_text(encoding="utf-8") for path in STYLES),
         "name": name,
         "task": task_label(config),
         "architecture": ARCHITECTURES[config.architecture].title,

@@ -18,12 +18,12 @@ from starlette.routing import Route
 
 from playground.common.content_policy import source_hash
 
+from . import project_files
 from .api import has_mcp
 from .hub_token import is_space
-from .project_files import TEMPLATES, ProjectFiles
 
 FOLDER = Path(__file__).with_name("templates")
-STYLE = "".join((FOLDER / name).read_text("utf-8") for name in ("document.css", "api_page.css"))
+STYLE = project_files.STYLE + (FOLDER / "api_page.css").read_text("utf-8")
 SCRIPT = (FOLDER / "api_page.js").read_text("utf-8")
 CONTENT_SECURITY_POLICY = (
     f"default-src 'none'; style-src {source_hash(STYLE)}; script-src {source_hash(SCRIPT)}; "
@@ -89,10 +89,10 @@ def respond(request: Request) -> HTMLResponse:
         for name, info in blocks.get_api_info()["named_endpoints"].items()
     ]
     servers = {"mcpServers": {"playground": {"url": f"{url}gradio_api/mcp/"}}}
-    page = TEMPLATES.get_template("api_page.html.j2").render(
+    page = project_files.TEMPLATES.get_template("api_page.html.j2").render(
         title="API",
         home="./",
-        links=ProjectFiles().links(),
+        links=project_files.ProjectFiles().links(),
         style=Markup(STYLE),
         script=Markup(SCRIPT),
         url=url,

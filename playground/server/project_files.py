@@ -24,7 +24,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from playground.ui.page import UI_DIR
+from playground.ui.page import UI_DIR, read_static
 
 FILES_URL = "playground/files/"
 PACKAGE = UI_DIR.parent
@@ -53,6 +53,7 @@ CONTENT_SECURITY_POLICY = (
     "form-action 'none'; frame-ancestors 'none'; "
     "sandbox allow-same-origin allow-popups allow-popups-to-escape-sandbox"
 )
+STYLE = read_static("shared/theme.css") + read_static("shared/document.css")
 TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).with_name("templates")),
     undefined=StrictUndefined,
@@ -197,7 +198,8 @@ class ProjectFiles:
 
     def render(self, path: Path, **content: Any) -> str:
         template = TEMPLATES.get_template("document.html.j2")
-        return template.render(home=self.home(path), links=self.links(), **content)
+        common = {"home": self.home(path), "links": self.links(), "style": Markup(STYLE)}
+        return template.render(common, **content)
 
     def route(self) -> Route:
         return Route(f"/{FILES_URL}{{path:path}}", self.serve, methods=["GET"])

@@ -499,7 +499,7 @@ test("the progress of a replication is described", () => {
     describeResult({ ...running, state: "paused", message: "why" }),
     "paused, 25 %: why",
   );
-  assert.deepEqual(describeVerdict({ passed: true }), ["✓ pass", "ok"]);
+  assert.deepEqual(describeVerdict({ passed: true }), ["✓ pass", "good"]);
   assert.deepEqual(describeVerdict({ passed: false }), ["✗ fail", "bad"]);
   assert.deepEqual(describeVerdict(null), ["", ""]);
   assert.equal(describeSettings(CLAIM), "d_model 8 · bias off · seeds 0, 1");

@@ -104,10 +104,10 @@ export function describeRun({ status, step, steps, queue_position: position }) {
 }
 
 const RunName = ({ row }) =>
-  html`<span class="swatch" style=${{ background: resolveColor(row.index) }}></span>
+  html`<span class="pg-swatch" style=${{ background: resolveColor(row.index) }}></span>
     <span class="name" title=${row.curve.name}>${row.title}</span>
-    <span class="what">${row.curve.optimizer}</span>
-    <span class="what">${describeRun(row.curve)}</span>`;
+    <span class="pg-sub">${row.curve.optimizer}</span>
+    <span class="pg-sub">${describeRun(row.curve)}</span>`;
 
 function ExactMatch({ curve }) {
   const last = curve.evaluations[curve.evaluations.length - 1];

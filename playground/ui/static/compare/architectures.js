@@ -204,7 +204,7 @@ export function Choices() {
     hasChoice = listSelected().length > 0 || !architectures;
   return html`<section class="side" aria-label="Architectures">
     <h3>Architectures</h3>
-    <ul class="choices">
+    <ul class="pg-list choices">
       ${architectures?.map(
         (option) =>
           html`<${Architecture}
@@ -237,7 +237,7 @@ export function Choices() {
 }
 
 export function Architectures() {
-  return html`<div class="columns of-architectures">
+  return html`<div class="pg-columns of-architectures">
     <${Choices} />
     <section class="main-part" aria-label="Training curves">
       <p class="pg-hint fairness">${NOTE}</p>

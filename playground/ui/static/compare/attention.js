@@ -156,7 +156,7 @@ function useData(values) {
 export function Attention() {
   const values = form.value;
   useData(values);
-  return html`<div class="columns part-attention">
+  return html`<div class="pg-columns part-attention">
     <section class="side" aria-label="Input">
       <${Form}
         fields=${buildFields(values)}
@@ -178,7 +178,7 @@ export function Attention() {
         value=${display.value}
         onChange=${(value) => (display.value = value)}
       />
-      <div class="side-by-side">
+      <div class="pg-halves side-by-side">
         <${AttentionPanel} index=${0} data=${results[0].value} />
         <${AttentionPanel}
           index=${1}

@@ -185,7 +185,7 @@ function ModelItem({ model }) {
 function ModelList() {
   const { models } = form.value;
   useModelFacts(models.map((each) => each.name));
-  return html`<ul class="choices">
+  return html`<ul class="pg-list choices">
       ${models.map((model) => html`<${ModelItem} key=${model.name} model=${model} />`)}
     </ul>
     <form class="add-model" onSubmit=${addModel}>
@@ -248,7 +248,7 @@ function Results() {
     </div>
     ${
       isOld &&
-      html`<p class="other-model" role="status">
+      html`<p class="pg-note other-model" role="status">
         These results are of <b>${settings.request?.name ?? "another model"}</b>. Press Run
         evaluation for <b>${selectedModel.value?.name}</b>.
       </p>`
@@ -273,7 +273,7 @@ function Results() {
 export function Benchmark() {
   const { models, ...numbers } = form.value,
     isRepeated = results.value.settings && !isOutdated();
-  return html`<div class="columns of-benchmark" data-status=${job.state.value.status}>
+  return html`<div class="pg-columns of-benchmark" data-status=${job.state.value.status}>
     <section class="side" aria-label="Benchmark settings">
       <h3>Compare with</h3>
       <${ModelList} />

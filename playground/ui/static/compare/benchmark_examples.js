@@ -76,7 +76,7 @@ function Example({ row, columns }) {
 /** The tokens of a prediction against the target. */
 function Prediction({ item }) {
   if (item.prediction === null)
-    return html`<span class="wrong-text">
+    return html`<span class="pg-bad">
       no prediction: the output is not a list of tokens separated by spaces
     </span>`;
   return html`<${TokenStrip}
@@ -171,7 +171,7 @@ export function Examples() {
             ${columns.map(
               ({ id, name, correct }) =>
                 html`<th key=${id} scope="col">
-                  ${name + " "}<span class="what">${correct} of ${rows.length}</span>
+                  ${name + " "}<span class="pg-sub">${correct} of ${rows.length}</span>
                 </th>`,
             )}
           </tr>

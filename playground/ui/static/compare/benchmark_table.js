@@ -70,14 +70,14 @@ function Score({ row, metric }) {
     chance = chanceOf(row, key),
     hasInterval = !isMissing(low) && !isMissing(high);
   if (isMissing(value))
-    return html`<span class="quiet-text" title=${key === "rank_accuracy" ? "Not ranked" : ""}
+    return html`<span class="pg-quiet" title=${key === "rank_accuracy" ? "Not ranked" : ""}
       >–</span
     >`;
   return html`<span class="score" title=${describeScore(row, metric)}>
     <span class="value">${formatPercent(value)}</span>
     ${
       hasInterval &&
-      html` <span class="interval">[${Math.round(100 * low)}–${Math.round(100 * high)}]</span>`
+      html` <span class="pg-quiet">[${Math.round(100 * low)}–${Math.round(100 * high)}]</span>`
     }
     <span class="track" aria-hidden="true">
       ${
@@ -101,7 +101,7 @@ export function describePending(progress, isFirst) {
 function ModelName({ row, job, onRetry }) {
   const details = [row.description + (row.decoding ? "; " + row.decoding : ""), row.caveat];
   return html`<span class=${"name" + (isBaseline(row) ? " baseline" : "")}>${row.model}</span>
-    ${details.filter(Boolean).map((text) => html`<span class="what">${text}</span>`)}
+    ${details.filter(Boolean).map((text) => html`<span class="pg-sub">${text}</span>`)}
     ${
       row.error &&
       html`<span class="failed pg-error">
@@ -133,7 +133,7 @@ function Memory({ row }) {
   if (!row.weights_bytes) return null;
   const added = ("+ " + formatBytes(row.added_bytes)).replaceAll(" ", "\u00a0");
   return html`${formatBytes(row.weights_bytes)}
-  ${row.added_bytes > 0 && html`<span class="what" title=${GROWTH}>${added}</span>`}`;
+  ${row.added_bytes > 0 && html`<span class="pg-sub" title=${GROWTH}>${added}</span>`}`;
 }
 
 /** @returns {Column[]} */

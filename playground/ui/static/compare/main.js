@@ -49,7 +49,7 @@ function Compare() {
         A shared run cannot be compared. This view uses ${selectedModel.value?.name ?? "no model"}.
       </p>`
     }
-    <div class="views-row">
+    <div class="pg-row views-row">
       <${Tabs}
         label="Views"
         prefix="compare"

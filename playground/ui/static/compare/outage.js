@@ -45,7 +45,7 @@ export function reportOutage(code = "") {
 
 /** @param {{ onRetry: () => void }} props */
 export const Outage = ({ onRetry }) =>
-  html`<p class=${"outage" + (outage.value ? " is-out" : "")} role="status">
+  html`<p class=${"outage" + (outage.value ? " pg-note" : "")} role="status">
     ${outage.value} ${" "}
     ${
       outage.value &&

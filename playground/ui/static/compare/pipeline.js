@@ -158,7 +158,7 @@ function Examples({ pipeline: { spec, values, start, job } }) {
         html`<button
           key=${example.label}
           type="button"
-          class="pg-button"
+          class="pg-button long"
           disabled=${isActive(job.state.value)}
           onClick=${() => open(example)}
         >
@@ -178,7 +178,7 @@ function PipelineView({ pipeline }) {
     { describe = describeModel, Result, Controls } = spec;
   useModelFacts(modelsOf(spec.fields, values));
   useAutoRun(pipeline);
-  return html`<div class=${`columns part-${name}`} data-status=${job.state.value.status}>
+  return html`<div class=${`pg-columns part-${name}`} data-status=${job.state.value.status}>
     <section class="side" aria-label="Input">
       <${Form}
         fields=${pipeline.visibleFields().map((field) => toField(field, values))}

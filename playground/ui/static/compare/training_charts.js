@@ -43,7 +43,7 @@ export function toSeries(label, rows, read, color = 0) {
 
 /** @param {{ scoreLabel: string, scores: Series[], losses: Series[] }} props */
 export const TrainingCharts = ({ scoreLabel, scores, losses }) =>
-  html`<div class="charts">
+  html`<div class="pg-halves pg-charts">
     <${LineChart} options=${scoreOptions(scoreLabel)} series=${scores} />
     <${LineChart} options=${LOSS_OPTIONS} series=${losses} />
   </div>`;

@@ -83,7 +83,7 @@ export function Account() {
     account.value = null;
     accountJob.reset();
   };
-  return html`<div class="account">
+  return html`<div class="pg-row account">
     ${method === "oauth" && html`<${SignIn} />`}
     <span class="session-text" role="status">${formatCommands(text)}</span>
     ${

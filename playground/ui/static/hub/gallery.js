@@ -95,7 +95,7 @@ function AddressForm() {
     addressError.value = repo && validateRepoName(repo);
     if (repo && !addressError.value) openRepo(repo, revision);
   };
-  return html`<form class="open-repository-form" onSubmit=${onSubmit}>
+  return html`<form class="pg-row open-repository-form" onSubmit=${onSubmit}>
     <label>
       Other repository
       <input

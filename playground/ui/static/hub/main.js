@@ -49,7 +49,7 @@ function LocalModels() {
 function Hub() {
   return html`<h2 class="pg-visually-hidden">Hub</h2>
     <${Account} />
-    <div class="columns">
+    <div class="pg-columns">
       <${PublishForm} />
       <section class="find" aria-label="Models">
         <${Repository} />

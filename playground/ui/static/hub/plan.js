@@ -55,7 +55,7 @@ export function Plan({ onPublish }) {
     isPublishable = isWritten(model) || isWritten(space), // a Space may lack the page
     run = store.find(publishRequest.subject),
     isTraining = Boolean(run && "status" in run && run.status === "training");
-  return html`<div class="plan">
+  return html`<div class="pg-card plan">
     <p class="plan-summary">${describePlan(plan.value, isTraining)}</p>
     ${notes.map((note) => html`<p class="plan-note" key=${note}>Note: ${note}.</p>`)}
     <details>
@@ -66,7 +66,7 @@ export function Plan({ onPublish }) {
             ({ path, size, status }) =>
               html`<tr key=${path}>
                 <td>${path}</td>
-                <td class="number nowrap">${formatBytes(size)}</td>
+                <td class="pg-number nowrap">${formatBytes(size)}</td>
                 <td class=${status}>${status}</td>
               </tr>`,
           )}

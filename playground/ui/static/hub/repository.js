@@ -98,8 +98,8 @@ function Scores() {
         ([source, { exact_match: score, n }]) =>
           html`<tr key=${source}>
             <td>${source}</td>
-            <td class="number">${formatPercent(score)}</td>
-            <td class="number">${n ? formatInteger(n) : "not given"}</td>
+            <td class="pg-number">${formatPercent(score)}</td>
+            <td class="pg-number">${n ? formatInteger(n) : "not given"}</td>
           </tr>`,
       )}
     </tbody>
@@ -118,7 +118,7 @@ function Files() {
           ({ path, size }) =>
             html`<tr key=${path}>
               <td>${path}</td>
-              <td class="number">${size}</td>
+              <td class="pg-number">${size}</td>
             </tr>`,
         )}
       </tbody>
@@ -209,7 +209,7 @@ export function Repository() {
   if (!repository) return html`<${JobProgress} class="opened-note" job=${importJob} />`;
   const { repo, revision } = repository,
     isMain = revision === "main";
-  return html`<div class="opened" ref=${box}>
+  return html`<div class="pg-card opened" ref=${box}>
     <header class="pg-section-header">
       <h3 class="opened-name">${repo}${!isMain && ` at ${revision.slice(0, 12)}`}</h3>
       <span class="pg-spacer"></span>

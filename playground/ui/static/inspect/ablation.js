@@ -142,7 +142,7 @@ const Effects = ({ data: { method, set: which, step, rows, baseline } }) =>
 
 function AblationControls({ canMeasure, response }) {
   const { method, set: which } = options.value;
-  return html`<div class="row">
+  return html`<div class="pg-row row">
       <${SegmentedControl}
         label="Components to ablate"
         options=${SETS}

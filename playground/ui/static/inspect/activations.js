@@ -99,7 +99,7 @@ function StageList({ data: { stages, chosen } }) {
                 onClick=${() => selectStage(stageKey(stage))}
               >
                 <span>${stage.index + 1}. ${stage.name}</span>
-                <span class="hint">${stage.shape.split(" = ")[1]}</span>
+                <span class="pg-quiet">${stage.shape.split(" = ")[1]}</span>
               </button>`,
           )}
         </details>`,
@@ -156,7 +156,7 @@ function Tensor({ stage, chosen }) {
 
 /** The position in the forward pass, with buttons for the previous and the next step. */
 const StepBar = ({ data, data: { stages, chosen } }) =>
-  html`<div class="row trace-bar">
+  html`<div class="pg-row row trace-bar">
     <button
       type="button"
       class="pg-button trace-previous"
@@ -175,7 +175,7 @@ const StepBar = ({ data, data: { stages, chosen } }) =>
     >
       Next →
     </button>
-    <output class="hint trace-progress">step ${chosen.stage + 1} of ${stages.length}</output>
+    <output class="pg-quiet trace-progress">step ${chosen.stage + 1} of ${stages.length}</output>
   </div>`;
 
 /** The current step: its formula, code and tensor, and how a value of it is computed. */
@@ -194,19 +194,19 @@ function Stage({ data, data: { stages, chosen } }) {
     <${StepBar} data=${data} />
     <h4 class="trace-name" aria-live="polite">${capitalize(stage.block)}: ${stage.name}</h4>
     <p class="trace-formula">${stage.formula}</p>
-    <p class="trace-shape hint" title=${stage.shape}>
+    <p class="trace-shape pg-quiet" title=${stage.shape}>
       ${stage.words}${range}${chosen.truncation ? `; displayed: ${chosen.truncation}` : ""}${
         stage.contribution === null
           ? ""
           : `. The output has ${stage.contribution.toFixed(2)} times the norm of x`
       }
     </p>
-    <p class="trace-code">
-      <span class="hint">${stage.file}:${stage.line}</span><code>${stage.text}</code>
+    <p class="pg-note trace-code">
+      <span class="pg-sub">${stage.file}:${stage.line}</span><code>${stage.text}</code>
     </p>
     ${
       heads.length > 1 &&
-      html`<div class="row trace-heads">
+      html`<div class="pg-row row trace-heads">
         head
         <${SegmentedControl}
           label="Head"
@@ -249,7 +249,7 @@ function Activations({ data }) {
   };
   return html`<div onKeyDown=${onKeyDown}>
     <${Phases} data=${data} />
-    <div class="trace-columns">
+    <div class="pg-columns trace-columns">
       <${StageList} data=${data} />
       <${Stage} data=${data} />
     </div>

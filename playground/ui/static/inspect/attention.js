@@ -95,7 +95,7 @@ function Heads({ data, weights }) {
       selected=${[layer, head]}
       onSelect=${(layer, head) => set({ layer, head })}
     />
-    <p class="hint">Select a head to enlarge it.</p>
+    <p class="pg-quiet">Select a head to enlarge it.</p>
   </div>`;
 }
 
@@ -146,7 +146,7 @@ function LayerLines({ data, weights }) {
       ${heads.map(
         ({ color, name }, head) =>
           html`<button key=${name} type="button" onClick=${() => set({ head, display: "lines" })}>
-            <span class="swatch" style=${{ background: color }}></span>${name}
+            <span class="pg-swatch" style=${{ background: color }}></span>${name}
           </button>`,
       )}
     </div>
@@ -167,14 +167,14 @@ function Attention({ data }) {
     displays = isSingle ? DISPLAYS.slice(0, 2) : DISPLAYS,
     displayed = displays.some(({ value }) => value === display) ? display : "map",
     Display = views[displayed];
-  return html`<div class="row">
+  return html`<div class="pg-row row">
       <${SegmentedControl}
         label=${ATTENTION_KIND}
         options=${ATTENTION_KINDS.filter(({ value }) => data.kinds.includes(value))}
         value=${data.kind}
         onChange=${(kind) => update({ kind })}
       />
-      <span class="hint">decoder input</span>
+      <span class="pg-quiet">decoder input</span>
       <${SegmentedControl}
         label=${DECODER_INPUT}
         options=${DECODING_MODES.slice(0, 2)}
@@ -182,7 +182,7 @@ function Attention({ data }) {
         onChange=${(value) => update({ mode: value })}
       />
     </div>
-    <div class="attention-two">
+    <div class="pg-halves attention-two">
       ${!isSingle && html`<${Heads} data=${data} weights=${weights} />`}
       <div class="attention-focus">
         <${SegmentedControl}

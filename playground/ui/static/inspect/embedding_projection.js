@@ -108,6 +108,6 @@ export function Projection({ data: { map, side, token, positions }, onSelect }) 
           </text>`,
       )}
     </svg>
-    <p class="hint" aria-live="polite">${text}</p>
+    <p class="pg-quiet" aria-live="polite">${text}</p>
   <//>`;
 }

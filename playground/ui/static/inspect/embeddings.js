@@ -27,7 +27,7 @@ function NearestTokens({ data, onSelect }) {
     hint="Cosine similarity of token embeddings: 1 is the same direction, 0 orthogonal, −1 opposite.
       Reversal treats all digits alike, so no two of them need to be close."
   >
-    <div class="row">
+    <div class="pg-row row">
       <label>
         token
         <select class="embeddings-token" onChange=${(event) => onSelect(event.currentTarget.value)}>
@@ -88,7 +88,7 @@ function PositionVectors({ data: { side, positions } }) {
 
 function Embeddings({ data }) {
   const selectToken = (token) => update({ token });
-  return html`<div class="row">
+  return html`<div class="pg-row row">
       <${SegmentedControl}
         label="Embedding table"
         options=${SIDES}
@@ -96,7 +96,7 @@ function Embeddings({ data }) {
         onChange=${(side) => update({ side })}
       />
     </div>
-    <div class="parts">
+    <div class="pg-halves parts">
       <${NearestTokens} data=${data} onSelect=${selectToken} />
       <${Projection} data=${data} onSelect=${selectToken} />
       <${PositionVectors} data=${data} />

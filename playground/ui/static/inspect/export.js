@@ -56,7 +56,7 @@ function exportView(format) {
 export function ExportMenu() {
   const [hasHeatMap, setHasHeatMap] = useState(false);
   return html`<span class="export" onToggleCapture=${() => setHasHeatMap(Boolean(findHeatMap()))}>
-    <${Menu} label="Export" text="Export">
+    <${Menu} label="Export" text="Export" class="as-button">
       ${EXPORTS.filter(({ format }) => format !== "png" || hasHeatMap).map(
         ({ format, label, title }) =>
           html`<button

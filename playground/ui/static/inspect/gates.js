@@ -49,7 +49,7 @@ export const describeUnit = ({ tokens, quantity, values }, row, column) =>
 
 function Choices({ data }) {
   const { stack, layer, layers, quantities, quantity } = data;
-  return html`<div class="row">
+  return html`<div class="pg-row row">
     <${SegmentedControl}
       label="Stack"
       options=${STACKS}
@@ -82,7 +82,7 @@ function Gates({ data }) {
     { formula, meaning } = quantities.find(({ name }) => name === quantity),
     isCut = values.length < of[0] || values[0].length < of[1];
   return html`<${Choices} data=${data} />
-    <div class="parts">
+    <div class="pg-halves parts">
       <${Part}
         isWide
         title=${`Means by position: ${CELL_NAMES[cell]}, ${stack}, layer ${layer + 1}`}

@@ -71,7 +71,7 @@ function Player({ data }) {
     if (!isPlaying.value) set({ step: step === last ? 0 : step + 1 });
     isPlaying.value = !isPlaying.value;
   };
-  return html`<div class="steps-bar">
+  return html`<div class="pg-row steps-bar">
     <button type="button" class="pg-button steps-play" onClick=${toggle}>
       ${isPlaying.value ? "Pause" : "Play"}
     </button>
@@ -87,7 +87,7 @@ function Player({ data }) {
         set({ step: Number(event.currentTarget.value) });
       }}
     />
-    <output class="hint steps-words">position ${step + 1} of ${last + 1}</output>
+    <output class="pg-quiet steps-words">position ${step + 1} of ${last + 1}</output>
   </div>`;
 }
 
@@ -145,7 +145,7 @@ function Generation({ data }) {
     at = currentStep(data),
     step = data.steps[at],
     index = data.heads.indexOf(head);
-  return html`<div class="row">
+  return html`<div class="pg-row row">
       <${SegmentedControl}
         label="Decoding mode"
         options=${DECODING_MODES}

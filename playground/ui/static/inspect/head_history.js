@@ -106,7 +106,7 @@ function HeadChart({ head, selectedPattern, patterns }) {
   return html`<div class="heads-chart">
     <h4>${head.name[0].toUpperCase() + head.name.slice(1)}</h4>
     <${LineChart} series=${series} markers=${markers} options=${CHART_OPTIONS} />
-    <p class="caption">Fraction of the attention on each pattern.${growth}</p>
+    <p class="caption pg-quiet">Fraction of the attention on each pattern.${growth}</p>
   </div>`;
 }
 
@@ -171,7 +171,7 @@ export function OverTraining({ heads, head, patterns, onSelect, shortName }) {
     <${JobProgress} job=${job} />
     ${
       history.value.length > 1 &&
-      html`<div class="heads-two">
+      html`<div class="pg-halves heads-two">
         <${HeadChart} ...${shared} />
         <${PatternMap} ...${shared} heads=${heads} onSelect=${onSelect} shortName=${shortName} />
       </div>`

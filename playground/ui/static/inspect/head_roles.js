@@ -143,7 +143,7 @@ function HeadRoles({ data: response }) {
       (a, b) => Number(isUniform(a)) - Number(isUniform(b)) || b.clarity - a.clarity,
     ),
     selected = data.heads.find((head) => head.name === name) ?? byClarity[0];
-  return html`<div class="row">
+  return html`<div class="pg-row row">
       <${SegmentedControl}
         label=${ATTENTION_KIND}
         options=${KIND_OPTIONS}

@@ -122,7 +122,7 @@ function Lens({ data }) {
         </tbody>
       </table>
     </div>
-    <p class="caption">${describeCell(data, ...(hovered ?? [layer, position]))}</p>`;
+    <p class="caption pg-quiet">${describeCell(data, ...(hovered ?? [layer, position]))}</p>`;
 }
 
 /** Load the attribution of the selected position whenever the selection changes. */
@@ -159,7 +159,7 @@ function TokenSelects({ lens, attribution: { token, position, runner_up: runnerU
     baselines = lens.vocabulary.filter((name) => name !== token),
     toOption = (name) => ({ value: name, label: name }),
     { baseline } = selection.value;
-  return html`<div class="row">
+  return html`<div class="pg-row row">
     <label>
       token${" "}
       <select

@@ -78,7 +78,7 @@ const Inspect = () =>
     <${Toolbar} />
     <${Sections} />
     <a
-      class="open-full-page"
+      class="pg-quiet open-full-page"
       target="_blank"
       rel="noopener"
       href=${isEmbedded ? wholePageUrl() : undefined}

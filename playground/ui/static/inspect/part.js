@@ -8,5 +8,5 @@ import { html } from "../vendor/preact.js";
 export const Part = ({ title, hint, isWide = false, children }) =>
   html`<section class=${"part" + (isWide ? " wide" : "")}>
     <h4>${title}</h4>
-    ${hint && html`<p class="hint">${hint}</p>`}${children}
+    ${hint && html`<p class="pg-quiet">${hint}</p>`}${children}
   </section>`;

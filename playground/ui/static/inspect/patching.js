@@ -83,7 +83,7 @@ function Patching({ data: response }) {
   const tokens = response.vocabulary
     .filter((token) => token !== clean)
     .map((token) => ({ value: token, label: token }));
-  return html`<div class="row">
+  return html`<div class="pg-row row">
       <label>
         replace${" "}
         <select

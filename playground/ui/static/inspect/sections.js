@@ -16,7 +16,7 @@ import {
 /** Why the model does not have the section, and the views that it has. */
 const NotApplicable = ({ reason }) =>
   html`<p class="not-applicable">${reason}</p>
-    <div class="row">
+    <div class="pg-row row">
       ${SUB_VIEWS.filter(({ value }) => sectionsOf(value).some(hasSection)).map(
         ({ value, label }) =>
           html`<button
@@ -39,7 +39,7 @@ function SectionBody({ name, isOpen }) {
     ${
       reason
         ? html`<${NotApplicable} reason=${reason} />`
-        : html`<p class="explain hint">${spec.explain}</p>`
+        : html`<p class="explain pg-quiet">${spec.explain}</p>`
     }
     <div hidden=${Boolean(reason)}>${data && html`<${spec.Component} data=${data} />`}</div>
   </div>`;

@@ -27,14 +27,14 @@ function Prediction() {
 const isEmbedded = Boolean(document.documentElement.dataset.embed);
 
 export const Toolbar = () =>
-  html`<div class="toolbar">
+  html`<div class="pg-row toolbar">
     ${isEmbedded && html`<${SequenceInput} />`}
-    <span class="hint">Prediction</span>
+    <span class="pg-quiet">Prediction</span>
     <span class="arrow" aria-hidden="true">→</span>
     <output class=${"answer" + (store.isInputInvalid.value ? " stale" : "")} aria-live="polite"
       ><${Prediction}
     /></output>
-    <span class="note hint">${prediction.value?.note}</span>
-    <p class="problem" role="alert">${problem.value}</p>
-    <span class="right top"> <${CopyLink} /><${ExportMenu} /> </span>
+    <span class="note pg-quiet">${prediction.value?.note}</span>
+    <p class="pg-error problem" role="alert">${problem.value}</p>
+    <span class="pg-row right top"> <${CopyLink} /><${ExportMenu} /> </span>
   </div>`;

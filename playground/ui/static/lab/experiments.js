@@ -48,7 +48,7 @@ async function act(experiment, action) {
 
 export function Actions({ row }) {
   if (row.id === EXAMPLE_ID) return null;
-  return html`<span class="actions">
+  return html`<span class="pg-row actions">
     ${listActions(row).map((action) => {
       const [label, title] = BUTTONS[action];
       return html`<button
@@ -90,7 +90,7 @@ function Experiment({ row }) {
     >
       ${row.question || row.name}
     </button>
-    <span class=${"words" + (row.message ? " error" : "")}>
+    <span class=${"words pg-quiet" + (row.message ? " pg-bad" : "")}>
       ${describeStatus(row)}${row.message && ": " + row.message}
     </span>
     <${Actions} row=${row} />
@@ -112,7 +112,7 @@ export function Experiments() {
   const list = experiments.value;
   return html`<${Section} class="own-experiments" title="Your experiments">
     ${!list?.length && html`<p class="pg-hint none">${list && NONE}</p>`}
-    <ul class="experiments">
+    <ul class="pg-list experiments">
       ${list?.map((row) => html`<${Experiment} key=${row.id} row=${row} />`)}
     </ul>
     <${ExampleLink} />

@@ -12,7 +12,7 @@ import { attach, root } from "./view.js";
 
 function Lab() {
   return html`<h2 class="pg-visually-hidden">Lab</h2>
-    <div class="lab-columns">
+    <div class="pg-columns">
       <div>
         <${Presets} />
         <${Experiments} />

@@ -37,10 +37,10 @@ function Preset({ preset }) {
   return html`<li>
     <details>
       <summary>${title}</summary>
-      <p>${why}</p>
-      <p class="varied">${labelSettings(varied)}${kind === "lengths" && LENGTHS_NOTE}</p>
+      <p class="pg-quiet">${why}</p>
+      <p class="varied pg-quiet">${labelSettings(varied)}${kind === "lengths" && LENGTHS_NOTE}</p>
     </details>
-    <span class="what" title=${formatMessage(estimate.message)}>${describePreset(preset)}</span>
+    <span class="pg-sub" title=${formatMessage(estimate.message)}>${describePreset(preset)}</span>
     <button
       type="button"
       class="pg-button"
@@ -59,7 +59,7 @@ export function Presets() {
     title="Prepared experiments"
     hint=${`${HINT} ${describeDurations(presets.value)}`}
   >
-    <ul class="presets">
+    <ul class="pg-list">
       ${presets.value.map((each) => html`<${Preset} key=${each.name} preset=${each} />`)}
     </ul>
     <${NewExperiment} />

@@ -35,7 +35,7 @@ export function describeResult(claim, outcome) {
 
 /** Return the verdict of an outcome: its text, and the class of its color. */
 export function describeVerdict(outcome) {
-  if (outcome?.passed === true) return ["✓ pass", "ok"];
+  if (outcome?.passed === true) return ["✓ pass", "good"];
   if (outcome?.passed === false) return ["✗ fail", "bad"];
   return ["", ""];
 }
@@ -44,7 +44,7 @@ export function describeVerdict(outcome) {
 function Result({ outcome, text }) {
   const [verdict, kind] = describeVerdict(outcome);
   return [
-    verdict && html`<span key="verdict" class=${"verdict " + kind}>${verdict}</span>: `,
+    verdict && html`<span key="verdict" class=${"pg-" + kind}>${verdict}</span>: `,
     labelSettings(text),
   ];
 }
@@ -145,7 +145,7 @@ function Claim({ claim }) {
       <span class="pg-spacer"></span>
       ${claim.experiment ? button("Open", open) : button("Run", start)}
     </header>
-    <p class="what">${claim.source}</p>
+    <p class="pg-sub">${claim.source}</p>
     <dl>
       <dt>published</dt>
       <dd>${claim.statement}</dd>
@@ -162,7 +162,7 @@ function Claim({ claim }) {
           </dd>`
       }
       <dt>your run</dt>
-      <dd class=${"measured" + (outcome?.measured_text ? "" : " what")}>
+      <dd class=${"measured" + (outcome?.measured_text ? "" : " pg-quiet")}>
         <${Result} outcome=${outcome} text=${describeResult(claim, outcome)} />
       </dd>
       <dt>setting</dt>
@@ -185,7 +185,7 @@ export function Replications() {
     hint=${`${HINT} ${describeDurations(claims.value)}`}
   >
     <${StatusMessage} class="published-note" kind="error" text=${errors.value.claims ?? ""} />
-    <ul class="claims">
+    <ul class="pg-list pg-halves claims">
       ${claims.value.map((claim) => html`<${Claim} key=${claim.name} claim=${claim} />`)}
     </ul>
   <//>`;

@@ -134,7 +134,7 @@ function LengthCharts({ lengths }) {
       isLonger = column + 1 > last ? ", longer than the training lengths" : "";
     return `${data.rows[row]}, length ${column + 1}: ${score}${isLonger}`;
   };
-  return html`<div class="charts">
+  return html`<div class="pg-halves pg-charts">
     <div class="by-length-chart">
       <${LineChart}
         series=${visible.map((each) => buildLengthSeries(each.row, each.color))}
@@ -184,7 +184,7 @@ export function ResultCharts({ results: { results, lengths } }) {
         lengths=${{ ...lengths, labels: variants.map((variant) => variant.label) }}
       />`
     }
-    <div class="charts">
+    <div class="pg-halves pg-charts">
       <div class="score-chart">
         <${LineChart}
           series=${buildSeries(variants, hidden, "curve")}

@@ -67,7 +67,7 @@ const VariantName = ({ variant, index }) =>
     />
     <${Swatch} index=${index} />
     <span class="name">${labelSettings(variant.short)}</span>
-    <span class="what">${describeRuns(variant)}</span>
+    <span class="pg-sub">${describeRuns(variant)}</span>
   </label>`;
 
 /** Return the label of the setting that varies, or "settings" for several. */
@@ -104,7 +104,7 @@ const TRAINING_COLUMNS = [
     value: ({ variant }) => variant.steps_to?.median,
     render: ({ variant: { steps_to: to, steps } }) =>
       html`${formatStepsTo(to, steps)}
-        <span class="what">${to && `reached by ${to.reached} of ${to.n}`}</span>`,
+        <span class="pg-sub">${to && `reached by ${to.reached} of ${to.n}`}</span>`,
   },
   {
     key: "seconds",
@@ -166,7 +166,7 @@ function renderActions(runs) {
     html`<button type="button" class="pg-button" title=${title} onClick=${onClick}>
       ${label}
     </button>`;
-  return html`<span class="actions">
+  return html`<span class="pg-row actions">
     ${button("Show curves", "Open its curves in the Train tab", () => overlayInTrain(runs))}
     ${button("Inspect", "Open its first seed in the Inspect tab", () =>
       store.open("inspect", { model: runs[0] }),
@@ -211,7 +211,7 @@ const RUN_COLUMNS = [
     key: "status",
     label: "status",
     render: (line) =>
-      html`<span class=${line.status === "failed" ? "error" : ""}>${describeRun(line)}</span>`,
+      html`<span class=${line.status === "failed" ? "pg-bad" : ""}>${describeRun(line)}</span>`,
   },
 ];
 

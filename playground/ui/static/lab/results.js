@@ -140,7 +140,7 @@ export function Results() {
         <${Actions} row=${experiment} />
       </header>
       ${example && html`<p class="pg-hint example-note">${example}</p>`}
-      <p class=${"words" + (message ? " error" : "")}>${describeProgress(experiment)}</p>
+      <p class=${"words pg-quiet" + (message ? " pg-bad" : "")}>${describeProgress(experiment)}</p>
       <${Progress} row=${{ ...experiment, share }} />
       <p class="summary" aria-live="polite">
         ${labelSettings((lengths ?? results.results).summary)}

@@ -212,7 +212,7 @@ function BugForm({ isDisabled, hasResult }) {
     { value: RANDOM_BUG, label: "Random bug (name hidden)" },
     ...catalog.value.bugs.map((bug) => ({ value: bug.name, label: bug.title })),
   ];
-  return html`<div class="options">
+  return html`<div class="pg-row options">
       <${Field}
         class="which"
         field=${{ name: "bug", label: "Bug", type: "select", options }}
@@ -270,7 +270,7 @@ export function BugExercise() {
       ${
         figures.length
           ? html`<${Figures} figures=${figures} />`
-          : html`<p class="pg-hint empty">
+          : html`<p class="pg-hint pg-empty empty">
               The curves of both models appear here: the training loss and the exact match.
             </p>`
       }

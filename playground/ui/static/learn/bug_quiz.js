@@ -26,14 +26,14 @@ const ShowAnswer = () =>
 
 function NameQuestion() {
   return html`<div class="guess-name">
-    <p class="question">Which bug is it?</p>
+    <p class="pg-note question">Which bug is it?</p>
     <div class="guesses">
       ${catalog.value.bugs.map(
         ({ name, title }) =>
           html`<button
             key=${name}
             type="button"
-            class="pg-button"
+            class="pg-button long"
             onClick=${() => submitGuess({ bug: name })}
           >
             ${title}
@@ -49,12 +49,12 @@ function LineQuestion({ result: { is_hidden: isHidden, source, title } }) {
   const { file, first_line: first, lines } = source,
     guess = (i) => submitGuess({ line: i }, `Line ${first + i}: `);
   return html`<div class="guess-line">
-    <p class="question">
+    <p class="pg-note question">
       ${isHidden && `Correct: ${title}. `}Below is the correct source. Which line differs in the
       buggy model?
     </p>
     <p class="file">${file}</p>
-    <ol class="source" start=${first}>
+    <ol class="pg-card source" start=${first}>
       ${lines.map(
         (text, i) =>
           html`<li key=${i} value=${first + i}>

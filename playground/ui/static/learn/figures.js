@@ -131,7 +131,7 @@ const isSmall = ({ columns, kind }) => kind === "map" && columns.length <= MAX_S
 
 /** The figures of a result, one below the other, or side by side with `isGrid`. */
 export const Figures = ({ figures, isGrid = false }) =>
-  html`<div class=${"pictures" + (isGrid ? " maps" : "")}>
+  html`<div class=${"pictures pg-charts" + (isGrid ? " maps" : "")}>
     ${figures.map(
       (figure, i) =>
         html`<div key=${figure.kind + i} class=${isSmall(figure) ? "small" : ""}>

@@ -143,7 +143,7 @@ function Options({ lesson, state, isDisabled }) {
   const { name, options: specs } = lesson,
     { seed } = state.options;
   if (!specs.length && seed === undefined) return null;
-  return html`<fieldset class="options" disabled=${isDisabled}>
+  return html`<fieldset class="pg-row options" disabled=${isDisabled}>
     <legend class="pg-visually-hidden">Options</legend>
     ${specs.map(
       (option) =>
@@ -314,7 +314,7 @@ function Lesson({ lesson }) {
       <p class="instruction">${lesson.instruction}</p>
       <form novalidate onSubmit=${onSubmit}>
         <${Options} lesson=${lesson} state=${state} isDisabled=${isDisabled} />
-        <p class="question">${lesson.question}</p>
+        <p class="pg-note question">${lesson.question}</p>
         <${Prediction} lesson=${lesson} state=${state} isDisabled=${isDisabled} />
         <p class="pg-buttons">
           <button type="submit" class="pg-button primary measure" disabled=${isDisabled}>
@@ -331,7 +331,7 @@ function Lesson({ lesson }) {
       ${
         !figure &&
         !result &&
-        html`<p class="pg-hint empty">
+        html`<p class="pg-hint pg-empty empty">
           Your prediction and the measured value appear here, with figures and an explanation.
         </p>`
       }
@@ -350,7 +350,7 @@ function Onward({ name }) {
     tab?.scrollIntoView({ block: "start" });
   };
   return html`<p class="pg-buttons">
-    <button type="button" class="pg-button next-lesson" onClick=${open}>
+    <button type="button" class="pg-button long next-lesson" onClick=${open}>
       ${next ? `Next: ${next.title} →` : "Find the bug →"}
     </button>
   </p>`;

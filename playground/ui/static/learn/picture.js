@@ -111,7 +111,7 @@ function Caption() {
   return html`<div class="picture-caption">
     <h4>${current.title}</h4>
     <p>${current.text}</p>
-    <p class="picture-measured" aria-live="polite">${describePart(current.value, view)}</p>
+    <p class="pg-note picture-measured" aria-live="polite">${describePart(current.value, view)}</p>
     <p class="instruction">${current.task}</p>
     ${current.value === "output" && html`<${Step} />`}
     <p class="pg-buttons">
@@ -151,7 +151,7 @@ export function Picture() {
       this model. The encoder reads the source, which is the input; the decoder generates the
       output.
     </p>
-    <div class="picture-controls">
+    <div class="pg-row picture-controls">
       <${Steps} />
       <label>
         Sequence

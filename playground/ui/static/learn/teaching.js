@@ -41,11 +41,11 @@ export function listLessonLinks(lessons) {
 }
 
 function Links({ links }) {
-  return html`<ul class="links-list">
+  return html`<ul class="pg-list links-list">
     ${links.map(([query, text, duration]) => {
       const address = `${location.origin}${location.pathname}?${query}`;
       return html`<li key=${query}>
-        <span> ${text}${duration && html`<span class="duration">${duration}</span>`} </span>
+        <span> ${text}${duration && html`<span class="pg-sub duration">${duration}</span>`} </span>
         <span class="address"><a href=${address}>?${query}</a></span>
         <${CopyButton} text=${address} title="Copy this link" />
       </li>`;
@@ -57,7 +57,7 @@ function AnswerKey() {
   const { error, random_bugs: bugs } = answerKey.value ?? {};
   return html`<h3>Random bugs by seed</h3>
     <p>The seed selects the bug. Pupils who open this page can show the list, too.</p>
-    <div class="options">
+    <div class="pg-row options">
       <${NumberField}
         label="From seed"
         class="first"

@@ -45,9 +45,9 @@ export function TryRuns({ runs, sequence = DEFAULT_TEXT }) {
   const error = answer.error.value,
     replies = answer.data.value?.replies ?? [];
   const title = `Try the trained model${runs.length > 1 ? "s" : ""}`;
-  return html`<section class="try" aria-label=${title}>
+  return html`<section class="pg-card try" aria-label=${title}>
     <h4>${title}</h4>
-    <p class="try-fields">
+    <p class="pg-row try-fields">
       <label>
         Sequence
         <input

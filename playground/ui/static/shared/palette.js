@@ -52,9 +52,12 @@ const RAMP_STEPS = 1000;
 export const currentTheme = () =>
   document.documentElement.classList.contains("dark") ? "dark" : "light";
 
-/** Return the value of a CSS variable. @param {string} name */
+/** Return the value of a CSS variable, in this theme. @param {string} name */
 export const cssVariable = (name) =>
-  getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  getComputedStyle(document.documentElement)
+    .getPropertyValue(name)
+    .trim()
+    .replace(/^light-dark\((.+), (.+)\)$/, currentTheme() === "light" ? "$1" : "$2");
 
 /** Return a color for a canvas. @param {number | string} color an index, a variable or a color */
 export function resolveColor(color) {

@@ -307,7 +307,7 @@ function MetricSelect() {
 
 function AxisOptions() {
   const isFixed = state.selectedMetric === "learning_rate";
-  return html`<label class="smooth">
+  return html`<label class="pg-quiet smooth">
       smoothing
       <input
         type="range"
@@ -320,7 +320,11 @@ function AxisOptions() {
           (state.smoothing = Number(event.currentTarget.value))}
       />
     </label>
-    <label class="switch" title="Logarithmic axis" style=${isFixed && { visibility: "hidden" }}>
+    <label
+      class="pg-quiet switch"
+      title="Logarithmic axis"
+      style=${isFixed && { visibility: "hidden" }}
+    >
       <input
         type="checkbox"
         class="log"
@@ -335,11 +339,11 @@ export function Curves() {
   const legend = useRef(/** @type {HTMLElement | null} */ (null)),
     loss = useRef(/** @type {Chart | null} */ (null)),
     score = useRef(/** @type {Chart | null} */ (null));
-  return html`<div class="bar metric-bar" data-part="curves">
+  return html`<div class="pg-row bar metric-bar" data-part="curves">
       <${MetricSelect} /><${LossValue} /><${AxisOptions} />
     </div>
     <${ChartBox} name="loss" chart=${loss} createOptions=${lossOptions} buildLines=${buildCurves} />
-    <div class="bar" data-part="curves">
+    <div class="pg-row bar" data-part="curves">
       <h3 title="Fraction of held-out sequences that free-running decoding predicts without error">
         Exact match
       </h3>

@@ -190,7 +190,7 @@ function Recognized() {
     </p>
     ${
       (firstLine || hasNames !== null) &&
-      html`<div class="first-line">
+      html`<div class="pg-row first-line">
         <span class="pg-hint">First line:</span>
         <${SegmentedControl}
           label="First line"
@@ -222,7 +222,7 @@ function Problem() {
   const { report } = panel,
     { error, lines = [], n_rejected = 0 } = report && "error" in report ? report : NO_ERRORS,
     title = `${formatCount(n_rejected, "row")} cannot be used, more than half:`;
-  return html`<div class="problem" role="alert" hidden=${!error}>
+  return html`<div class="pg-error problem" role="alert" hidden=${!error}>
     <p>${lines.length ? title : formatMessage(error)}</p>
     <${Rows} reasons=${lines} total=${n_rejected} />
   </div>`;
@@ -230,7 +230,7 @@ function Problem() {
 
 /** @param {{ dataset: DatasetSummary }} props */
 const LeftOut = ({ dataset: { n_rows, n_skipped, skipped } }) =>
-  html`<div class="left-out">
+  html`<div class="pg-note left-out">
     <p>
       ${formatInteger(n_skipped)} of ${formatCount(n_rows, "row")}
       ${n_skipped === 1 ? " is" : " are"} left out:
@@ -317,7 +317,7 @@ function Report() {
       The model never trains on held-out examples. Its score on them shows whether it has learned
       the rule instead of the examples.
     </p>
-    <p class="held-out-warning" hidden=${!report.held_out_warning}>
+    <p class="pg-note held-out-warning" hidden=${!report.held_out_warning}>
       ${formatMessage(report.held_out_warning)}
     </p>
   </div>`;
@@ -354,8 +354,8 @@ function Stored({ dataset }) {
     title = [formatCount(vocab_size, "token"), formatBytes(bytes), hash].join(" · ");
   return html`<li>
     <button type="button" class="open-dataset" title=${title} onClick=${() => readStored(sha256)}>
-      <span>${name} </span>
-      <span class="pg-hint">
+      <span class="pg-clip">${name} </span>
+      <span class="pg-hint pg-clip">
         ${formatCount(n_pairs, "example")} of ${vocabulary.join(" ")}${more}
       </span>
     </button>
@@ -374,7 +374,7 @@ function StoredDatasets() {
   const datasets = panel.storedDatasets;
   return html`<details class="stored" hidden=${!datasets.length}>
     <summary>${formatCount(datasets.length, "dataset")} on this server</summary>
-    <ul>
+    <ul class="pg-list">
       ${datasets.map((dataset) => html`<${Stored} key=${dataset.sha256} dataset=${dataset} />`)}
     </ul>
   </details>`;

@@ -55,7 +55,7 @@ export function RecordingNote() {
   }, [isReady, isOpen]);
   // After the recording, the prediction of the last step is visible again.
   return html`<p
-    class="recording-note"
+    class="pg-note pg-quiet recording-note"
     role="status"
     hidden=${note.value === null}
     data-ended=${hasEnded.value ? "yes" : undefined}

@@ -27,7 +27,7 @@ export function setMessage(name, text, { isError = false, isConnectionLost = fal
 /** @param {{ name: keyof typeof messages, class: string }} props */
 export function Message({ name, class: className }) {
   const { text, isError } = messages[name];
-  return html`<p class=${`message ${className} ${isError ? "error" : ""}`} role="alert">
+  return html`<p class=${`message ${className} ${isError ? "pg-error" : "pg-hint"}`} role="alert">
     ${text}
   </p>`;
 }

@@ -14,7 +14,7 @@ export function Prediction() {
     return html`<p class="private pg-hint" data-part="try">
       ${store.privacy.value} Numbers stand for positions.
     </p>`;
-  return html`<div class="try" data-part="try">
+  return html`<div class="pg-row try" data-part="try">
     <h3 title="The greedy prediction for the input">Prediction</h3>
     ${embeddedView && html`<${SequenceInput} />`}
     <span class="arrow" aria-hidden="true">→</span>

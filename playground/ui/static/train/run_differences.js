@@ -56,7 +56,7 @@ export function Dialog() {
     isOpen=${compared.value !== null}
     onClose=${() => (compared.value = null)}
   >
-    <label class="switch">
+    <label class="pg-quiet switch">
       <input
         type="checkbox"
         class="every-field"
@@ -66,7 +66,7 @@ export function Dialog() {
       also show equal settings
     </label>
     ${!rows.length && html`<p class="no-differences pg-hint">All settings are equal.</p>`}
-    <div class="scrolling" tabindex="0" hidden=${!rows.length}>
+    <div class="pg-table-box" tabindex="0" hidden=${!rows.length}>
       <table class="differences">
         <tr>
           <th>setting</th>

@@ -184,7 +184,7 @@ function EditField({ run, property }) {
 
 /** The tags of a run. A click lists the runs with it. @param {{ run: RunSummary }} props */
 const Tags = ({ run }) =>
-  html`<span class="tags">
+  html`<span class="pg-row tags">
     ${tagsOf(run).map(
       (tag) =>
         html`<button
@@ -243,7 +243,7 @@ function RunRow({ run }) {
         ? html`<${EditField} run=${run} property=${edited.value.property} />`
         : html`<button
             type="button"
-            class="name"
+            class="name pg-clip"
             title=${run.name}
             aria-current=${isOpen ? "true" : undefined}
             onClick=${() => openModel(run.subject)}
@@ -275,7 +275,7 @@ function RunGroup({ title, runs }) {
       subject === state.modelRef || overlays.value.has(subject),
   );
   return html`<details class="run-group" open=${isDrawn || Boolean(filterText.value)}>
-    <summary>${title} (${runs.length})</summary>
+    <summary class="pg-quiet">${title} (${runs.length})</summary>
     ${renderRows(runs)}
   </details>`;
 }
@@ -284,7 +284,9 @@ function RunGroup({ title, runs }) {
 function OpenModel() {
   return html`<ul>
     <li class="open-model">
-      <${Swatch} /><span class="open-name">${state.lastResponse.name || "the open model"}</span>
+      <${Swatch} /><span class="open-name pg-clip"
+        >${state.lastResponse.name || "the open model"}</span
+      >
     </li>
   </ul>`;
 }
@@ -298,7 +300,7 @@ function DeletedRuns() {
         html`<button
           key=${run.subject}
           type="button"
-          class="pg-button"
+          class="pg-button small"
           onClick=${() => restoreRun(run)}
         >
           Undo “${run.name}”
@@ -312,7 +314,7 @@ function RunTools({ hiddenCount = 0 }) {
       overlays.value.size > 0 &&
       html`<button
         type="button"
-        class="pg-button differ"
+        class="pg-button small differ"
         title="Compare the settings of the open run and of the overlaid runs"
         onClick=${openRunDifferences}
       >
@@ -324,7 +326,7 @@ function RunTools({ hiddenCount = 0 }) {
       hiddenCount > 0 &&
       html`<button
         type="button"
-        class="pg-button show-hidden"
+        class="pg-button small show-hidden"
         onClick=${() => (showsHidden.value = !showsHidden.value)}
       >
         ${showsHidden.value ? "Hide hidden runs" : "Show " + formatCount(hiddenCount, "hidden run")}
@@ -362,7 +364,7 @@ export function RunList() {
       .some((run) => run.subject === state.modelRef),
     { note, storage_message: storageMessage } = store.server.value;
   return html`<section class="runs" aria-label="Your runs" data-part="curves">
-    <div class="bar">
+    <div class="pg-row bar">
       <h3>Runs</h3>
       <${RunTools} hiddenCount=${hiddenCount} />
     </div>

@@ -40,7 +40,7 @@ export function Samples() {
       ${store.privacy.value}
     </p>`;
   return html`<section class="samples-box" data-part="samples" aria-label=${TITLE}>
-    <div class="bar">
+    <div class="pg-row bar">
       <h3 title="Sequences outside the training set. Wrong predicted tokens are underlined.">
         ${TITLE}
       </h3>

@@ -81,18 +81,20 @@ export function SavedCheckpoints() {
         None yet. Training saves a checkpoint every 15 seconds, on Pause, on Stop and at the end.
       </p>`
     }
-    <table>
-      <tbody>
-        ${checkpoints.map(
-          (checkpoint, index) =>
-            html`<${CheckpointRow}
-              key=${checkpoint.name}
-              checkpoint=${checkpoint}
-              index=${index}
-            />`,
-        )}
-      </tbody>
-    </table>
+    <div class="pg-table-box">
+      <table>
+        <tbody>
+          ${checkpoints.map(
+            (checkpoint, index) =>
+              html`<${CheckpointRow}
+                key=${checkpoint.name}
+                checkpoint=${checkpoint}
+                index=${index}
+              />`,
+          )}
+        </tbody>
+      </table>
+    </div>
     <ul class="damaged-records" hidden=${!damaged.length}>
       ${damaged.map(
         (record) =>
@@ -132,7 +134,7 @@ async function uploadCheckpoint(file) {
 export const UploadButton = () =>
   html`<${FileButton}
     label="Upload"
-    class="upload"
+    class="upload small"
     title="Upload a checkpoint: a zip file from Download"
     accept=".zip,application/zip"
     onFile=${uploadCheckpoint}

@@ -74,8 +74,8 @@ export function Buttons() {
     <button type="button" id="another" class="pg-button" hidden=${!isBusy} onClick=${startRun}>
       Train another run
     </button>
-    <p id="size" hidden=${isBusy || problem}>${form.size}</p>
-    <p id="problem" role="alert" hidden=${!problem}>${problem}</p>
+    <p id="size" class="pg-quiet" hidden=${isBusy || problem}>${form.size}</p>
+    <p id="problem" class="pg-error" role="alert" hidden=${!problem}>${problem}</p>
     <a id="to-form" href="#form">Task and settings</a>
   </div>`;
 }
@@ -135,7 +135,7 @@ function AboutTask() {
   const task = schema.tasks[form.values.task];
   if (!task) return null;
   const { description, example, lengths, difficulty, conditions } = task;
-  return html`<div id="about-task">
+  return html`<div id="about-task" class="pg-quiet">
     <p>${description}</p>
     <p class="example">${example}</p>
     ${lengths && html`<p>${lengths}</p>`}
@@ -154,7 +154,7 @@ function OwnData() {
       setPanel(() => DatasetPanel),
     );
   }, []);
-  return html`<div class="dataset-panel">${Panel && html`<${Panel} />`}</div>`;
+  return html`<div class="pg-card dataset-panel">${Panel && html`<${Panel} />`}</div>`;
 }
 
 /** Return the settings whose name, label or help contains all words. @param {string} text */
@@ -175,7 +175,7 @@ const labelOf = (preset) =>
 /** @param {{ search: string, onSearch: (text: string) => void, hasMatch: boolean }} props */
 function SettingsBar({ search, onSearch, hasMatch }) {
   const { length } = changedSettings();
-  return html`<div id="settings-bar">
+  return html`<div id="settings-bar" class="pg-row">
     <input
       id="settings-search"
       type="text"

@@ -114,7 +114,7 @@ function Code({ content: { ref: model, link, settings, mayUse } }) {
       </select>
       ${
         !isProgram &&
-        html`<label class="switch">
+        html`<label class="pg-quiet switch">
           <input type="checkbox" checked=${isDark} onChange=${() => setDark(!isDark)} />
           dark
         </label>`
@@ -148,7 +148,7 @@ function Consent({ content }) {
       reply = await runAction({ action: "share", viewers_may_use: mayUse });
     if (!reply.error) shared.value = { ...content, mayUse };
   };
-  return html`<label class="switch consent">
+  return html`<label class="pg-quiet consent">
       <input type="checkbox" checked=${content.mayUse} onChange=${onChange} />
       Viewers may see examples and use the model
     </label>

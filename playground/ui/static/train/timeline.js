@@ -66,11 +66,16 @@ export function Timeline() {
       aria-valuetext=${"step " + step}
       disabled=${isOff}
     />
-    <span class="viewing">${describePosition()}</span>
-    <button type="button" class="pg-button now" hidden=${viewedStep === null} onClick=${showLatest}>
+    <span class="viewing pg-quiet">${describePosition()}</span>
+    <button
+      type="button"
+      class="pg-button small now"
+      hidden=${viewedStep === null}
+      onClick=${showLatest}
+    >
       Go to latest
     </button>
-    <button type="button" class="pg-button branch" hidden=${!canBranch} onClick=${branch}>
+    <button type="button" class="pg-button small branch" hidden=${!canBranch} onClick=${branch}>
       ${viewedStep === null ? `Branch from step ${formatInteger(step)}` : "Branch from here"}
     </button>
     <${Message} name="timeline" class="rewind-note" />

@@ -26,9 +26,7 @@ function Status() {
     <p class="status" title=${text}>
       <span class="dot" aria-hidden="true"></span><span class="status-text">${text}</span>
     </p>
-    <div class="progress" aria-hidden="true">
-      <i style=${{ width: maxSteps ? Math.min(100, (100 * step) / maxSteps) + "%" : "0" }}></i>
-    </div>
+    <progress aria-hidden="true" max=${maxSteps || 1} value=${maxSteps ? step : 0}></progress>
   </div>`;
 }
 
@@ -57,7 +55,7 @@ function LiveSetting({ name, setting, label, title, step, min }) {
     const reply = text && (await runAction({ action: "change", setting, value: Number(text) }));
     if (!text || reply.error) reset();
   };
-  return html`<label title=${title}>
+  return html`<label class="pg-quiet" title=${title}>
     ${label}
     <input
       ref=${box}
@@ -85,7 +83,12 @@ function RunSettings() {
   const { status, lastResponse } = state,
     canSave = ["training", "paused"].includes(status) && lastResponse.has_worker;
   return html`<div class="manual-controls" hidden=${!isOwnRun()}>
-    <${Menu} label="Settings that can change during training" text="Adjust" isForm>
+    <${Menu}
+      label="Settings that can change during training"
+      text="Adjust"
+      class="as-button"
+      isForm
+    >
       <${LiveSetting}
         name="rate"
         setting="learning_rate"
@@ -142,7 +145,7 @@ function SpeedSelect() {
     if (isActive && isOwnRun())
       runAction({ action: "change", setting: "speed", value: Number(state.speed) });
   };
-  return html`<label class="speed-field" title=${SPEED_TITLE}>
+  return html`<label class="pg-quiet speed-field" title=${SPEED_TITLE}>
     Speed
     <select ref=${box} class="speed" value=${state.speed} onChange=${onChange}>
       ${SPEEDS.map(([value, text]) => html`<option value=${value}>${text}</option>`)}
@@ -171,7 +174,7 @@ export function TopBar() {
       >
         ?
       </button>
-      <${Message} name="run" class="hand-note" />
+      <${Message} name="run" class="pg-popup hand-note" />
     </div>
     <${Announcement} />`;
 }

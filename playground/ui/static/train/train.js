@@ -26,7 +26,7 @@ function DisplayedPass() {
   const { source = [], step } = figure.value?.pass ?? {},
     tokens = source.filter((/** @type {string} */ token) => token !== "EOS"),
     separator = tokens.length ? " · " : "";
-  return html`<output class="value probe" aria-live="off">
+  return html`<output class="value pg-quiet probe" aria-live="off">
     <span><${TokenText} tokens=${tokens} /></span
     >${step !== undefined && `${separator}step ${formatInteger(step)}`}
   </output>`;
@@ -36,7 +36,7 @@ const displayedKinds = () => Object.keys(figure.value?.pass.attention ?? KINDS);
 
 function KindSelect() {
   const kinds = displayedKinds();
-  return html`<div class="kinds" role="group" aria-label=${ATTENTION_KIND}>
+  return html`<div class="pg-segments kinds" role="group" aria-label=${ATTENTION_KIND}>
     ${Object.entries(KINDS).map(
       ([kind, title]) =>
         html`<button
@@ -55,7 +55,7 @@ function KindSelect() {
 }
 
 const ModelBar = () =>
-  html`<div class="bar model-bar">
+  html`<div class="pg-row bar model-bar">
     <h3 title="Attention weights and predictions on one sequence, teacher-forced">Model</h3>
     <${DisplayedPass} /><${KindSelect} />
   </div>`;
@@ -96,7 +96,7 @@ export function Train() {
     </div>
     ${
       embeddedView &&
-      html`<a class="open-full-page" href=${wholePageUrl()} target="_blank" rel="noopener"
+      html`<a class="pg-quiet open-full-page" href=${wholePageUrl()} target="_blank" rel="noopener"
         >Open in Transformer Playground</a
       >`
     }

@@ -91,7 +91,7 @@ function BlockScores({ scores, onQuery }) {
       title: `Query ${i + 1}: ${token}`,
     }));
   return html`<section class="block-scores" aria-label="Attention scores of a query">
-    <div class="bar">
+    <div class="pg-row bar">
       <h4>Head ${head + 1}, query</h4>
       <${SegmentedControl}
         label="Query"

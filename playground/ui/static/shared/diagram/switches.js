@@ -100,7 +100,7 @@ export const SwitchControls = ({ off, nameOf, isRight, score, hasExamples, ...pr
       ${hasExamples && html`<${MethodChoice} ...${props} />`}
       <button
         type="button"
-        class="pg-button"
+        class="pg-button small"
         aria-disabled=${String(!off.length)}
         onClick=${props.onReset}
       >
