@@ -147,9 +147,7 @@ class HfJobs(Backend):
             raise UserError("HF Jobs need a token: run `hf auth login`, or set HF_TOKEN")
         configure_process()
         disable_progress_bars()
-        hub = Hub(self.token)
-        hub.connect()
-        return hub
+        return Hub(self.token)
 
     @cached_property
     def _user(self) -> str:
