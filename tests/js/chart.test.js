@@ -46,6 +46,11 @@ const legend = () =>
   );
 const plotBox = () => box.querySelector(".pg-chart-plot");
 
+function change(chart, options) {
+  Object.assign(chart.options, options);
+  chart.setData(chart.series, chart.markers);
+}
+
 test("the moving average starts at the first value and skips missing ones", () => {
   assert.deepEqual(
     smooth([2, 2, 2], 0.9).map((v) => +v.toFixed(9)),
@@ -222,7 +227,7 @@ test("a drag selects the visible part, and a double click shows all", async () =
 
 test("a click selects the position at the cursor", async () => {
   const onSelect = mock.fn();
-  chart.setOptions({ onSelect });
+  change(chart, { onSelect });
   chart.setData([LOSS]);
   await settle();
   const { over } = chart.plot,
@@ -263,7 +268,7 @@ test("the axes have margins, fixed limits and most of a decade", () => {
 });
 
 test("a logarithmic, smoothed chart with bands, markers and a shaded part is drawn", async () => {
-  chart.setOptions({ isLog: true, smoothing: 0.5, shaded: [1, 2], syncKey: "all" });
+  change(chart, { isLog: true, smoothing: 0.5, shaded: [1, 2], syncKey: "all" });
   chart.setData([{ ...LOSS, hasPoints: true }, BAND], [{ x: 3, label: "99 %" }, { x: 100 }]);
   await settle();
   const texts = canvasCalls.filter(([name]) => name === "fillText").map(([, [text]]) => text);
@@ -321,7 +326,7 @@ test("the picture has the title and the names of the lines", async () => {
 });
 
 test("charts with the same key are zoomed together", () => {
-  chart.setOptions({ syncKey: "linked" });
+  change(chart, { syncKey: "linked" });
   const [linked, other] = ["linked", "other"].map(
     (syncKey) => new Chart(box, { label: "Score", syncKey }),
   );
@@ -355,7 +360,7 @@ test("the ticks of an axis are all plain numbers, or all have an exponent", () =
 });
 
 test("without a cursor the legend has the values at the resting position", async () => {
-  chart.setOptions({ restingX: 2 });
+  change(chart, { restingX: 2 });
   chart.setData([LOSS]);
   await settle();
   assert.deepEqual(legend(), ["this run 2"]);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { beforeEach, mock, test } from "node:test";
 
 import { enter } from "./support/dom.js";
-import { box, click, fill, mount } from "./support/page.js";
+import { box, click, mount } from "./support/page.js";
 import { DataTable, sortRows } from "../../playground/ui/static/shared/components/data_table.js";
 import { LineChart } from "../../playground/ui/static/shared/components/line_chart.js";
 import { html } from "../../playground/ui/static/vendor/preact.js";
@@ -104,11 +104,11 @@ test("an empty table has a sentence instead", async () => {
   assert.equal(box.textContent.trim(), "No models yet.");
 });
 
-test("a chart has a table, files, a logarithmic axis and smoothing", async () => {
+test("a chart has a table, files and a logarithmic axis", async () => {
   const x = Array.from({ length: 120 }, (_, i) => i + 1);
   const series = [{ key: "a", label: "this run", x, y: x.map((i) => 1 / i), color: 0 }];
   const options = { label: "Training loss" };
-  await mount(html`<${LineChart} series=${series} options=${options} hasLog hasSmoothing />`);
+  await mount(html`<${LineChart} series=${series} options=${options} hasLog />`);
   const button = (label) =>
     [...box.querySelectorAll("figcaption button")].find((each) => each.textContent === label);
   await click(button("Table"));
@@ -119,8 +119,6 @@ test("a chart has a table, files, a logarithmic axis and smoothing", async () =>
   await click(button("PNG"));
   assert.equal(files[1].type, "image/png");
   enter(box.querySelector("[type=checkbox]"), true);
-  await fill("[type=range]", "0.5");
-  assert.equal(box.querySelector("output").textContent, "0.50");
   assert.match(
     box.querySelector(".pg-chart-plot").getAttribute("aria-label"),
     /^Training loss, latest/,

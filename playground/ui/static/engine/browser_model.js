@@ -13,6 +13,8 @@ import { EOS, FIRST_SYMBOL, SOS, Vocabulary, hasRule, targetOf } from "./tasks.j
 export const SMALL_SAMPLE = 32; // examples for mean outputs
 const PIECE_MS = 5; // of counting between two messages
 
+let nPictures = 0; // of all models
+
 export class BrowserModel {
   /** @param {ModelDescription} description @param {ArrayBuffer} weights a safetensors file */
   constructor(description, weights) {
@@ -141,7 +143,9 @@ export class BrowserModel {
       probabilities = rowsOf(logits_TV, V).map(softmax),
       predicted = probabilities.map(argmax);
     this.pass = pass;
+    this.number = ++nPictures;
     return {
+      number: this.number,
       source: this.names(source, true),
       axes: this.axes(source, decoderInput, labels),
       attention: Object.fromEntries(
@@ -180,12 +184,15 @@ export class BrowserModel {
   }
 
   /**
-   * Return how a query of the last picture gets its weights, as the view `attention-scores` does.
+   * Return how a query of the last picture gets its weights, as the view `attention-scores` does;
+   * null if `number` is that of an earlier picture.
    * @param {{ kind: string, layer: number, head: number, query: number }} options
+   * @param {number} [number]
    */
-  scores({ kind, layer, head, query }) {
+  scores({ kind, layer, head, query }, number = this.number) {
+    if (!this.pass || number !== this.number) return null;
     const { n_heads, n_kv_heads, keySize: K, position_type } = this.model.config,
-      pass = /** @type {NonNullable<typeof this.pass>} */ (this.pass),
+      { pass } = this,
       { query_QHK, key_MGK } = pass.vectors[kind][layer],
       stack = (kind === "encoder" && this.model.encoder) || this.model.stack,
       { bias } = stack.layers[layer].self_attn.position,

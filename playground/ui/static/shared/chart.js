@@ -104,12 +104,6 @@ export class Chart {
     this.renderLegend();
   }
 
-  /** Change options such as `isLog` and `smoothing`. @param {Partial<ChartOptions>} options */
-  setOptions(options) {
-    Object.assign(this.options, options);
-    this.setData(this.series, this.markers);
-  }
-
   /** @param {string} signature */
   rebuild(signature) {
     this.plot?.destroy();

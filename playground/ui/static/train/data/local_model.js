@@ -61,8 +61,11 @@ export async function answerLocally(text) {
   }
 }
 
-/** Return how a query of the last answer gets its weights. @param {object} options */
-export const scoresLocally = (options) => local.call("scores", options);
+/**
+ * Return how a query of an answer gets its weights; null if the Worker has given a later one.
+ * @param {object} options @param {number} number of the picture
+ */
+export const scoresLocally = (options, number) => local.call("scores", options, number);
 
 let scored = ""; // the key of the score on display, or of the next one
 const scoreKey = (/** @type {object[]} */ off, /** @type {string} */ method) =>

@@ -30,7 +30,10 @@ const openQuery = computed(() => {
 
 /** @param {any} query */
 async function load({ pass, step, text, options, axes }) {
-  if (pass.isLocal) return { ...(await scoresLocally(options)), axes, options };
+  if (pass.isLocal) {
+    const scores = await scoresLocally(options, pass.number);
+    return scores ? { ...scores, axes, options } : { error: "The input has changed." };
+  }
   const atStep = state.viewedStep === null ? {} : { step: state.viewedStep },
     payload = { owner: state.owner, subject: state.modelRef, view: "attention-scores" },
     scores = await request("inspect/view", { ...payload, text, options, ...atStep });
