@@ -153,7 +153,7 @@ test("a head has a number, its role, and its largest weight", async () => {
   assert.deepEqual(texts("[data-kind=cross] .head-switch"), ["1", "2"]);
   assert.deepEqual(texts("[data-kind=cross] .head-role"), ["mirror", "mirror"]);
   const { title } = box.querySelector(".head");
-  assert.match(title, /^Largest weight: 1\.00, .* 100 % of its attention goes to the mirrored/);
+  assert.match(title, /^Largest weight: 1\.00, .* 100 % of its attention is on the mirrored/);
   assert.equal(box.querySelectorAll(".owner").length, 1);
 });
 

@@ -109,7 +109,7 @@ test("a head that is off changes the picture under zero and under mean", async (
   assert.equal(seen.size, 3);
 });
 
-test("a block opens with its map and the scores of a query; a click elsewhere closes it", async () => {
+test("a block opens with its map and the scores of a query, and closes", async () => {
   await click("[data-kind=encoder] .diagram-block-title");
   assert.equal(page.selected.value.kind, "encoder");
   assert.match($(".open-block").textContent, /^Each token reads from all tokens/);

@@ -45,7 +45,7 @@ export function roleOf(pass, { kind, layer, head }) {
 
 /** @param {NonNullable<ReturnType<typeof findRole>>} role */
 export const describeRole = ({ share, text }) =>
-  `${formatWholePercent(share)} of its attention goes to ${text}`;
+  `${formatWholePercent(share)} of its attention is on ${text}`;
 
 /**
  * Return the name of a query: "Target 1 (5)".

@@ -306,13 +306,15 @@ export function Diagram({ label, onRow, controls, minHeight = 0, ...props }) {
         <b>Numbers and bars: </b>how long the vectors are that a block adds, relative to those it
         adds them to. At 1.00 both are equally long. Click a block for details.
       </p>`;
+  const onKeyDown = (/** @type {KeyboardEvent} */ event) =>
+    moveFocus(event, /** @type {HTMLElement} */ (grid.current));
   return html`<div
     ref=${grid}
     class="diagram-grid"
     role="group"
     aria-label="Heads and blocks of the model"
     data-stacks=${stacks.length || undefined}
-    onKeyDown=${(/** @type {KeyboardEvent} */ event) => moveFocus(event, /** @type {HTMLElement} */ (grid.current))}
+    onKeyDown=${onKeyDown}
   >
     ${
       first &&

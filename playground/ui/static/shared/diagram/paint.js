@@ -130,7 +130,10 @@ function paintCurves(c, { keys, queries, weights, color, highlight, owner }, lay
   c.globalAlpha = 1;
 }
 
-/** @param {Context} c @param {number} x0 @param {number} y0 @param {number} x1 @param {number} y1 */
+/**
+ * @param {Context} c
+ * @param {number} x0 @param {number} y0 @param {number} x1 @param {number} y1
+ */
 function paintCurve(c, x0, y0, x1, y1) {
   const middle = (x0 + x1) / 2;
   c.beginPath();
@@ -140,7 +143,7 @@ function paintCurve(c, x0, y0, x1, y1) {
 }
 
 /**
- * The encoder's output goes to every cross-attention of the decoder.
+ * Every cross-attention of the decoder reads the encoder's output.
  * @param {Context} c @param {number} width @param {string} color
  */
 function paintMemoryArrow(c, width, color) {
