@@ -208,7 +208,7 @@ def test_a_second_name_of_one_declaration_is_refused_where_it_is_imported(module
 
 
 def test_every_module_of_engine_and_export_is_in_the_page(page):
-    app_files = ("browser_model.js", "worker.js")
+    app_files = ("views.js", "worker.js")
     of_the_app = {STATIC / "engine" / name for name in app_files}
     engine = {*(STATIC / "engine").glob("*.js")} - of_the_app
     for path in [*engine, *(STATIC / "export").glob("*.js")]:
