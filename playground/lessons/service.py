@@ -192,7 +192,7 @@ class LessonJobs(JobQueue):
                     self.fail(job, f"{label}: {problem}; measure again to continue")
                     return
                 if run is not None:
-                    # Not idle, but not watched either: nobody sees its weights.
+                    # Not idle, but not watched either: no page has its weights.
                     run.last_viewed_at = max(run.last_viewed_at, time.monotonic() - VIEWER_TTL_S)
                     if run.status == "done" and not run.has_worker:
                         trained[label] = run

@@ -59,9 +59,9 @@ def object_problems(value, declared, path: str) -> list[str]:
 
 def route_problems(route: str, response) -> list[str]:
     """Return where a response differs from the type of its route or, as an error, of errors."""
-    found = problems(response, RESPONSE_TYPES[route], route)
-    if not found or not response.get("error"):
-        return found
+    differences = problems(response, RESPONSE_TYPES[route], route)
+    if not differences or not response.get("error"):
+        return differences
     names = ErrorResponse.__annotations__
     known = {name: each for name, each in response.items() if name in names}
     return problems(known, ErrorResponse, route)

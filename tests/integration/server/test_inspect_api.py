@@ -65,7 +65,7 @@ def test_a_slow_view_does_not_block_fast_ones(registry):
         ("", "there is no token"),
         ("3 x", "not a token"),
         ("1 " * 40, "positions for 10"),
-        (None, "type a sequence"),
+        (None, "give a sequence"),
         ([3], "give a sequence of at most 2,000 characters"),
     ],
 )
