@@ -36,6 +36,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 STYLES = (
     "shared/theme.css",
     "shell/reset.css",
+    "shared/common.css",
     "shared/components.css",
     "shared/diagram/diagram.css",
     "export/page.css",

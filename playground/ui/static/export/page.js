@@ -15,8 +15,10 @@ import { switches, text, toggleBlock, type, typeAnotherExample } from "./state.j
 
 const Input = () =>
   html`<div class="input">
-    <label for="input" title=${data.accepts}>Input: <bdi>${data.accepts}</bdi></label>
-    <div class="row">
+    <label for="input" class="pg-clip" title=${data.accepts}
+      >Input: <bdi>${data.accepts}</bdi></label
+    >
+    <div class="pg-row">
       <input
         id="input"
         value=${text.value}
@@ -35,7 +37,7 @@ const Input = () =>
         Another
       </button>
     </div>
-    <p id="problem" role="status">${problem.value}</p>
+    <p id="problem" class="pg-error" role="status">${problem.value}</p>
   </div>`;
 
 const describeOutput = () =>
@@ -61,7 +63,7 @@ const Output = () =>
             title="Probability ${formatWholePercent(probability)}"
             onPointerEnter=${() => pointAt(i)}
           >
-            <b><bdi>${name}</bdi></b>
+            <b class="pg-clip"><bdi>${name}</bdi></b>
             <i><i style=${{ width: `${100 * probability}%` }} /></i>
             <small>${!isRight && html`<bdi>${expected}</bdi>`}</small>
           </span>`,
@@ -80,7 +82,7 @@ const Controls = () =>
       onMethod=${(name) => (method.value = name)}
       onReset=${() => (switchedOff.value = [])}
     />
-    <p class="legend">
+    <p class="pg-row legend">
       <span class="importance"><i style=${{ width: "70%" }} /></span>
       share of right tokens that become wrong when only this part is off
     </p>`;
@@ -141,8 +143,8 @@ function Model() {
 
 const Page = () =>
   html`<div class="pg">
-    <section class="card try" aria-label="Input and output"><${Input} /><${Output} /></section>
-    <section class="card" aria-label="Model">
+    <section class="pg-card try" aria-label="Input and output"><${Input} /><${Output} /></section>
+    <section class="pg-card" aria-label="Model">
       <h2 class="pg-visually-hidden">Model</h2>
       <${Controls} /><${Model} />
     </section>
