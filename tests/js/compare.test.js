@@ -298,7 +298,7 @@ test("results of another model are marked", async () => {
     text(".other-model"),
     "These results are of reverse. Press Run evaluation for copy.",
   );
-  assert.ok(box.querySelector(".outdated .sheet"));
+  assert.ok(box.querySelector(".pg-old .sheet"));
   assert.equal(text(".of-benchmark .run"), "Run evaluation");
   store.model.value = "checkpoint:reverse";
   await settle();

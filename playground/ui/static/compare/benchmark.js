@@ -254,7 +254,7 @@ function Results() {
       </p>`
     }
     <p class="pg-hint fairness">${FAIRNESS_NOTE}</p>
-    <div class=${isOld ? "outdated" : ""}>
+    <div class=${isOld ? "pg-old" : ""}>
       <${ResultTable} job=${job} onRetry=${retryModel} />
     </div>
     ${

@@ -183,7 +183,7 @@ function Recognized() {
     hasNames = dataset?.has_names ?? null,
     value = firstLine || (hasNames ? "names" : "example");
   return html`<p
-      class=${"recognized pg-hint" + (status ? " old" : "")}
+      class=${"recognized pg-hint" + (status ? " pg-old" : "")}
       hidden=${!dataset?.recognized}
     >
       ${formatMessage(dataset?.recognized)}
@@ -290,7 +290,7 @@ export function describeCounts(dataset) {
 function Report() {
   const { report, status } = panel;
   if (!report || !("preview" in report)) return null;
-  return html`<div class=${"report" + (status ? " old" : "")}>
+  return html`<div class=${"report" + (status ? " pg-old" : "")}>
     ${report.n_skipped > 0 && !("error" in report) && html`<${LeftOut} dataset=${report} />`}
     <table class="preview">
       <caption class="pg-hint">
