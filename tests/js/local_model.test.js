@@ -207,13 +207,12 @@ test("a search competes with the user for the smallest set, and the result is co
   responses["runs/details"] = { share_id: "shared" };
   Object.assign(state, { modelRef: "run:game", switchScore: null });
   box.querySelector(".smallest-set").dispatchEvent(new Event("toggle"));
-  await waitFor(() => text(".own-result"));
-  assert.match(text(".own-result"), /^You: 0 of 16 parts off ✓$/);
+  await waitFor(() => text(".own-result") === "You: 0 of 16 parts off ✓");
   await click(".smallest-set button");
   await waitFor(() => /^A search: \d+ of 16 off$/.test(text(".smallest-set [role=status]")));
   await toggle("cross-attention 2.1");
   await waitFor(isScored);
-  assert.match(text(".own-result"), /^You: 1 of 16 parts off, \d+ % right/);
+  await waitFor(() => /^You: 1 of 16 parts off, \d+ % right/.test(text(".own-result")));
   let copied = "";
   const writeText = async (/** @type {string} */ content) => void (copied = content);
   Object.defineProperty(navigator, "clipboard", { value: { writeText }, configurable: true });
