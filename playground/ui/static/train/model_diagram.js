@@ -38,13 +38,15 @@ const SWITCHES = {
 
 const SmallestSet = signal(/** @type {any} */ (null));
 
+const NotLoaded = () => PART_NOT_LOADED;
+
 /** The game loads when the user opens it. */
 const Game = () =>
   html`<details
     class="smallest-set"
     onToggle=${async () => {
-      const load = import("./smallest_set.js").catch(() => null);
-      SmallestSet.value ??= (await load)?.SmallestSet ?? (() => PART_NOT_LOADED);
+      const load = () => import("./smallest_set.js");
+      SmallestSet.value ??= (await load().catch(() => null))?.SmallestSet ?? NotLoaded;
     }}
   >
     <summary>Game: the smallest set</summary>
