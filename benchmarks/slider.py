@@ -19,7 +19,6 @@ N_STEPS = 100_000
 N_CURVE_POINTS = 20_000  # the most that a page receives at once
 N_EVALUATIONS = 2_000
 N_MOVES = 300
-N_DRAWS = 300
 # Move the slider in each frame, from its end to its start and back. Returns the intervals of the
 # frames, the time of the page's callbacks in each, and how many steps the page has displayed.
 DRAG_JS = """async n => {
@@ -44,26 +43,6 @@ DRAG_JS = """async n => {
   }
   window.requestAnimationFrame = request;
   return { intervals, costs, displayed: displayed.size, last };
-}"""
-# Draw the diagram again and again, each time with another snapshot.
-DRAW_DIAGRAM_JS = """async n => {
-  const url = performance.getEntriesByType('resource')
-    .map(entry => entry.name).find(name => name.endsWith('train/main.js'));
-  const [{ renderDiagram }, { state }] = await Promise.all(
-    ['diagram/diagram.js', 'state.js'].map(path => import(new URL(path, url))));
-  const shown = state.displayedSnapshot, costs = [];
-  const other = { ...shown, attention: Object.fromEntries(Object.entries(shown.attention).map(
-    ([kind, layers]) => [kind, layers.map(heads => heads.map(
-      weights => weights.map(weight => 1000 - weight)))])) };
-  for (let i = 0; i < n; i++) {
-    state.displayedSnapshot = i % 2 ? shown : other;
-    const started = performance.now();
-    renderDiagram();
-    costs.push(performance.now() - started);
-    await new Promise(resolve => requestAnimationFrame(resolve));
-  }
-  state.displayedSnapshot = shown;
-  return costs;
 }"""
 
 
@@ -140,7 +119,6 @@ def measure_width(browser: Browser, url: str, width: int, height: int) -> dict[s
     frames = page.evaluate(DRAG_JS, N_MOVES)
     assert frames["last"] == N_STEPS, frames["last"]
     assert frames["displayed"] > N_MOVES / 4, frames["displayed"]
-    diagram = page.evaluate(DRAW_DIAGRAM_JS, N_DRAWS)
     page.close()
     intervals = frames["intervals"]
     return {
@@ -149,7 +127,6 @@ def measure_width(browser: Browser, url: str, width: int, height: int) -> dict[s
         "frames_per_second": round(1000 * len(intervals) / sum(intervals), 1),
         "interval_ms": summarize(intervals),
         "callbacks_ms": summarize(frames["costs"]),
-        "diagram_ms": summarize(diagram),
     }
 
 
@@ -167,15 +144,13 @@ def table(rows: list[dict[str, Any]]) -> str:
     """Format the figures as Markdown."""
     lines = [
         "| viewport | load average of the machine | frames | frames per second | "
-        "interval: median, 95 % | all callbacks of a frame: median, 95 % | "
-        "drawing the diagram: median, 95 % (draws) |",
-        "|---|---|---|---|---|---|---|",
+        "interval: median, 95 % | all callbacks of a frame: median, 95 % |",
+        "|---|---|---|---|---|---|",
     ]
     for row in rows:
-        interval, cost, diagram = row["interval_ms"], row["callbacks_ms"], row["diagram_ms"]
+        interval, cost = row["interval_ms"], row["callbacks_ms"]
         lines.append(
             f"| {row['viewport']} | {row['load']} | {interval['n']} | {row['frames_per_second']} | "
-            f"{interval['median']}, {interval['p95']} | {cost['median']}, {cost['p95']} | "
-            f"{diagram['median']}, {diagram['p95']} ({diagram['n']}) |"
+            f"{interval['median']}, {interval['p95']} | {cost['median']}, {cost['p95']} |"
         )
     return "\n".join(lines)
