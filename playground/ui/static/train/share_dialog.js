@@ -31,7 +31,7 @@ const FILES = /** @type {[string, string, string, string[]][]} */ ([
 ]);
 const EMBED_VIEWS = /** @type {Record<string, [string, number]>} */ ({
   learning: ["learning curves", 420],
-  attention: ["attention", 980],
+  attention: ["attention", 1060],
   try: ["prediction", 140],
   samples: ["held-out samples", 300],
 });
