@@ -168,7 +168,7 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
         slider,
         "Frame times of the slider",
         "The slider is dragged over a synthetic history of 100,000 recorded steps. Times in ms; "
-        "Chromium on the same machine, with software rendering. The goal is 4 ms for the diagram.",
+        "Chromium on the same machine, with software rendering.",
     ),
     "engine": (
         engine,
