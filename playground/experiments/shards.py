@@ -231,7 +231,7 @@ class ShardedExperiment:
             for path, stored in self._stored(shard):
                 by_run = read_lines(path.with_suffix(".jsonl"))
                 runs |= {key: run for key, run in stored.runs.items() if run in by_run}
-                lines |= by_run
+                lines |= {run: bytes(line) for run, line in by_run.items()}
         merged = StoredExperiment.model_construct(
             **dict(self.experiment) | {"id": MERGED},
             runs=runs,

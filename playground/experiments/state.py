@@ -21,7 +21,7 @@ from .summary import RunSummary, read_lines
 class ResultCache:
     """Stored results by run, and computed ones: a cache key and a result."""
 
-    summaries: dict[str, bytes] | None = None  # None: not read yet
+    summaries: dict[str, bytes | memoryview] | None = None  # None: not read yet
 
     results: tuple[Hashable, dict[str, Any]] | None = None
     lengths: tuple[Hashable, dict[str, Any]] | None = None
@@ -92,12 +92,12 @@ class ExperimentState:
         }
 
     @property
-    def summaries(self) -> dict[str, bytes]:
+    def summaries(self) -> dict[str, bytes | memoryview]:
         """The stored results by run, as lines of JSON."""
         cache = self.cache
         with self._reading:
             if cache.summaries is None:
-                cache.summaries = read_lines(self.summaries_path) if self.summarized else {}
+                cache.summaries = {**read_lines(self.summaries_path)} if self.summarized else {}
                 self.summarized &= cache.summaries.keys()
         return cache.summaries
 
@@ -109,7 +109,7 @@ class ExperimentState:
     def summary(self, run_id: str | None, run: Run | None) -> RunSummary | None:
         """Return the stored results of a run, unless it has trained further; None without."""
         line = self.summaries.get(run_id) if run_id else None
-        stored = RunSummary.model_validate_json(line) if line else None
+        stored = RunSummary.model_validate_json(bytes(line)) if line else None
         has_ended = run is None or run.status == "done" or run.diverged
         return stored if stored and has_ended and (run is None or run.step == stored.step) else None
 
