@@ -5,7 +5,7 @@ import { beforeEach, test } from "node:test";
 
 import { box, click, mount, sent, serve, text, texts, waitFor } from "./support/page.js";
 import "./support/worker.js";
-import { attentionView, listAblations } from "../../playground/ui/static/engine/views.js";
+import { attentionView, listAblations } from "../../playground/ui/static/inspect/engine_views.js";
 import { ablationSpec } from "../../playground/ui/static/inspect/ablation.js";
 import { attentionSpec } from "../../playground/ui/static/inspect/attention.js";
 import { measureLocally } from "../../playground/ui/static/inspect/local_views.js";

@@ -35,8 +35,8 @@ QUERY = {"kind": "decoder", "layer": 0, "head": 0, "query": 1}
 SCRIPT = """
 import { readFileSync } from "node:fs";
 const [engine, folder, query] = process.argv.slice(1),
-  { BrowserModel } = await import(`${engine}/browser_model.js`),
-  { attentionView, listAblations } = await import(`${engine}/views.js`),
+  { BrowserModel } = await import(`${engine}/../shared/browser_model.js`),
+  { attentionView, listAblations } = await import(`${engine}/../inspect/engine_views.js`),
   read = name => readFileSync(`${folder}/${name}`),
   model = new BrowserModel(JSON.parse(read("model.json")), new Uint8Array(read("weights")).buffer),
   texts = JSON.parse(read("texts.json")),

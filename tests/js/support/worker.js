@@ -1,5 +1,5 @@
 // Workers of the engine in this process, each with a copy of worker.js in the global scope.
-const WORKER = "../../../playground/ui/static/engine/worker.js";
+const WORKER = "../../../playground/ui/static/shared/model_worker.js";
 let loading = /** @type {Promise<any>} */ (Promise.resolve()),
   count = 0,
   answering = /** @type {any} */ (null);

@@ -53,7 +53,7 @@ def test_every_module_of_a_tab_belongs_to_an_entry():
         for module in MODULES
         for name in re.findall(r'(?:=> |\[)import\("\./([^"]+)"\)', read_static(module))
     }
-    others = ("export/page.js", "engine/worker.js")
+    others = ("export/page.js", "shared/model_worker.js")
     used = set(module_graph(*ENTRIES, *others, *lazy)) | {"shell/first.js"}
     assert not lazy & set(module_graph(*ENTRIES))
     assert len(ENTRIES) >= 6

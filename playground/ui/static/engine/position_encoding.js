@@ -47,10 +47,11 @@ function rotaryEmbedding(/** @type {Config} */ { keySize: K }) {
   return { ...NONE, rotate };
 }
 
-/** ALiBi: the more distant the key, the lower its score, with a slope for each head. */
-function alibi(/** @type {Config} */ { n_heads }) {
+/** ALiBi: a distant key scores lower, with a slope for each head. @type {LoadPositionEncoding} */
+function alibi({ n_heads }) {
   const n = 2 ** floor(Math.log2(n_heads)),
-    slopeOf = (h) => 2 ** -(h < n ? ((h + 1) * 8) / n : ((2 * (h - n) + 1) * 4) / n);
+    slopeOf = (/** @type {number} */ h) =>
+      2 ** -(h < n ? ((h + 1) * 8) / n : ((2 * (h - n) + 1) * 4) / n);
   return { ...NONE, bias: (h, distance) => -slopeOf(h) * abs(distance) };
 }
 

@@ -1,6 +1,6 @@
 // The state of an exported model's page: what is typed and switched, and what follows from it.
 import { computed, effect, signal } from "../vendor/preact.js";
-import { BrowserModel, SMALL_SAMPLE } from "../engine/browser_model.js";
+import { BrowserModel, SMALL_SAMPLE } from "../shared/browser_model.js";
 import { includes, keyOf, nameOf, toggle } from "../engine/parts.js";
 import { EOS } from "../engine/tasks.js";
 import { formatMessage, formatToken } from "../shared/format.js";

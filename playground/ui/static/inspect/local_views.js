@@ -1,12 +1,12 @@
 // What the page computes of the displayed weights itself, in the form of the server's views.
 import { LocalModel, unsupported } from "../shared/local_model.js";
 import { store } from "../shared/store.js";
-import { attentionView, listAblations, nameSpared } from "../engine/views.js";
+import { attentionView, listAblations, nameSpared } from "./engine_views.js";
 import { openSection } from "./state.js";
 
 /** @import { Component } from "../engine/types.js" */
 /** @import { Loaded } from "../shared/local_model.js" */
-/** @typedef {{ method: string, set: import("../engine/views.js").AblationSet }} TableOptions */
+/** @typedef {{ method: string, set: import("./engine_views.js").AblationSet }} TableOptions */
 
 const MAX_WORK = 1e11; // multiply-adds of a table: half a minute
 const NEGLIGIBLE_DROP = 0.02; // of exact match, as in inspection/views/ablation.py

@@ -51,7 +51,7 @@ export class LocalModel {
   }
 
   startWorker() {
-    const started = new Worker(new URL("../engine/worker.js", import.meta.url), { type: "module" });
+    const started = new Worker(new URL("./model_worker.js", import.meta.url), { type: "module" });
     started.onmessage = ({ data: [id, result, problem] }) => {
       const { resolve, reject } = /** @type {any} */ (this.calls.get(id));
       this.calls.delete(id);

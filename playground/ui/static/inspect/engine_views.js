@@ -1,5 +1,5 @@
 // Answers of the engine in the form of views (inspection/views).
-/** @import { Component } from "./types.js" */
+/** @import { Component } from "../engine/types.js" */
 
 /**
  * Return the attention of one kind, or of the first one if the model lacks it.

@@ -1,13 +1,18 @@
 // The open model of the page, in its Worker: the output for a text with components switched off, in
 // the form of `runs/predict`; how a query gets its weights; and how many examples are right.
-import { rowsOf, softmax } from "./linear.js";
-import { argmax, buildModel } from "./model.js";
-import { keyOf } from "./parts.js";
-import { readSafetensors } from "./safetensors.js";
-import { countRight, createRunner, logProbabilityOf, measureMeanOutputs } from "./scores.js";
-import { EOS, FIRST_SYMBOL, SOS, Vocabulary, hasRule, targetOf } from "./tasks.js";
-/** @import { Ablation, Component } from "./types.js" */
-/** @import { ModelDescription } from "../shared/responses.js" */
+import { rowsOf, softmax } from "../engine/linear.js";
+import { argmax, buildModel } from "../engine/model.js";
+import { keyOf } from "../engine/parts.js";
+import { readSafetensors } from "../engine/safetensors.js";
+import {
+  countRight,
+  createRunner,
+  logProbabilityOf,
+  measureMeanOutputs,
+} from "../engine/scores.js";
+import { EOS, FIRST_SYMBOL, SOS, Vocabulary, hasRule, targetOf } from "../engine/tasks.js";
+/** @import { Ablation, Component } from "../engine/types.js" */
+/** @import { ModelDescription } from "./responses.js" */
 /** @typedef {"zero" | "mean"} Method of ablation */
 
 export const SMALL_SAMPLE = 32; // examples for mean outputs
