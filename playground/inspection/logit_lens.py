@@ -25,6 +25,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from playground.common import messages
 from playground.models.attention import MultiHeadAttention
 from playground.models.layers import NORM_EPS
 from playground.models.transformer import Transformer
@@ -144,9 +145,7 @@ def _check_request(
             f"the batch has {n_rows} sequences; logit attribution takes one sequence at a time"
         )
     if not 0 <= position < n_positions:
-        raise InspectionError(
-            f"position is {position}; this target has the positions 0 to {n_positions - 1}"
-        )
+        raise InspectionError(messages.position_out_of_range(position, n_positions))
     for each in tokens:
         if each is not None and not 0 <= each < model.config.target_vocab_size:
             raise InspectionError(

@@ -204,8 +204,9 @@ def compute(name: str) -> dict[str, Any]:
         batches.append(Batch(torch.tensor([source]), torch.tensor([[SOS, *labels]]), torch.ones(1)))
     cases = []
     for batch, other in (batches, batches[::-1]):
+        logits = model.logits(batch)
         with record_contributions(model) as contributions:
-            logits = model.logits(batch)
+            model.logits(batch)
         weights = model.attention_weights(batch)
         ablations = []
         for index, part in enumerate(parts_of(config)):

@@ -5,6 +5,7 @@ Shapes: L layers, T target, V vocabulary.
 
 from typing import Any
 
+from playground.common import messages
 from playground.inspection.activation_patching import patch_heads
 from playground.inspection.inspected_model import InspectedModel, InspectionError
 from playground.inspection.logit_lens import direct_logit_attribution, logit_lens
@@ -88,9 +89,7 @@ def logit_attribution(subject: InspectedModel, request: AttributionRequest) -> d
     names = subject.token_names(list(range(subject.transformer.config.target_vocab_size)))
     labels = example.labels_BT[0].tolist()
     if position >= len(labels):
-        raise InspectionError(
-            f"position is {position}; this target has the positions 0 to {len(labels) - 1}"
-        )
+        raise InspectionError(messages.position_out_of_range(position, len(labels)))
     logits_V = example.activations["output_proj"][-1].output[0, position]
     token = _token_id("token", request.token, names, labels[position])
     runner_up = next(

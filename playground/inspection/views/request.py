@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
+from playground.common import messages
 from playground.inspection.inspected_model import Example, InspectedModel
 
 MAX_ROWS, MAX_COLUMNS = 80, 128  # of a displayed tensor
@@ -33,7 +34,7 @@ class SequenceRequest(ViewRequest):
         str,
         Field(
             max_length=MAX_TEXT_LENGTH,
-            json_schema_extra={"accepts": f"a sequence of at most {MAX_TEXT_LENGTH:,} characters"},
+            json_schema_extra={"accepts": messages.sequence_accepts(MAX_TEXT_LENGTH)},
         ),
     ]
 

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from playground.common import messages
 from playground.runs.access import Access, ModelRef, Right
 from playground.runs.access import OptionalOwner as OptionalOwner
 from playground.runs.owner_keys import OWNER_KEY_PATTERN
@@ -47,7 +48,7 @@ Sequence = Annotated[
     str,
     Field(
         max_length=MAX_SEQUENCE_LENGTH,
-        json_schema_extra={"accepts": f"a sequence of at most {MAX_SEQUENCE_LENGTH:,} characters"},
+        json_schema_extra={"accepts": messages.sequence_accepts(MAX_SEQUENCE_LENGTH)},
     ),
 ]
 JsonObject = dict[str, Any]
