@@ -242,14 +242,14 @@ export function NewExperiment() {
       <p class="plan pg-hint" role="status" title=${isPlanned ? current.estimate.message : ""}>
         ${isPlanned && describePlan(current).map((line) => html`<span key=${line}>${line}</span>`)}
       </p>
-      <p class="pg-buttons">
-        <${CopyButton}
-          class="link"
-          label="Copy link"
-          title="Copies a link to this page with your experiment filled in"
-          text=${copyLink}
-        />
-      </p>
     <//>
+    <p class="pg-buttons">
+      <${CopyButton}
+        class="link"
+        label="Copy link"
+        title="Copies a link to this page with your experiment filled in"
+        text=${copyLink}
+      />
+    </p>
   </details>`;
 }
