@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import TypedDict
 
 from playground.architectures.parameter_groups import parameter_count
+from playground.runs.record import ACTIVE_STATUSES
 from playground.runs.registry import Registry
 from playground.runs.state import Run
 from playground.runs.summary import format_duration
@@ -52,10 +53,8 @@ def state_name(state: ExperimentState, runs: Mapping[str, Run], evaluator: Lengt
         if not evaluator.unevaluated_runs(state, runs):
             return "done"
         return "running" if is_active else "paused"
-    is_busy = any(
-        run.status == "waiting" or (run.has_worker and run.status != "paused")
-        for run in runs.values()
-    )
+    # By status: a starting run has no worker yet.
+    is_busy = any(run.status in ("waiting", *ACTIVE_STATUSES) for run in runs.values())
     has_work = is_busy or bool(state.runs_to_resume) or not all_started
     return "running" if is_active and has_work else "paused"
 

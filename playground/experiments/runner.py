@@ -208,8 +208,8 @@ class ExperimentRunner:
                     run = self._start(state, key, variant.config(seed), name)
                     has_started = True
                 elif key in state.runs_to_resume and run.status != "stopping":
-                    state.runs_to_resume.discard(key)
                     self.registry.control(run, "resume")
+                    state.runs_to_resume.discard(key)  # afterwards: it is never idle in between
                 else:
                     continue  # a stopping run saves its checkpoint first
                 state.message = ""
