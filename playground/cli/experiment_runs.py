@@ -19,6 +19,7 @@ from playground.runs.limits import ensure_memory_available
 from playground.runs.worker_protocol import DIVERGED_MESSAGE
 
 from .common import (
+    check_output_file,
     create_output_dir,
     exit_with_error,
     output_option,
@@ -35,9 +36,24 @@ if TYPE_CHECKING:
 OWNER = "the command line"
 
 
+FIGURE_TYPES = (".png", ".svg", ".pdf")
+
+
+def _check_file(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
+    """Reject a file that cannot be written, or a figure of another type, before any work."""
+    if path:
+        if option.name == "figure" and path.suffix not in FIGURE_TYPES:
+            exit_with_error(
+                f"--figure {path} has no type of a figure; end its name with "
+                f"{', '.join(FIGURE_TYPES)}"
+            )
+        check_output_file(option.opts[0], path)
+    return path
+
+
 def _file_option(name: str, parameter: str, description: str) -> Callable[[Any], Any]:
     file = click.Path(path_type=Path, dir_okay=False)
-    return click.option(name, parameter, type=file, help=description)
+    return click.option(name, parameter, type=file, callback=_check_file, help=description)
 
 
 table_option = _file_option("--csv", "table", "Write the results as a table.")
@@ -76,8 +92,8 @@ def read_spec(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         exit_with_error(f"{path} cannot be read as an experiment: {reason}")
-    if not isinstance(spec, dict):
-        exit_with_error(f"{path} is no experiment; it must have name, base, grid and seeds")
+    if not isinstance(spec, dict) or not isinstance(spec.setdefault("base", {}), dict):
+        exit_with_error(f"{path} is no experiment; it must have settings by name in base and grid")
     return spec
 
 

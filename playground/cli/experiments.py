@@ -14,7 +14,6 @@ from playground.models.config_fields import ConfigError
 
 from .common import (
     MultiValueOption,
-    check_output_file,
     exit_with_error,
     json_option,
     number_option,
@@ -100,9 +99,6 @@ def experiment(
         spec = build_spec(question, vary, seeds, settings)
     except ConfigError as error:
         exit_with_error(str(error))
-    for option, path in (("--csv", table), ("--figure", figure)):
-        if path:
-            check_output_file(option, path)
     if on:
         if out is None:
             exit_with_error("--on needs --out, a folder; with slurm one that all nodes share")
@@ -147,7 +143,7 @@ def build_spec(
     if question is None:
         spec = {"name": "experiment", "base": {"min_length": 1}, "grid": {}}
     elif question.endswith((".json", ".toml")):
-        spec = {"base": {}, "grid": {}} | read_spec(Path(question))
+        spec = {"grid": {}} | read_spec(Path(question))
     else:
         spec = preset_spec(question)
     if vary:

@@ -13,7 +13,7 @@ DIGITS = 4  # significant digits of a number from a range
 class Range(BaseModel):
     """The numbers from `low` to `high`; on a log scale each factor of ten is equally likely."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     low: float
     high: float

@@ -20,6 +20,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from playground.common import messages
 from playground.common.atomic_write import storing, write_file
 from playground.common.strict_json import read_json
 from playground.common.validation import parse
@@ -57,6 +58,8 @@ class ShardedExperiment:
 
     def __init__(self, folder: Path, experiment: Experiment, record: ShardJobs) -> None:
         self.folder, self.experiment, self.record = folder, experiment, record
+        if record.backend not in BACKENDS:
+            raise UserError(messages.choose_one_of("--on", record.backend, BACKENDS))
         self.backend = BACKENDS[record.backend](record.options)
         if not self.backend.shares_disk and any(
             variant.settings.get("dataset_sha256") for variant in experiment.variants

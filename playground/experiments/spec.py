@@ -74,9 +74,19 @@ def _check_distinct(seeds: tuple[int, ...]) -> tuple[int, ...]:
     return seeds
 
 
+def _check_shard(shard: tuple[int, int]) -> tuple[int, int]:
+    index, n_shards = shard
+    if not 0 <= index < n_shards:
+        raise ConfigError(
+            "shard",
+            f"shard is {index} of {n_shards}; with n shards, give a number from 0 to n - 1",
+        )
+    return shard
+
+
 Name = Annotated[str, AfterValidator(_check_name), Field(json_schema_extra={"accepts": NAME_RULE})]
 Seed = Annotated[StrictInt, Field(ge=0, lt=2**31)]
-Shard = tuple[StrictInt, StrictInt]
+Shard = Annotated[tuple[StrictInt, StrictInt], AfterValidator(_check_shard)]
 Seeds = Annotated[tuple[Seed, ...], Field(min_length=1), AfterValidator(_check_distinct)]
 
 

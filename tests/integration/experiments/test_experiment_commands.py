@@ -137,6 +137,10 @@ def test_presets_are_listed():
         (("experiment", "--vary", "--seeds", "1"), "Option '--vary' requires an argument"),
         (("experiment", "--vary", "n_heads=one"), "n_heads is 'one'; it must be a whole number"),
         (("experiment", "why"), "choose one of positions, heads"),
+        (("experiment", "heads", "--figure", "heads.jpg"), "end its name with .png, .svg, .pdf"),
+        (("experiment", "missing.toml"), "cannot be read as an experiment: No such file"),
+        (("experiment", "heads", "--on", "cloud", "--out", "x"), "choose one of slurm, hf-jobs"),
+        (("run-shard", "missing.json", "--shard", "1", "--out", "x"), "use K/N, such as 0/8"),
         *(
             (("experiment", "heads", "--seeds", *wrong), "use 5 for the seeds 0 to 4, or a list")
             for wrong in (["0"], ["10001"], ["3,"], ["x", "4"], ["1.5"], ["9" * 11])

@@ -14,20 +14,11 @@ from playground.experiments.backends import hf_jobs
 from playground.experiments.backends.wheel import build_wheel
 from tests.support.app_server import wait_for
 from tests.support.command_runner import run_here
-from tests.support.shards import finish_shard, measurements
+from tests.support.shards import FIVE_STEPS, finish_shard, measurements
 
 SPEC = {
     "name": "heads",
-    "base": {
-        "max_length": 4,
-        "max_steps": 5,
-        "d_model": 16,
-        "n_layers": 1,
-        "d_ff": 16,
-        "batch_size": 8,
-        "eval_size": 32,
-        "eval_every": 5,
-    },
+    "base": FIVE_STEPS,
     "grid": {"n_heads": [1, 2]},
     "seeds": [0, 1],
 }

@@ -7,23 +7,14 @@ import pytest
 
 from tests.support.app_server import ROOT, wait_for
 from tests.support.command_runner import COMMAND
-from tests.support.shards import measurements
+from tests.support.shards import FIVE_STEPS, measurements
 from tests.support.slurm_cluster import NODES, SlurmCluster, why_unavailable
 
 pytestmark = pytest.mark.skipif(bool(why_unavailable()), reason=why_unavailable())
 
 SPEC = {
     "name": "heads",
-    "base": {
-        "max_length": 4,
-        "max_steps": 5,
-        "d_model": 16,
-        "n_layers": 1,
-        "d_ff": 16,
-        "batch_size": 8,
-        "eval_size": 32,
-        "eval_every": 5,
-    },
+    "base": FIVE_STEPS,
     "grid": {"n_heads": [1, 2], "norm_placement": ["pre", "post"]},
     "seeds": list(range(10)),
 }

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from playground.experiments.sampling import Range, sample
@@ -55,6 +57,11 @@ def test_an_experiment_trains_the_sampled_combinations():
         ({"grid": {"dropout": {"low": 1, "high": 0}}}, "dropout", "low < high"),
         ({"grid": {"dropout": {"low": 0, "high": 1, "scale": "log"}}}, "dropout", "low > 0"),
         ({"grid": {"dropout": {"low": 0, "up": 1}}}, "dropout", "dropout: high is missing"),
+        ({"grid": {"dropout": {"low": math.nan, "high": 1}}}, "dropout", "low is nan; give a"),
+        ({"grid": {"dropout": {"low": 0, "high": math.inf}}}, "dropout", "high is inf; give a"),
+        ({"shard": (0, 0)}, "shard", "0 of 0; with n shards, give a number from 0 to n - 1"),
+        ({"shard": (3, 3)}, "shard", "shard is 3 of 3"),
+        ({"shard": (-1, 3)}, "shard", "shard is -1 of 3"),
     ],
 )
 def test_an_invalid_range_names_its_setting(more, field, message):

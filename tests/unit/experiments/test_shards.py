@@ -153,6 +153,14 @@ def test_a_dataset_stays_on_machines_that_share_the_disk(cluster, tmp_path, monk
         create(tmp_path, base=base)
 
 
+def test_a_record_of_an_unknown_backend_is_refused(cluster, tmp_path):
+    create(tmp_path)
+    record = (tmp_path / "jobs.json").read_text()
+    (tmp_path / "jobs.json").write_text(record.replace('"fake"', '"cloud"'))
+    with pytest.raises(UserError, match="is cloud; choose one of slurm, hf-jobs"):
+        ShardedExperiment.read(tmp_path)
+
+
 def test_a_damaged_result_counts_as_missing(cluster, tmp_path):
     finish(tmp_path, 0)
     finish(tmp_path, 1)

@@ -64,7 +64,7 @@ export function SmallestSet() {
     </p>
     <p class="own-result"><b>You: ${own}</b> ${isValid ? "✓" : `✗ below ${least}`}</p>
     <p role="status">${reference && `A search: ${reference}`}</p>
-    <div class="switch-row">
+    <div class="pg-buttons">
       <button
         type="button"
         class="pg-button"
