@@ -10,10 +10,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from playground.common import messages
-from playground.experiments.spec import parse_experiment
-from playground.runs.record import owner_id
 
-from .common import create_output_dir, exit_with_error, json_option, machine_token, output_option
+from .common import (
+    create_output_dir,
+    exit_with_error,
+    json_option,
+    machine_token,
+    output_option,
+    progress_bar,
+    record_signals,
+)
 from .experiment_runs import (
     OWNER,
     figure_option,
@@ -60,6 +66,7 @@ def collect(
 ) -> None:
     """Show the jobs and the results so far of an experiment that trains elsewhere."""
     from playground.experiments.shards import ShardedExperiment
+    from playground.runs.record import owner_id
 
     sharded = ShardedExperiment.read(folder, owner_id(OWNER))
     sharded.backend.token = machine_token()
@@ -82,8 +89,8 @@ def train_elsewhere(
     """
     from playground.experiments.backends import BACKENDS
     from playground.experiments.shards import ShardedExperiment, ShardJobs
-
-    from .common import progress_bar, record_signals
+    from playground.experiments.spec import parse_experiment
+    from playground.runs.record import owner_id
 
     requested = parse_experiment(spec, owner_id(OWNER))
     backend, *words = on
