@@ -1,4 +1,4 @@
-"""Steps per second on a GPU: eager, compiled, and with the loss as a CUDA graph.
+"""Steps per second on a GPU: eager, compiled, and with the loss as a CUDA graph; the CPU beside it.
 
 `python -m benchmarks.gpu` runs on a machine that has little more than torch. `python -m benchmarks`
 then writes the table.
@@ -21,10 +21,15 @@ from playground.tasks.task import Batch
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 
-# d_model and batch size
-SIZES = ((64, 32), (64, 1024), (512, 128))
-PRECISIONS = ("float32", "bfloat16")
-ROUNDS, ROW_LENGTH = 5, 64
+CPU = "float32, CPU"
+# d_model, batch size and numbers; what matters most comes first, because a machine is lent briefly
+ROWS = (
+    *((512, 128, numbers) for numbers in ("float32", "tf32", "bfloat16", CPU)),
+    *((64, 32, numbers) for numbers in ("float32", "bfloat16", CPU)),
+    *((64, 1024, numbers) for numbers in ("float32", "bfloat16", CPU)),
+)
+ROUNDS, ROW_LENGTH, CPU_ROW_LENGTH = 5, 64, 4
+RUN_LENGTH, LAST_STEPS = 50, 10
 
 
 def measure() -> list[dict[str, Any]]:
@@ -32,64 +37,64 @@ def measure() -> list[dict[str, Any]]:
     if not torch.cuda.is_available():
         print("no GPU here: nothing was measured")
         return []
-    bandwidth, peaks = _bandwidth(), {precision: _peak(precision) for precision in PRECISIONS}
+    bandwidth, gpu = _bandwidth(), torch.cuda.get_device_name()
     rows = []
-    for d_model, batch_size in SIZES:
-        for precision in PRECISIONS:
-            row = _one(d_model, batch_size, precision)
-            row |= {
-                "bandwidth": bandwidth,
-                "peak": peaks[precision],
-                "gpu": torch.cuda.get_device_name(),
-            }
-            rows.append(row)
-            print(row, flush=True)
-            save_results("gpu", rows, unfinished=True)  # what breaks off leaves what there is
+    for d_model, batch_size, numbers in ROWS:
+        row = {"d_model": d_model, "batch_size": batch_size, "numbers": numbers, "gpu": gpu}
+        row |= {"bandwidth": bandwidth} | _one(_config(d_model, batch_size, numbers))
+        rows.append(row)
+        print(row, flush=True)
+        save_results("gpu", rows, unfinished=True)  # what breaks off leaves what there is
     return rows
 
 
-def _one(d_model: int, batch_size: int, precision: str) -> dict[str, Any]:
+def _config(d_model: int, batch_size: int, numbers: str) -> RunConfig:
+    return RunConfig.from_flat(
+        {
+            "d_model": d_model,
+            "d_ff": 2 * d_model,
+            "n_heads": 4,
+            "min_length": 10,
+            "batch_size": batch_size,
+            "precision": "float32" if numbers == CPU else numbers,
+            "device": "cpu" if numbers == CPU else "cuda",
+            "lr_schedule": "constant",
+            "warmup_steps": 0,
+            "learning_rate": 1e-4,
+            "max_steps": 1_000_000,
+            "eval_every": 1_000_000,
+        }
+    )
+
+
+def _one(config: RunConfig) -> dict[str, Any]:
     """Measure the steps per second of each method, interleaved, and the cost of one step."""
-    fields = {
-        "d_model": d_model,
-        "d_ff": 2 * d_model,
-        "n_heads": 4,
-        "min_length": 10,
-        "batch_size": batch_size,
-        "precision": precision,
-        "lr_schedule": "constant",
-        "warmup_steps": 0,
-        "learning_rate": 1e-4,
-        "max_steps": 1_000_000,
-        "eval_every": 1_000_000,
-    }
-    config = RunConfig.from_flat(fields)
-    # what was compiled for other sizes counts against the same limit, beyond which steps run
-    # plainly
-    torch._dynamo.reset()
-    torch._dynamo.config.fail_on_recompile_limit_hit = True
-    trainers = {name: Trainer(config) for name in ("eager", "compiled", "graphed")}
-    trainers["compiled"].model.compile()
-    _capture_loss(trainers["graphed"])
-    for trainer in trainers.values():
-        _row(trainer)
+    is_gpu = config.training.device == "cuda"
+    row: dict[str, Any] = {"peak": _peak(config.training.precision)} if is_gpu else {}
+    trainers = {"eager": Trainer(config)}
+    losses = [trainers["eager"].train_step().loss for _ in range(RUN_LENGTH)]
+    if is_gpu:
+        # what was compiled for other sizes counts against the same limit, beyond which steps run
+        # plainly
+        torch._dynamo.reset()
+        torch._dynamo.config.fail_on_recompile_limit_hit = True
+        trainers |= {name: Trainer(config) for name in ("compiled", "graphed")}
+        trainers["compiled"].model.compile()
+        _capture_loss(trainers["graphed"])
+    length = ROW_LENGTH if is_gpu else CPU_ROW_LENGTH
     speeds: dict[str, list[float]] = {name: [] for name in trainers}
+    for trainer in trainers.values():
+        _seconds_of_row(trainer, length)
     for _ in range(ROUNDS):
         for name, trainer in trainers.items():
-            torch.cuda.synchronize()
-            started = time.perf_counter()
-            _row(trainer)
-            torch.cuda.synchronize()
-            speeds[name].append(ROW_LENGTH / (time.perf_counter() - started))
-    return {
-        "d_model": d_model,
-        "batch_size": batch_size,
-        "precision": precision,
+            speeds[name].append(length / _seconds_of_row(trainer, length))
+    return row | {
         "speeds": {name: round(median(each), 1) for name, each in speeds.items()},
         "ratios": {
             name: [round(a / b, 2) for a, b in zip(speeds[name], speeds["eager"], strict=True)]
-            for name in ("compiled", "graphed")
+            for name in list(speeds)[1:]
         },
+        "loss": float(f"{sum(losses[-LAST_STEPS:]) / LAST_STEPS:.4g}"),
         "flops": counted_flops(trainers["eager"]),
         "bytes": 4 * 9 * parameter_count(config.model),
     }
@@ -124,9 +129,13 @@ def _capture_loss(trainer: Trainer) -> None:
     trainer.loss_fn = graphed_loss
 
 
-def _row(trainer: Trainer) -> None:
-    for _ in range(ROW_LENGTH):
+def _seconds_of_row(trainer: Trainer, length: int) -> float:
+    torch.cuda.synchronize()
+    started = time.perf_counter()
+    for _ in range(length):
         trainer.train_step()
+    torch.cuda.synchronize()
+    return time.perf_counter() - started
 
 
 def _bandwidth(size: int = 2**28) -> float:
@@ -137,7 +146,7 @@ def _bandwidth(size: int = 2**28) -> float:
 
 def _peak(precision: str, size: int = 8192) -> float:
     """Return the operations per second of a large matrix product in this precision."""
-    torch.set_float32_matmul_precision("highest")
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     # ones are quicker
     one = torch.randn(
         size,
@@ -170,31 +179,41 @@ def table(rows: list[dict[str, Any]]) -> str:
         "d_model",
         "batch",
         "numbers",
+        f"loss at step {RUN_LENGTH}",
         "eager",
         "compiled",
         "graphed",
+        "eager to CPU",
         "compiled to eager",
         "graphed to eager",
         "of the matrix peak",
         "of the bandwidth",
     )
+    on_cpu = {
+        (row["d_model"], row["batch_size"]): row["speeds"]["eager"]
+        for row in rows
+        if row["numbers"] == CPU
+    }
     head = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     lines = [f"{rows[0]['gpu']}; copies {rows[0]['bandwidth'] / 1e9:,.0f} GB/s.", "", *head]
     for row in rows:
         speeds, rate = row["speeds"], max(row["speeds"].values())
-        cells_text = " | ".join(f"{speed:,.0f}" for speed in speeds.values())
-        ratios = " | ".join(
-            f"{median(each):.1f} ({min(each):.1f} to {max(each):.1f})"
-            for each in row["ratios"].values()
-        )
-        shares = (
-            f"{rate * row['flops'] / row['peak']:.1%} | "
-            f"{rate * row['bytes'] / row['bandwidth']:.1%}"
-        )
-        lines.append(
-            f"| {row['d_model']} | {row['batch_size']} | {row['precision']} | {cells_text} | "
-            f"{ratios} | {shares} |"
-        )
+        slowest = on_cpu.get((row["d_model"], row["batch_size"]))
+        cells = [row["d_model"], row["batch_size"], row["numbers"], f"{row['loss']:.3g}"]
+        cells += [
+            f"{speeds[name]:,.1f}" if name in speeds else ""
+            for name in ("eager", "compiled", "graphed")
+        ]
+        cells.append(f"{speeds['eager'] / slowest:.1f}" if slowest else "")
+        for name in ("compiled", "graphed"):
+            each = row["ratios"].get(name)
+            cells.append(f"{median(each):.1f} ({min(each):.1f} to {max(each):.1f})" if each else "")
+        if "peak" in row:
+            cells.append(f"{rate * row['flops'] / row['peak']:.1%}")
+            cells.append(f"{rate * row['bytes'] / row['bandwidth']:.1%}")
+        else:
+            cells += ["", ""]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
 
 
