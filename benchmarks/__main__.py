@@ -214,10 +214,10 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
         "GPU",
         "Steps per second, median of 5 rows of 64 steps (on the CPU of the same machine: 4); "
         "length 10, d_ff twice d_model, Adam. Loss: the mean of the 10 steps up to this one, one "
-        "seed. Eager is what training uses. Compiled: `torch.compile`. Graphed: forward and backward "
-        "pass with `torch.cuda.make_graphed_callables`. A step reads and writes at least 9 numbers "
-        "per parameter. Commit 3e7d660 has the table of whole steps as CUDA graphs, removed since: "
-        "6.3 times (5.8 to 7.3) as fast as eager steps at d_model 64 and batch 32.",
+        "seed. Eager is what training uses. Compiled: `torch.compile`. Graphed: forward and "
+        "backward pass with `torch.cuda.make_graphed_callables`. A step reads and writes at least "
+        "9 numbers per parameter. Commit 3e7d660 has the table of whole steps as CUDA graphs, "
+        "removed since: 6.3 times (5.8 to 7.3) as fast as eager steps at d_model 64 and batch 32.",
     ),
     "soak": (
         load_soak,
