@@ -23,8 +23,8 @@ from typing import Any, cast
 from playground.common.format import format_count
 from playground.evaluation import EvalResult
 from playground.models.config import TransformerConfig
-from playground.training.config import RunConfig
 from playground.training.presets import preset_config
+from playground.training.run_config import RunConfig
 from playground.training.step import TrainingDivergedError
 from playground.training.trainer import FINAL_EVAL_SIZE, Trainer
 

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from playground.architectures.base import generate_tokens
 from playground.architectures.encoder_decoder import TransformerModel
+from playground.architectures.seq2seq_model import generate_tokens
 from playground.generation import generate
 from playground.models.config import TransformerConfig
 from playground.tasks import EOS, SOS

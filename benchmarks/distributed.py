@@ -33,8 +33,8 @@ def train(pipe: Any, environment: dict[str, str], width: int) -> None:
     os.environ |= environment
     import torch
 
-    from playground.training.config import RunConfig
     from playground.training.distributed import init_distributed
+    from playground.training.run_config import RunConfig
     from playground.training.trainer import Trainer
 
     ranks = init_distributed(torch.device("cpu"))

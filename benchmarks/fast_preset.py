@@ -15,8 +15,8 @@ from unittest.mock import patch
 import torch
 
 from playground.evaluation import EvalResult
-from playground.training.config import RunConfig
 from playground.training.presets import preset_config
+from playground.training.run_config import RunConfig
 from playground.training.trainer import FINAL_EVAL_SIZE, Trainer
 
 from ._timing import format_interval, rounds, speedup

@@ -18,7 +18,7 @@ from benchmarks._results import save_results
 from benchmarks.flops import counted_flops
 from playground.architectures.parameter_groups import parameter_count
 from playground.tasks.task import Batch
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from playground.training.trainer import Trainer
 
 CPU = "float32, CPU"

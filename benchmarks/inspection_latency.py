@@ -16,7 +16,7 @@ from typing import Any
 
 from playwright.sync_api import Page, sync_playwright
 
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from tests.support.app_server import ROOT, AppServer
 from tests.support.chromium import FLAGS, find_browser
 

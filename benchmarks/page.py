@@ -26,8 +26,8 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from playground.runs.record import RunRecord, owner_id
 from playground.runs.state import Run
 from playground.runs.weight_history import is_retained
-from playground.training.config import RunConfig
 from playground.training.presets import preset_config
+from playground.training.run_config import RunConfig
 from playground.training.trainer import Trainer
 from playground.ui.form_schema import FIRST_PRESET
 from tests.support.app_server import ROOT, AppServer

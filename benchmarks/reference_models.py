@@ -19,16 +19,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from playground.architectures.base import (
+from playground.architectures.encoder_decoder import TransformerModel
+from playground.architectures.huggingface import Bart as EagerAttentionBart
+from playground.architectures.huggingface_sizes import BartSizes
+from playground.architectures.seq2seq_model import (
     Seq2SeqModel,
     TeacherForcedModel,
     check_lengths,
     eval_mode,
     generate_tokens,
 )
-from playground.architectures.encoder_decoder import TransformerModel
-from playground.architectures.huggingface import Bart as EagerAttentionBart
-from playground.architectures.huggingface_sizes import BartSizes
 from playground.models.attention import causal_mask
 from playground.models.config import TransformerConfig
 from playground.models.embeddings import sinusoidal_positions

@@ -19,7 +19,7 @@ from typing import Any
 
 from playground.jobs.process import warm_up
 from playground.runs.registry import Registry
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 
 ROOT = Path(__file__).resolve().parent.parent
 REPETITIONS = 5

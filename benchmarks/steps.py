@@ -15,11 +15,11 @@ from typing import Any, cast
 
 import torch
 
-from playground.architectures.base import Seq2SeqModel
+from playground.architectures.seq2seq_model import Seq2SeqModel
 from playground.models.config import TransformerConfig
 from playground.tasks.held_out import sample_training_batch
-from playground.training.config import RunConfig
 from playground.training.presets import preset_config
+from playground.training.run_config import RunConfig
 from playground.training.trainer import Trainer
 
 from ._timing import format_interval, interval, rounds, speedup

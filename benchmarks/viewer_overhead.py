@@ -40,7 +40,7 @@ RUN_SETTINGS = {
 def train_alone(pipe: Any, core: int) -> None:
     """Receive durations in seconds; train for each, and send the steps per second."""
     psutil.Process().cpu_affinity([core])
-    from playground.training.config import RunConfig
+    from playground.training.run_config import RunConfig
     from playground.training.trainer import Trainer
 
     trainer = Trainer(RunConfig.from_flat(RUN_SETTINGS))
@@ -128,7 +128,7 @@ def measure() -> dict[str, Any]:
     from playground.runs.registry import Registry
     from playground.server.api import Endpoints
     from playground.server.app import build_app, build_handlers, launch_options
-    from playground.training.config import RunConfig
+    from playground.training.run_config import RunConfig
 
     warm_up().join()
     context = multiprocessing.get_context("spawn")

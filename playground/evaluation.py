@@ -19,8 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from playground.architectures.base import Seq2SeqModel, eval_mode, split_into_chunks
 from playground.architectures.packed_rows import can_pack, packed_exact_match_and_loss
+from playground.architectures.seq2seq_model import Seq2SeqModel, eval_mode, split_into_chunks
 from playground.models.transformer import Transformer
 from playground.tasks import PAD
 from playground.tasks.held_out import HeldOutSet, build_held_out_set

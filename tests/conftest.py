@@ -8,7 +8,7 @@ from hypothesis import settings
 
 from playground.jobs import process as worker_process
 from playground.jobs.admission import CLIENT_ADDRESS
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from playground.training.trainer import Trainer
 
 settings.register_profile("quick", max_examples=50, deadline=None, derandomize=True, database=None)

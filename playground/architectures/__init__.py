@@ -23,7 +23,7 @@ from playground.models.config import (
 from .huggingface_sizes import BartSizes, BertSizes, GPT2Sizes
 
 if TYPE_CHECKING:
-    from .base import Seq2SeqModel
+    from .seq2seq_model import Seq2SeqModel
 
 
 @dataclass(frozen=True)

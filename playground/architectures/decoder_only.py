@@ -15,7 +15,7 @@ from playground.models.transformer import AttentionWeights
 from playground.tasks import PAD
 from playground.tasks.task import Batch
 
-from .base import TeacherForcedModel, check_lengths, eval_mode, generate_tokens
+from .seq2seq_model import TeacherForcedModel, check_lengths, eval_mode, generate_tokens
 
 
 class CausalLM(TeacherForcedModel):

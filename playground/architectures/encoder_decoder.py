@@ -10,7 +10,7 @@ from playground.models.torch_transformer import TorchTransformer
 from playground.models.transformer import AttentionWeights, Transformer
 from playground.tasks.task import Batch
 
-from .base import TeacherForcedModel, check_lengths, eval_mode, generate_tokens
+from .seq2seq_model import TeacherForcedModel, check_lengths, eval_mode, generate_tokens
 
 
 class EncoderDecoderModel(TeacherForcedModel):

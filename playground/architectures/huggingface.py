@@ -22,11 +22,11 @@ from playground.models.transformer import AttentionWeights
 from playground.tasks import EOS, PAD, SOS
 from playground.tasks.task import Batch
 
-from .base import check_lengths, eval_mode, generate_tokens
 from .decoder_only import CausalLM, concat_source_and_target
 from .encoder_decoder import EncoderDecoderModel
 from .huggingface_sizes import BartSizes, BertSizes, GPT2Sizes
 from .parallel import ParallelModel
+from .seq2seq_model import check_lengths, eval_mode, generate_tokens
 
 # The other implementations in transformers do not return attention weights.
 ATTENTION = "eager"

@@ -27,8 +27,8 @@ from playground.models.position_encoding import (
 from playground.tasks import PAD
 from playground.tasks.task import Batch
 
-from .base import Seq2SeqModel, eval_mode
 from .encoder_decoder import TransformerModel
+from .seq2seq_model import Seq2SeqModel, eval_mode
 
 MIN_WIDTH = 32  # positions of a row
 WIDTH_STEP = 16  # a vector register of the CPU holds 16 numbers

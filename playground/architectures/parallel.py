@@ -16,7 +16,7 @@ from playground.models.transformer import AttentionWeights
 from playground.tasks import EOS, PAD, SOS
 from playground.tasks.task import Batch
 
-from .base import TeacherForcedModel, check_lengths, eval_mode
+from .seq2seq_model import TeacherForcedModel, check_lengths, eval_mode
 
 
 class ParallelModel(TeacherForcedModel):

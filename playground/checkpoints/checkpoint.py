@@ -22,15 +22,15 @@ import torch
 from torch import Tensor
 
 from playground.architectures import load_architecture
-from playground.architectures.base import Seq2SeqModel
+from playground.architectures.seq2seq_model import Seq2SeqModel
 from playground.common import messages
 from playground.common.atomic_write import wait_for_replacement, write_dir
 from playground.common.messages import file_label
 from playground.common.strict_json import parse_strict_json
 from playground.evaluation import EvalResult
-from playground.training.config import RunConfig
 from playground.training.distributed import SINGLE_PROCESS, DistributedContext
 from playground.training.optimizers import optimizer_state_keys
+from playground.training.run_config import RunConfig
 from playground.training.train_config import TrainConfig
 from playground.training.trainer import MAX_THREADS, Metrics, Trainer
 

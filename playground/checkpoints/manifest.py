@@ -23,7 +23,7 @@ from playground.common.strict_json import read_json
 from playground.common.validation import parse
 from playground.errors import UserError
 from playground.models.config_fields import short_repr
-from playground.training.config import RunConfig, drop_foreign_defaults
+from playground.training.run_config import RunConfig, drop_foreign_defaults
 from playground.training.setting_changes import SettingChange
 from playground.training.task_config import TaskConfig
 from playground.training.train_config import TrainConfig

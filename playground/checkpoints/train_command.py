@@ -2,8 +2,8 @@
 
 from playground.models.config_fields import ConfigError
 from playground.tasks import LOOKUP
-from playground.training.config import RunConfig
 from playground.training.presets import PRESETS, preset_config
+from playground.training.run_config import RunConfig
 from playground.training.task_config import TaskConfig
 
 from .manifest import Manifest

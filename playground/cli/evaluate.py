@@ -9,7 +9,7 @@ import click
 
 from playground.common import messages
 from playground.models.config_fields import ConfigError
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 
 from .common import (
     checkpoint_argument,

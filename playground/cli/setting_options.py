@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import click
 
 from playground.models.config_fields import ConfigError
-from playground.training.config import field_named, section_of_field
 from playground.training.presets import preset_config
+from playground.training.run_config import field_named, section_of_field
 
 from .common import option_name, write_examples
 from .datasets import READING_OPTIONS

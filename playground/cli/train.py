@@ -18,9 +18,9 @@ from playground.datasets.sources import is_dataset_argument
 from playground.models.config_fields import ConfigError
 from playground.runs.limits import ensure_memory_available
 from playground.tasks import LOOKUP, TASKS
-from playground.training.config import RunConfig, default_max_length
 from playground.training.optimizer_groups import describe_optimizer_groups, optimizer_groups
 from playground.training.presets import PRESETS, requested_config
+from playground.training.run_config import RunConfig, default_max_length
 from playground.training.setting_changes import config_at_step
 
 from .common import (

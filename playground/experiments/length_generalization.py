@@ -11,7 +11,7 @@ from playground.common.format import format_csv, format_percent
 from playground.common.stats import five_number_summary, quantile, wilson_interval
 from playground.models.config import StackConfig
 from playground.tasks import LOOKUP, TASKS
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 
 from .analysis import TARGET_SCORE, describe_rank_test
 from .spec import MIN_PER_LENGTH, evaluation_cost

@@ -9,7 +9,7 @@ from playground.runs.record import ACTIVE_STATUSES
 from playground.runs.registry import Registry
 from playground.runs.state import Run
 from playground.runs.summary import format_duration
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 
 from .length_evaluator import LengthEvaluator
 from .spec import LENGTHS, ExperimentSpec

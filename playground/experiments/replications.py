@@ -11,7 +11,7 @@ from playground import ASSETS_DIR
 from playground.common.format import format_percent
 from playground.runs.state import Run
 from playground.runs.weight_history import read_lines
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 
 from .analysis import first_step_reaching, interval_means
 from .claims import CLAIMS, Claim

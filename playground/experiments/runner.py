@@ -17,7 +17,7 @@ from playground.runs.record import WEIGHTS_EVICTED, RunOrigin
 from playground.runs.registry import Registry
 from playground.runs.state import RESUMABLE_STATUSES, Run
 from playground.runs.summary import format_duration
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 
 from .length_evaluator import LengthEvaluator
 from .progress import ENDED_STATUSES, state_name

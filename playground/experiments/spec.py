@@ -31,7 +31,7 @@ from playground.common.validation import describe
 from playground.models.config_fields import ConfigError, short_repr
 from playground.runs.record import MAX_NAME_LENGTH
 from playground.tasks import LOOKUP, TASKS
-from playground.training.config import (
+from playground.training.run_config import (
     RunConfig,
     accepted_settings,
     default_max_length,

@@ -7,7 +7,7 @@ from typing import Any
 
 from playground.common import messages
 from playground.models.config_fields import ConfigError, short_repr
-from playground.training.config import RunConfig, field_named, section_of_field
+from playground.training.run_config import RunConfig, field_named, section_of_field
 
 VARIANT_KEY = "variant"  # the name in a grid whose values are settings by name
 LABEL_SETTINGS = ("architecture", "cell", "attention")  # settings that name a variant

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from playground.architectures.base import Seq2SeqModel
+from playground.architectures.seq2seq_model import Seq2SeqModel
 from playground.common.format import format_count
 from playground.evaluation import evaluate
 from playground.figures.figures import cross_attention
@@ -17,7 +17,7 @@ from playground.figures.style import render
 from playground.tasks import EOS
 from playground.tasks.held_out import HeldOutSet, build_held_out_set
 from playground.tasks.task import Task, output_rows
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 
 from .markdown import format_tokens
 

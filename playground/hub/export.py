@@ -31,7 +31,7 @@ from transformers import GenerationConfig, PreTrainedConfig, PreTrainedTokenizer
 from transformers.dynamic_module_utils import get_relative_import_files
 
 from playground import ASSETS_DIR
-from playground.architectures.base import Seq2SeqModel
+from playground.architectures.seq2seq_model import Seq2SeqModel
 from playground.checkpoints.checkpoint import expected_tensors, load_model, weights_by_name
 from playground.checkpoints.manifest import CheckpointError, Manifest, read_manifest
 from playground.checkpoints.tensors import load_checked_tensors, serialize_tensors

@@ -14,8 +14,8 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
 
-from playground.architectures.base import Seq2SeqModel
 from playground.architectures.parameter_groups import parameter_count
+from playground.architectures.seq2seq_model import Seq2SeqModel
 from playground.checkpoints.checkpoint import iter_metrics, load_model
 from playground.checkpoints.manifest import Manifest
 from playground.checkpoints.train_command import training_command
@@ -30,7 +30,7 @@ from playground.figures.style import render
 from playground.tasks import LOOKUP
 from playground.tasks.held_out import HeldOutSet, build_held_out_set
 from playground.tasks.task import Task
-from playground.training.config import RunConfig, field_named
+from playground.training.run_config import RunConfig, field_named
 from playground.training.setting_changes import (
     RESULT_NEUTRAL_SETTINGS,
     SettingChange,

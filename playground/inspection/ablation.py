@@ -21,7 +21,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from playground.architectures.base import exact_match_mask, split_into_chunks
+from playground.architectures.seq2seq_model import exact_match_mask, split_into_chunks
 from playground.common.format import format_percent
 from playground.models.config import TransformerConfig
 from playground.tasks import PAD

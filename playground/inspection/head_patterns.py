@@ -16,11 +16,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from playground.architectures.base import split_into_chunks
+from playground.architectures.seq2seq_model import split_into_chunks
 from playground.checkpoints.checkpoint import build_model, load_weights
 from playground.tasks import PAD
 from playground.tasks.task import Batch, Task
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 
 from .attention_recording import record_teacher_forced
 from .hooks import ATTENTION_KINDS, Component, all_heads

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from playground.architectures.base import split_into_chunks
+from playground.architectures.seq2seq_model import split_into_chunks
 from playground.models.attention import MultiHeadAttention
 from playground.models.config import TransformerConfig
 from playground.models.embeddings import InputEmbedding

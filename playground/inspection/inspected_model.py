@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from playground.architectures import ARCHITECTURES
-from playground.architectures.base import Seq2SeqModel
 from playground.architectures.encoder_decoder import TransformerModel
+from playground.architectures.seq2seq_model import Seq2SeqModel
 from playground.architectures.torch_weights import copy_weights
 from playground.checkpoints.checkpoint import load_model
 from playground.errors import UserError
@@ -25,7 +25,7 @@ from playground.models.transformer import Transformer
 from playground.tasks import EOS, UnknownSymbolError
 from playground.tasks.held_out import HeldOutSet, build_held_out_set
 from playground.tasks.task import Batch, Task, batch_of_targets
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from playground.training.task_config import TaskConfig
 
 from .attention_recording import AttentionRecording, record_free_running

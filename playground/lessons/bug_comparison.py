@@ -13,14 +13,14 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from playground.architectures.base import eval_mode, exact_match_mask
+from playground.architectures.seq2seq_model import eval_mode, exact_match_mask
 from playground.inspection.attention_recording import record_free_running
 from playground.jobs.progress import ProgressReporter
 from playground.models.config import TransformerConfig
 from playground.tasks import PAD
 from playground.tasks.held_out import HeldOutSet, build_held_out_set
 from playground.tasks.task import make_batch
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from playground.training.trainer import Trainer
 
 from .bug_injection import (

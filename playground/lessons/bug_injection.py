@@ -22,8 +22,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from playground.architectures.base import Seq2SeqModel
 from playground.architectures.encoder_decoder import TransformerModel
+from playground.architectures.seq2seq_model import Seq2SeqModel
 from playground.inspection.hooks import compute_weights
 from playground.inspection.source_lines import find_source_line
 from playground.models.attention import MultiHeadAttention

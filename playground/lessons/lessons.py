@@ -20,7 +20,7 @@ from playground.experiments.spec import ExperimentSpec
 from playground.experiments.variant import VARIANT_KEY
 from playground.models.config_fields import ConfigError, short_repr
 from playground.tasks.vocabulary import Vocabulary
-from playground.training.config import field_named
+from playground.training.run_config import field_named
 
 Settings = dict[str, Any]
 CHOICE: Final = "choice"

@@ -19,7 +19,7 @@ from playground.evaluation import exact_match_at_length
 from playground.inspection.inspected_model import InspectedModel, load_inspected_model
 from playground.runs.weight_history import read_lines
 from playground.tasks import EOS, PAD
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 
 EXAMPLES_PER_LENGTH = 100
 MIN_EXAMPLES = 20  # minimum number of held-out sequences of a length

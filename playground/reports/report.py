@@ -25,8 +25,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from playground.architectures import ARCHITECTURES
-from playground.architectures.base import Seq2SeqModel
 from playground.architectures.parameter_groups import parameter_count
+from playground.architectures.seq2seq_model import Seq2SeqModel
 from playground.checkpoints.checkpoint import load_model
 from playground.checkpoints.manifest import Manifest
 from playground.checkpoints.train_command import training_command
@@ -46,7 +46,7 @@ from playground.runs.summary import task_label
 from playground.runs.weight_history import read_lines
 from playground.tasks.held_out import build_held_out_set
 from playground.tasks.vocabulary import format_token
-from playground.training.config import field_named
+from playground.training.run_config import field_named
 from playground.training.setting_changes import RESULT_NEUTRAL_SETTINGS
 from playground.training.trainer import FINAL_EVAL_SIZE
 

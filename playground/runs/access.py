@@ -21,7 +21,7 @@ from playground.datasets.storage import owned_datasets_dir
 from playground.errors import UserError
 from playground.models.config_fields import ConfigError
 from playground.tasks import LOOKUP
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from playground.training.task_config import DATASET_SETTINGS
 
 from .record import owner_id

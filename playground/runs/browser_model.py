@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from playground.architectures.parameter_groups import parameter_count
 from playground.tasks import PAD
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 
 if TYPE_CHECKING:
     from torch import Tensor

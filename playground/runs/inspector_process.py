@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from playground.architectures.base import Seq2SeqModel
+from playground.architectures.seq2seq_model import Seq2SeqModel
 from playground.checkpoints.checkpoint import (
     METRIC_NAMES,
     build_model,
@@ -47,7 +47,7 @@ from playground.evaluation import annotated_transformer_loss, evaluate, exact_ma
 from playground.jobs.progress import ProgressReporter
 from playground.models.transformer import Transformer
 from playground.tasks.held_out import build_held_out_set
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from playground.training.trainer import FINAL_EVAL_SIZE
 
 from .access import Right

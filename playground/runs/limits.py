@@ -19,7 +19,7 @@ from playground.common.env import env_bytes, env_number
 from playground.common.format import format_bytes
 from playground.errors import UserError
 from playground.models.config_fields import ConfigError, format_number
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 
 LIMIT_ENV_NAMES = {
     "d_model": "MAX_D_MODEL",

@@ -36,7 +36,7 @@ from playground.common.validation import parse
 from playground.errors import UserError
 from playground.models.config_fields import short_repr
 from playground.tasks import LOOKUP
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from playground.training.setting_changes import (
     RESULT_NEUTRAL_SETTINGS,
     SettingChange,

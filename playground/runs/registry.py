@@ -18,7 +18,7 @@ from playground.datasets.storage import dataset_name
 from playground.errors import UserError
 from playground.jobs.admission import CLIENT_ADDRESS, Client, limit
 from playground.jobs.process import preload
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from playground.training.setting_changes import SettingChange, config_at_step
 
 from .access import require_dataset

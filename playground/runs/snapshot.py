@@ -10,14 +10,14 @@ from typing import Any
 import torch
 
 from playground.architectures import ARCHITECTURES
-from playground.architectures.base import Seq2SeqModel, TeacherForcedModel, eval_mode
 from playground.architectures.parameter_groups import parameter_count
+from playground.architectures.seq2seq_model import Seq2SeqModel, TeacherForcedModel, eval_mode
 from playground.common import messages
 from playground.inspection.contributions import SUBLAYERS, record_contributions
 from playground.tasks import EOS, PAD, UnknownSymbolError
 from playground.tasks.held_out import build_held_out_set
 from playground.tasks.task import Batch, Task, batch_of_targets, output_rows
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 
 from .browser_model import runs_in_browser
 

@@ -11,7 +11,7 @@ from playground.architectures.parameter_groups import parameter_count
 from playground.errors import BusyError, error_response
 from playground.jobs.admission import NO_CLIENT, Client
 from playground.jobs.job import Response, set_result_if_pending
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 
 from .access import Right
 from .inspector_client import BUSY_MESSAGE, InspectorClient

@@ -22,7 +22,7 @@ from playground.common.atomic_write import storing, write_file
 from playground.jobs.admission import Client
 from playground.jobs.job import Response
 from playground.jobs.process import WorkerProcess
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from playground.training.setting_changes import SettingChange
 
 from .metric_series import MetricSeries

@@ -19,7 +19,7 @@ from playground.checkpoints.manifest import Manifest
 from playground.common.atomic_write import clean_up_stale, remedy
 from playground.common.storage import BUNDLED_CHECKPOINTS
 from playground.errors import UserError
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 
 from .owner_keys import stored_key
 from .weight_history import weights_path

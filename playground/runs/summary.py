@@ -4,7 +4,7 @@ from typing import Any
 
 from playground.architectures import ARCHITECTURES
 from playground.architectures.parameter_groups import parameter_count
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 
 from .limits import TIME_WARNING_S, Limits
 from .metric_series import MetricSeries

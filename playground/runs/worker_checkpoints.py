@@ -8,7 +8,7 @@ from typing import Any
 from playground.checkpoints.checkpoint import restore_trainer, resume_trainer
 from playground.checkpoints.manifest import CheckpointError
 from playground.common.atomic_write import clean_up_stale, remove_dir
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from playground.training.setting_changes import SettingChange
 from playground.training.trainer import MAX_THREADS, Trainer
 

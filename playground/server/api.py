@@ -32,8 +32,8 @@ from playground.runs.owner_keys import new_owner_key
 from playground.runs.record import ACTIVE_STATUSES
 from playground.runs.state import Run
 from playground.tasks import LOOKUP, TASKS
-from playground.training.config import field_named, section_of_field
 from playground.training.presets import PRESETS, requested_config
+from playground.training.run_config import field_named, section_of_field
 from playground.ui.form_values import dataset_settings
 
 from .api_calls import (

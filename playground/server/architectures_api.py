@@ -18,8 +18,8 @@ from playground.runs.access import RUN_PREFIX, Access, Right
 from playground.runs.registry import Registry
 from playground.runs.state import Run
 from playground.runs.summary import task_label
-from playground.training.config import RunConfig
 from playground.training.matched_size import match_parameter_count
+from playground.training.run_config import RunConfig
 from playground.training.train_config import TrainConfig
 from playground.ui.setting_groups import CHOICE_LABELS
 

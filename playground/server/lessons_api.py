@@ -24,7 +24,7 @@ from playground.lessons.lessons import LESSONS, Lesson
 from playground.lessons.measurement import BugResult
 from playground.lessons.service import MEASUREMENT_TIMEOUT_S, LessonJobs
 from playground.runs.registry import Registry
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 
 from .project_files import ProjectFiles, heading_anchor
 from .routes import HandlerGroup, handler

@@ -6,7 +6,7 @@ from playground.architectures import ARCHITECTURES
 from playground.experiments.variant import format_value
 from playground.models.config_fields import format_number
 from playground.tasks import LOOKUP
-from playground.training.config import field_named, section_of_field
+from playground.training.run_config import field_named, section_of_field
 from playground.ui.setting_groups import ADVANCED_SETTINGS, DERIVED_SETTINGS, label_of
 
 SUGGESTED_VALUES = 5  # values of a setting that the form suggests

@@ -20,12 +20,12 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from playground.architectures.base import Seq2SeqModel
+from playground.architectures.seq2seq_model import Seq2SeqModel
 from playground.models.config_fields import ConfigError
 from playground.tasks import PAD
 from playground.tasks.task import Batch
 
-from .config import RunConfig
+from .run_config import RunConfig
 
 LossFn = Callable[[Batch, float], Tensor]
 

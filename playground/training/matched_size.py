@@ -12,8 +12,8 @@ from playground.architectures.parameter_groups import parameter_count
 from playground.models.config import AttentionConfig, BaseConfig
 from playground.models.config_fields import ConfigError
 
-from .config import RunConfig
 from .presets import architecture_preset
+from .run_config import RunConfig
 from .train_config import TrainConfig
 
 TOLERANCE = 0.05

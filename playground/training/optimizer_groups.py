@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from playground.architectures.parameter_groups import parameter_groups
 from playground.common.format import format_count
 
-from .config import RunConfig
+from .run_config import RunConfig
 
 # The ends of the names of components whose weights are tables of vectors or numbers.
 TABLES = ("embedding", "embeddings", "vectors", "biases")

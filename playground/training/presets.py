@@ -8,7 +8,7 @@ from playground.architectures import ARCHITECTURES
 from playground.models.config import TransformerConfig
 from playground.models.config_fields import ConfigError, short_repr
 
-from .config import RunConfig, accepted_settings
+from .run_config import RunConfig, accepted_settings
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from playground.architectures import load_architecture
-from playground.architectures.base import Seq2SeqModel
 from playground.architectures.packed_rows import can_pack, packed_loss
+from playground.architectures.seq2seq_model import Seq2SeqModel
 from playground.common.devices import usable_cores
 from playground.evaluation import EvalResult, aggregate, mean_loss, score_targets
 from playground.models.config_fields import ConfigError
@@ -24,9 +24,9 @@ from playground.tasks.held_out import HeldOutSet, build_held_out_set, sample_tra
 from playground.tasks.task import Batch
 from playground.tasks.training_set import TrainingSet
 
-from .config import RunConfig
 from .distributed import SINGLE_PROCESS, DistributedContext
 from .optimizers import build_optimizer, optimizer_state_keys
+from .run_config import RunConfig
 from .setting_changes import MAX_CHANGES, SettingChange, add_change, config_at_step
 from .step import training_step, update_average
 from .train_config import TrainConfig

@@ -9,8 +9,8 @@ from typing import Any
 
 from playground.architectures import ARCHITECTURES
 from playground.tasks import TASKS
-from playground.training.config import field_named, section_of_field
 from playground.training.presets import PRESETS, preset_config
+from playground.training.run_config import field_named, section_of_field
 
 from .form_values import architecture_values, check_form, preset_values
 from .setting_groups import (

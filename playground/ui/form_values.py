@@ -13,8 +13,8 @@ from playground.datasets.storage import load_metadata
 from playground.models.config_fields import ConfigError
 from playground.runs.limits import Limits, ensure_memory_available
 from playground.tasks import LOOKUP
-from playground.training.config import RunConfig, field_named, section_of_field
 from playground.training.presets import architecture_preset, preset_config
+from playground.training.run_config import RunConfig, field_named, section_of_field
 
 from .setting_groups import PRESET_SETTINGS, is_used_by_architecture, label_of
 

@@ -2,8 +2,8 @@
 
 from playground.architectures import ARCHITECTURES
 from playground.tasks import LOOKUP
-from playground.training.config import section_of_field
 from playground.training.presets import PRESETS
+from playground.training.run_config import section_of_field
 
 BASIC_SETTINGS = (
     "task",

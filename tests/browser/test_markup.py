@@ -22,7 +22,7 @@ from playground.experiments.service import ExperimentService
 from playground.figures.figures import write
 from playground.runs.owner_keys import machine_owner_key
 from playground.runs.registry import Registry
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from playground.training.trainer import Trainer
 from tests.support.app_server import AppServer, wait_for
 from tests.support.browser_page import INSPECT_SECTIONS, open_section, wait_until

@@ -23,7 +23,7 @@ from playground.runs.owner_keys import new_owner_key
 from playground.runs.record import owner_id
 from playground.runs.registry import Registry
 from playground.server.app import build_handlers, launch_options
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from tests.support.app_server import wait_for
 from tests.support.small_runs import TINY_SETTINGS, tiny_config
 

@@ -27,7 +27,7 @@ from playground.server.checkpoint_transfer import (
     CHECKPOINT_PATH,
 )
 from playground.server.routes import ROUTE_PREFIX as API_PREFIX
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from tests.support.attacks import zip_files
 
 NAMES = [

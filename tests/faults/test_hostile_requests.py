@@ -21,7 +21,7 @@ from playground.runs.commands import COMMANDS
 from playground.runs.snapshot import SnapshotBuilder
 from playground.server.routes import ROUTE_PREFIX
 from playground.server.weights_api import WEIGHTS_PATH
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from playground.ui.form_schema import form_defaults
 from tests.support.hostile_values import HOSTILE_VALUES
 from tests.support.small_runs import TINY_SETTINGS, repeat_counts

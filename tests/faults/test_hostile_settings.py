@@ -22,7 +22,7 @@ from playground.models.config import TransformerConfig
 from playground.models.config_fields import ConfigError
 from playground.runs.limits import ensure_memory_available
 from playground.server.runs_api import describe_config
-from playground.training.config import SECTIONS, RunConfig, field_named, section_of_field
+from playground.training.run_config import SECTIONS, RunConfig, field_named, section_of_field
 from playground.ui.form_schema import form_defaults
 from playground.ui.form_values import (
     MAX_SETTINGS_LENGTH,

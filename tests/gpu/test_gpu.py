@@ -5,8 +5,8 @@ import torch
 
 from playground.architectures import ARCHITECTURES
 from playground.checkpoints.checkpoint import resume_trainer, save_checkpoint
-from playground.training.config import RunConfig
 from playground.training.presets import architecture_preset, preset_config
+from playground.training.run_config import RunConfig
 from playground.training.trainer import Trainer
 
 pytestmark = [

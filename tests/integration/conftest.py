@@ -3,7 +3,7 @@
 import pytest
 
 from playground.checkpoints.checkpoint import save_checkpoint
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from playground.training.trainer import Trainer
 from tests.support.tiny_models import cached_models
 

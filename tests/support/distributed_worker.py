@@ -19,8 +19,8 @@ from playground.cli.train import train_with_progress
 from playground.datasets.sources import read_text
 from playground.datasets.storage import store
 from playground.tasks import TASKS
-from playground.training.config import RunConfig
 from playground.training.distributed import DistributedContext, init_distributed
+from playground.training.run_config import RunConfig
 from playground.training.trainer import Trainer
 
 FROM_SCRATCH_FAMILIES = ("torch-transformer", "encoder-only", "decoder-only", "recurrent")

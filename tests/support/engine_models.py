@@ -22,7 +22,7 @@ from playground.inspection.hooks import Component, replace_outputs
 from playground.tasks import EOS, PAD, SOS, load_task
 from playground.tasks.specs import TASKS
 from playground.tasks.task import Batch
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 
 FOLDER = Path(__file__).parents[1] / "data" / "engine"
 TASK_FILE = FOLDER.with_name("engine_tasks.json")

@@ -18,7 +18,7 @@ from playground.runs.inspector_client import InspectorClient
 from playground.runs.weight_history import WeightHistory, read_lines, state_steps
 from playground.runs.worker_checkpoints import remove_old_checkpoints
 from playground.runs.worker_protocol import DIVERGED_MESSAGE, PINNED_SUFFIX, WorkerSpec
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from playground.training.setting_changes import SettingChange, add_change, config_at_step
 
 CLOCKED_MODULES = "commands record registry scheduler snapshots state storage_quota supervisor"

@@ -6,7 +6,7 @@ from playground.architectures.encoder_decoder import RecurrentModel, Transformer
 from playground.inspection.head_patterns import NUM_SEQUENCES, score_heads
 from playground.inspection.inspected_model import InspectedModel
 from playground.tasks.vocabulary import SPECIAL_TOKENS
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 
 SEQUENCE_LENGTH = 5
 VOCAB_SIZE = 13  # PAD, SOS, EOS and ten digits

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from playground.checkpoints.checkpoint import save_checkpoint
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from playground.training.trainer import Trainer
 from tests.support.app_server import AppServer
 from tests.support.small_runs import tiny_config

@@ -41,7 +41,7 @@ from playground.server.routes import ROUTE_PREFIX
 from playground.server.schemas.runs import RunAction
 from playground.server.static_files import static_route
 from playground.server.weights_api import WEIGHTS_PATH
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from playground.training.trainer import Trainer
 from tests.support.app_server import wait_for
 from tests.support.coroutines import run_in_thread

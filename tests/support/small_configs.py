@@ -4,7 +4,7 @@ After a hundred steps, about half of the predictions are correct.
 """
 
 from playground.architectures import ARCHITECTURES
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 
 RECURRENT_VARIANTS = [
     ("rnn", "none"),

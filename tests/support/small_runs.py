@@ -16,7 +16,7 @@ from playground.checkpoints.manifest import CheckpointError
 from playground.runs.registry import Registry
 from playground.runs.state import Run
 from playground.runs.weight_history import read_lines, weight_steps
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from tests.support.app_server import wait_for
 
 IN_CI = os.environ.get("CI") == "true"

@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 import torch
 
-from playground.architectures.base import Seq2SeqModel, eval_mode
+from playground.architectures.seq2seq_model import Seq2SeqModel, eval_mode
 from playground.evaluation import evaluate, mean_loss, safe_divide, score_targets
 from playground.models.config import TransformerConfig
 from playground.tasks import PAD, load_task

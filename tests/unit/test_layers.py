@@ -113,7 +113,7 @@ def test_files_in_models_import_each_other_from_their_own_folder_only():
 
 def test_modules_of_the_first_page_import_no_heavy_package():
     modules = (
-        "tasks models architectures training.config training.presets checkpoints.manifest "
+        "tasks models architectures training.run_config training.presets checkpoints.manifest "
         "inspection runs.registry pretrained.jobs experiments.service experiments.presets "
         "experiments.replications lessons.service"
     )

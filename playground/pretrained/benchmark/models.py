@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from playground.architectures.base import Seq2SeqModel
 from playground.architectures.parallel import ParallelModel
+from playground.architectures.seq2seq_model import Seq2SeqModel
 from playground.errors import UserError
 from playground.jobs.progress import ProgressReporter
 from playground.models.transformer import Transformer

@@ -25,7 +25,7 @@ from playground.models.config import TransformerConfig
 from playground.models.config_fields import ConfigError
 from playground.runs.limits import free_memory
 from playground.tasks.vocabulary import SPECIAL_TOKENS
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from playground.training.step import TrainingDivergedError
 from playground.training.task_config import TaskConfig
 from playground.training.train_config import TrainConfig

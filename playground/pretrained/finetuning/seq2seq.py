@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from playground.architectures.base import Seq2SeqModel, eval_mode, generate_tokens
+from playground.architectures.seq2seq_model import Seq2SeqModel, eval_mode, generate_tokens
 from playground.common import messages
 from playground.errors import UserError
 from playground.models.config import AttentionConfig

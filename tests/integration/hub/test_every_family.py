@@ -23,7 +23,7 @@ from playground.hub.repo_ids import PACKAGE_FILES
 from playground.runs.replay import REPLAY_FILE
 from playground.tasks.held_out import build_held_out_set
 from playground.tasks.vocabulary import normalize
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT, wait_for
 from tests.support.auto_classes import register

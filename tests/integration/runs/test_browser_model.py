@@ -19,7 +19,7 @@ from playground.inspection.views import render_view
 from playground.runs import browser_model
 from playground.runs.browser_model import describe_model, runs_in_browser
 from playground.runs.snapshot import SnapshotBuilder
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from playground.ui.page import STATIC_DIR
 from tests.support.app_server import BUNDLED_CHECKPOINTS, ROOT
 from tests.support.small_configs import small_config

@@ -21,7 +21,7 @@ from playground.jobs.process import warm_up
 from playground.runs.registry import Registry
 from playground.runs.state import Run
 from playground.runs.weight_history import read_lines, weight_steps, weights_path
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from playground.training.setting_changes import SettingChange
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT, wait_for
@@ -201,7 +201,7 @@ SERVER = f"""
 import sys, time
 from pathlib import Path
 from playground.runs.registry import Registry
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from playground.training.setting_changes import SettingChange
 if __name__ == "__main__":
     registry = Registry(Path(sys.argv[1]), slots=1)

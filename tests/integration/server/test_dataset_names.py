@@ -13,7 +13,7 @@ from playground.runs.registry import Registry
 from playground.runs.scheduler import RunScheduler
 from playground.server.architectures_api import ArchitectureHandlers
 from playground.server.live_api import live_handlers
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from tests.support.coroutines import run_in_thread
 from tests.support.small_runs import TINY_SETTINGS
 

@@ -17,7 +17,7 @@ TRAIN = """
 import json, os, signal, sys
 from pathlib import Path
 from playground.checkpoints.checkpoint import save_checkpoint
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from playground.training.trainer import Trainer
 trainer = Trainer(RunConfig.from_flat(json.loads(sys.argv[1])))
 for step in range(7):

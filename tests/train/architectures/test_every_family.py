@@ -23,7 +23,7 @@ from playground.models.config_fields import ConfigError
 from playground.tasks import load_task
 from playground.tasks.held_out import build_held_out_set
 from playground.tasks.task import Batch, make_batch
-from playground.training.config import RunConfig, field_named
+from playground.training.run_config import RunConfig, field_named
 from playground.training.trainer import Trainer
 from tests.support.small_configs import MAX_STEPS, VARIANTS, small_config
 

@@ -30,7 +30,7 @@ from playground.lessons.bugs import (
 )
 from playground.lessons.measurement import BugResult, Measurement
 from playground.models.transformer import AttentionWeights
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from playground.training.trainer import Trainer
 from tests.support.response_types import problems
 

@@ -21,8 +21,8 @@ from playground.evaluation import evaluate
 from playground.models.position_encoding import RelativePositionEncoding
 from playground.tasks import PAD
 from playground.tasks.held_out import build_held_out_set, sample_training_batch
-from playground.training.config import RunConfig
 from playground.training.presets import architecture_preset
+from playground.training.run_config import RunConfig
 from playground.training.trainer import Trainer
 from tests.support.small_models import model_settings
 

@@ -18,7 +18,7 @@ from playground.runs.damaged import describe_damage
 from playground.runs.dataset_library import MB, MIN_RETENTION_S, DatasetLibrary
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.registry import Registry
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from playground.training.trainer import Trainer
 from tests.support.small_runs import TINY_SETTINGS
 

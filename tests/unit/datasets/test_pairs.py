@@ -17,7 +17,7 @@ from playground.datasets.report import summarize
 from playground.datasets.storage import datasets_dir, load_metadata, store
 from playground.tasks import EOS, load_task
 from playground.tasks.held_out import build_held_out_set, is_held_out, sample_training_batch
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from tests.support.app_server import ROOT
 
 words = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=4).filter(
@@ -223,7 +223,7 @@ def test_reading_rows_and_their_settings_loads_no_torch():
     code = (
         "import sys; from playground.datasets.sources import read_text; "
         "from playground.datasets.storage import to_files; "
-        "from playground.training.config import RunConfig; "
+        "from playground.training.run_config import RunConfig; "
         "rows = read_text(''.join(f'{i:03d}\\t{i}\\n' for i in range(200))); "
         "RunConfig.from_flat(rows.task_settings()); to_files(rows);"
         "sys.exit('torch' in sys.modules or 'datasets' in sys.modules)"

@@ -11,7 +11,7 @@ from playground.datasets.sources import (
 )
 from playground.datasets.storage import store
 from playground.runs.snapshot import SnapshotBuilder
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from playground.training.trainer import Trainer
 
 TEXT = "".join(f"{i:03d}\t{i:03d}x\n" for i in range(300))

@@ -26,7 +26,7 @@ from playground.models.config import TransformerConfig
 from playground.models.config_fields import ConfigError
 from playground.tasks import PAD, load_task
 from playground.tasks.held_out import build_held_out_set, is_held_out
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 
 
 class KnowsUpTo(TransformerModel):

@@ -14,8 +14,8 @@ from playground.models.config_fields import ConfigError
 from playground.runs.record import WEIGHTS_EVICTED, owner_id
 from playground.runs.registry import Registry
 from playground.runs.storage_quota import all_weights
-from playground.training.config import RunConfig
 from playground.training.presets import architecture_preset
+from playground.training.run_config import RunConfig
 from tests.support.fake_workers import SECONDS_PER_STEP
 
 SMALL = {"d_model": 8, "n_heads": 1, "n_layers": 1, "d_ff": 8, "max_length": 4}

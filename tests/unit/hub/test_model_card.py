@@ -28,8 +28,8 @@ from playground.hub.model_card import training_command, write_card
 from playground.tasks import load_task
 from playground.tasks.held_out import build_held_out_set, is_held_out
 from playground.tasks.vocabulary import INVISIBLE
-from playground.training.config import RunConfig
 from playground.training.presets import preset_config
+from playground.training.run_config import RunConfig
 from playground.training.setting_changes import SettingChange
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT

@@ -17,7 +17,7 @@ from playground.inspection.head_patterns import (
 from playground.inspection.hooks import Component, all_heads
 from playground.inspection.inspected_model import InspectedModel
 from playground.tasks.task import Task
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from tests.support.handcrafted_models import (
     REVERSING_HEAD,
     random_model,

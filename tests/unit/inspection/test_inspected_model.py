@@ -14,7 +14,7 @@ from playground.inspection.views import VIEWS, render_view
 from playground.inspection.views.shared_fields import SAME_WEIGHTS
 from playground.tasks import EOS, SOS, UnknownSymbolError
 from playground.tasks.held_out import build_held_out_set
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from tests.support.handcrafted_models import reversing_model_without_eos
 
 

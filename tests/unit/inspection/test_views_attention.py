@@ -11,7 +11,7 @@ from playground.inspection.attention_recording import record_free_running, recor
 from playground.inspection.inspected_model import InspectedModel, load_inspected_model
 from playground.inspection.views import render_view
 from playground.tasks import EOS
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from tests.support.app_server import ROOT
 from tests.support.handcrafted_models import random_model
 

@@ -31,8 +31,8 @@ from playground.lessons.trained_run import (
 from playground.models.config_fields import ConfigError
 from playground.models.transformer import AttentionWeights
 from playground.tasks import EOS, PAD
-from playground.training.config import RunConfig
 from playground.training.presets import preset_config
+from playground.training.run_config import RunConfig
 from playground.training.trainer import Trainer
 from tests.support.handcrafted_models import random_model, redundant_heads_model, reversing_model
 

@@ -10,7 +10,7 @@ from playground.models.attention import MultiHeadAttention
 from playground.models.config import POSITION_TYPES, DecoderOnlyConfig, TransformerConfig
 from playground.models.feed_forward import build_feed_forward
 from playground.models.transformer import Transformer
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 
 WIDE = {"d_model": 64, "d_ff": 256, "source_vocab_size": 200, "target_vocab_size": 200}
 

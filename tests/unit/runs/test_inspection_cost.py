@@ -12,7 +12,7 @@ from playground.runs.limits import Limits
 from playground.runs.registry import Registry
 from playground.runs.scheduler import RunScheduler
 from playground.runs.snapshots import min_seconds
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 
 LARGE = {
     "d_model": 256,

@@ -19,7 +19,7 @@ from playground.runs.snapshots import VIEWER_TTL_S
 from playground.runs.state import Run
 from playground.runs.supervisor import UNDO_TTL_S, UNVIEWED_POINTS_TTL_S
 from playground.runs.weight_history import state_steps
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from playground.training.setting_changes import SettingChange
 
 

@@ -19,8 +19,8 @@ from playground.runs.access import Access, Right
 from playground.runs.limits import LIMIT_ENV_NAMES, MAX_METRICS_BYTES, Limits, estimated_run_bytes
 from playground.server.architectures_api import ArchitectureHandlers, TrainArchitectures
 from playground.server.runs_api import ACTIONS
-from playground.training.config import RunConfig
 from playground.training.presets import PRESETS, preset_config
+from playground.training.run_config import RunConfig
 from playground.training.setting_changes import SettingChange
 from playground.training.trainer import Trainer
 from playground.ui.form_schema import form_defaults

@@ -13,7 +13,7 @@ from playground.runs import scheduler
 from playground.runs.limits import RegistrySettings
 from playground.runs.scheduler import BYPASS_WINDOW_S, RunScheduler
 from playground.runs.state import RecordLock, Run
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from tests.support.fake_jobs import fairness
 
 NO_MEMORY = "this run needs about 9.0 GB and 1.0 GB are free"

@@ -13,7 +13,7 @@ from playground.inspection.views import render_view
 from playground.models.transformer import Transformer
 from playground.runs import snapshot as snapshot_module
 from playground.runs.snapshot import SnapshotBuilder
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from tests.support.handcrafted_models import reversing_model_without_eos
 from tests.support.small_configs import VARIANTS, small_config
 

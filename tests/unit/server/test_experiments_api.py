@@ -15,7 +15,7 @@ from playground.runs.registry import Registry
 from playground.server.experiments_api import ExperimentHandlers
 from playground.server.replications_api import ReplicationHandlers
 from playground.server.variable_settings import VARIABLE_SETTINGS
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT
 from tests.support.coroutines import run_in_thread, until

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 from playground.runs.owner_keys import new_owner_key
 from playground.server.form_api import form_handlers
 from playground.server.routes import build_routes
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from playground.ui.form_schema import form_defaults
 from playground.ui.form_values import run_config
 

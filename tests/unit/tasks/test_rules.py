@@ -10,7 +10,7 @@ from playground.tasks import TASKS, load_task
 from playground.tasks.held_out import build_held_out_set, is_held_out, sample_training_batch
 from playground.tasks.task import make_batch
 from playground.tasks.vocabulary import ALPHABET
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 
 PLUS = "+"
 

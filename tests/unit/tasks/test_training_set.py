@@ -8,7 +8,7 @@ from playground.tasks import EOS, PAD, TASKS, load_task
 from playground.tasks.held_out import is_held_out
 from playground.tasks.task import Task, make_batch
 from playground.tasks.training_set import TrainingSet
-from playground.training.config import RunConfig
+from playground.training.run_config import RunConfig
 from playground.training.task_config import TaskConfig
 from playground.training.trainer import Trainer
 

@@ -5,13 +5,13 @@ from hypothesis import strategies as st
 from playground.architectures import ARCHITECTURES
 from playground.architectures.parameter_groups import parameter_count
 from playground.models.config_fields import ConfigError
-from playground.training.config import RunConfig
 from playground.training.matched_size import (
     COPIED_SETTINGS,
     OPTIMIZER_SETTINGS,
     match_parameter_count,
 )
 from playground.training.presets import architecture_preset
+from playground.training.run_config import RunConfig
 
 
 @pytest.mark.parametrize("family", ARCHITECTURES)

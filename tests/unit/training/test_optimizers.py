@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from playground.architectures import ARCHITECTURES, load_architecture
-from playground.training.config import RunConfig
 from playground.training.optimizer_groups import optimizer_groups
 from playground.training.optimizers import build_optimizer
 from playground.training.presets import architecture_preset
+from playground.training.run_config import RunConfig
 from playground.training.step import TrainingDivergedError
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT

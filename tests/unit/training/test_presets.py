@@ -2,8 +2,8 @@ import pytest
 
 from playground.architectures.parameter_groups import parameter_count
 from playground.models.config_fields import ConfigError
-from playground.training.config import RunConfig, section_of_field
 from playground.training.presets import PRESETS, architecture_preset, preset_config
+from playground.training.run_config import RunConfig, section_of_field
 from playground.training.trainer import Trainer
 
 SHORT = {

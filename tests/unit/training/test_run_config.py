@@ -11,7 +11,7 @@ from playground.models.config import TransformerConfig
 from playground.models.config_fields import ConfigError
 from playground.models.recurrent import Recurrent
 from playground.tasks import TASKS
-from playground.training.config import (
+from playground.training.run_config import (
     SECTIONS,
     RunConfig,
     TaskConfig,

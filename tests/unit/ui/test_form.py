@@ -8,8 +8,8 @@ from playground.architectures import ARCHITECTURES
 from playground.architectures.parameter_groups import parameter_count
 from playground.datasets.sources import read_text
 from playground.datasets.storage import store
-from playground.training.config import field_named, section_of_field
 from playground.training.presets import PRESETS, architecture_preset, preset_config
+from playground.training.run_config import field_named, section_of_field
 from playground.ui.form_schema import form_defaults, form_schema
 from playground.ui.form_values import (
     architecture_values,
