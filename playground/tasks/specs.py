@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from . import words
 from .vocabulary import ALPHABET
 
 
@@ -15,7 +16,8 @@ class TaskSpec:
     example             a sequence and its target, over ten tokens
     n_symbols_range     minimum and maximum of the setting `n_symbols_range`; None if the alphabet
                         is fixed
-    extra_symbols       tokens of this task only, numbered after those of the setting
+    extra_symbols       tokens of this task only, numbered after those of the setting; words only
+                        with a fixed alphabet
     min_length          minimum length of a source; shorter ones are never sampled
     default_max_length  maximum length of a source in a run that does not set max_length
     max_target_length   the maximum length of a target for a source of this length
@@ -27,14 +29,16 @@ class TaskSpec:
     description: str
     example: tuple[str, str] = ("", "")
     n_symbols_range: tuple[int, int] | None = (2, len(ALPHABET))
-    extra_symbols: str = ""
+    extra_symbols: str | tuple[str, ...] = ""
     min_length: int = 1
     default_max_length: int = 10
     max_target_length: Callable[[int], int] = lambda length: length
     num_sources: Callable[[int, int], int] = lambda tokens, length: tokens**length
 
-    def alphabet(self, n_symbols: int) -> str:
+    def alphabet(self, n_symbols: int) -> str | tuple[str, ...]:
         """Return all tokens of sources and targets, in the order of their token ids."""
+        if isinstance(self.extra_symbols, tuple):
+            return self.extra_symbols
         return (ALPHABET[:n_symbols] if self.n_symbols_range else "") + self.extra_symbols
 
 
@@ -131,6 +135,16 @@ TASKS = {
         "playground.tasks.rules:OddsFirst",
         "Move the odd tokens before the even ones; both groups keep their order.",
         ("3 4 1 2", "3 1 4 2"),
+    ),
+    "translate": TaskSpec(
+        "playground.tasks.phrases:Translate",
+        "Translate English phrases into an invented language with its own word order and endings.",
+        ("a dog sees two red cars", "kan gar ruvo du vidi"),
+        n_symbols_range=None,
+        extra_symbols=words.WORDS,
+        min_length=2,
+        default_max_length=9,
+        num_sources=lambda tokens, length: words.count_sources(length),
     ),
     "random": TaskSpec(
         "playground.tasks.rules:RandomMapping",

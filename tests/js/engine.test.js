@@ -89,6 +89,10 @@ test("a source that is not of the task has no target", () => {
   assert.equal(targetOf("addition", [1, 2, 3], 7), null);
   assert.equal(targetOf("addition", [7, 2, 3], 7), null);
   assert.equal(targetOf("brackets", [0, 3], 2), null);
+  // two dogs sees a car; a dog sees; red cars
+  assert.equal(targetOf("translate", [1, 11, 22, 0, 16], 7), null);
+  assert.equal(targetOf("translate", [0, 10, 22], 7), null);
+  assert.equal(targetOf("translate", [4, 17], 7), null);
   assert.equal(targetOf("random", [1, 2], 7), null);
   assert.equal(targetOf("dataset", [1, 2], 7), null);
 });

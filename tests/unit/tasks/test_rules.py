@@ -44,6 +44,57 @@ def matched(values):
     return [int(not text)]
 
 
+DICTIONARY = {
+    **{"two": "du", "three": "tri", "many": "mul", "and": "e"},
+    **{"red": "ruv", "blue": "sin", "green": "vel", "big": "gam", "new": "nov", "small": "pet"},
+    **{"dog": "kan", "cat": "mau", "bird": "fip", "car": "gar", "house": "dom", "boat": "nav"},
+    **{"see": "vid", "hear": "aud", "like": "am"},
+}
+
+
+def translated(words):
+    """Translate with a dictionary, phrase by phrase."""
+    verb, phrases, phrase = None, [], []
+    for word in [*words, "and"]:
+        stem = word if word in DICTIONARY else word.removesuffix("s")
+        if word == "and" or stem in ("see", "hear", "like"):
+            phrases.append(phrase)
+            phrase = []
+            verb = verb if word == "and" else DICTIONARY[stem]
+        else:
+            phrase.append(stem)
+    answer, endings = [], []
+    for at, (*modifiers, noun) in enumerate(phrases):
+        endings.append("i" if noun in ("dog", "cat", "bird") else "o")
+        answer += ["e"] * (at > 1) + [DICTIONARY[noun]]
+        for word in reversed(modifiers):
+            if word in ("two", "three", "many"):
+                answer.append(DICTIONARY[word])
+            elif word != "a":
+                answer.append(DICTIONARY[word] + endings[-1])
+    return answer + ([verb + endings[0]] if verb else [])
+
+
+@st.composite
+def noun_phrases(draw):
+    determiner = draw(st.sampled_from(["a", "two", "three", "many"]))
+    adjectives = st.sampled_from(["red", "blue", "green", "big", "new", "small"])
+    noun = draw(st.sampled_from(["dog", "cat", "bird", "car", "house", "boat"]))
+    chosen = draw(st.lists(adjectives, max_size=2, unique=True))
+    return [determiner, *chosen, noun + "s" * (determiner != "a")]
+
+
+@st.composite
+def phrases(draw):
+    """Return the words of a noun phrase or a sentence."""
+    subject = draw(noun_phrases())
+    if draw(st.booleans()):
+        return subject
+    verb = draw(st.sampled_from(["see", "hear", "like"])) + "s" * (subject[0] == "a")
+    first, *more = draw(st.lists(noun_phrases(), min_size=1, max_size=2))
+    return [*subject, verb, *first, *(word for each in more for word in ("and", *each))]
+
+
 # The answer to a list of values (0 to n - 1, or signs), slowly.
 ANSWERS = {
     "reverse": lambda v, n: v[::-1],
@@ -60,6 +111,7 @@ ANSWERS = {
     "addition-reversed": total,
     "modular-addition": lambda v, n: [sum(v) % n],
     "odds-first": lambda v, n: [x for x in v if x % 2] + [x for x in v if not x % 2],
+    "translate": lambda v, n: translated(v),
     "random": fixed_by_chance,
 }
 SUMS = ("addition", "addition-reversed")
@@ -75,6 +127,8 @@ def requested(draw, name):
     if name in SUMS:
         number = st.lists(symbol, min_size=1, max_size=5)
         sequence = st.builds(lambda a, b: [*a, PLUS, *b], number, number)
+    if name == "translate":
+        sequence = phrases()
     return n, draw(st.lists(sequence, min_size=1, max_size=6))
 
 
@@ -226,12 +280,13 @@ def test_batches_and_held_out_sets_share_no_sequence_and_count_right(name):
     assert not trained & set(held)
     assert min(map(len, trained)) == TASKS[name].min_length
     for length in range(1, 7):
-        symbols = [
-            task.vocabulary.token_ids[s] for s in ("()" if name == "brackets" else ALPHABET[:4])
-        ]
+        accepted = "()" if name == "brackets" else ALPHABET[:4]
+        symbols = [task.vocabulary.token_ids.get(symbol, 0) for symbol in accepted]
         if name in SUMS:
             slots = [[task.plus_id] if at == length // 2 else symbols for at in range(length)]
             every = list(itertools.product(*slots)) if length > 2 else []
+        elif name == "translate":
+            every = task.enumerate_sources(torch.arange(task.num_sources(length)), length).tolist()
         else:
             every = list(itertools.product(symbols, repeat=length))
         out = (
@@ -295,6 +350,10 @@ def test_held_out_brackets_of_an_odd_length_are_not_balanced():
         ("addition", "+1", "two numbers"),
         ("addition", "1+", "two numbers"),
         ("addition-reversed", "1+2+3", "two numbers"),
+        ("translate", "two red car", "as in two red cars"),
+        ("translate", "two dogs sees a car", "a sentence, as in a dog sees two red cars"),
+        ("translate", "gar ruvo du", "an English phrase"),
+        ("translate", "a dog sees", "an English phrase"),
         ("brackets", "(0)", "type \\( and \\), as in \\( \\( \\) \\)"),
     ],
 )

@@ -70,6 +70,28 @@ function brackets(source) {
   return [Number(isBalanced && depth === 0)];
 }
 
+// The kinds of the English words of `translate`, upper case for the plural; words.py has the words.
+const WORD_KINDS = "dDDDaaaaaanNnNnNnNnNnNvVvVvVC",
+  [ONE, SEVERAL] = ["da{0,2}n", "Da{0,2}N"],
+  PHRASE = `(${ONE}|${SEVERAL})`,
+  PHRASES = new RegExp(`^(${PHRASE}|(${ONE}v|${SEVERAL}V)${PHRASE}(C${PHRASE})*)$`);
+
+/** @type {Rule} */
+function translate(source) {
+  const kinds = source.map((word) => WORD_KINDS[word] ?? "?").join(""),
+    verb = kinds.search(/v/i),
+    isObject = [...kinds.matchAll(/n/gi)].map(({ index }) => Number(source[index] >= 16));
+  if (!PHRASES.test(kinds)) return null;
+  const phrases = [...kinds.matchAll(/da*n/gi)].map(({ 0: { length }, index }, at) =>
+    source.slice(index, index + length).reverse().flatMap((word) => {
+      if (word >= 10) return [44 + Math.floor((word - 10) / 2)];
+      return word >= 4 ? [24 + 2 * word + isObject[at]] : word ? [28 + word] : [];
+    }),
+  );
+  const words = phrases.flatMap((phrase, at) => (at > 1 ? [56, ...phrase] : phrase));
+  return verb < 0 ? words : [...words, 50 + 2 * Math.floor((source[verb] - 22) / 2) + isObject[0]];
+}
+
 /** @type {Record<string, Rule | undefined>} */
 const RULES = {
   reverse: (source) => source.toReversed(),
@@ -89,6 +111,7 @@ const RULES = {
   addition,
   "addition-reversed": (source, n) => addition(source, n)?.reverse() ?? null,
   "modular-addition": (source, n) => [sum(source) % n],
+  translate,
   "odds-first": (source) => source.toSorted((a, b) => (b % 2) - (a % 2)),
 };
 
