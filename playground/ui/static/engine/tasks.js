@@ -83,10 +83,13 @@ function translate(source) {
     isObject = [...kinds.matchAll(/n/gi)].map(({ index }) => Number(source[index] >= 16));
   if (!PHRASES.test(kinds)) return null;
   const phrases = [...kinds.matchAll(/da*n/gi)].map(({ 0: { length }, index }, at) =>
-    source.slice(index, index + length).reverse().flatMap((word) => {
-      if (word >= 10) return [44 + Math.floor((word - 10) / 2)];
-      return word >= 4 ? [24 + 2 * word + isObject[at]] : word ? [28 + word] : [];
-    }),
+    source
+      .slice(index, index + length)
+      .reverse()
+      .flatMap((word) => {
+        if (word >= 10) return [44 + Math.floor((word - 10) / 2)];
+        return word >= 4 ? [24 + 2 * word + isObject[at]] : word ? [28 + word] : [];
+      }),
   );
   const words = phrases.flatMap((phrase, at) => (at > 1 ? [56, ...phrase] : phrase));
   return verb < 0 ? words : [...words, 50 + 2 * Math.floor((source[verb] - 22) / 2) + isObject[0]];
