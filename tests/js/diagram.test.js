@@ -120,12 +120,12 @@ const TOKENS = ["1", "2", "EOS"],
   HEAD = { kind: "cross", layer: 0, head: 0 };
 
 test("predicted tokens stand beside the target tokens only", () => {
-  const links = (kind) => buildLinks(PASS, { ...HEAD, kind });
+  const links = (kind) => buildLinks(PASS, kind);
   assert.equal(links("encoder").output, null);
   assert.equal(links("cross").output, PASS.probe);
   assert.deepEqual(links("cross").titles, ["input", "target", "guess"]);
-  const plain = buildLinks({ ...PASS, axes: {}, attention: {} }, HEAD);
-  assert.deepEqual([plain.weights, plain.keys], [null, TOKENS], "a model without attention");
+  const plain = buildLinks({ ...PASS, axes: {} }, "cross");
+  assert.deepEqual([plain.queries, plain.keys], [TOKENS, TOKENS], "a model without attention");
 });
 
 /** Show the diagram of PASS, and return what it calls back. */

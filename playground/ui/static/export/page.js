@@ -47,7 +47,7 @@ const describeOutput = () =>
 
 /** Highlight the query of a token of the output. @param {number} token */
 function pointAt(token) {
-  const { output, outputRow } = buildLinks(pass.value, selected.value);
+  const { output, outputRow } = buildLinks(pass.value, selected.value.kind);
   row.value = output && outputRow + token;
 }
 

@@ -2,7 +2,6 @@
 // each head, and between the stacks the links of the selected head. While the model trains, its
 // elements stay and only their pictures and numbers change.
 import { formatWholePercent } from "../format.js";
-import { cssVariable } from "../palette.js";
 import { useCanvas } from "../components/use_canvas.js";
 import { html, useRef } from "../../vendor/preact.js";
 import { describeRole, roleOf } from "./describe.js";
@@ -34,6 +33,7 @@ import { moveFocus, Switch } from "./switches.js";
 
 const MAX_COLUMNS = 4; // of heads in a block
 const MANY_ROWS = 14;
+const TOKEN_WIDTH = 40; // pixels
 const ROW_KEYS = /** @type {Record<string, number>} */ ({
   ArrowUp: -1,
   ArrowDown: 1,
@@ -227,32 +227,24 @@ function measureStacks(grid) {
 }
 
 /**
- * The tokens with the links of the selected head. A row is a query.
- * @param {any} props
+ * Links on a canvas, which `paint` draws again when an input changes. A row is a query: `onPoint`
+ * receives the one under the pointer, `onSelect` that of a click or an arrow key.
+ * @param {{
+ *   paint: (canvas: HTMLCanvasElement) => void,
+ *   inputs: unknown[],
+ *   label: string,
+ *   row: number | null,
+ *   onPoint?: (row: number | null) => void,
+ *   onSelect: (row: number | null) => void,
+ *   box?: { current: Element | null },
+ * }} props `box` is the element whose size matters
  */
-function Links({ grid, stacks, pass, selected, isOff, label, row, onRow, controls, minHeight }) {
-  const view = pass && buildLinks(pass, selected),
-    isLeft = stacks.length > 1 && selected.kind === "encoder";
-  const canvas = useCanvas(
-    (element) => {
-      const { height = 0, ownerY = undefined } = measureStacks(grid.current) ?? {};
-      if (!view) return;
-      paintLinks(element, {
-        ...view,
-        highlight: row,
-        color: cssVariable(isOff ? "--pg-hatch" : "--pg-" + selected.kind),
-        memoryColor: cssVariable("--pg-cross"),
-        minHeight: Math.max(height, minHeight),
-        owner: ownerY === undefined ? null : { y: ownerY, isLeft },
-      });
-    },
-    [pass, selected.kind, selected.layer, selected.head, isOff, row],
-    grid,
-  );
-  const onPointer = (/** @type {any} */ { offsetY, currentTarget: { layout } }) => {
+export function LinksCanvas({ paint, inputs, label, row, onPoint, onSelect, box }) {
+  const canvas = useCanvas(paint, inputs, box);
+  const rowAt = (/** @type {any} */ { offsetY, currentTarget: { layout } }) => {
     const { y, rowHeight, count } = layout ?? { count: 0 },
       rows = Array.from({ length: count }, (_, i) => i);
-    onRow(rows.find((i) => Math.abs(offsetY - y(i)) < rowHeight / 2) ?? null);
+    return rows.find((i) => Math.abs(offsetY - y(i)) < rowHeight / 2) ?? null;
   };
   const onKeyDown = (/** @type {any} */ event) => {
     const offset = ROW_KEYS[event.key],
@@ -260,25 +252,55 @@ function Links({ grid, stacks, pass, selected, isOff, label, row, onRow, control
     if (offset === undefined || !count) return;
     event.preventDefault();
     const from = row ?? (offset > 0 ? -1 : count);
-    onRow(Math.max(0, Math.min(count - 1, from + offset)));
+    onSelect(Math.max(0, Math.min(count - 1, from + offset)));
+  };
+  return html`<canvas
+    ref=${canvas}
+    class="diagram-canvas"
+    role="img"
+    tabindex="0"
+    aria-label=${label}
+    onPointerMove=${(/** @type {any} */ event) => onPoint?.(rowAt(event))}
+    onPointerDown=${(/** @type {any} */ event) => onSelect(rowAt(event))}
+    onPointerLeave=${(/** @type {PointerEvent} */ event) => {
+      if (event.pointerType === "mouse") onPoint?.(null); // a finger leaves after each tap
+    }}
+    onKeyDown=${onKeyDown}
+    onBlur=${() => onPoint?.(null)}
+  ></canvas>`;
+}
+
+/**
+ * The tokens with the links of the selected head.
+ * @param {any} props
+ */
+function Links({ grid, stacks, pass, selected, isOff, label, row, onRow, controls, minHeight }) {
+  const { kind, layer, head } = selected,
+    view = pass && buildLinks(pass, kind),
+    isLeft = stacks.length > 1 && kind === "encoder";
+  const paint = (/** @type {HTMLCanvasElement} */ element) => {
+    const { height = 0, ownerY = undefined } = measureStacks(grid.current) ?? {};
+    if (!view) return;
+    const weights = pass.attention[kind]?.[layer]?.[head];
+    paintLinks(element, {
+      ...view,
+      heads: weights ? [{ weights, color: isOff ? "--pg-hatch" : "--pg-" + kind }] : [],
+      highlight: row,
+      minHeight: Math.max(height, minHeight),
+      owner: ownerY === undefined ? null : { y: ownerY, isLeft },
+      tokenWidth: TOKEN_WIDTH,
+    });
   };
   // The controls stay beside the stacks, also where the links are much higher.
   const isLong = view?.queries.length > MANY_ROWS;
   return html`<div class=${isLong ? "diagram-links long" : "diagram-links"}>
-    <canvas
-      ref=${canvas}
-      class="diagram-canvas"
-      role="img"
-      tabindex="0"
-      aria-label=${label}
-      onPointerMove=${onPointer}
-      onPointerDown=${onPointer}
-      onPointerLeave=${(/** @type {PointerEvent} */ event) => {
-        if (event.pointerType === "mouse") onRow(null); // a finger leaves after each tap
-      }}
-      onKeyDown=${onKeyDown}
-      onBlur=${() => onRow(null)}
-    ></canvas>
+    <${LinksCanvas}
+      ...${{ paint, label, row }}
+      inputs=${[pass, kind, layer, head, isOff, row]}
+      onPoint=${onRow}
+      onSelect=${onRow}
+      box=${grid}
+    />
     ${controls}
   </div>`;
 }

@@ -2,15 +2,16 @@
 // queries and into its block, with the output beside the queries; and the small map of each head.
 import { setUpCanvas } from "../canvas.js";
 import { formatToken } from "../format.js";
-import { colorTable, cssVariable } from "../palette.js";
+import { colorTable, cssVariable, resolveColor } from "../palette.js";
 
 /** @typedef {CanvasRenderingContext2D} Context */
 /**
- * What the links show. Weights are thousandths, row by row; a row is a query.
+ * The links of a head. Weights are thousandths, row by row; a row is a query.
+ * @typedef {{ weights: ArrayLike<number>, color: string | number }} HeadLinks
+ * What the links show.
  * @typedef {{
  *   keys: string[],
  *   queries: string[],
- *   weights: ArrayLike<number> | null,
  *   output: { target: string[], predicted: string[], probability: number[] } | null,
  *   outputRow: number,
  *   titles: string[],
@@ -18,11 +19,11 @@ import { colorTable, cssVariable } from "../palette.js";
  * }} LinksData
  * How they show it: `highlight` is a row, `owner` the height and the side of the block of the head.
  * @typedef {LinksData & {
- *   color: string,
+ *   heads: HeadLinks[],
  *   highlight: number | null,
- *   memoryColor: string,
  *   minHeight: number,
  *   owner: { y: number, isLeft: boolean } | null,
+ *   tokenWidth: number,
  * }} LinksView
  */
 
@@ -31,9 +32,9 @@ const TOP = 34, // height of the memory arrow and the column titles
   BOTTOM = 8;
 const TITLES = 18; // height of the column titles above the rows
 const MAX_ROW_HEIGHT = 40;
-const MAX_NAME = 4; // characters of a token
-const TOKEN_WIDTH = 40,
-  OUTPUT_WIDTH = 42,
+const CHARACTER_WIDTH = 10; // with the space around a token
+const HEAD_DISTANCE = 2.4; // between the links of two heads
+const OUTPUT_WIDTH = 42,
   FAN_WIDTH = 26; // from the tokens to the block that owns the links
 
 /**
@@ -45,21 +46,22 @@ function rowHeightFor(longest, space) {
   return Math.max(smallest, Math.min(MAX_ROW_HEIGHT, Math.floor(space / longest)));
 }
 
-/** @param {string} token */
-function shorten(token) {
-  const characters = [...formatToken(token)];
-  return characters.length > MAX_NAME
-    ? characters.slice(0, MAX_NAME - 1).join("") + "…"
+/** @param {string} token @param {number} width in pixels */
+function shorten(token, width) {
+  const characters = [...formatToken(token)],
+    most = Math.floor(width / CHARACTER_WIDTH);
+  return characters.length > most
+    ? characters.slice(0, most - 1).join("") + "…"
     : characters.join("");
 }
 
 /**
- * Paint the links of a head.
+ * Paint the links of heads.
  * @param {HTMLCanvasElement & { layout?: any }} canvas `layout` receives the positions of the rows
  * @param {LinksView} view
  */
 export function paintLinks(canvas, view) {
-  const { keys, queries, output, outputRow, owner, titles } = view,
+  const { keys, queries, heads, output, outputRow, owner, titles, tokenWidth } = view,
     longest = Math.max(keys.length, queries.length),
     rowHeight = rowHeightFor(longest, view.minHeight - TOP - BOTTOM - TITLES),
     height = Math.max(TOP + longest * rowHeight + BOTTOM, view.minHeight);
@@ -72,25 +74,28 @@ export function paintLinks(canvas, view) {
     // The queries are beside the block of the head.
     x = (/** @type {number} */ at) => (owner?.isLeft ? width - at : at),
     outputX = end - OUTPUT_WIDTH,
-    queriesX = (output ? outputX : end) - TOKEN_WIDTH / 2,
+    queriesX = (output ? outputX : end) - tokenWidth / 2,
     titleY = middle - (longest / 2) * rowHeight - 9;
   c.textBaseline = "middle";
   c.lineCap = "round";
-  if (view.hasMemory) paintMemoryArrow(c, width, view.memoryColor);
-  if (view.weights)
-    paintCurves(c, view, {
-      keysX: x(TOKEN_WIDTH),
-      queriesX: x(queriesX - TOKEN_WIDTH / 2),
+  if (view.hasMemory) paintMemoryArrow(c, width);
+  const distance = Math.min(HEAD_DISTANCE, (0.6 * rowHeight) / heads.length);
+  heads.forEach((head, h) => {
+    const shift = (h - (heads.length - 1) / 2) * distance;
+    paintCurves(c, view, head, {
+      keysX: x(tokenWidth),
+      queriesX: x(queriesX - tokenWidth / 2),
       fanX: x(end),
       ownerX: x(width),
-      keyY: (i) => y(keys, i),
-      queryY: (i) => y(queries, i),
+      keyY: (i) => y(keys, i) + shift,
+      queryY: (i) => y(queries, i) + shift,
       rowHeight,
     });
-  const font = (rowHeight < 12 ? 8 : 14) + "px " + cssVariable("--pg-mono");
-  paintTokens(c, font, keys, x(TOKEN_WIDTH / 2), (i) => y(keys, i));
-  paintTokens(c, font, queries, x(queriesX), (i) => y(queries, i));
-  if (output) paintOutput(c, font, output, outputX, (i) => y(queries, outputRow + i), rowHeight);
+  });
+  c.font = (rowHeight < 12 ? 8 : 14) + "px " + cssVariable("--pg-mono");
+  paintTokens(c, keys, tokenWidth, x(tokenWidth / 2), (i) => y(keys, i));
+  paintTokens(c, queries, tokenWidth, x(queriesX), (i) => y(queries, i));
+  if (output) paintOutput(c, output, outputX, (i) => y(queries, outputRow + i), rowHeight);
   const [left, right] = owner?.isLeft ? ["right", "left"] : ["left", "right"];
   paintTitle(c, titles[0], x(2), titleY, left);
   paintTitle(c, titles[1], x(queriesX + 12), titleY, right);
@@ -103,20 +108,21 @@ export function paintLinks(canvas, view) {
 }
 
 /**
- * The links from keys to queries, and on into the block of the head.
- * @param {Context} c @param {LinksView} view
+ * The links of a head from keys to queries, and on into its block.
+ * @param {Context} c @param {LinksView} view @param {HeadLinks} head
  * @param {{
  *   keysX: number, queriesX: number, fanX: number, ownerX: number,
  *   keyY: (i: number) => number, queryY: (i: number) => number, rowHeight: number,
  * }} layout
  */
-function paintCurves(c, { keys, queries, weights, color, highlight, owner }, layout) {
-  const { keysX, queriesX, keyY, queryY, rowHeight } = layout;
-  c.strokeStyle = color;
+function paintCurves(c, { keys, queries, heads, highlight, owner }, { weights, color }, layout) {
+  const { keysX, queriesX, keyY, queryY, rowHeight } = layout,
+    opacity = heads.length > 1 ? 0.6 : 1; // links of several heads cover each other
+  c.strokeStyle = resolveColor(color);
   for (let r = 0; r < queries.length; r++) {
-    const share = highlight === null || highlight === r ? 1 : 0.15;
+    const share = highlight === null || highlight === r ? opacity : 0.15 * opacity;
     for (let k = 0; k < keys.length; k++) {
-      const weight = /** @type {ArrayLike<number>} */ (weights)[r * keys.length + k] / 1000;
+      const weight = weights[r * keys.length + k] / 1000;
       if (weight < MIN_LINK_WEIGHT) continue;
       c.globalAlpha = share * (0.12 + 0.88 * weight);
       c.lineWidth = 0.5 + weight * Math.min(9, rowHeight * 0.4);
@@ -144,14 +150,14 @@ function paintCurve(c, x0, y0, x1, y1) {
 
 /**
  * Every cross-attention of the decoder reads the encoder's output.
- * @param {Context} c @param {number} width @param {string} color
+ * @param {Context} c @param {number} width
  */
-function paintMemoryArrow(c, width, color) {
+function paintMemoryArrow(c, width) {
   const y = 9,
     label = "memory: keys and values";
   c.font = "13px " + cssVariable("--pg-font");
   const half = c.measureText(label).width / 2 + 8;
-  c.strokeStyle = c.fillStyle = color;
+  c.strokeStyle = c.fillStyle = cssVariable("--pg-cross");
   c.lineWidth = 1.5;
   c.beginPath();
   c.moveTo(0, y);
@@ -180,30 +186,28 @@ function paintTitle(c, text, x, y, align) {
 }
 
 /**
- * @param {Context} c @param {string} font @param {string[]} names @param {number} x
+ * @param {Context} c @param {string[]} names @param {number} width @param {number} x
  * @param {(i: number) => number} y
  */
-function paintTokens(c, font, names, x, y) {
-  c.font = font;
+function paintTokens(c, names, width, x, y) {
   c.textAlign = "center";
   c.fillStyle = cssVariable("--pg-text");
-  names.forEach((name, i) => c.fillText(shorten(name), x, y(i)));
+  names.forEach((name, i) => c.fillText(shorten(name, width), x, y(i)));
 }
 
 /**
  * Each token of the output above a bar of its probability; wrong ones are red and underlined.
- * @param {Context} c @param {string} font @param {NonNullable<LinksData["output"]>} output
+ * @param {Context} c @param {NonNullable<LinksData["output"]>} output
  * @param {number} x @param {(i: number) => number} y @param {number} rowHeight
  */
-function paintOutput(c, font, { target, predicted, probability }, x, y, rowHeight) {
+function paintOutput(c, { target, predicted, probability }, x, y, rowHeight) {
   const barWidth = OUTPUT_WIDTH - 8,
     barHeight = rowHeight < 20 ? 1.5 : 3,
     below = Math.min(8, 0.32 * rowHeight);
-  c.font = font;
   c.textAlign = "left";
   target.forEach((token, i) => {
     const isRight = token === predicted[i],
-      text = shorten(predicted[i]),
+      text = shorten(predicted[i], OUTPUT_WIDTH),
       line = y(i) + below;
     c.fillStyle = cssVariable("--pg-grid");
     c.fillRect(x, line + 3, barWidth, barHeight);

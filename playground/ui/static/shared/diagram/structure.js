@@ -135,18 +135,17 @@ export function firstPredictedRow(kind, queryCount, { axes, probe }) {
 }
 
 /**
- * Return what the links show: the weights of the selected head, and the output beside its queries.
+ * Return what the links of a kind show: its keys and queries, and the output beside the queries.
  * @param {any} pass
- * @param {Selection} selected
+ * @param {string} kind
  * @returns {import("./paint.js").LinksData}
  */
-export function buildLinks(pass, { kind, layer, head }) {
+export function buildLinks(pass, kind) {
   const [queries, keys] = pass.axes[kind] ?? [pass.probe?.target ?? [], pass.source],
     outputRow = firstPredictedRow(kind, queries.length, pass);
   return {
     keys,
     queries,
-    weights: pass.attention[kind]?.[layer]?.[head] ?? null,
     output: outputRow === null ? null : pass.probe,
     outputRow: outputRow ?? 0,
     titles: [...columnTitles(pass, kind), pass.outputTitle ?? "guess"],
