@@ -31,10 +31,7 @@ import {
   subscribeToCurves,
 } from "../../playground/ui/static/compare/architecture_runs.js";
 import { fromPretrained, tokenNames } from "../../playground/ui/static/compare/attention.js";
-import {
-  AttentionPanel,
-  describeAxes,
-} from "../../playground/ui/static/compare/attention_panel.js";
+import { AttentionPanel, describeMap } from "../../playground/ui/static/compare/attention_panel.js";
 import {
   Benchmark,
   describeResults,
@@ -543,8 +540,8 @@ test("a panel of attention shows a head, and a row of the map selects a token", 
   await key(map, "Enter");
   assert.equal(text("h4"), "a (position 1) in every head of layer 1 of gpt2");
   const own = { isOwn: true, kinds: ["encoder", "cross"], kind: "encoder" };
-  assert.match(describeAxes(own, "map"), /Rows: source tokens.*sums to one\.$/);
-  assert.match(describeAxes(own, "scores"), /in Inspect/);
+  assert.match(describeMap(own, "map"), /Rows: source tokens.*sums to one\.$/);
+  assert.match(describeMap(own, "scores"), /in Inspect/);
 });
 
 const MATCHED = {

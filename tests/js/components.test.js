@@ -8,7 +8,6 @@ import { ConfirmButton } from "../../playground/ui/static/shared/components/conf
 import { CopyField } from "../../playground/ui/static/shared/components/copy_field.js";
 import { Dialog } from "../../playground/ui/static/shared/components/dialog.js";
 import { FileButton } from "../../playground/ui/static/shared/components/file_button.js";
-import { HeadGrid } from "../../playground/ui/static/shared/components/head_grid.js";
 import { HeatMapView } from "../../playground/ui/static/shared/components/heat_map_view.js";
 import { JobProgress } from "../../playground/ui/static/shared/components/job_progress.js";
 import { Menu } from "../../playground/ui/static/shared/components/menu.js";
@@ -250,37 +249,6 @@ test("the arrow keys move between the tabs of a view", async () => {
   press(first, "a");
   second.click();
   assert.equal(onChange.mock.callCount(), 2);
-});
-
-test("the grid of heads has a row for each layer, and the arrow keys move in it", async () => {
-  const map = { rows: ["a"], columns: ["a"], values: [[1]] },
-    onSelect = mock.fn();
-  await mount(
-    html`<${HeadGrid}
-      label="Heads"
-      heads=${[
-        [map, map],
-        [map, map],
-      ]}
-      selected=${[0, 1]}
-      onSelect=${onSelect}
-    />`,
-  );
-  const buttons = box.querySelectorAll("button");
-  assert.deepEqual(
-    [...buttons].map((button) => button.getAttribute("aria-label")),
-    ["layer 1, head 1", "layer 1, head 2", "layer 2, head 1", "layer 2, head 2"],
-  );
-  assert.equal(box.querySelector("[aria-pressed=true]"), buttons[1]);
-  press(buttons[1], "ArrowDown");
-  press(buttons[1], "ArrowUp");
-  press(buttons[1], "x");
-  buttons[2].click();
-  assert.deepEqual(callsOf(onSelect), [
-    [1, 1],
-    [1, 0],
-  ]);
-  assert.equal(document.activeElement, buttons[3]);
 });
 
 test("a menu closes after a choice, with Escape and with a click elsewhere", async () => {

@@ -7,10 +7,9 @@ import {
   labeledColumns,
   layoutHeatMap,
   maxValue,
-  paintThumbnail,
 } from "../../playground/ui/static/shared/heat_map.js";
 import { paintScale } from "../../playground/ui/static/shared/components/heat_map_view.js";
-import { unpackWeights } from "../../playground/ui/static/shared/attention_weights.js";
+import { toRows, unpackWeights } from "../../playground/ui/static/shared/attention_weights.js";
 import { colorScale, dashOf, resolveColor } from "../../playground/ui/static/shared/palette.js";
 
 const DATA = {
@@ -143,10 +142,8 @@ test("colors depend on the theme and differ for both signs", () => {
   assert.deepEqual(dashOf({ color: "--pg-accent", dash: 1 }), [7, 3]);
 });
 
-test("thumbnails and scales are drawn", () => {
+test("the scale is drawn", () => {
   canvasCalls.length = 0;
-  paintThumbnail(canvas, DATA);
-  assert.ok(canvasCalls.some(([name]) => name === "drawImage"));
   paintScale(canvas, 1, true);
   assert.ok(canvasCalls.some(([name]) => name === "fillRect"));
 });
@@ -168,13 +165,16 @@ test("weights are thousandths in two bytes, head after head", () => {
   const weights = btoa(
     String.fromCharCode(...new Uint8Array(new Int16Array([0, 500, 1000, -1]).buffer)),
   );
-  const data = { weights, rows: ["a"], columns: ["x", "y"], layers: 1, heads: 2 };
-  const [[first, second]] = unpackWeights(data);
+  const [[first, second]] = unpackWeights({ weights, layers: 1, heads: 2 });
   assert.deepEqual(
-    [[...first[0]], [...second[0]]],
+    [[...first], [...second]],
     [
-      [0, 0.5],
-      [1, Math.fround(-0.001)],
+      [0, 500],
+      [1000, -1],
     ],
   );
+  assert.deepEqual(toRows([0, 500, 1000, 250], 2), [
+    [0, 0.5],
+    [1, 0.25],
+  ]);
 });

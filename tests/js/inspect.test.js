@@ -1,16 +1,15 @@
 import assert from "node:assert/strict";
-import { beforeEach, test } from "node:test";
+import { beforeEach, mock, test } from "node:test";
 
-import { settle } from "./support/dom.js";
+import { canvasCalls, settle } from "./support/dom.js";
 import { box, key, mount, serve, text, texts, waitFor } from "./support/page.js";
-import { describeCell } from "../../playground/ui/static/inspect/attention.js";
+import { attentionSpec } from "../../playground/ui/static/inspect/attention.js";
 import {
   layoutPoints,
   separateNames,
 } from "../../playground/ui/static/inspect/embedding_projection.js";
 import { describeUnit, gatesSpec, meanRows } from "../../playground/ui/static/inspect/gates.js";
 import { generationSpec, weightsOf } from "../../playground/ui/static/inspect/generation.js";
-import { layoutTokens } from "../../playground/ui/static/inspect/generation_diagram.js";
 import { createOptions } from "../../playground/ui/static/inspect/options.js";
 import {
   refresh,
@@ -26,7 +25,7 @@ import {
   results,
   VIEWS,
 } from "../../playground/ui/static/inspect/state.js";
-import { describeWeights, TokenLinks } from "../../playground/ui/static/inspect/token_links.js";
+import { TokenLinks } from "../../playground/ui/static/inspect/token_links.js";
 import { Toolbar } from "../../playground/ui/static/inspect/toolbar.js";
 import { root } from "../../playground/ui/static/inspect/view.js";
 import {
@@ -43,26 +42,6 @@ beforeEach(() => {
   prediction.value = null;
   problem.value = { text: "", isTransient: false };
   store.input.value = null;
-});
-
-test("a weight is described with both positions", () => {
-  const labels = { rows: ["a", "b"], columns: ["x", "y"] },
-    weights = [
-      [1, 0],
-      [0.25, 0.75],
-    ];
-  assert.equal(
-    describeCell(labels, weights, 1, 0),
-    "b (position 2) attends to x (position 1) with weight 0.250.",
-  );
-  assert.match(
-    describeCell({ kind: "cross", ...labels }, weights, 1, 0),
-    /^The query that predicts b \(position 2\) attends to x /,
-  );
-  assert.equal(
-    describeWeights(["x", "y", "z"], [0.2, 0.799, 0.001]),
-    "y (position 2) 0.799, x (position 1) 0.200",
-  );
 });
 
 test("a model with private examples has the roles of its heads only, with the reason", async () => {
@@ -115,58 +94,70 @@ test("options of a link are restored by their type", () => {
   assert.equal(options.value.layer, 2);
 });
 
-const WEIGHTS = [
-  [1, 0],
-  [0.25, 0.75],
+const TOKENS = { kind: "encoder", queries: ["a", "b"], keys: ["x", "y"], titles: [] };
+const HEADS = [
+  { name: "head 1", weights: [1000, 0, 250, 750], color: 0 },
+  { name: "head 2", weights: [250, 750, 1000, 0], color: 1 },
 ];
 
-test("links of several heads have their own colors and are described by head", async () => {
-  const heads = [
-    { name: "head 1", weights: WEIGHTS, color: "red" },
-    { name: "head 2", weights: [WEIGHTS[1], WEIGHTS[0]], color: "blue" },
-  ];
-  await mount(
-    html`<${TokenLinks}
-      label="Layer 1, all heads"
-      queries=${["a", "b"]}
-      keys=${["x", "y"]}
-      heads=${heads}
-    />`,
-  );
-  const colors = [...box.querySelectorAll("path")].map((each) => each.style.stroke);
-  assert.deepEqual(colors, ["red", "red", "red", "blue", "blue", "blue"]);
-  await key("svg", "ArrowDown");
-  assert.match(
-    box.textContent,
-    /Weights: head 1: x \(position 1\) 1\.000; head 2: y \(position 2\) 0\.750, x .* 0\.250\./,
+test("links of several heads are drawn, and described by head", async () => {
+  canvasCalls.length = 0;
+  await mount(html`<${TokenLinks} label="Layer 1, all heads" heads=${HEADS} ...${TOKENS} />`);
+  assert.equal(canvasCalls.filter(([name]) => name === "bezierCurveTo").length, 6);
+  assert.match(text("figcaption"), /^Point at a query/);
+  await key("canvas", "ArrowDown");
+  assert.equal(
+    text("figcaption"),
+    "Token 1 (a) attends to head 1: x (position 1) 1.000; " +
+      "head 2: y (position 2) 0.750, x (position 1) 0.250.",
   );
 });
 
-test("links of queries show the weights of the selected token", async () => {
+test("the highlighted query is the one under the pointer, or the given one", async () => {
+  const onSelect = mock.fn();
   await mount(
-    html`<${TokenLinks}
-      label="Layer 1, head 1"
-      queries=${["a", "b"]}
-      keys=${["x", "y"]}
-      heads=${[{ name: "", weights: WEIGHTS, color: "red" }]}
-    />`,
+    html`<${TokenLinks} label="" heads=${[HEADS[0]]} row=${0} onSelect=${onSelect} ...${TOKENS} />`,
   );
-  assert.equal(box.querySelectorAll("path").length, 3);
-  const svg = box.querySelector("svg");
-  await key(svg, "ArrowDown");
-  assert.equal(box.querySelectorAll("path").length, 1);
-  assert.match(box.textContent, /Position 1 \(a\) as a query\. Weights: x \(position 1\) 1\.000\./);
-  await key(svg, "ArrowRight");
-  assert.match(box.textContent, /Position 1 \(x\) as a key\. Weights: a .* 1\.000, b .* 0\.250\./);
-  for (const [count, text] of [
-    [2, /Position 2 \(b\) as a query/],
-    [3, /Left: queries/],
-  ]) {
-    svg.querySelectorAll("text")[1].dispatchEvent(new window.MouseEvent("click"));
-    await settle();
-    assert.equal(box.querySelectorAll("path").length, count);
-    assert.match(box.textContent, text);
-  }
+  assert.match(text("figcaption"), /^Token 1 \(a\)/);
+  await key("canvas", "ArrowDown");
+  assert.deepEqual(onSelect.mock.calls[0].arguments, [1]);
+  assert.match(text("figcaption"), /^Token 2 \(b\)/);
+  box.querySelector("canvas").dispatchEvent(new Event("blur"));
+  await settle();
+  assert.match(text("figcaption"), /^Token 1 \(a\)/);
+});
+
+test("heads, map and file of a response have its weights", async () => {
+  const data = {
+    ...{ kind: "cross", kinds: ["encoder", "decoder", "cross"], layers: 1, heads: 2 },
+    ...{
+      rows: ["a", "b"],
+      columns: ["x", "y"],
+      possible: [
+        [1, 1],
+        [1, 1],
+      ],
+    },
+    weights: [HEADS.map(({ weights }) => weights)],
+  };
+  await mount(html`<${attentionSpec.Component} data=${data} />`);
+  const heads = [...box.querySelectorAll(".head")];
+  assert.deepEqual(
+    heads.map((head) => head.getAttribute("aria-label")),
+    ["Cross-attention, layer 1, head 1", "Cross-attention, layer 1, head 2"],
+  );
+  heads[1].click();
+  await settle();
+  assert.equal(text("h4"), "Layer 1, head 2");
+  assert.match(text("figcaption"), /^Layer 1, head 2\. Rows: the target token/);
+  await key(".pg-heat-map canvas", "ArrowRight");
+  assert.match(text("figcaption"), /Target 1 \(a\) attends to x \(position 1\) with weight 0\.250/);
+  assert.deepEqual(attentionSpec.exportData(data).weights[0][0], [
+    [1, 0],
+    [0.25, 0.75],
+  ]);
+  const rows = attentionSpec.rows(data);
+  assert.deepEqual([rows.length, rows[3].from, rows[3].to, rows[3].weight], [8, "b", "y", 0.75]);
 });
 
 test("the links of a step are those of one head or the mean", () => {
@@ -174,17 +165,8 @@ test("the links of a step are those of one head or the mean", () => {
     [1000, 0],
     [500, 500],
   ];
-  assert.deepEqual(weightsOf(thousandths, 1), [0.5, 0.5]);
-  assert.deepEqual(weightsOf(thousandths, -1), [0.75, 0.25]);
-});
-
-test("tokens have at least a minimum width, and both rows are centered", () => {
-  const { cell, width, source, output } = layoutTokens(4, 5, 600);
-  assert.equal(cell, 100);
-  assert.equal(width, 600);
-  assert.deepEqual([source(0), output(0)], [150, 50]);
-  assert.equal(layoutTokens(11, 11, 288).width, 288); // a phone of 320 pixels
-  assert.equal(layoutTokens(60, 60, 300).cell, 24);
+  assert.deepEqual(weightsOf(thousandths, 1), [500, 500]);
+  assert.deepEqual(weightsOf(thousandths, -1), [750, 250]);
 });
 
 test("the export of a generation has one row per candidate", () => {

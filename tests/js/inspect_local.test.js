@@ -67,7 +67,7 @@ test("the server answers until the first key, and then the page", async () => {
   assert.deepEqual(attention.target, ["2", "1", "EOS"]);
   assert.deepEqual(attention.columns, ["1", "2", "EOS"]);
   assert.equal(attention.weights.length, attention.layers);
-  assert.ok(Math.abs(attention.weights[0][0][0].reduce((a, b) => a + b) - 1) < 0.003);
+  assert.equal(attention.weights[0][0].length, attention.rows.length * attention.columns.length);
   store.setInput("3");
   await refresh(0);
   assert.equal(sent.length, 3);
@@ -170,7 +170,7 @@ test("a map of a causal model has only possible weights", () => {
       "cross",
     );
   assert.equal(view.kind, "decoder");
-  assert.deepEqual(view.weights[0][0][1], [0.4, 0.6]);
+  assert.deepEqual(view.weights[0][0], [1000, 0, 400, 600]);
   assert.deepEqual(view.possible, [
     [1, 0],
     [1, 1],

@@ -114,7 +114,7 @@ test("the arrow keys read the rows of the links and the cells of the map", async
   links.dispatchEvent(new Event("blur"));
   await key(map, "ArrowRight");
   assert.deepEqual(state.hoverCell, [0, 0]);
-  assert.match(text(".focus figcaption"), /Target 1 \(1\) attends to .* weight 0\.900$/);
+  assert.match(text(".focus figcaption"), /Target 1 \(1\) attends to .* weight 0\.900\.$/);
   assert.equal(box.querySelector(".focus figcaption").getAttribute("aria-live"), "off");
 });
 

@@ -1,17 +1,11 @@
 // The attention of one model: all heads, and the selected head or token.
 import { html, signal, useEffect, useMemo, useState } from "../vendor/preact.js";
-import { HeadGrid } from "../shared/components/head_grid.js";
 import { HeatMapView } from "../shared/components/heat_map_view.js";
 import { SegmentedControl } from "../shared/components/segments.js";
-import { unpackWeights } from "../shared/attention_weights.js";
+import { toRows, unpackWeights } from "../shared/attention_weights.js";
+import { HeadGrid } from "../shared/diagram/diagram.js";
 import { Resource } from "../shared/resource.js";
-import {
-  ATTENTION_KIND,
-  ATTENTION_KINDS,
-  ENCODER_CAPTION,
-  SINGLE_STACK_CAPTIONS,
-  TOKEN_HINT,
-} from "../shared/strings.js";
+import { ATTENTION_KIND, ATTENTION_KINDS, describeAxes, TOKEN_HINT } from "../shared/strings.js";
 import { runQuery } from "./jobs.js";
 import { shortModelName } from "./models.js";
 
@@ -28,20 +22,13 @@ const CAPTIONS = {
     "positive, orange negative.",
   token: "Rows: heads of the selected layer. Columns: keys of this token.",
 };
-const OWN_CAPTIONS = {
-  cross: "Rows: the decoder tokens. Columns: the source.",
-  encoder: ENCODER_CAPTION,
-  decoder: "Rows: the decoder tokens. Columns: the tokens up to each of them.",
-};
 
-/** Describe the axes of a map. Models with one stack have one sequence. */
-export function describeAxes(data, mode) {
+/** Describe a map. Models with one stack have one sequence. */
+export function describeMap(data, mode) {
   if (mode === "token" || !data.isOwn) return CAPTIONS[mode];
-  const axes = data.kinds.includes("cross")
-    ? OWN_CAPTIONS[data.kind]
-    : SINGLE_STACK_CAPTIONS[data.architecture] || SINGLE_STACK_CAPTIONS[data.kind];
+  const { kind, kinds, architecture } = data;
   return (
-    `${axes} Each row sums to one.` +
+    `${describeAxes(kind, !kinds.includes("cross"), architecture)} Each row sums to one.` +
     (mode === "scores"
       ? " These are weights; the scores of your model are in Inspect, Activations."
       : "")
@@ -67,32 +54,27 @@ function buildHeadMap(data, weights, scores) {
 /** The weights of one token in all heads of a layer. */
 function buildTokenMap(data, layer, heads, token) {
   const names = heads.map((_, head) => `${layer + 1}.${head + 1}`),
-    { columns, possible } = data;
+    { columns, possible } = data,
+    values = heads.map((weights) => toRows(weights, columns.length)[token]);
   return {
     data: {
       rows: names,
       columns,
-      values: heads.map((weights) => weights[token]),
+      values,
       mask: possible && heads.map(() => possible[token]),
       maxCellSize: 34,
     },
     describe: (row, column) =>
       `Head ${names[row]}: ${at(data.rows, token)} attends to ${at(columns, column)} with weight ` +
-      `${heads[row][token][column].toFixed(3)}.`,
+      `${values[row][column].toFixed(3)}.`,
   };
 }
 
-/** The maps of the grid. A single token is drawn at the height of a map. */
-function buildGrid(data, all, mode, token) {
-  const { rows, columns, possible } = data;
-  return all.map((layer) =>
-    layer.map((weights) => ({
-      rows,
-      columns,
-      values: mode === "token" ? rows.map(() => weights[token]) : weights,
-      mask: possible && (mode === "token" ? rows.map(() => possible[token]) : possible),
-    })),
-  );
+/** Return the weights as a forward pass with one kind of attention, and that kind. */
+function toPass({ isOwn, kind, kinds, possible, rows, columns }, weights) {
+  const name = isOwn ? kind : possible ? "decoder" : "encoder",
+    axes = Object.fromEntries((isOwn ? kinds : [name]).map((each) => [each, [rows, columns]]));
+  return { kind: name, pass: { axes, attention: { [name]: weights } } };
 }
 
 /** Return the scores of a head, which are loaded when they are first shown. */
@@ -139,7 +121,7 @@ function LargeMap({ data, all, selection, mode, scores, select }) {
     () =>
       isToken
         ? buildTokenMap(data, layer, all[layer], token)
-        : buildHeadMap(data, all[layer][head], scores),
+        : buildHeadMap(data, toRows(all[layer][head], data.columns.length), scores),
     [data, layer, head, token, mode, scores],
   );
   return html`<div>
@@ -148,7 +130,7 @@ function LargeMap({ data, all, selection, mode, scores, select }) {
       label=${title}
       data=${map.data}
       describe=${map.describe}
-      caption=${describeAxes(data, mode)}
+      caption=${describeMap(data, mode)}
       onSelect=${(row) => {
         select(isToken ? { head: row } : { token: row });
         display.value = isToken ? "map" : "token";
@@ -199,7 +181,7 @@ export function AttentionPanel({ index, data, kind = null, initial = null }) {
     visibleScores = mode === "scores" && !isOwn ? scores : undefined,
     isReady = mode !== "scores" || isOwn || Boolean(scores),
     all = useMemo(() => data && unpackWeights(data), [data]),
-    grid = useMemo(() => data && buildGrid(data, all, mode, token), [data, mode, token]);
+    picture = useMemo(() => data && toPass(data, all), [data]);
   if (!data)
     return html`<section class=${"panel-" + index} aria-label=${`Model ${index + 1}`}>
       <p class="pg-hint pg-empty">
@@ -214,10 +196,10 @@ export function AttentionPanel({ index, data, kind = null, initial = null }) {
   >
     ${kind && html`<${KindControl} kinds=${data.kinds} kind=${kind} />`}
     <${HeadGrid}
-      label="Heads"
-      heads=${grid}
-      selected=${[layer, head]}
-      onSelect=${(l, h) => select({ layer: l, head: h })}
+      pass=${picture.pass}
+      selected=${{ kind: picture.kind, layer, head }}
+      row=${mode === "token" ? token : null}
+      onSelect=${(_, l, h) => select({ layer: l, head: h })}
     />
     ${error && html`<p class="pg-error" role="alert">${error}</p>`}
     <${LargeMap}

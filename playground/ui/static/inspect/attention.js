@@ -1,27 +1,15 @@
 // The attention weights of every head.
-import { html, useEffect, useMemo, useState } from "../vendor/preact.js";
-import { HeadGrid } from "../shared/components/head_grid.js";
-import { HeatMapView } from "../shared/components/heat_map_view.js";
+import { html, useMemo } from "../vendor/preact.js";
+import { toRows } from "../shared/attention_weights.js";
 import { SegmentedControl } from "../shared/components/segments.js";
-import { currentTheme, onThemeChange, resolveColor } from "../shared/palette.js";
-import {
-  ATTENTION_KIND,
-  ATTENTION_KINDS,
-  CROSS_CAPTION,
-  DECODER_INPUT,
-  ENCODER_CAPTION,
-  SINGLE_STACK_CAPTIONS,
-} from "../shared/strings.js";
+import { HeadGrid } from "../shared/diagram/diagram.js";
+import { SelectedHead } from "../shared/diagram/head_map.js";
+import { resolveColor } from "../shared/palette.js";
+import { ATTENTION_KIND, ATTENTION_KINDS, DECODER_INPUT } from "../shared/strings.js";
+import { theme } from "./cells.js";
 import { createOptions } from "./options.js";
-import { pageWidth } from "./state.js";
 import { TokenLinks } from "./token_links.js";
 
-const CAPTIONS = {
-  cross: CROSS_CAPTION,
-  encoder: ENCODER_CAPTION,
-  decoder:
-    "Rows: decoder input (queries). Columns: decoder input (keys). Masked positions are hatched.",
-};
 export const DECODING_MODES = [
   {
     value: "free-running",
@@ -60,113 +48,86 @@ function selectedHead({ layers, heads }) {
   return { layer: clamp(layer, layers), head: clamp(head, heads) };
 }
 
-/** The labels of cross-attention are the tokens that its queries predict. */
-const nameQuery = (kind, rows, row) =>
-  `${kind === "cross" ? "The query that predicts " : ""}${rows[row]} (position ${row + 1})`;
 /** Return the size that lets a map fit the window, with its heading and its scale. */
 const cellSize = (nRows) =>
-  pageWidth.value && Math.max(18, Math.min(64, Math.floor((innerHeight - 460) / nRows)));
+  Math.max(18, Math.min(64, Math.floor((window.innerHeight - 460) / nRows)));
 const headName = (layer, head) => `Layer ${layer + 1}, head ${head + 1}`;
-const maskOf = ({ kind, possible }) => (kind === "decoder" ? possible : null);
 
-/**
- * Describe a weight.
- * @param {{ kind?: string, rows: any, columns: any }} labels
- */
-export function describeCell({ kind, rows, columns }, weights, row, column) {
-  return (
-    `${nameQuery(kind, rows, row)} attends to ${columns[column]} (position ${column + 1}) ` +
-    `with weight ${weights[row][column].toFixed(3)}.`
+/** Return the response as a forward pass whose attention has one kind. */
+const toPass = ({ architecture, kind, kinds, rows, columns, weights }) => ({
+  architecture,
+  axes: Object.fromEntries(kinds.map((each) => [each, each === kind ? [rows, columns] : []])),
+  attention: { [kind]: weights },
+});
+
+function HeadMap({ data, pass, selected }) {
+  return html`<h4>${headName(selected.layer, selected.head)}</h4>
+    <${SelectedHead}
+      pass=${pass}
+      selected=${selected}
+      row=${null}
+      maxCellSize=${cellSize(data.rows.length)}
+      live="polite"
+    />`;
+}
+
+/** The links of some heads of a layer. */
+const Links = ({ data: { kind, rows, columns }, title, heads }) =>
+  html`<${TokenLinks}
+    label=${title}
+    kind=${kind}
+    keys=${columns}
+    queries=${rows}
+    heads=${heads}
+    titles=${["keys", kind === "cross" ? "target" : "queries"]}
+  />`;
+
+function HeadLines({ data, selected: { layer, head } }) {
+  const heads = useMemo(
+    () => [{ weights: data.weights[layer][head], color: "--pg-" + data.kind }],
+    [data, layer, head],
   );
-}
-
-/** The heads of all layers as small maps. */
-function Heads({ data, weights }) {
-  const { layer, head } = selectedHead(data),
-    heads = useMemo(
-      () =>
-        weights.map((layer) => layer.map((values) => ({ ...data, values, mask: maskOf(data) }))),
-      [data, weights],
-    );
-  return html`<div>
-    <${HeadGrid}
-      label="Heads"
-      heads=${heads}
-      selected=${[layer, head]}
-      onSelect=${(layer, head) => set({ layer, head })}
-    />
-    <p class="pg-quiet">Select a head to enlarge it.</p>
-  </div>`;
-}
-
-/** The map of one head. */
-function HeadMap({ data, weights }) {
-  const { layer, head } = selectedHead(data),
-    values = weights[layer][head],
-    maxCellSize = cellSize(data.rows.length);
-  const caption = data.kinds.includes("cross")
-    ? CAPTIONS[data.kind]
-    : (SINGLE_STACK_CAPTIONS[data.architecture] ?? SINGLE_STACK_CAPTIONS[data.kind]);
   return html`<h4>${headName(layer, head)}</h4>
-    <${HeatMapView}
-      label=${headName(layer, head)}
-      data=${{ rows: data.rows, columns: data.columns, values, mask: maskOf(data), maxCellSize }}
-      caption=${caption}
-      describe=${(row, column) => describeCell(data, values, row, column)}
-    />`;
-}
-
-const linesHint = ({ kind }) =>
-  kind === "cross" ? "Left: the target token that each query predicts. Right: keys." : undefined;
-
-function HeadLines({ data, weights }) {
-  const { layer, head } = selectedHead(data);
-  return html`<h4>${headName(layer, head)}</h4>
-    <${TokenLinks}
-      label=${headName(layer, head)}
-      queries=${data.rows}
-      keys=${data.columns}
-      hint=${linesHint(data)}
-      heads=${[{ name: "", weights: weights[layer][head], color: `var(--pg-${data.kind})` }]}
-    />`;
+    <${Links} data=${data} title=${headName(layer, head)} heads=${heads} />`;
 }
 
 /** The lines of all heads of a layer. A click on a head of the legend shows that head. */
-function LayerLines({ data, weights }) {
-  const { layer } = selectedHead(data),
-    [, setTheme] = useState(currentTheme());
-  useEffect(() => onThemeChange(() => setTheme(currentTheme())), []);
-  const heads = weights[layer].map((values, head) => ({
-    name: "head " + (head + 1),
-    weights: values,
-    color: resolveColor(head),
-  }));
-  return html`<h4>Layer ${layer + 1}, all heads</h4>
+function LayerLines({ data, selected: { layer } }) {
+  const title = `Layer ${layer + 1}, all heads`,
+    heads = useMemo(
+      () =>
+        data.weights[layer].map((weights, color) => ({
+          weights,
+          color,
+          name: `head ${color + 1}`,
+        })),
+      [data, layer],
+    );
+  void theme.value; // of the swatches
+  return html`<h4>${title}</h4>
     <div class="pg-legend">
       ${heads.map(
-        ({ color, name }, head) =>
-          html`<button key=${name} type="button" onClick=${() => set({ head, display: "lines" })}>
-            <span class="pg-swatch" style=${{ background: color }}></span>${name}
+        ({ color, name }) =>
+          html`<button
+            key=${name}
+            type="button"
+            onClick=${() => set({ head: color, display: "lines" })}
+          >
+            <span class="pg-swatch" style=${{ background: resolveColor(color) }}></span>${name}
           </button>`,
       )}
     </div>
-    <${TokenLinks}
-      label=${`Layer ${layer + 1}, all heads`}
-      queries=${data.rows}
-      keys=${data.columns}
-      hint=${linesHint(data)}
-      heads=${heads}
-    />`;
+    <${Links} data=${data} title=${title} heads=${heads} />`;
 }
 
 function Attention({ data }) {
   const { mode, display } = options.value,
-    { weights } = data,
     views = { map: HeadMap, lines: HeadLines, layer: LayerLines },
     isSingle = data.layers * data.heads === 1,
     displays = isSingle ? DISPLAYS.slice(0, 2) : DISPLAYS,
     displayed = displays.some(({ value }) => value === display) ? display : "map",
-    Display = views[displayed];
+    pass = useMemo(() => toPass(data), [data]),
+    selected = { kind: data.kind, ...selectedHead(data) };
   return html`<div class="pg-row row">
       <${SegmentedControl}
         label=${ATTENTION_KIND}
@@ -183,7 +144,17 @@ function Attention({ data }) {
       />
     </div>
     <div class="pg-halves attention-two">
-      ${!isSingle && html`<${Heads} data=${data} weights=${weights} />`}
+      ${
+        !isSingle &&
+        html`<div>
+          <${HeadGrid}
+            pass=${pass}
+            selected=${selected}
+            onSelect=${(_, layer, head) => set({ layer, head })}
+          />
+          <p class="pg-quiet">Select a head to enlarge it.</p>
+        </div>`
+      }
       <div class="attention-focus">
         <${SegmentedControl}
           label="Display"
@@ -191,7 +162,7 @@ function Attention({ data }) {
           value=${displayed}
           onChange=${(value) => set({ display: value })}
         />
-        <${Display} key=${displayed} data=${data} weights=${weights} />
+        <${views[displayed]} key=${displayed} ...${{ data, pass, selected }} />
       </div>
     </div>`;
 }
@@ -210,23 +181,23 @@ export const attentionSpec = {
   exportData: (data) => ({
     ...data,
     weights: data.weights.map((heads) =>
-      heads.map((rows) => rows.map((row) => [...row].map((weight) => +weight.toFixed(3)))),
+      heads.map((weights) => toRows(weights, data.columns.length)),
     ),
   }),
-  rows: (data) =>
-    data.weights.flatMap((heads, layer) =>
-      heads.flatMap((weights, head) =>
-        weights.flatMap((row, r) =>
-          [...row].map((weight, k) => ({
-            kind: data.kind,
+  rows: ({ kind, rows, columns, weights, possible }) =>
+    weights.flatMap((heads, layer) =>
+      heads.flatMap((thousandths, head) =>
+        toRows(thousandths, columns.length).flatMap((row, r) =>
+          row.map((weight, k) => ({
+            kind,
             layer: layer + 1,
             head: head + 1,
             row: r + 1,
-            from: data.rows[r],
+            from: rows[r],
             column: k + 1,
-            to: data.columns[k],
-            weight: +weight.toFixed(3),
-            possible: data.possible[r][k],
+            to: columns[k],
+            weight,
+            possible: possible[r][k],
           })),
         ),
       ),

@@ -3,7 +3,8 @@ import { html, signal } from "../vendor/preact.js";
 import { formatNumber } from "../shared/format.js";
 import { colorTable, currentTheme, onThemeChange } from "../shared/palette.js";
 
-const theme = signal(currentTheme());
+/** The theme of the page. */
+export const theme = signal(currentTheme());
 onThemeChange(() => {
   theme.value = currentTheme();
 });

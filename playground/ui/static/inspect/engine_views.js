@@ -2,25 +2,23 @@
 /** @import { Component } from "../engine/types.js" */
 
 /**
- * Return the attention of one kind, or of the first one if the model lacks it.
+ * Return the attention of one kind, or of the first one if the model lacks it: thousandths.
  * @param {any} answer of `inspect` @param {string} preferred the kind
  */
 export function attentionView({ attention, axes, prediction, target, note }, preferred) {
   const kinds = Object.keys(attention),
     kind = kinds.includes(preferred) ? preferred : kinds[0],
     [rows, columns] = /** @type {string[][]} */ (axes[kind]),
-    layers = /** @type {number[][][]} */ (attention[kind]),
-    each = (/** @type {(row: number, column: number) => number} */ read) =>
-      rows.map((_, row) => columns.map((_, column) => read(row, column)));
+    layers = /** @type {number[][][]} */ (attention[kind]);
   return {
     ...{ prediction, target, note, kind, kinds, rows, columns },
     views: kinds.length > 1 ? undefined : ["attention"],
     layers: layers.length,
     heads: layers[0].length,
-    weights: layers.map((heads) =>
-      heads.map((weights) => each((row, k) => weights[row * columns.length + k] / 1000)),
+    weights: layers,
+    possible: rows.map((_, row) =>
+      columns.map((_, column) => Number(kind !== "decoder" || column <= row)),
     ),
-    possible: each((row, column) => Number(kind !== "decoder" || column <= row)),
   };
 }
 

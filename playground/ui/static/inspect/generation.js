@@ -1,15 +1,19 @@
 // Generation, step by step: the tokens so far, the probabilities of the next one, and the source
 // tokens that it attends to.
-import { html, signal, useEffect } from "../vendor/preact.js";
+import { html, signal, useEffect, useMemo } from "../vendor/preact.js";
 import { BarList } from "../shared/components/bar_list.js";
 import { HeatMapView } from "../shared/components/heat_map_view.js";
 import { renderOptions } from "../shared/components/model_select.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { DECODING_MODES } from "./attention.js";
-import { GenerationDiagram } from "./generation_diagram.js";
 import { createOptions } from "./options.js";
+import { TokenLinks } from "./token_links.js";
 
 const PLAYBACK_MS = 900;
+const LINK_LABELS = {
+  cross: "Cross-attention at each output position",
+  decoder: "Decoder self-attention at each output position",
+};
 const TYPING_DELAY_MS = 200;
 const { options, set, update, restore } = createOptions({
   mode: "free-running",
@@ -24,14 +28,47 @@ const isPlaying = signal(false);
 const currentStep = (data) => Math.min(options.value.step, data.steps.length - 1);
 
 /**
- * Return weights from 0 to 1 of one head, or their mean over the heads.
+ * Return the weights of one head, or their mean over the heads.
  * @param {number[][]} thousandths by head
  * @param {number} head the index of the head; -1 for the mean
  */
 export function weightsOf(thousandths, head) {
-  if (thousandths[head]) return thousandths[head].map((value) => value / 1000);
+  if (thousandths[head]) return thousandths[head];
   const sums = thousandths[0].map((_, i) => thousandths.reduce((sum, row) => sum + row[i], 0));
-  return sums.map((sum) => sum / thousandths.length / 1000);
+  return sums.map((sum) => sum / thousandths.length);
+}
+
+/** Return the links of all steps: to the source, and to the tokens before each. */
+function buildLinks({ source, steps }, head) {
+  const inputs = steps.at(-1).prefix,
+    queries = steps.map(({ token }) => token),
+    later = (n) => Array(inputs.length - n).fill(0),
+    cross = steps.flatMap((step) => weightsOf(step.cross, head)),
+    decoder = steps.flatMap(({ decoder, prefix }) => [
+      ...weightsOf(decoder, head),
+      ...later(prefix.length),
+    ]);
+  return [
+    {
+      kind: "cross",
+      queries,
+      keys: source,
+      heads: [{ weights: cross, color: "--pg-cross" }],
+      titles: ["source", "output", "probability"],
+      output: {
+        target: steps.map(({ target, token }) => target ?? token),
+        predicted: queries,
+        probability: steps.map(({ probability }) => 1000 * probability),
+      },
+    },
+    {
+      kind: "decoder",
+      queries: inputs,
+      keys: inputs,
+      heads: [{ weights: decoder, color: "--pg-decoder" }],
+      titles: ["so far", "latest"],
+    },
+  ];
 }
 
 function SamplingFields() {
@@ -144,7 +181,8 @@ function Generation({ data }) {
   const { mode, head } = options.value,
     at = currentStep(data),
     step = data.steps[at],
-    index = data.heads.indexOf(head);
+    index = data.heads.indexOf(head),
+    links = useMemo(() => buildLinks(data, index), [data, index]);
   return html`<div class="pg-row row">
       <${SegmentedControl}
         label="Decoding mode"
@@ -156,13 +194,18 @@ function Generation({ data }) {
       <${Player} data=${data} />
       <${HeadSelect} heads=${data.heads} head=${index < 0 ? "" : head} />
     </div>
-    <${GenerationDiagram}
-      data=${data}
-      at=${at}
-      cross=${weightsOf(step.cross, index)}
-      decoder=${weightsOf(step.decoder, index)}
-      onSelect=${(position) => set({ step: position })}
-    />
+    <div class="pg-halves">
+      ${links.map(
+        (each) =>
+          html`<${TokenLinks}
+            key=${each.kind}
+            ...${each}
+            label=${LINK_LABELS[each.kind]}
+            row=${at}
+            onSelect=${(row) => row !== null && set({ step: row })}
+          />`,
+      )}
+    </div>
     <output class="steps-written pg-visually-hidden" aria-live="polite">
       ${[...step.prefix.slice(1), step.token].join(" ")}
     </output>
@@ -187,9 +230,9 @@ export const generationSpec = {
   subView: "generation",
   title: "Generation",
   explain:
-    "The model generates one token at a time. Arcs above go from the token that the query " +
-    "predicts to source tokens. Arcs below go from the query, the latest token of the decoder " +
-    "input, to earlier tokens. Wider arcs have higher weights.",
+    "The model generates one token at a time. On the left, the token that a query predicts reads " +
+    "the source; on the right, that query, the latest token of the decoder input, reads the tokens " +
+    "up to itself. Thicker lines: larger weights.",
   Component: Generation,
   options: () => {
     const { mode, temperature, seed } = options.value;

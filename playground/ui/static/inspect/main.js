@@ -15,7 +15,7 @@ import { parametersSpec } from "./parameters.js";
 import { patchingSpec } from "./patching.js";
 import { refreshIfStale, watchSelection } from "./requests.js";
 import { Sections } from "./sections.js";
-import { openSection, pageWidth, VIEWS } from "./state.js";
+import { openSection, VIEWS } from "./state.js";
 import { Toolbar } from "./toolbar.js";
 import { attach, isVisible, onResizeOrThemeChange, root } from "./view.js";
 import { findSection, loadSavedSection, selectView } from "./views.js";
@@ -95,7 +95,6 @@ export default async function main(panel) {
   store.model.subscribe(startIfVisible);
   onResizeOrThemeChange(() => {
     startIfVisible();
-    if (root.clientWidth) pageWidth.value = root.clientWidth;
     if (isStarted && isVisible()) refreshIfStale();
   });
 }

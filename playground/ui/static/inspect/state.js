@@ -17,5 +17,3 @@ export const prediction = signal(/** @type {any} */ (null));
 export const notApplicable = signal("");
 /** The error of the last request. */
 export const problem = signal("");
-/** The width of the tab in pixels. */
-export const pageWidth = signal(1200);

@@ -1,125 +1,75 @@
-// Queries and keys with a link for each attention weight, of one head or of several.
-import { describeWeights } from "../shared/diagram/describe.js";
-import { formatToken } from "../shared/format.js";
+// The links of one or several heads, as in the diagram.
+import { describeWeights, nameQuery } from "../shared/diagram/describe.js";
+import { LinksCanvas } from "../shared/diagram/diagram.js";
+import { paintLinks } from "../shared/diagram/paint.js";
+import { toRows } from "../shared/attention_weights.js";
 import { html, useState } from "../vendor/preact.js";
 
-export { describeWeights };
+const MIN_TOKEN_WIDTH = 40,
+  MAX_TOKEN_WIDTH = 110,
+  CHARACTER_WIDTH = 10;
 
-const MIN_WEIGHT = 0.005;
-const WIDTH = 480,
-  TOKEN_WIDTH = 110;
-const HEAD_DISTANCE = 2.4; // vertical distance of the links of two heads
-
-/** @param {number} weight @param {string} color */
-export const linkStyle = (weight, color) => ({
-  stroke: color,
-  strokeOpacity: 0.12 + 0.88 * weight,
-  strokeWidth: 0.5 + 7.5 * weight,
-});
-
-/** @typedef {{ name: string, weights: ArrayLike<number>[], color: string }} Head */
-/** @typedef {{ side: string, index: number }} Token */
+/** @import { HeadLinks, LinksData } from "../shared/diagram/paint.js" */
+/** @typedef {HeadLinks & { name?: string }} Head */
 
 /**
- * Queries on the left, keys on the right. Only the links of the token under the pointer are drawn,
- * or those of the token that a click or the arrow keys have selected.
+ * A query shows its links alone while the user points at it. A click or the arrow keys select it.
  * @param {{
- *   label: string, queries: string[], keys: string[], heads: Head[], hint?: string,
- * }} props `hint` describes both sides
+ *   label: string,
+ *   kind: string,
+ *   keys: string[],
+ *   queries: string[],
+ *   heads: Head[],
+ *   titles: string[],
+ *   output?: LinksData["output"],
+ *   row?: number | null,
+ *   onSelect?: (row: number | null) => void,
+ * }} props `row` is highlighted while the user points at no other one
  */
-export function TokenLinks({ label, queries, keys, heads, hint = "Left: queries. Right: keys." }) {
-  const [hovered, setHovered] = useState(/** @type {Token | null} */ (null)),
-    [selected, setSelected] = useState(/** @type {Token | null} */ (null)),
-    names = { query: queries.map(formatToken), key: keys.map(formatToken) },
-    active = [hovered, selected].find((each) => each && each.index < names[each.side].length),
-    longest = Math.max(queries.length, keys.length),
-    rowHeight = Math.max(16, Math.min(30, 420 / longest)),
-    isSingle = heads.length === 1,
-    distance = Math.min(HEAD_DISTANCE, (0.6 * rowHeight) / heads.length),
-    y = (i) => 6 + (i + 0.5) * rowHeight;
-  const onKeyDown = (event) => {
-    if (event.key === "Escape") setSelected(null);
-    if (!event.key.startsWith("Arrow")) return;
-    event.preventDefault();
-    const { side, index } = active ?? { side: "query", index: -1 },
-      newSide = { ArrowLeft: "query", ArrowRight: "key" }[event.key] ?? side,
-      offset = { ArrowUp: -1, ArrowDown: 1 }[event.key] ?? 0,
-      last = names[newSide].length - 1;
-    setSelected({ side: newSide, index: Math.max(0, Math.min(last, index + offset)) });
-  };
-  const hasLink = (query, key) =>
-    !active || active.index === (active.side === "query" ? query : key);
-  const isSame = (token, { side, index }) => token?.side === side && token.index === index;
-  const renderTokens = (side, x, anchor) =>
-    names[side].map(
-      (name, index) =>
-        html`<text
-          key=${side + index}
-          class=${isSame(active, { side, index }) ? "active" : ""}
-          x=${x}
-          y=${y(index)}
-          text-anchor=${anchor}
-          onPointerEnter=${() => setHovered({ side, index })}
-          onClick=${() => setSelected(isSame(selected, { side, index }) ? null : { side, index })}
-        >
-          ${name}
-        </text>`,
-    );
-  const text = active
-    ? describeActive(active, queries, keys, heads)
-    : hint + " Select a token, by a click or the arrow keys, to see its weights.";
+export function TokenLinks({ label, kind, row: selected = null, onSelect, ...links }) {
+  const [pointed, setPointed] = useState(/** @type {number | null} */ (null)),
+    { keys, queries, heads, output = null } = links,
+    row = pointed ?? selected,
+    longest = Math.max(...[...keys, ...queries].map((name) => [...name].length));
+  const paint = (/** @type {HTMLCanvasElement} */ canvas) =>
+    paintLinks(canvas, {
+      ...links,
+      output,
+      outputRow: 0,
+      hasMemory: false,
+      highlight: row,
+      minHeight: 0,
+      owner: null,
+      tokenWidth: Math.max(MIN_TOKEN_WIDTH, Math.min(MAX_TOKEN_WIDTH, CHARACTER_WIDTH * longest)),
+    });
+  const text =
+    row === null || row >= queries.length
+      ? "Point at a query, or press the arrow keys, for its weights alone."
+      : describeQuery(kind, queries, keys, heads, row);
   return html`<figure class="pg-figure token-links">
-    <svg
-      viewBox=${`0 0 ${WIDTH} ${12 + rowHeight * longest}`}
-      role="img"
-      tabindex="0"
-      aria-label=${label}
-      onKeyDown=${onKeyDown}
-      onPointerLeave=${() => setHovered(null)}
-      onBlur=${() => setSelected(null)}
-    >
-      ${heads.map((head, i) =>
-        renderHead(head, (i - (heads.length - 1) / 2) * distance, { y, hasLink, isSingle }),
-      )}
-      ${renderTokens("query", TOKEN_WIDTH, "end")}
-      ${renderTokens("key", WIDTH - TOKEN_WIDTH, "start")}
-    </svg>
+    <${LinksCanvas}
+      paint=${paint}
+      inputs=${[keys, queries, heads, row]}
+      label=${label}
+      row=${row}
+      onPoint=${setPointed}
+      onSelect=${(/** @type {number | null} */ next) => {
+        setPointed(next);
+        onSelect?.(next);
+      }}
+    />
     <figcaption aria-live="polite">${text}</figcaption>
   </figure>`;
 }
 
 /**
- * Draw the links of a head.
- * @param {Head} head
- * @param {number} offset the vertical distance from the middle of the tokens
- * @param {{
- *   y: (row: number) => number,
- *   hasLink: (query: number, key: number) => boolean,
- *   isSingle: boolean,
- * }} layout
+ * @param {string} kind @param {string[]} queries @param {string[]} keys
+ * @param {Head[]} heads @param {number} row
  */
-function renderHead({ weights, color, name }, offset, { y, hasLink, isSingle }) {
-  const [left, right, middle] = [TOKEN_WIDTH + 8, WIDTH - TOKEN_WIDTH - 8, WIDTH / 2];
-  return weights.flatMap((row, query) =>
-    Array.from(row, (weight, key) => {
-      if (weight < MIN_WEIGHT || !hasLink(query, key)) return null;
-      const [start, end] = [query, key].map((index) => y(index) + offset);
-      return html`<path
-        key=${`${name} ${query} ${key}`}
-        d=${`M${left} ${start}C${middle} ${start} ${middle} ${end} ${right} ${end}`}
-        style=${linkStyle(isSingle ? weight : weight / 2, color)}
-      />`;
-    }),
+function describeQuery(kind, queries, keys, heads, row) {
+  const texts = heads.map(
+    ({ name, weights }) =>
+      (name ? name + ": " : "") + describeWeights(keys, toRows(weights, keys.length)[row]),
   );
-}
-
-function describeActive({ side, index }, queries, keys, heads) {
-  const isQuery = side === "query",
-    names = isQuery ? queries : keys,
-    others = isQuery ? keys : queries,
-    values = ({ weights }) => (isQuery ? [...weights[index]] : weights.map((row) => row[index])),
-    texts = heads.map(
-      (head) => (heads.length > 1 ? head.name + ": " : "") + describeWeights(others, values(head)),
-    );
-  return `Position ${index + 1} (${names[index]}) as a ${side}. Weights: ${texts.join("; ")}.`;
+  return `${nameQuery(kind, queries, row)} attends to ${texts.join("; ")}.`;
 }

@@ -2,20 +2,26 @@
 
 /**
  * Decode weights: thousandths in two bytes each, in base64, head after head.
- * @param {{ weights: string, layers: number, heads: number, rows: string[], columns: string[] }}
- *   packed
- * @returns {Float32Array[][][]} rows of weights by layer and head
+ * @param {{ weights: string, layers: number, heads: number }} packed
+ * @returns {Int16Array[][]} thousandths by layer and head, row by row
  */
-export function unpackWeights({ weights, layers, heads, rows, columns }) {
+export function unpackWeights({ weights, layers, heads }) {
   const bytes = Uint8Array.from(atob(weights), (c) => c.charCodeAt(0)),
-    view = new DataView(bytes.buffer),
-    numbers = new Float32Array(bytes.length / 2);
-  for (let i = 0; i < numbers.length; i++) numbers[i] = view.getInt16(2 * i, true) / 1000;
-  const readRow = (/** @type {number} */ at) =>
-    numbers.subarray(at * columns.length, (at + 1) * columns.length);
+    all = new Int16Array(bytes.buffer),
+    size = all.length / (layers * heads);
   return Array.from({ length: layers }, (_, layer) =>
     Array.from({ length: heads }, (_, head) =>
-      rows.map((_, row) => readRow((layer * heads + head) * rows.length + row)),
+      all.subarray((layer * heads + head) * size, (layer * heads + head + 1) * size),
     ),
   );
 }
+
+/**
+ * Return the weights of a head as rows of numbers from 0 to 1.
+ * @param {ArrayLike<number>} thousandths
+ * @param {number} columns
+ */
+export const toRows = (thousandths, columns) =>
+  Array.from({ length: thousandths.length / columns }, (_, row) =>
+    Array.from({ length: columns }, (_, column) => thousandths[row * columns + column] / 1000),
+  );

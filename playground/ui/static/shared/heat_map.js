@@ -95,15 +95,6 @@ function hatch(ctx, { left, top, width, height }) {
   ctx.stroke();
 }
 
-/** Draw a small map without labels. @param {HTMLCanvasElement} canvas @param {HeatMapData} data */
-export function paintThumbnail(canvas, data) {
-  const width = canvas.clientWidth;
-  if (!width) return;
-  const ideal = Math.round((width * data.values.length) / data.values[0].length),
-    [ctx, cssWidth, height] = setUpCanvas(canvas, Math.max(12, Math.min(width, ideal)));
-  paintCells(ctx, data, { left: 0, top: 0, width: cssWidth, height });
-}
-
 /**
  * Return the positions of a map with labels.
  * @param {HeatMapData} data

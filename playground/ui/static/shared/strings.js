@@ -28,12 +28,17 @@ export const ATTENTION_KINDS = [
     title: "Decoder tokens attend to earlier decoder tokens",
   },
 ];
-export const CROSS_CAPTION =
-  "Rows: the target token that each query predicts. Columns: source tokens (keys).";
-export const ENCODER_CAPTION = "Rows: source tokens (queries). Columns: source tokens (keys).";
+/** @type {Record<string, string>} */
+const AXES = {
+  cross: "Rows: the target token that each query predicts. Columns: source tokens (keys).",
+  encoder: "Rows: source tokens (queries). Columns: source tokens (keys).",
+  decoder:
+    "Rows: decoder input (queries). Columns: the same tokens (keys). Masked positions are hatched.",
+};
 // Architectures with one stack process source and output as one sequence. The keys are those of
 // architectures or of attention kinds.
-export const SINGLE_STACK_CAPTIONS = {
+/** @type {Record<string, string>} */
+const AXES_OF_ONE_STACK = {
   encoder:
     "Rows and columns: the input positions. The model predicts the output at the same " +
     "positions; SOS marks added positions when the output is longer.",
@@ -42,4 +47,11 @@ export const SINGLE_STACK_CAPTIONS = {
     "Rows and columns: the input tokens, then the tokens generated so far. Masked positions are " +
     "hatched.",
 };
+/**
+ * Describe the axes of an attention map.
+ * @param {string} kind @param {boolean} isSingle whether the model has one stack
+ * @param {string} [architecture]
+ */
+export const describeAxes = (kind, isSingle, architecture = "") =>
+  isSingle ? (AXES_OF_ONE_STACK[architecture] ?? AXES_OF_ONE_STACK[kind]) : AXES[kind];
 export const PART_NOT_LOADED = "This part of the page could not be loaded. Reload the page.";

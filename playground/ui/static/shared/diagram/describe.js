@@ -55,6 +55,15 @@ export const nameQuery = (kind, queries, row) =>
   `${kind === "cross" ? "Target" : "Token"} ${row + 1} (${queries[row]})`;
 
 /**
+ * Describe a cell of a map.
+ * @param {string} kind @param {string[][]} axes @param {number} query @param {number} key
+ * @param {number} weight
+ */
+export const describeWeight = (kind, [queries, keys], query, key, weight) =>
+  `${nameQuery(kind, queries, query)} attends to ${keys[key]} (position ${key + 1}) with weight ` +
+  `${weight.toFixed(3)}.`;
+
+/**
  * Return the weights of one query, and the output at its position.
  * @param {any} pass @param {Selection} selected @param {number} row
  */

@@ -60,9 +60,14 @@ function PartSwitch({ part, switches, importance, tabindex }) {
     } <${Switch} parts=${[part]} name=${name} switches=${switches} tabindex=${tabindex} />`;
 }
 
-/** @param {Props & { block: BlockInfo, head: number }} props */
+/**
+ * What a head shows and does.
+ * @typedef {Pick<Props, "pass" | "selected" | "row" | "onSelect" | "switches" | "importance">}
+ *   HeadProps
+ * @param {HeadProps & { block: Pick<BlockInfo, "kind" | "layer">, head: number }} props
+ */
 function Head({ block: { kind, layer }, head, ...props }) {
-  const { stacks, pass, selected, row, onSelect, switches } = props,
+  const { pass, selected, row, onSelect, switches } = props,
     part = { kind, layer, head },
     weights = /** @type {number[] | undefined} */ (pass.attention[kind]?.[layer]?.[head]),
     role = weights && roleOf(pass, part),
@@ -90,7 +95,7 @@ function Head({ block: { kind, layer }, head, ...props }) {
       data-layer=${layer}
       data-head=${head}
       title=${title}
-      aria-label=${describeHead(kind, layer, head, stacks.length === 1)}
+      aria-label=${describeHead(kind, layer, head, !pass.axes.cross)}
       aria-pressed=${String(isSelected)}
       onClick=${() => onSelect(kind, layer, head)}
     >
@@ -100,6 +105,50 @@ function Head({ block: { kind, layer }, head, ...props }) {
     <span class="head-switch">
       <span>${head + 1}</span><${PartSwitch} ...${props} part=${part} tabindex=${tabindex} />
     </span>
+  </div>`;
+}
+
+/**
+ * @param {HeadProps & {
+ *   block: Pick<BlockInfo, "kind" | "layer" | "heads">,
+ *   columns: number,
+ * }} props
+ */
+const Heads = ({ columns, ...props }) =>
+  html`<div class="diagram-heads" style=${{ "--heads": columns }}>
+    ${Array.from(
+      { length: props.block.heads },
+      (_, head) => html`<${Head} key=${head} ...${props} head=${head} />`,
+    )}
+  </div>`;
+
+/**
+ * The heads of one kind of attention, a row for each layer. The arrow keys move between heads.
+ * @param {Pick<Props, "pass" | "selected" | "onSelect"> & { row?: number | null }} props
+ */
+export function HeadGrid({ row = null, ...props }) {
+  const { pass, selected } = props,
+    { kind } = selected,
+    onKeyDown = (/** @type {KeyboardEvent} */ event) =>
+      moveFocus(event, /** @type {HTMLElement} */ (event.currentTarget));
+  return html`<div
+    class="diagram pg-head-grid"
+    role="group"
+    aria-label="Heads; use the arrow keys to move"
+    onKeyDown=${onKeyDown}
+  >
+    ${pass.attention[kind].map(
+      (/** @type {any[]} */ { length: heads }, /** @type {number} */ layer) => [
+        html`<span key=${layer}>layer ${layer + 1}</span>`,
+        html`<${Heads}
+          key=${`heads ${layer}`}
+          ...${props}
+          row=${row}
+          block=${{ kind, layer, heads }}
+          columns=${Math.max(MAX_COLUMNS, heads)}
+        />`,
+      ],
+    )}
   </div>`;
 }
 
@@ -152,12 +201,7 @@ function Block(props) {
     <span class="diagram-contribution"><i style=${{ width: share + "%" }}></i></span>
     ${
       block.heads > 0 &&
-      html`<div class="diagram-heads" style=${{ "--heads": Math.min(block.heads, MAX_COLUMNS) }}>
-        ${Array.from(
-          { length: block.heads },
-          (_, head) => html`<${Head} key=${head} ...${props} head=${head} />`,
-        )}
-      </div>`
+      html`<${Heads} ...${props} columns=${Math.min(block.heads, MAX_COLUMNS)} />`
     }
     ${isOpen && html`<div class="diagram-details">${details}</div>`}
   </div>`;
