@@ -67,6 +67,7 @@ function HeadMap({ data, pass, selected }) {
       selected=${selected}
       row=${null}
       maxCellSize=${cellSize(data.rows.length)}
+      title=""
       live="polite"
     />`;
 }

@@ -41,7 +41,9 @@ export function weightsOf(thousandths, head) {
 /** Return the links of all steps: to the source, and to the tokens before each. */
 function buildLinks({ source, steps }, head) {
   const inputs = steps.at(-1).prefix,
-    queries = steps.map(({ token }) => token),
+    written = steps.map(({ token }) => token),
+    hasTarget = steps.every(({ target }) => target !== null),
+    queries = hasTarget ? steps.map(({ target }) => target) : written,
     later = (n) => Array(inputs.length - n).fill(0),
     cross = steps.flatMap((step) => weightsOf(step.cross, head)),
     decoder = steps.flatMap(({ decoder, prefix }) => [
@@ -54,10 +56,10 @@ function buildLinks({ source, steps }, head) {
       queries,
       keys: source,
       heads: [{ weights: cross, color: "--pg-cross" }],
-      titles: ["source", "output", "probability"],
+      titles: ["source", hasTarget ? "target" : "", "output"],
       output: {
-        target: steps.map(({ target, token }) => target ?? token),
-        predicted: queries,
+        target: queries,
+        predicted: written,
         probability: steps.map(({ probability }) => 1000 * probability),
       },
     },

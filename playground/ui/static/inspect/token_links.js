@@ -7,7 +7,8 @@ import { html, useState } from "../vendor/preact.js";
 
 const MIN_TOKEN_WIDTH = 40,
   MAX_TOKEN_WIDTH = 110,
-  CHARACTER_WIDTH = 10;
+  CHARACTER_WIDTH = 10,
+  MIN_HEIGHT = 300;
 
 /** @import { HeadLinks, LinksData } from "../shared/diagram/paint.js" */
 /** @typedef {HeadLinks & { name?: string }} Head */
@@ -38,7 +39,7 @@ export function TokenLinks({ label, kind, row: selected = null, onSelect, ...lin
       outputRow: 0,
       hasMemory: false,
       highlight: row,
-      minHeight: 0,
+      minHeight: MIN_HEIGHT,
       owner: null,
       tokenWidth: Math.max(MIN_TOKEN_WIDTH, Math.min(MAX_TOKEN_WIDTH, CHARACTER_WIDTH * longest)),
     });

@@ -22,11 +22,17 @@ const cellSize = (nRows) =>
  * @param {Selection} head
  * @param {number | null} row to highlight
  * @param {number | undefined} maxCellSize
+ * @param {string} title
  */
-function buildMap({ architecture, axes, attention }, { kind, layer, head }, row, maxCellSize) {
+function buildMap(
+  { architecture, axes, attention },
+  { kind, layer, head },
+  row,
+  maxCellSize,
+  title,
+) {
   const names = axes[kind].map((/** @type {string[]} */ each) => each.map(formatToken)),
     [rows, columns] = names,
-    title = `Layer ${layer + 1}, head ${head + 1}. `,
     values = toRows(attention[kind][layer][head], columns.length);
   return {
     data: {
@@ -50,15 +56,23 @@ function buildMap({ architecture, axes, attention }, { kind, layer, head }, row,
  *   selected: Selection,
  *   row: number | null,
  *   maxCellSize?: number,
+ *   title?: string,
  *   live?: "polite" | "off",
  *   onHover?: (cell: [number, number] | null) => void,
  *   onSelect?: (row: number, column: number) => void,
- * }} props `row` is highlighted
+ * }} props `row` is highlighted; the texts begin with `title`
  */
-export function SelectedHead({ pass, selected, row, maxCellSize, ...others }) {
+export function SelectedHead({
+  pass,
+  selected,
+  row,
+  maxCellSize,
+  title = `Layer ${selected.layer + 1}, head ${selected.head + 1}. `,
+  ...others
+}) {
   const weights = pass?.attention[selected.kind]?.[selected.layer]?.[selected.head],
     map = useMemo(
-      () => weights && buildMap(pass, selected, row, maxCellSize),
+      () => weights && buildMap(pass, selected, row, maxCellSize, title),
       [weights, row, maxCellSize],
     );
   return map
