@@ -25,6 +25,25 @@ export function setUpCanvas(canvas, height) {
 }
 
 /**
+ * Paint one pixel for each cell; the browser scales the picture. The element stays the same.
+ * @param {HTMLCanvasElement} canvas @param {number} rows @param {number} columns
+ * @param {(row: number, column: number) => number[] | null} colorOf red, green, blue and opacity,
+ *   which is 255 unless given; null is transparent
+ */
+export function paintPixels(canvas, rows, columns, colorOf) {
+  if (canvas.width !== columns || canvas.height !== rows)
+    Object.assign(canvas, { width: columns, height: rows });
+  const c = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d")),
+    image = c.createImageData(columns, rows);
+  for (let row = 0, at = 0; row < rows; row++)
+    for (let column = 0; column < columns; column++, at += 4) {
+      const [red, green, blue, alpha = 255] = colorOf(row, column) ?? [0, 0, 0, 0];
+      image.data.set([red, green, blue, alpha], at);
+    }
+  c.putImageData(image, 0, 0);
+}
+
+/**
  * Return the context of a copy of a canvas on the background of the page.
  * @param {HTMLCanvasElement} source
  * @param {number} [top] the space above it, in pixels of the canvas

@@ -1,7 +1,7 @@
 // A heat map on a canvas: one pixel per cell, scaled up, with labels and a cursor for pointer and
 // keys. Masked cells are hatched, to distinguish them from 0.
 
-import { setUpCanvas } from "./canvas.js";
+import { paintPixels, setUpCanvas } from "./canvas.js";
 import { formatToken } from "./format.js";
 import { colorScale, cssVariable, onThemeChange } from "./palette.js";
 
@@ -42,30 +42,18 @@ export function maxValue({ values, max, isSigned }) {
  * @param {HeatMapData} data
  * @param {{ left: number, top: number, width: number, height: number }} box
  */
-export function paintCells(ctx, data, { left, top, width, height }) {
+function paintCells(ctx, data, { left, top, width, height }) {
   const rows = data.values.length,
     columns = data.values[0].length,
     color = colorScale(maxValue(data), data.isSigned);
   scratch ??= document.createElement("canvas");
-  scratch.width = columns;
-  scratch.height = rows;
-  const pixels = /** @type {CanvasRenderingContext2D} */ (scratch.getContext("2d")),
-    image = pixels.createImageData(columns, rows),
-    empty = /** @type {[number, number][]} */ ([]);
-  for (let row = 0; row < rows; row++)
-    for (let column = 0; column < columns; column++) {
-      if (isEmptyCell(data, row, column)) {
-        empty.push([row, column]);
-        continue;
-      }
-      const at = 4 * (row * columns + column),
-        [red, green, blue] = color(/** @type {number} */ (data.values[row][column]));
-      image.data[at] = red;
-      image.data[at + 1] = green;
-      image.data[at + 2] = blue;
-      image.data[at + 3] = 255;
-    }
-  pixels.putImageData(image, 0, 0);
+  const empty = /** @type {[number, number][]} */ ([]);
+  paintPixels(scratch, rows, columns, (row, column) => {
+    if (!isEmptyCell(data, row, column))
+      return color(/** @type {number} */ (data.values[row][column]));
+    empty.push([row, column]);
+    return null;
+  });
   ctx.imageSmoothingEnabled = false;
   ctx.drawImage(scratch, left, top, width, height);
   if (!empty.length) return;

@@ -1,4 +1,5 @@
 // An opened block, below its heads: what it does, and how a query of a head gets its weights.
+import { paintPixels } from "../canvas.js";
 import { SegmentedControl } from "../components/segments.js";
 import { useCanvas } from "../components/use_canvas.js";
 import { formatCount, formatNumber } from "../format.js";
@@ -13,13 +14,8 @@ import { BLOCK_TEXTS } from "./describe.js";
 function Strip({ values, max }) {
   const canvas = useCanvas(
     (element) => {
-      const context = /** @type {CanvasRenderingContext2D} */ (element.getContext("2d")),
-        color = colorScale(max, true);
-      element.width = values.length;
-      element.height = 1;
-      const image = context.createImageData(values.length, 1);
-      values.forEach((value, i) => image.data.set([...color(value ?? 0), 255], 4 * i));
-      context.putImageData(image, 0, 0);
+      const color = colorScale(max, true);
+      paintPixels(element, 1, values.length, (_, i) => color(values[i] ?? 0));
     },
     [values, max],
   );

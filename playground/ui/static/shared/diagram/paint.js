@@ -1,6 +1,6 @@
 // The attention weights of the diagram as pictures: the links of a head, from its keys to its
 // queries and into its block, with the output beside the queries; and the small map of each head.
-import { setUpCanvas } from "../canvas.js";
+import { paintPixels, setUpCanvas } from "../canvas.js";
 import { formatToken } from "../format.js";
 import { colorTable, cssVariable, resolveColor } from "../palette.js";
 
@@ -225,29 +225,20 @@ const parseColor = (color) => {
 };
 
 /**
- * Paint the weights of a head, one pixel for each, with the darkest color for the largest. The
- * browser scales the picture. The canvas element stays the same.
+ * Paint the weights of a head, with the darkest color for the largest.
  * @param {HTMLCanvasElement} canvas
  * @param {ArrayLike<number>} weights row by row @param {number} rows @param {number} columns
  * @param {boolean} isCausal whether later positions are masked
  * @param {number | null} highlight the row that stays as it is, while the others fade
  */
 export function paintHeadMap(canvas, weights, rows, columns, isCausal, highlight) {
-  if (canvas.width !== columns || canvas.height !== rows) {
-    canvas.width = columns;
-    canvas.height = rows;
-  }
-  const c = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d")),
-    image = c.createImageData(columns, rows),
-    table = colorTable(),
+  const table = colorTable(),
     scale = 1000 / Math.max(1e-9, ...Array.from(weights)),
     masked = isCausal ? parseColor(cssVariable("--pg-grid")) : null;
-  for (let i = 0; i < weights.length; i++) {
-    const row = Math.floor(i / columns),
-      isMasked = masked && i % columns > row,
-      [red, green, blue] = isMasked ? masked : table[Math.round(scale * weights[i])],
-      alpha = highlight === null || highlight === row ? 255 : 70;
-    image.data.set([red, green, blue, alpha], 4 * i);
-  }
-  c.putImageData(image, 0, 0);
+  paintPixels(canvas, rows, columns, (row, column) => [
+    .../** @type {number[]} */ (
+      masked && column > row ? masked : table[Math.round(scale * weights[row * columns + column])]
+    ),
+    highlight === null || highlight === row ? 255 : 70,
+  ]);
 }
