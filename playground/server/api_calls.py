@@ -30,7 +30,7 @@ from playground.runs.access import (
 from playground.runs.owner_keys import OWNER_KEY_PATTERN
 from playground.runs.registry import Registry
 
-from .client import is_own_origin, resolve_client_address
+from .client import resolve_client_address
 from .rate_limit import RateLimiter
 from .routes import Handler
 from .schemas.base import MAX_INT, JsonObject, Name, RequestBody, Sequence, Token, whole_number
@@ -243,15 +243,10 @@ class EndpointBase:
         """Apply the rate limit to a call of this client.
 
         Raises:
-            UserError: for too many calls, and for requests from pages of other sites, because
-                browsers send them with the user's cookies.
+            UserError: for too many calls.
         """
         client = resolve_client_address(request)
         CLIENT_ADDRESS.set(client)  # Gradio runs some calls outside of the request
-        if not is_own_origin(request.headers):
-            raise UserError(
-                "pages of other sites are rejected; use a program or open the playground"
-            )
         self.rate_limiter.acquire("calls", client)
         if kind != "calls":
             self.rate_limiter.acquire(kind, client)

@@ -31,7 +31,7 @@ from .client import configured_hosts, is_own_origin, public_hosts, resolve_clien
 from .datasets_api import UPLOAD_PATH as DATASETS_PATH
 from .event_streams import EventStreamMiddleware
 from .rate_limit import LoadLimits
-from .routes import OTHER_SITE_MESSAGE, ROUTE_PREFIX, parse_body
+from .routes import ROUTE_PREFIX, load_ms_of, parse_body
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 MAX_BODY_BYTES = 64_000  # the requests of the page have about 5,000
@@ -41,6 +41,7 @@ MIN_COMPRESSED_BYTES = 1000
 PAGE_PATH = "/runs/page$"  # up to 27 MB of weights, of which compression saves a fourth in 0.4 s
 BROTLI_QUALITY = 5  # 2 ms for the page; 9 takes 30 ms and saves 2 % more
 MAX_UNREAD_MESSAGES = 200  # of one session in Gradio's queue
+OTHER_SITE_MESSAGE = "this request comes from another site; open the playground itself"
 NO_ENDPOINT = "There is no such endpoint; the API page lists them."
 BYTES_PER_MS = 4000  # of nested JSON that the event loop parses in a millisecond
 
@@ -93,7 +94,7 @@ class RouteFilterMiddleware:
         """Return the load of a request in milliseconds, or None where nothing is served."""
         for methods, pattern, milliseconds in self.served:
             if method in methods and pattern.fullmatch(path):
-                return milliseconds
+                return milliseconds or load_ms_of(path.removeprefix(ROUTE_PREFIX))
         return None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

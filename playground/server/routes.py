@@ -3,7 +3,7 @@
 They are Starlette routes, which match before those of Gradio. Gradio's server functions need much
 more time per request, on the cores that also train (benchmarks/RESULTS.md, "Overhead of viewers",
 measures these routes). Requests are untrusted. Pages of other sites may send requests with
-the user's cookies; the origin check of middleware.py rejects them.
+the user's cookies; the middleware rejects them.
 """
 
 import asyncio
@@ -25,13 +25,12 @@ from playground.errors import UserError, error_response
 from playground.runs.access import NOT_FOUND, Right
 
 from .asgi import json_error
-from .client import is_own_origin, resolve_client_address
+from .client import resolve_client_address
 from .rate_limit import LoadLimits
 
 ROUTE_PREFIX = "/playground/api/"
 MAX_INLINE_PARSE_BYTES = 64_000  # a larger body is parsed in a thread
 MAX_BRACKETS = 5000  # in JSON; a megabyte of nested lists takes almost a second to parse
-OTHER_SITE_MESSAGE = "this request comes from another site; open the playground itself"
 Handler = Callable[[object, Request], Awaitable[Any]]  # the JSON, or a response with it
 HandlerMethod = Callable[..., Coroutine[Any, Any, Any]]
 RequestType = TypeVar("RequestType", bound=BaseModel)
@@ -68,27 +67,28 @@ LOAD_MS_BY_ROUTE = {
 
 
 def build_routes(handlers: Mapping[str, Handler], load: LoadLimits | None = None) -> list[Route]:
-    """Return a route for each handler; `load` limits the load of clients and owners."""
+    """Return a route for each handler; `load` limits the load of owners.
+
+    The middleware limits that of client addresses.
+    """
     load = load or LoadLimits(0.0, 0.0)
     return [
         Route(
-            ROUTE_PREFIX + name,
-            _make_endpoint(handler, LOAD_MS_BY_ROUTE.get(name, DEFAULT_LOAD_MS), load),
-            methods=["POST"],
+            ROUTE_PREFIX + name, _make_endpoint(handler, load_ms_of(name), load), methods=["POST"]
         )
         for name, handler in handlers.items()
     ]
+
+
+def load_ms_of(name: str) -> float:
+    """Return the estimated load of a request to a route."""
+    return LOAD_MS_BY_ROUTE.get(name, DEFAULT_LOAD_MS)
 
 
 def _make_endpoint(
     handler: Handler, load_ms: float, load: LoadLimits
 ) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
-        if not is_own_origin(request.headers):
-            return json_error(UserError(OTHER_SITE_MESSAGE), 403)
-        address = resolve_client_address(request)
-        if retry_after_s := load.take_address(address, load_ms):
-            return await load.reject(address, retry_after_s)
         body = await request.body()
         try:
             payload = (
@@ -98,6 +98,7 @@ def _make_endpoint(
             )
         except UserError as error:
             return json_error(error, 400)
+        address = resolve_client_address(request)
         owner = payload.get("owner") if isinstance(payload, dict) else None
         if retry_after_s := load.take_owner(owner, load_ms):
             return await load.reject(address, retry_after_s)

@@ -21,7 +21,6 @@ from starlette.requests import Request
 from playground.runs.owner_keys import OWNER_KEY_PATTERN, new_owner_key, owner_from_session
 from playground.runs.registry import Registry
 
-from .client import is_own_origin
 from .routes import HandlerGroup, handler
 from .schemas.base import OptionalOwner, OwnerRequest, RequestBody
 from .schemas.responses import Done
@@ -39,8 +38,8 @@ def owner_cookie(owner: str) -> str:
 
 
 def owner_from_cookie(request: Request) -> str:
-    """Return the owner key in the cookie of a request, or "" for a page of another site."""
-    if not request.headers.get("origin") or not is_own_origin(request.headers):
+    """Return the owner key in the cookie of a request; "" if no page has sent it."""
+    if not request.headers.get("origin"):
         return ""
     owner = request.cookies.get(COOKIE, "")
     return owner if OWNER_KEY_PATTERN.fullmatch(owner) else ""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.testclient import TestClient
 
@@ -205,9 +206,11 @@ def test_work_beyond_the_estimate_counts_afterwards(monkeypatch):
     monkeypatch.setattr("playground.server.rate_limit.REJECTION_DELAY_S", 0.0)
     cpu = itertools.count(0, 0.6)  # seconds, from one look to the next
     monkeypatch.setattr("playground.server.routes.time.thread_time", lambda: next(cpu))
-    busy = handler("busy", OwnerRequest, dict[str, Any])(lambda _, request: {})
-    (route,) = build_routes({"busy": partial(busy, None)}, LoadLimits(100, 0))
-    client = TestClient(Starlette(routes=[route]))
+    busy = handler("busy/now", OwnerRequest, dict[str, Any])(lambda _, request: {})
+    load = LoadLimits(100, 0)
+    (route,) = build_routes({"busy/now": partial(busy, None)}, load)
+    limits = Middleware(RouteFilterMiddleware, can_sign_in=False, load=load)
+    client = TestClient(Starlette(routes=[route], middleware=[limits]))
     statuses = [
         client.post(route.path, json={"owner": f"{number:032x}"}).status_code for number in range(2)
     ]

@@ -5,53 +5,21 @@ from types import SimpleNamespace
 
 import pytest
 from starlette.applications import Starlette
-from starlette.requests import Request
 from starlette.testclient import TestClient
 
 from playground.runs.owner_keys import new_owner_key
+from playground.server.middleware import build_middleware
+from playground.server.rate_limit import LoadLimits
 from playground.server.routes import build_routes
-from playground.server.session import COOKIE, SessionHandlers, owner_from_cookie
+from playground.server.session import COOKIE, SessionHandlers
 
 HOST = "owner-space.hf.space"
 
 
-def request_of(owner, **headers):
-    headers = {"host": HOST, "cookie": f"{COOKIE}={owner}"} | {
-        name.replace("_", "-"): value for name, value in headers.items()
-    }
-    scope = {"type": "http", "method": "POST", "path": "/", "query_string": b""}
-    return Request(
-        scope | {"headers": [(name.encode(), value.encode()) for name, value in headers.items()]}
-    )
-
-
-def test_the_cookie_counts_only_in_requests_of_the_page_itself():
-    owner = new_owner_key()
-    assert owner_from_cookie(request_of(owner, origin=f"https://{HOST}")) == owner
-    assert (
-        owner_from_cookie(request_of(owner, origin=f"https://{HOST}", sec_fetch_site="same-origin"))
-        == owner
-    )
-    # A frame of another Space lies in the same partition, so its requests carry the cookie.
-    for foreign in (
-        {"origin": "https://evil-space.hf.space"},
-        {"origin": "https://huggingface.co"},
-        {"origin": "null"},
-        {},
-        {"origin": "https://evil.example", "x_forwarded_host": "evil.example"},
-        {"origin": f"https://{HOST}", "sec_fetch_site": "cross-site"},
-    ):
-        assert owner_from_cookie(request_of(owner, **foreign)) == "", foreign
-    for odd in ("", "short", "x" * 33, "é" * 16, "../../etc/passwd" * 2 + "\\"):
-        assert (
-            owner_from_cookie(request_of(odd.encode().decode("latin-1"), origin=f"https://{HOST}"))
-            == ""
-        )
-
-
 def app_of(single_owner):
     handlers = SessionHandlers(SimpleNamespace(single_owner=single_owner)).handlers()
-    return Starlette(routes=build_routes(handlers))
+    middleware = build_middleware(True, False, LoadLimits(0, 0))
+    return Starlette(routes=build_routes(handlers), middleware=middleware)
 
 
 @pytest.fixture
@@ -63,10 +31,28 @@ def client():
         yield client
 
 
-def post(client, name, what, origin=f"https://{HOST}"):
-    return client.post(
-        f"/playground/api/{name}", json=what, headers={"origin": origin} if origin else {}
-    )
+def post(client, name, what, origin=f"https://{HOST}", **headers):
+    headers |= {"origin": origin} if origin else {}
+    return client.post(f"/playground/api/{name}", json=what, headers=headers)
+
+
+def test_the_cookie_counts_only_in_requests_of_the_page_itself(client):
+    owner = new_owner_key()
+    client.cookies.set(COOKIE, owner)
+
+    def is_read(origin=f"https://{HOST}", **headers):
+        return owner in post(client, "session/open", {}, origin, **headers).text
+
+    assert is_read()
+    assert is_read(**{"sec-fetch-site": "same-origin"})
+    # A frame of another Space lies in the same partition, so its requests carry the cookie.
+    for origin in ("https://evil-space.hf.space", "https://huggingface.co", "null", ""):
+        assert not is_read(origin), origin
+    assert not is_read("https://evil.example", **{"x-forwarded-host": "evil.example"})
+    assert not is_read(**{"sec-fetch-site": "cross-site"})
+    for odd in ("", "short", "x" * 33, "../../etc/passwd" * 2 + "\\"):
+        client.cookies.set(COOKIE, odd)
+        assert post(client, "session/open", {}).json()["owner"] != odd
 
 
 def test_owner_cookie_is_hidden_from_scripts_and_other_sites(client):
