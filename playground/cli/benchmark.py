@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import sys
 import threading
 from contextlib import suppress
@@ -24,6 +23,7 @@ from .common import (
     output_option,
     progress_bar,
     read_checkpoint,
+    record_signals,
     reserve_output_dir,
 )
 
@@ -204,16 +204,8 @@ def run_job(
     from playground.jobs.progress import JobCancelled, ProgressReporter
     from playground.pretrained.jobs import run as do
 
-    interrupted: list[int] = []
     cancelled = threading.Event()
-
-    def end(number: int, frame: object) -> None:
-        interrupted.append(number)
-        cancelled.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, end)
-    result = None
+    interrupted, result = record_signals(cancelled.set), None
     with progress_bar(unit_scale=True) as bar:
 
         def on_message(kind: str, *content: Any) -> None:

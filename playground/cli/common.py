@@ -69,11 +69,16 @@ def progress_bar(**options: Any) -> Any:
     return tqdm(**{"disable": None, "file": sys.stderr, **size, **options})
 
 
-def record_signals() -> list[int]:
-    """Return a list that gets the number of each SIGINT and SIGTERM, which then do nothing else."""
+def record_signals(on_signal: Callable[[], object] = lambda: None) -> list[int]:
+    """Return a list that gets each SIGINT and SIGTERM; these only call `on_signal`."""
     received: list[int] = []
+
+    def receive(number: int, frame: object) -> None:
+        received.append(number)
+        on_signal()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, frame: received.append(number))
+        signal.signal(number, receive)
     return received
 
 

@@ -5,10 +5,10 @@ from functools import lru_cache
 from typing import TypedDict
 
 from playground.architectures.parameter_groups import parameter_count
+from playground.common.format import format_duration
 from playground.runs.record import ACTIVE_STATUSES
 from playground.runs.registry import Registry
 from playground.runs.state import Run
-from playground.runs.summary import format_duration
 from playground.training.run_config import RunConfig
 
 from .length_evaluator import LengthEvaluator

@@ -10,13 +10,13 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
+from playground.common.format import format_duration
 from playground.errors import UserError
 from playground.jobs.admission import CLIENT_ADDRESS
 from playground.models.config_fields import ConfigError
 from playground.runs.record import WEIGHTS_EVICTED, RunOrigin
 from playground.runs.registry import Registry
 from playground.runs.state import RESUMABLE_STATUSES, Run
-from playground.runs.summary import format_duration
 from playground.training.run_config import RunConfig
 
 from .length_evaluator import LengthEvaluator

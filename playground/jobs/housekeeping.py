@@ -1,25 +1,25 @@
-"""Run the periodic work of all queues in one thread."""
+"""Run all periodic work, of queues and of runs, in one thread."""
 
 import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
+from playground.common.logs import RepeatFilter
 from playground.errors import UserError
 
 INTERVAL_S = 0.5
 
 log = logging.getLogger(__name__)
+log.addFilter(RepeatFilter())  # what fails in one round usually fails in the next
 
 
 class Housekeeper:
-    """Calls functions periodically in one thread, which starts with the first function.
-
-    A function that raises an error is called again. A repeated error is logged once.
-    """
+    """Calls functions periodically in one thread, which starts with the first function."""
 
     def __init__(self) -> None:
-        self._last_errors: dict[Callable[[], None], str] = {}  # with the last error
+        self._functions: dict[Callable[[], None], None] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
@@ -30,7 +30,7 @@ class Housekeeper:
             UserError: if the system has no free thread.
         """
         with self._lock:
-            self._last_errors.setdefault(function, "")
+            self._functions[function] = None
             if self._thread is None:
                 thread = threading.Thread(target=self._loop, name="housekeeping", daemon=True)
                 try:
@@ -45,27 +45,21 @@ class Housekeeper:
     def remove(self, function: Callable[[], None]) -> None:
         """Stop calling a function; an unknown one is ignored."""
         with self._lock:
-            self._last_errors.pop(function, None)
-
-    def run_once(self) -> None:
-        """Call each function once."""
-        for function in list(self._last_errors):
-            try:
-                function()
-                error = ""
-            except Exception as failure:  # one failing function must not stop the timeouts of jobs
-                error = repr(failure)
-                if error != self._last_errors.get(function):
-                    name = getattr(function, "__qualname__", function)
-                    log.exception("Housekeeping by %s failed", name)
-            with self._lock:
-                if function in self._last_errors:
-                    self._last_errors[function] = error
+            self._functions.pop(function, None)
 
     def _loop(self) -> None:
         while True:
             time.sleep(INTERVAL_S)
-            self.run_once()
+            for function in list(self._functions):
+                log_errors(function)
+
+
+def log_errors(work: Callable[..., object], *arguments: Any) -> None:
+    """Do a part of a round, and log its error: other parts and later rounds must still run."""
+    try:
+        work(*arguments)
+    except Exception:
+        log.exception("Housekeeping by %s failed", getattr(work, "__qualname__", work))
 
 
 HOUSEKEEPER = Housekeeper()

@@ -118,7 +118,3 @@ def time_left(run: Run, limits: Limits) -> list[Any] | None:
     if not limits.max_train_seconds or left > TIME_WARNING_S:
         return None
     return [max(0.0, left), limits.time_limit_message()]
-
-
-def format_duration(seconds: float) -> str:
-    return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:g} s"

@@ -3,7 +3,6 @@
 import logging
 import os
 import secrets
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,6 +12,7 @@ from typing import Any
 import psutil
 
 from playground.common.devices import usable_cores
+from playground.jobs.housekeeping import HOUSEKEEPER, log_errors
 from playground.jobs.process import WorkerProcess, cpu_seconds, describe_exit
 from playground.training.setting_changes import SettingChange
 
@@ -23,10 +23,8 @@ from .scheduler import RunScheduler
 from .snapshots import VIEWER_TTL_S, Snapshots, is_viewed
 from .state import Run, max_score
 from .storage_quota import StorageQuota
-from .summary import format_duration
 from .worker_protocol import NO_USABLE_CHECKPOINT, WorkerSpec
 
-HOUSEKEEPING_INTERVAL_S = 0.5  # seconds between two rounds
 QUOTA_INTERVAL_S = 30.0  # seconds between two checks of the storage quota
 # Seconds without a poll after which the points of a run without a worker are removed from memory.
 UNVIEWED_POINTS_TTL_S = 60.0
@@ -38,7 +36,7 @@ log = logging.getLogger(__name__)
 class Supervisor:
     """The workers of a registry. Safe to call from any thread.
 
-    Each worker has its own threads (`jobs/process.py`), and one thread does the housekeeping.
+    Each worker has its own threads (`jobs/process.py`).
 
     Args:
         root: the folder of checkpoints and runs.
@@ -56,6 +54,7 @@ class Supervisor:
     ) -> None:
         self.root, self.settings, self._runs = root, settings, runs
         self.scheduler, self.snapshots, self.storage_quota = scheduler, snapshots, storage_quota
+        self._quota_checked_at = -QUOTA_INTERVAL_S
 
     # Start
 
@@ -195,19 +194,18 @@ class Supervisor:
     # Housekeeping
 
     def start_housekeeping(self) -> None:
-        """Start the thread that supervises all runs."""
-        threading.Thread(target=self._housekeeping_loop, name="housekeeping", daemon=True).start()
+        """Supervise all runs periodically until `shutdown`."""
+        HOUSEKEEPER.add(self.housekeep)
 
-    def _housekeeping_loop(self) -> None:
-        checked_at = -QUOTA_INTERVAL_S
-        while not self.scheduler.stop_event.wait(HOUSEKEEPING_INTERVAL_S):
-            now = time.monotonic()
-            if self.settings.limits.bytes_total and now - checked_at > QUOTA_INTERVAL_S:
-                checked_at = now
-                _logging_errors(self.storage_quota.enforce)
-            for run in self._runs():
-                _logging_errors(self.supervise, run)
-            _logging_errors(self.scheduler.schedule)
+    def housekeep(self) -> None:
+        """Enforce the storage quota, supervise each run, and start what may start."""
+        now = time.monotonic()
+        if self.settings.limits.bytes_total and now - self._quota_checked_at > QUOTA_INTERVAL_S:
+            self._quota_checked_at = now
+            log_errors(self.storage_quota.enforce)
+        for run in self._runs():
+            log_errors(self.supervise, run)
+        self.scheduler.schedule()
 
     def supervise(self, run: Run) -> None:
         """Apply the timeouts and limits to a run, and repeat a failed write of its record."""
@@ -234,9 +232,7 @@ class Supervisor:
         if run.status == "training":
             idle_timeout_s = self.settings.idle_timeout_s
             if idle_timeout_s and unviewed_s > idle_timeout_s:
-                reason = (
-                    f"paused automatically after {format_duration(idle_timeout_s)} without viewers"
-                )
+                reason = f"paused automatically after {idle_timeout_s:g} s without viewers"
                 run.update(message=run.message or reason)
                 run.send_command("pause")
             if limits.max_train_seconds and run.trained_seconds >= limits.max_train_seconds:
@@ -259,8 +255,8 @@ class Supervisor:
             if self.scheduler.remove(run):  # it may have started meanwhile
                 run.update(
                     status="stopped",
-                    message=f"removed from the queue after {format_duration(idle_timeout_s)} "
-                    "without viewers; press Resume to queue it again",
+                    message=f"removed from the queue after {idle_timeout_s:g} s without viewers; "
+                    "press Resume to queue it again",
                 )
                 run.write()
 
@@ -292,7 +288,7 @@ class Supervisor:
                 return
             run.forced_status = (
                 "failed",
-                f"the training process hung for {format_duration(timeout_s)} and was ended; "
+                f"the training process hung for {timeout_s:g} s and was ended; "
                 f"{run.resume_message()}",
             )
             worker.kill()
@@ -304,6 +300,7 @@ class Supervisor:
             the number of workers that exited, and the number of those that were killed.
         """
         self.scheduler.stop_event.set()
+        HOUSEKEEPER.remove(self.housekeep)
         with self.scheduler.lock:
             workers = {run: run.worker for run in self._runs() if run.has_worker and run.worker}
             for run in self.scheduler:
@@ -321,14 +318,3 @@ class Supervisor:
                 run.forced_status = ("paused", reason)
                 worker.kill()
         return n_exited, len(workers) - n_exited
-
-
-def _logging_errors(work: Callable[..., object], *arguments: Any) -> None:
-    """Run one part of a housekeeping round, and log its error.
-
-    The other parts and the later rounds then still run.
-    """
-    try:
-        work(*arguments)
-    except Exception:
-        log.exception("%s failed in a round of housekeeping", getattr(work, "__qualname__", work))

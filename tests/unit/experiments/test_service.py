@@ -449,7 +449,7 @@ def test_an_unwatched_experiment_pauses_and_can_be_resumed(create_server, worker
     assert experiments.state(experiment, "ada") == "paused"
     assert (
         experiments.summary(experiment, "ada")["message"]
-        == "stopped after 30 min without activity; resume it to continue"
+        == "stopped after 30 min 0 s without activity; resume it to continue"
     )
     experiments.resume(experiment, "ada")
     advance(experiments)

@@ -583,27 +583,19 @@ def test_late_snapshot_does_not_replace_the_last_weights_of_a_run(registry, monk
 # Housekeeping
 
 
-def test_housekeeping_failure_is_logged_and_later_rounds_still_run(
-    create_registry, start, monkeypatch, caplog
+def test_one_run_that_cannot_be_supervised_does_not_stop_the_others(
+    create_registry, workers, start, clock, caplog
 ):
-    registry = create_registry()
-    broken = start(registry)
+    registry = create_registry(idle_timeout_s=30)
+    broken, other = start(registry), start(registry)
+    workers.deliver()
     broken.last_viewed_at = None  # makes every round of housekeeping fail
-    rounds = []
-
-    def schedule():
-        rounds.append(1)
-        if len(rounds) > 2:
-            registry.scheduler.stop_event.set()
-        raise RuntimeError("a defect of the scheduler")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(registry.scheduler, "schedule", schedule)
-        patch.setattr(supervisor, "HOUSEKEEPING_INTERVAL_S", 0.0)
-        registry.supervisor._housekeeping_loop()
-    assert len(rounds) == 3
-    assert "a defect of the scheduler" in caplog.text
-    assert "Supervisor.supervise failed" in caplog.text
+    clock.advance(31)
+    for _ in range(2):
+        registry.supervisor.housekeep()
+        workers.deliver()
+    assert other.status == "paused"
+    assert caplog.text.count("Supervisor.supervise failed") == 1
 
 
 def test_unknown_owners_are_forgotten(registry, monkeypatch):

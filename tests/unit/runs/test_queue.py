@@ -239,7 +239,7 @@ def test_an_unwatched_waiting_run_leaves_the_queue_with_a_reason(
     clock.advance(601)
     registry.summaries("ada")
     workers.housekeep(registry)
-    message = "removed from the queue after 10 min without viewers; press Resume to queue it again"
+    message = "removed from the queue after 600 s without viewers; press Resume to queue it again"
     stored = Run.read(unviewed.folder)
     assert (stored.status, stored.message) == ("stopped", message)
     assert positions(registry, unviewed, viewed) == [None, 1]
