@@ -34,7 +34,9 @@ from .summary import read_lines
 
 SPEC, JOBS = "spec.json", "jobs.json"
 MERGED = "merged"  # the id of the merged experiment
-MAX_ATTEMPTS = 3  # jobs of one shard while a command waits for it
+# Jobs of one shard in a row that add nothing: a lost node or a full disk often passes, while the
+# third such end is most likely a fault of the experiment, which each further job would pay for.
+MAX_ATTEMPTS = 3
 MAX_FAILURES = 60  # requests in a row without an answer until a command stops to wait
 
 
@@ -58,6 +60,8 @@ class ShardedExperiment:
 
     def __init__(self, folder: Path, experiment: Experiment, record: ShardJobs) -> None:
         self.folder, self.experiment, self.record = folder, experiment, record
+        self._attempts: Counter[int] = Counter()  # jobs of a shard since its last progress
+        self._progress: dict[int, tuple[int, int]] = {}  # of a shard when its last job ended
         if record.backend not in BACKENDS:
             raise UserError(messages.choose_one_of("--on", record.backend, BACKENDS))
         self.backend = BACKENDS[record.backend](record.options)
@@ -146,19 +150,18 @@ class ShardedExperiment:
     def train(self) -> Iterator[tuple[int, Counter[str]]]:
         """Start the unfinished shards, and yield the finished runs and the jobs by state.
 
-        A shard whose job ended early gets another one, up to `MAX_ATTEMPTS` in all. The iterator
-        ends with the experiment. Jobs go on when the caller stops earlier.
+        A shard whose job ended early gets another one, up to `MAX_ATTEMPTS` that add nothing. The
+        iterator ends with the experiment. Jobs go on when the caller stops earlier.
 
         Raises:
             UserError: when a shard ends early at every attempt, the jobs are cancelled meanwhile,
                 or the backend rejects a job or does not answer for long.
         """
-        attempts: Counter[int] = Counter()
         progress: tuple[int, Counter[str]] = 0, Counter()
         n_failures = 0
         while True:
             try:
-                progress, n_failures = self._advance(attempts), 0
+                progress, n_failures = self.advance(), 0
             except UserError as error:
                 n_failures += 1
                 if not error.retryable or n_failures == MAX_FAILURES:
@@ -168,26 +171,40 @@ class ShardedExperiment:
                 return
             time.sleep(self.backend.poll_interval_s)
 
-    def _advance(self, attempts: Counter[int]) -> tuple[int, Counter[str]]:
-        """Start the shards without a job, and count them in `attempts`.
+    def advance(self) -> tuple[int, Counter[str]]:
+        """Start the shards without a job; return the finished runs, and the jobs by state.
 
-        Returns the finished runs, and the jobs by state.
+        Raises:
+            UserError: as `train` does, and at once when the backend does not answer.
         """
         states, n_finished, lost = self._poll()
         if lost and self._read_jobs(self.folder).cancelled:
             raise UserError("the jobs were cancelled; the same command continues from here")
-        if lost and min(attempts[shard] for shard in lost) >= MAX_ATTEMPTS and not states:
+        for shard in lost:
+            progress = self._measure_progress(shard)
+            if progress > self._progress.get(shard, progress):
+                self._attempts[shard] = 0
+            self._progress[shard] = progress
+        again = [shard for shard in lost if self._attempts[shard] < MAX_ATTEMPTS]
+        if lost and not again and not states:
             raise UserError(
-                f"shard {lost[0]} ended {MAX_ATTEMPTS} times before its last run; its output "
-                f"is {self.backend.log_hint(self.job, lost[0])}"
+                f"shard {lost[0]} ended {MAX_ATTEMPTS} times in a row without progress; its "
+                f"output is {self.backend.log_hint(self.job, lost[0])}"
             )
-        again = [shard for shard in lost if attempts[shard] < MAX_ATTEMPTS]
         if again:
             self.record.jobs |= self.backend.start(self.job, again)
             self.write_jobs()
-            attempts.update(again)
+            self._attempts.update(again)
             states = dict.fromkeys(again, "SUBMITTED") | states
         return n_finished, Counter(states.values())
+
+    def _measure_progress(self, shard: int) -> tuple[int, int]:
+        """Return the finished runs of a shard, and the size of the metrics of all its runs.
+
+        A long run advances from its checkpoint, so a job can be of use without finishing one.
+        """
+        metrics = (self.folder / "shards" / str(shard)).glob("*/metrics.jsonl")
+        return self._n_finished(shard), sum(path.stat().st_size for path in metrics)
 
     def _poll(self) -> tuple[dict[int, str], int, list[int]]:
         """Return the active shards, the finished runs, and the unfinished shards without a job."""

@@ -173,7 +173,7 @@ def test_a_shard_that_always_fails_leaves_its_log(hub, paths, quick):
     hub.run_job = run_job
     done = train(hub, paths)
     assert done.returncode == 2
-    assert "shard 0 ended 3 times before its last run" in done.stderr
+    assert "shard 0 ended 3 times in a row" in done.stderr
     assert (paths.out / "logs" / "0.log").read_text() == "no space on the disk of shard 0\n"
 
 

@@ -92,9 +92,28 @@ def test_a_shard_that_always_ends_early_is_named(cluster, tmp_path):
     for _ in range(3):
         next(training)
         cluster.states.clear()
-    with pytest.raises(UserError, match=r"shard 1 ended 3 times .* in the log"):
+    with pytest.raises(UserError, match=r"shard 1 ended 3 times in a row .* in the log"):
         next(training)
     assert cluster.submitted == [[1]] * 3
+
+
+@pytest.mark.parametrize("has_results", [True, False])
+def test_progress_of_a_shard_resets_its_attempts(cluster, tmp_path, has_results):
+    finish(tmp_path, 0)
+    metrics = tmp_path / "shards" / "1" / "run" / "metrics.jsonl"
+    metrics.parent.mkdir(parents=True)
+    training = create(tmp_path).train()
+    for n in range(4):  # each job adds a run, or steps of a long run
+        next(training)
+        finish(tmp_path, 1, n=n if has_results else 0)
+        metrics.write_text("{}\n" * (0 if has_results else n))
+        cluster.states.clear()
+    for _ in range(3):
+        next(training)
+        cluster.states.clear()
+    with pytest.raises(UserError, match=r"shard 1 ended 3 times in a row"):
+        next(training)
+    assert cluster.submitted == [[1]] * 7
 
 
 def test_a_short_failure_of_the_scheduler_does_not_end_a_command(cluster, tmp_path):
