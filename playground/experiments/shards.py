@@ -12,13 +12,14 @@ the only connection between the machines.
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from playground.common import messages
 from playground.common.atomic_write import storing, write_file
@@ -43,11 +44,13 @@ MAX_FAILURES = 60  # requests in a row without an answer until a command stops t
 class ShardJobs(BaseModel):
     """Where the shards of an experiment train.
 
+    id          names the experiment at the backend; later versions of the package find it again
     options     those of the backend
     jobs        the identifier of the last job of a shard, by its number
     cancelled   the jobs were cancelled; a command that waits for them starts no more
     """
 
+    id: str = Field(default_factory=lambda: secrets.token_hex(8))
     backend: str
     options: dict[str, Any]
     n_shards: int
@@ -76,14 +79,14 @@ class ShardedExperiment:
     @property
     def job(self) -> Job:
         record = self.record
-        return Job(self.folder, self.experiment.name, record.n_shards, record.jobs)
+        return Job(record.id, self.folder, self.experiment.name, record.n_shards, record.jobs)
 
     @classmethod
     def create(cls, folder: Path, experiment: Experiment, record: ShardJobs) -> ShardedExperiment:
         """Store a new experiment in a folder, or return the same one that is there already.
 
-        The backend, its options and the number of shards are those of `record`; an experiment that
-        has jobs keeps its number of shards.
+        The backend and its options are those of `record`; an experiment that has jobs keeps its id
+        and its number of shards.
 
         Raises:
             UserError: when the folder has another experiment, or cannot be written.
@@ -92,7 +95,8 @@ class ShardedExperiment:
             present = cls.read(folder)
             if not present.experiment.is_equivalent(experiment):
                 raise UserError(f"--out {folder} has another experiment; choose another folder")
-            record.n_shards, record.jobs = present.record.n_shards, present.record.jobs
+            past = present.record
+            record.id, record.n_shards, record.jobs = past.id, past.n_shards, past.jobs
         spec = experiment.model_dump_json(include=set(SPEC_FIELDS), indent=1)
         with storing("the experiment"):
             write_file(folder / SPEC, spec.encode() + b"\n")

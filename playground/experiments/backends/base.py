@@ -15,9 +15,11 @@ from playground.common.validation import parse
 class Job:
     """What the jobs of an experiment have in common.
 
+    id    names the experiment at the backend
     ids   the identifier of the last job of a shard, by its number
     """
 
+    id: str
     folder: Path
     name: str
     n_shards: int

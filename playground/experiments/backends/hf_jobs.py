@@ -9,9 +9,7 @@ labels of a job name its experiment and its shard, so this machine needs no list
 account of the token pays. No job gets a token.
 """
 
-import hashlib
 import math
-import platform
 import re
 import tempfile
 from collections.abc import Collection, Iterable, Sequence
@@ -165,7 +163,7 @@ class HfJobs(Backend):
     # Jobs and their bucket
 
     def _labels(self, job: Job) -> dict[str, str]:
-        return {EXPERIMENT: self._bucket(job).split("/")[1]}
+        return {EXPERIMENT: job.id}
 
     def _jobs(self, job: Job, shard: int | None = None, **filters: Any) -> list[JobInfo]:
         labels = self._labels(job) | ({} if shard is None else {SHARD: str(shard)})
@@ -173,10 +171,7 @@ class HfJobs(Backend):
             return list(self._hub.api.list_jobs(labels=labels, namespace=self._user, **filters))
 
     def _bucket(self, job: Job) -> str:
-        """Return the bucket of an experiment: the same for the same folder of this machine."""
-        spec = (job.folder / SPEC).read_text(encoding="utf-8")
-        identity = repr((platform.node(), str(job.folder.resolve()), job.n_shards, spec))
-        return f"{self._user}/playground-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
+        return f"{self._user}/playground-{job.id}"
 
     def _upload_package(self, job: Job) -> None:
         bucket = self._bucket(job)
