@@ -15,7 +15,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,13 @@ class ShardJobs(BaseModel):
     n_shards: int
     jobs: dict[int, str] = {}
     cancelled: bool = False
+
+
+class ShardResults(BaseModel):
+    """What is read of a stored experiment, again and again: its runs, without the specification."""
+
+    runs: dict[str, str]
+    summarized: tuple[str, ...] = ()
 
 
 class ShardedExperiment:
@@ -242,20 +249,32 @@ class ShardedExperiment:
         self.write_jobs()
         self.backend.cancel(self.job, self.states().keys())
 
-    def merge(self) -> None:
-        """Write the results of all shards so far as one experiment of the folder.
+    def collect(self, known: Container[str] = ()) -> tuple[dict[str, str], dict[str, bytes]]:
+        """Fetch the results so far; return their runs by key, and their lines by run.
+
+        Results of the runs in `known` are left out.
 
         Raises:
-            UserError: when they cannot be written, or the backend does not answer.
+            UserError: when the backend does not answer.
         """
         self.backend.fetch(self.job)
         runs: dict[str, str] = {}
         lines: dict[str, bytes] = {}
         for shard in range(self.record.n_shards):
             for path, stored in self._stored(shard):
-                by_run = read_lines(path.with_suffix(".jsonl"))
-                runs |= {key: run for key, run in stored.runs.items() if run in by_run}
-                lines |= {run: bytes(line) for run, line in by_run.items()}
+                new = {run for run in stored.summarized if run not in known}
+                by_run = read_lines(path.with_suffix(".jsonl")) if new else {}
+                lines |= {run: bytes(by_run[run]) for run in new & by_run.keys()}
+                runs |= {key: run for key, run in stored.runs.items() if run in lines}
+        return runs, lines
+
+    def merge(self) -> None:
+        """Write the results of all shards so far as one experiment of the folder.
+
+        Raises:
+            UserError: when they cannot be written, or the backend does not answer.
+        """
+        runs, lines = self.collect()
         merged = StoredExperiment.model_construct(
             **dict(self.experiment) | {"id": MERGED},
             runs=runs,
@@ -271,10 +290,10 @@ class ShardedExperiment:
     def _n_finished(self, shard: int) -> int:
         return sum(len(stored.summarized) for _, stored in self._stored(shard))
 
-    def _stored(self, shard: int) -> Iterator[tuple[Path, StoredExperiment]]:
-        """Yield the experiment that a shard has stored, if it has begun."""
+    def _stored(self, shard: int) -> Iterator[tuple[Path, ShardResults]]:
+        """Yield the file of the experiment that a shard has stored, if it has begun."""
         for path in (self.folder / "shards" / str(shard) / "experiments").glob("*.json"):
             try:
-                yield path, parse(StoredExperiment, read_json(path))
+                yield path, parse(ShardResults, read_json(path))
             except (OSError, UserError, ValueError):
                 continue  # a damaged file: the shard trains these runs again
