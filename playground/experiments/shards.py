@@ -48,6 +48,7 @@ class ShardJobs(BaseModel):
     options     those of the backend
     jobs        the identifier of the last job of a shard, by its number
     cancelled   the jobs were cancelled; a command that waits for them starts no more
+    account     the account that pays for them, if they need one
     """
 
     id: str = Field(default_factory=lambda: secrets.token_hex(8))
@@ -56,6 +57,7 @@ class ShardJobs(BaseModel):
     n_shards: int
     jobs: dict[int, str] = {}
     cancelled: bool = False
+    account: str = ""
 
 
 class ShardResults(BaseModel):
@@ -85,15 +87,25 @@ class ShardedExperiment:
 
     @property
     def job(self) -> Job:
-        record = self.record
+        """What the backend needs to know.
+
+        Raises:
+            UserError: when the token is not that of the account which began to pay.
+        """
+        record, account = self.record, self.backend.account
+        if record.account not in ("", account):
+            raise UserError(
+                f"the jobs belong to the account {record.account}, and this is {account}; sign in "
+                f"as {record.account}"
+            )
         return Job(record.id, self.folder, self.experiment.name, record.n_shards, record.jobs)
 
     @classmethod
     def create(cls, folder: Path, experiment: Experiment, record: ShardJobs) -> ShardedExperiment:
         """Store a new experiment in a folder, or return the same one that is there already.
 
-        The backend and its options are those of `record`; an experiment that has jobs keeps its id
-        and its number of shards.
+        The backend and its options are those of `record`; an experiment that has jobs keeps its id,
+        its number of shards and its account.
 
         Raises:
             UserError: when the folder has another experiment, or cannot be written.
@@ -104,6 +116,7 @@ class ShardedExperiment:
                 raise UserError(f"--out {folder} has another experiment; choose another folder")
             past = present.record
             record.id, record.n_shards, record.jobs = past.id, past.n_shards, past.jobs
+            record.account = past.account
         spec = experiment.model_dump_json(include=set(SPEC_FIELDS), indent=1)
         with storing("the experiment"):
             write_file(folder / SPEC, spec.encode() + b"\n")
@@ -203,6 +216,8 @@ class ShardedExperiment:
                 f"output is {self.backend.log_hint(self.job, lost[0])}"
             )
         if again:
+            self.record.account = self.backend.account
+            self.write_jobs()  # before the first job: only this account can find it again
             self.record.jobs |= self.backend.start(self.job, again)
             self.write_jobs()
             self._attempts.update(again)

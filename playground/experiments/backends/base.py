@@ -34,14 +34,18 @@ class Backend(ABC):
     shares_disk       jobs read and write the folder of the experiment itself
     runs_per_shard    default number of runs of a job
     poll_interval_s   seconds between two requests for the states
-    token             the Hub token of the user of the command; only jobs of the Hub need it
+    needs_token       jobs belong to an account of the Hub
+    token             the Hub token of the user who starts and follows the jobs
+    account           the account whose jobs they are, if they need one
     """
 
     Options: ClassVar[type[BaseModel]]
     shares_disk: ClassVar[bool] = True
     runs_per_shard: ClassVar[int] = 20
     poll_interval_s: ClassVar[float] = 2.0
+    needs_token: ClassVar[bool] = False
     token: str = ""
+    account: str = ""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         """Check the options.

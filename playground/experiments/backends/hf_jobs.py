@@ -14,7 +14,7 @@ import re
 import tempfile
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,7 @@ class HfJobs(Backend):
     shares_disk = False
     runs_per_shard = 100  # the start of a job takes minutes, which cost money
     poll_interval_s = 5.0
+    needs_token = True
     _has_uploaded = False  # the code of a command is the same for all of its jobs
 
     def start(self, job: Job, shards: Sequence[int]) -> dict[int, str]:
@@ -92,7 +93,7 @@ class HfJobs(Backend):
                     name=re.sub(r"[^a-zA-Z0-9_-]", "-", f"{job.name}-{shard}"),
                     labels=self._labels(job) | {SHARD: str(shard)},
                     volumes=[Volume(type="bucket", source=self._bucket(job), mount_path=MOUNT)],
-                    namespace=self._user,
+                    namespace=self.account,
                 ).id
         return ids
 
@@ -103,13 +104,15 @@ class HfJobs(Backend):
         for each in self._jobs(job, status=ACTIVE):
             if _shard(each) in shards:
                 with self._hub.translating_errors(f"cancel the job of shard {_shard(each)}"):
-                    self._hub.api.cancel_job(job_id=each.id, namespace=self._user)
+                    self._hub.api.cancel_job(job_id=each.id, namespace=self.account)
 
     def log_hint(self, job: Job, shard: int) -> str:
         last = max(self._jobs(job, shard=shard), key=lambda each: str(each.created_at))
         with self._hub.translating_errors("download the log of a job"):
-            fetch_logs = partial(self._hub.api.fetch_job_logs, namespace=self._user, tail=LOG_LINES)
-            text = "\n".join(fetch_logs(job_id=last.id))
+            lines = self._hub.api.fetch_job_logs(
+                job_id=last.id, namespace=self.account, tail=LOG_LINES
+            )
+            text = "\n".join(lines)
         path = job.folder / "logs" / f"{shard}.log"
         path.parent.mkdir(exist_ok=True)
         path.write_text(f"{text}\n", encoding="utf-8")
@@ -134,7 +137,7 @@ class HfJobs(Backend):
         return (
             f"{format_count(len(times), 'job')} on {hardware.pretty_name} ({hardware.cpu}), each "
             f"about {format_duration(max(times))}, cost about ${max(cost, 0.01):,.2f} in all; the "
-            f"account {self._user} pays"
+            f"account {self.account} pays"
         )
 
     # Connection
@@ -148,7 +151,7 @@ class HfJobs(Backend):
         return Hub(self.token)
 
     @cached_property
-    def _user(self) -> str:
+    def account(self) -> str:  # type: ignore[override]
         return str(self._hub.account()["name"])
 
     @cached_property
@@ -168,10 +171,10 @@ class HfJobs(Backend):
     def _jobs(self, job: Job, shard: int | None = None, **filters: Any) -> list[JobInfo]:
         labels = self._labels(job) | ({} if shard is None else {SHARD: str(shard)})
         with self._hub.translating_errors("list the jobs"):
-            return list(self._hub.api.list_jobs(labels=labels, namespace=self._user, **filters))
+            return list(self._hub.api.list_jobs(labels=labels, namespace=self.account, **filters))
 
     def _bucket(self, job: Job) -> str:
-        return f"{self._user}/playground-{job.id}"
+        return f"{self.account}/playground-{job.id}"
 
     def _upload_package(self, job: Job) -> None:
         bucket = self._bucket(job)

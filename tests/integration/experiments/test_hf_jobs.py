@@ -218,6 +218,18 @@ def test_a_restarted_command_recovers_its_jobs_from_the_hub(hub, paths, quick):
     assert {stage for _, stage in stages(hub)} == {"CANCELED"}
 
 
+def test_another_account_neither_finds_nor_pays_for_the_jobs(hub, paths, quick):
+    hub.unstarted_shards |= {"0", "1"}
+    train(hub, paths, "--detach")
+    for done in (
+        train(hub, paths, token=hub.BEN),
+        command(hub, "collect", paths.out, "--cancel", token=hub.BEN),
+    ):
+        assert done.returncode == 2
+        assert "the jobs belong to the account ada, and this is ben" in done.stderr
+    assert {job.owner for job in hub.jobs.values()} == {"ada"}
+
+
 @pytest.mark.parametrize(
     ("token", "message"),
     [
