@@ -7,221 +7,41 @@ them. This module does not load torch.
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Annotated, Any, ClassVar, Literal, NotRequired, TypedDict
-
-from pydantic import Field
+from typing import Any
 
 from playground.common.validation import parse
 from playground.errors import UserError
-from playground.experiments.analysis import VariantResult, to_csv
-from playground.experiments.length_generalization import SchemeResult
+from playground.experiments.analysis import to_csv
 from playground.experiments.presets import EXAMPLE_ID, EXPERIMENT_PRESETS, load_example, spec
-from playground.experiments.progress import Estimate
 from playground.experiments.service import ExperimentService
-from playground.experiments.spec import GRID, LENGTHS, Experiment, ExperimentSpec
+from playground.experiments.spec import LENGTHS, Experiment, ExperimentSpec
 from playground.experiments.store import EXPERIMENT_MISSING
 from playground.experiments.variant import VARIANT_KEY, Variant, format_value, parse_value
 from playground.models.config_fields import ConfigError, short_repr
-from playground.runs.access import Access, ModelRef, Right, require
+from playground.runs.access import Access, Right
 from playground.runs.registry import Registry
 from playground.ui.setting_groups import label_of
 
 from .routes import HandlerGroup, handler
 from .runs_api import displayed_settings
-from .schemas.base import MAX_TEXT_LENGTH, JsonObject, Name, OwnerRequest, RequestBody
+from .schemas.base import OwnerRequest
+from .schemas.experiments import (
+    MAX_FORM_TEXT,
+    ActOnExperiment,
+    CsvFile,
+    ExperimentForm,
+    ExperimentList,
+    ExperimentRequest,
+    Plan,
+    PlanExperiment,
+    PollExperiments,
+    PresetList,
+    StartedExperiment,
+)
 from .schemas.responses import Done
-from .variable_settings import VARIABLE_SETTINGS, VariableSetting
+from .variable_settings import VARIABLE_SETTINGS
 
 LENGTH_FIELDS = ("times", "n")
-
-
-MAX_FORM_TEXT = 20_000  # characters
-FormText = Annotated[str, Field(max_length=MAX_FORM_TEXT)]
-Pair = Annotated[list[FormText], Field(min_length=2, max_length=2)]
-
-
-class ExperimentForm(RequestBody):
-    """The form of a new experiment; `grid` has pairs of a setting and its values as text."""
-
-    grid: list[Pair] = Field(
-        json_schema_extra={"accepts": "a list of settings to vary, each with its values"}
-    )
-    seeds: FormText
-    name: FormText = ""
-    base: Annotated[str, Field(max_length=MAX_TEXT_LENGTH)] | None = ""  # see PlanExperiment
-    kind: Any = GRID  # the experiment validates it, and the two fields below
-    times: Any = None
-    n: Any = None
-
-
-class PlanExperiment(OwnerRequest):
-    """A prepared experiment by name, or the form of a new one."""
-
-    question: Name | None = None
-    form: JsonObject | None = None
-    reads_disk: ClassVar = True
-
-    def require(self, registry: Registry, right: Right) -> Access | None:
-        """Return the model whose settings are the base of the form; None for the defaults.
-
-        Raises:
-            ConfigError: of the field `base`.
-        """
-        base = (self.form or {}).get("base")
-        if not base:
-            return None
-        try:
-            return require(registry, parse(ModelRef, {"subject": base, "owner": self.owner}), right)
-        except UserError as error:
-            raise ConfigError("base", str(error)) from None
-
-
-class PollExperiments(OwnerRequest):
-    """The open experiment, and the version of its results that the page has."""
-
-    open: str | None = None
-    version: Any = None
-
-
-class ExperimentRequest(OwnerRequest):
-    """An experiment of the owner."""
-
-    experiment: str = ""
-
-
-class ActOnExperiment(ExperimentRequest):
-    """An action of the owner on an experiment."""
-
-    action: Literal["pause", "cancel", "resume", "delete"]
-
-
-class ExperimentPreset(TypedDict):
-    """A prepared experiment; `experiment` is that of the owner with the same settings."""
-
-    name: str
-    title: str
-    why: str
-    runs: int
-    kind: Literal["grid", "lengths"]
-    varied: str
-    estimate: Estimate
-    experiment: str | None
-
-
-class PresetList(TypedDict):
-    """The response of `experiments/presets`: the form of the Lab."""
-
-    presets: list[ExperimentPreset]
-    settings: list[VariableSetting]
-
-
-class PlannedVariant(TypedDict):
-    """A variant of an experiment."""
-
-    label: str
-    values: dict[str, Any]
-    parameters: int
-    steps: int
-
-
-class Plan(TypedDict):
-    """The response of `experiments/plan`; `test` is what a test of the seeds can show."""
-
-    runs: int
-    variants: list[PlannedVariant]
-    estimate: Estimate
-    test: str
-
-
-class StartedExperiment(TypedDict):
-    """The id of an experiment that started."""
-
-    experiment: str
-
-
-class ExperimentState(TypedDict):
-    """The state of an experiment; `statuses` counts its runs. The example has no time."""
-
-    id: str
-    name: str
-    question: str
-    kind: Literal["grid", "lengths"]
-    created: NotRequired[float]
-    state: Literal["running", "done", "paused", "cancelled"]
-    message: str
-    runs: int
-    statuses: dict[str, int]
-    queue_position: int | None
-
-
-class ExperimentSummary(ExperimentState):
-    """An experiment in the list; `share` is the part of its steps that is done."""
-
-    share: float
-
-
-class PlannedRun(TypedDict):
-    """A run of the plan; `run` is null for one that does not exist."""
-
-    variant: str
-    seed: int
-    run: str | None
-    status: str
-    step: int
-    queue_position: int | None
-    steps: NotRequired[int]
-    message: NotRequired[str]
-
-
-class VariantResults(TypedDict):
-    """The results of all variants."""
-
-    fields: list[str]
-    variants: list[VariantResult]
-    summary: str
-    test: str
-
-
-class LengthResults(TypedDict):
-    """The results of all schemes by length."""
-
-    trained: tuple[int, int]
-    max_length: int
-    n_requested: int
-    rows: list[SchemeResult]
-    summary: str
-    test: str
-
-
-class Results(TypedDict):
-    """The results of an experiment, and its settings."""
-
-    results: VariantResults
-    lengths: NotRequired[LengthResults]
-    spec: NotRequired[dict[str, Any]]
-
-
-class OpenExperiment(ExperimentState):
-    """The open experiment; `results` is null if the page has this version of them."""
-
-    planned_runs: list[PlannedRun]
-    estimate: Estimate
-    version: str
-    example: NotRequired[str]
-    results: Results | None
-
-
-class ExperimentList(TypedDict):
-    """The response of `experiments/poll`."""
-
-    experiments: list[ExperimentSummary]
-    open: OpenExperiment | None
-
-
-class CsvFile(TypedDict):
-    """A file with the results of an experiment."""
-
-    csv: str
 
 
 class ExperimentHandlers(HandlerGroup):

@@ -29,11 +29,12 @@ from playground.runs.registry import Registry
 from playground.runs.state import Run
 
 from .client import resolve_client
-from .experiments_api import StartedExperiment, describe_varied_settings
+from .experiments_api import describe_varied_settings
 from .process_calls import await_result
 from .routes import HandlerGroup, handler
 from .runs_api import describe_config
 from .schemas.base import Name, OwnerRequest
+from .schemas.experiments import StartedExperiment
 
 LOSS_TIMEOUT_S = 120  # seconds
 

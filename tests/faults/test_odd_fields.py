@@ -7,9 +7,9 @@ import pytest
 from playground.lessons.bugs import BUGS
 from playground.lessons.lessons import LESSONS
 from playground.server.datasets_api import DatasetHandlers
-from playground.server.experiments_api import ExperimentForm
 from playground.server.lessons_api import LessonRequest
 from playground.server.routes import ROUTE_PREFIX
+from playground.server.schemas.experiments import ExperimentForm
 from tests.support.hostile_values import NESTED
 
 VALUES = [

@@ -25,9 +25,9 @@ from playground.server.datasets_api import (
     PartialDataset,
     StoredDataset,
 )
-from playground.server.experiments_api import PresetList
 from playground.server.routes import ROUTE_PREFIX, build_routes
 from playground.server.schemas import responses, views
+from playground.server.schemas.experiments import PresetList
 from playground.server.schemas.responses import ErrorResponse
 from scripts import write_response_types
 from tests.support.app_server import ROOT
