@@ -6,7 +6,7 @@ its own folder.
     0  errors         errors that a user can correct
     0  models/        the transformer from scratch
     1  tasks/         vocabulary, batches, tasks, the held-out set
-    1  common/        atomic writes, environment, devices, statistics, text of numbers, logs
+    1  common/        atomic writes, environment, platform, statistics, text of numbers, logs
     2  jobs/          the queue of background jobs, its executors and processes
     2  generation     generation token by token, with a key-value cache
     3  architectures/ the models that the Trainer trains

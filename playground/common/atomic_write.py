@@ -11,6 +11,8 @@ from pathlib import Path
 
 from playground.errors import UserError
 
+from .platform import fsync_dir
+
 REPLACEMENT_TIMEOUT_S = 0.5  # two renames take much less
 
 
@@ -186,17 +188,6 @@ def storing(what: str) -> Iterator[None]:
         raise UserError(
             f"{what} could not be stored: {error.strerror or error}; {remedy(error)} and try again"
         ) from None
-
-
-def fsync_dir(folder: Path) -> None:
-    """Flush the entries of a directory to disk; Windows cannot, so nothing happens there."""
-    if os.name == "nt":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _previous(folder: Path) -> Path:

@@ -1,7 +1,6 @@
 """The environment of the server: validated values, secrets, and the proxy."""
 
 import math
-import multiprocessing
 import os
 import re
 from dataclasses import dataclass
@@ -9,6 +8,8 @@ from urllib.request import getproxies_environment
 
 from playground.errors import UserError
 from playground.models.config_fields import format_number, short_repr
+
+from .platform import START_METHODS
 
 PREFIX = "PLAYGROUND_"
 TAG = "transformer-playground"  # of models and Spaces of the playground on the Hub
@@ -63,11 +64,6 @@ class EnvText:
 
 
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-START_METHODS = [
-    method
-    for method in ("forkserver", "spawn")
-    if method in multiprocessing.get_all_start_methods()
-]
 ENV_TEXTS = {
     "DEV": EnvText("0", "[01]", "0 or 1"),
     "LOCAL_MODELS": EnvText("1", "[01]", "0 or 1"),

@@ -14,11 +14,11 @@ from typing import TypeVar
 from playground import ASSETS_DIR, CHECKPOINTS_DIR, IS_INSTALLED
 
 from .atomic_write import write_dir
+from .platform import SPACE_STORAGE_DIR
 
 Thing = TypeVar("Thing")
 DEFAULT_ROOT = CHECKPOINTS_DIR
 BUNDLED_CHECKPOINTS = ("copy", "reverse", "reverse-one-head")  # the bundled checkpoints
-SPACE_STORAGE_DIR = Path("/data")
 EPHEMERAL_NOTE = (
     "This Space has no persistent storage: runs and checkpoints are lost when it sleeps or "
     "restarts. Save them before: use Download under “Checkpoints of this run”, or publish them "

@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from playground.common.platform import lower_priority
 from playground.errors import UserError
 
 from .progress import JobCancelled, ProgressReporter, to_user_error
@@ -26,8 +27,8 @@ Message = tuple[Any, ...]
 def prepare_process(nice: int = 0) -> None:
     """Ignore Ctrl-C, which reaches the whole process group, and lower the priority by `nice`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if nice and hasattr(os, "nice"):
-        os.nice(nice)
+    if nice:
+        lower_priority(nice)
 
 
 def exit_with_parent(connection: Connection) -> None:

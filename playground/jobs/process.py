@@ -6,25 +6,20 @@ A worker then starts within hundredths of a second.
 import logging
 import multiprocessing.util
 import queue
-import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from multiprocessing import resource_tracker
+from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
-
-import psutil
 
 from playground.common.env import env_text
 from playground.common.logs import configure_logging
+from playground.common.platform import KILLED_EXIT_CODES, count_oom_kills, sigint_blocked
 
 from .entry import load_target
 
 # The first optimizer of a process imports torch._dynamo.
 PRELOAD = ["torch", "torch._dynamo"]  # `preload` adds the modules of higher layers
-KILLED_EXIT_CODES = (-9, 137)  # after SIGKILL
 OUTBOX_SIZE = 256  # messages that may wait for a busy child
 EXIT_TIMEOUT_S = 5  # seconds for a process to end after it has closed its pipe
 
@@ -74,25 +69,6 @@ def warm_up() -> threading.Thread:
     return thread
 
 
-@contextmanager
-def sigint_blocked() -> Iterator[None]:
-    """Start processes inside this context with SIGINT blocked, also during their imports.
-
-    The terminal sends Ctrl-C to the whole process group; the server process handles it for all.
-    """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    # Otherwise the first process starts the resource tracker, which unblocks SIGINT afterwards.
-    resource_tracker.ensure_running()
-    # Child processes inherit the mask of this thread.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 def describe_exit(process: str, code: int | None) -> str:
     """Return how a process ended; the exit code None means that it could not be started."""
     if code is None:
@@ -106,20 +82,6 @@ def describe_exit(process: str, code: int | None) -> str:
     return f"{process} ended (exit code {code})"
 
 
-def count_oom_kills(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> int:
-    """Return how many processes of this control group Linux has killed for lack of memory.
-
-    0 where the system does not count them.
-    """
-    with suppress(OSError, ValueError, IndexError):
-        group = (proc / "self" / "cgroup").read_text().rsplit("0::/", 1)[1].strip()
-        for line in (groups / group / "memory.events").read_text().splitlines():
-            name, count = line.split()
-            if name == "oom_kill":
-                return int(count)
-    return 0
-
-
 _n_oom_kills = count_oom_kills()
 
 
@@ -127,25 +89,6 @@ def _has_oom_kill_since_last_call() -> bool:
     global _n_oom_kills
     before, _n_oom_kills = _n_oom_kills, count_oom_kills()
     return _n_oom_kills > before
-
-
-def cpu_seconds(pid: int, proc: Path = Path("/proc")) -> float:
-    """Return the CPU seconds of a process, plus its waiting time for a CPU if Linux reports it.
-
-    On a busy machine a worker may get almost no CPU time for a minute. It is not hung then.
-
-    Raises:
-        psutil.Error: if there is no such process.
-    """
-    nanoseconds = 0
-    for path in (proc / str(pid) / "task").glob("*/schedstat"):
-        with suppress(OSError, ValueError):  # the thread has ended
-            ran, waited, _ = path.read_text().split()
-            nanoseconds += int(ran) + int(waited)
-    if nanoseconds:
-        return nanoseconds / 1e9
-    times = psutil.Process(pid).cpu_times()
-    return float(times.user + times.system)
 
 
 class WorkerProcess:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from playground.common import messages
-from playground.common.atomic_write import fsync_dir
 from playground.common.env import env_number
+from playground.common.platform import fsync_dir
 from playground.common.storage import directory_size, evict
 from playground.datasets.pairs import SHA256_PATTERN, DatasetError, DatasetNotFoundError
 from playground.datasets.storage import (

@@ -6,8 +6,8 @@ occupies GPU memory until the process ends.
 
 import torch
 
-from playground.common.devices import usable_cores
 from playground.common.format import format_count
+from playground.common.platform import usable_cores
 from playground.training.trainer import resolve_device
 
 

@@ -11,12 +11,10 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
-
 from playground.architectures.parameter_groups import parameter_count
-from playground.common.devices import usable_cores
 from playground.common.env import env_bytes, env_number
 from playground.common.format import format_bytes
+from playground.common.platform import free_memory, usable_cores
 from playground.errors import UserError
 from playground.models.config_fields import ConfigError, format_number
 from playground.training.run_config import RunConfig
@@ -35,7 +33,6 @@ MAX_METRICS_BYTES = 16_000_000  # bytes: about 100,000 steps, read in one or two
 # seconds in a process that all users share
 SHARED_VIEW_TIMEOUT_S, SHARED_SLOW_VIEW_TIMEOUT_S = (20.0, 120.0)
 TORCH_BASELINE_BYTES = 400_000_000  # bytes that a worker takes before it builds a model
-CGROUP_DIR = Path("/sys/fs/cgroup")
 TIME_WARNING_S = 60.0  # remaining seconds of training at which a run starts to warn
 
 
@@ -214,22 +211,6 @@ class RegistrySettings:
 def estimated_run_bytes(config: RunConfig) -> int:
     """Estimate the disk space of a run in bytes, without its evictable history."""
     return BYTES_PER_PARAMETER * parameter_count(config.model)
-
-
-def free_memory() -> int:
-    """Return the bytes that a new process may take.
-
-    The lower of the free memory of the machine and the remaining limit of its container. The cache
-    of files counts as free, because the kernel takes it back.
-    """
-    free = psutil.virtual_memory().available
-    try:
-        allowed = int((CGROUP_DIR / "memory.max").read_text())
-        used = int((CGROUP_DIR / "memory.current").read_text())
-        stat = dict(line.split() for line in (CGROUP_DIR / "memory.stat").read_text().splitlines())
-        return min(free, allowed - used + int(stat.get("inactive_file", 0)))
-    except (OSError, ValueError):  # no control groups here, or no limit ("max")
-        return free
 
 
 def ensure_memory_available(config: RunConfig, reserved_bytes: int = 0) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 
 import psutil
 
-from playground.common.devices import usable_cores
+from playground.common.platform import cpu_seconds, usable_cores
 from playground.jobs.housekeeping import HOUSEKEEPER, log_errors
-from playground.jobs.process import WorkerProcess, cpu_seconds, describe_exit
+from playground.jobs.process import WorkerProcess, describe_exit
 from playground.training.setting_changes import SettingChange
 
 from .limits import RegistrySettings

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import signal
 import time
 import traceback
 from contextlib import suppress
@@ -26,6 +25,7 @@ from playground.checkpoints.checkpoint import WeightsSerializer, metrics_record,
 from playground.checkpoints.manifest import CheckpointError
 from playground.checkpoints.tensors import serialize_tensors
 from playground.common.atomic_write import is_read_only
+from playground.common.platform import handle_stop_signals
 from playground.errors import is_out_of_memory
 from playground.evaluation import EvalResult
 from playground.jobs.entry import prepare_process
@@ -65,9 +65,7 @@ def main(connection: Connection, spec: WorkerSpec) -> None:
         _send(connection, ("ended", "failed", message, None))
 
     prepare_process(nice=10)  # the server must respond even if training uses every core
-    signal.signal(signal.SIGTERM, end)
-    if hasattr(signal, "SIGHUP"):
-        signal.signal(signal.SIGHUP, end)
+    handle_stop_signals(end, interrupt=False)
     try:
         folder = Path(spec.folder)
         (folder / "checkpoints").mkdir(parents=True, exist_ok=True)

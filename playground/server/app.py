@@ -3,7 +3,6 @@
 import multiprocessing.util
 import os
 import shutil
-import signal
 import sys
 import threading
 from contextlib import ExitStack
@@ -27,6 +26,7 @@ from playground.common.env import (
     withhold_secrets,
 )
 from playground.common.logs import configure_logging
+from playground.common.platform import handle_stop_signals, has_display
 from playground.common.storage import resolve_storage
 from playground.experiments.service import ExperimentService
 from playground.hub.jobs import HubJobs
@@ -200,15 +200,6 @@ def is_public(host: str | None, share: bool = False) -> bool:
     )
 
 
-def has_display() -> bool:
-    """Return whether a browser that opens here would be visible."""
-    if "SSH_CONNECTION" in os.environ or not sys.stdout.isatty():
-        return False
-    return sys.platform in ("darwin", "win32") or bool(
-        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    )
-
-
 def report_device(registry: Registry) -> None:
     """Report where runs train, on the page and in the log.
 
@@ -245,12 +236,7 @@ def _shut_down_on_signals(registry: Registry, experiments: ExperimentService) ->
             shutdown.start()
 
     # These signals skip atexit, so the handlers are set before the launch.
-    for number in (
-        signal.SIGTERM,
-        signal.SIGINT,
-        *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []),
-    ):
-        signal.signal(number, on_signal)
+    handle_stop_signals(on_signal)
 
 
 def serve(

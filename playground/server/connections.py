@@ -10,20 +10,16 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import asynccontextmanager, closing
 from functools import partial
 from typing import Any
 
 import uvicorn.config
 
 from playground.common.logs import FORMAT, RepeatFilter, SafeFormatter
+from playground.common.platform import raise_descriptor_limit
 
 from .middleware import TRANSFER_PATHS
-
-try:
-    import resource
-except ImportError:  # Windows
-    resource = None  # type: ignore[assignment]
 
 SWEEP_INTERVAL_S = 2.0
 SILENCE_TIMEOUT_S = 20.0  # without a complete request, or with an unread response
@@ -31,17 +27,6 @@ CROWDED_TIMEOUT_S = 1.0  # where connections take half of the file descriptors
 MAX_HEADER_BYTES = 64_000
 MAX_ACCEPTED = 64  # connections in one turn of the event loop: nothing else runs meanwhile
 MAX_WAITING = 4096  # connections that the system holds until a turn accepts them
-
-
-def raise_descriptor_limit() -> int:
-    """Raise the soft limit of file descriptors to the hard one, and return the limit."""
-    if resource is None:
-        return 512
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    target = 65_536 if hard == resource.RLIM_INFINITY else hard
-    with suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, target), hard))
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def configure_uvicorn() -> None:

@@ -4,22 +4,15 @@ A separate process keeps a file of 50 MB, or a hostile one, off the event loop. 
 then in a folder, ready to be stored.
 """
 
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from playground.common.atomic_write import write_dir
+from playground.common.platform import limit_memory_growth
 from playground.datasets.pairs import DatasetError, PairDataset
 from playground.datasets.report import describe
 from playground.datasets.sources import read_bytes, read_text
 from playground.datasets.storage import load_pairs, to_files
-
-try:
-    import resource
-except ImportError:  # Windows
-    resource = None  # type: ignore[assignment]
 
 MAX_MEMORY_BYTES = 2_000_000_000  # of the reader process
 PASTED_NAME = "pasted examples"
@@ -33,7 +26,7 @@ def read_dataset(request: dict[str, Any]) -> dict[str, Any]:
     a `token` for one on the Hub, empty for pasted text), the `options` for reading and `folder`,
     the output folder, with which the result has the `name` of the dataset.
     """
-    _limit_memory()
+    limit_memory_growth(MAX_MEMORY_BYTES)  # a decompression bomb is then an error of this process
     try:
         dataset = _load_dataset(request)
         report = describe(dataset) | {"sha256": dataset.sha256}
@@ -55,27 +48,6 @@ def read_dataset(request: dict[str, Any]) -> dict[str, Any]:
         return {"error": f"the pairs cannot be stored: {error.strerror or error}; try again later"}
     except MemoryError:
         return {"error": "these pairs need more memory than is free; use fewer"}
-
-
-def _limit_memory() -> None:
-    """Limit the growth of this process to MEMORY, where the system supports it.
-
-    A decompression bomb is then an error here, and does not kill the server.
-    """
-    if resource is None:
-        return
-    with suppress(ValueError, OSError):  # a system that does not support the limit
-        hard_limit = resource.getrlimit(resource.RLIMIT_AS)[1]
-        memory_limit = psutil.Process().memory_info().vms + MAX_MEMORY_BYTES
-        resource.setrlimit(
-            resource.RLIMIT_AS,
-            (
-                memory_limit
-                if hard_limit == resource.RLIM_INFINITY
-                else min(memory_limit, hard_limit),
-                hard_limit,
-            ),
-        )
 
 
 def _load_dataset(request: dict[str, Any]) -> PairDataset:

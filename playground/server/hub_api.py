@@ -4,7 +4,6 @@ Every network operation is a job in its own process (hub/jobs.py), which the pag
 """
 
 import asyncio
-import os
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -16,6 +15,7 @@ from starlette.requests import Request
 
 from playground.checkpoints.manifest import read_manifest
 from playground.common import messages
+from playground.common.platform import SPACE_STORAGE_DIR
 from playground.common.validation import parse
 from playground.errors import UserError, error_text
 from playground.hub.formats import package_format
@@ -106,7 +106,7 @@ class HubHandlers(HandlerGroup):
             "method": method,
             "signed_in": bool(token),
             "name": name if isinstance(name, str) else "",
-            "lasting": not is_space() or os.path.isdir("/data"),
+            "lasting": not is_space() or SPACE_STORAGE_DIR.is_dir(),
         }
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from playground.architectures import load_architecture
 from playground.architectures.packed_rows import can_pack, packed_loss
 from playground.architectures.seq2seq_model import Seq2SeqModel
-from playground.common.devices import usable_cores
+from playground.common.platform import usable_cores
 from playground.evaluation import EvalResult, aggregate, mean_loss, score_targets
 from playground.models.config_fields import ConfigError
 from playground.tasks import PAD

@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from playground.cli.app import app
-from playground.server.app import has_display
+from playground.common.platform import has_display
 from tests.support.app_server import ROOT, free_port, wait_for
 
 

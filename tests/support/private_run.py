@@ -108,7 +108,7 @@ class Site:
         monkeypatch.setattr(RunScheduler, "schedule", lambda self: None)
         for executor in (ProcessPerJob, ResidentProcess):
             monkeypatch.setattr(executor, "start", run_here(self.started))
-        monkeypatch.setattr("playground.server.dataset_reader._limit_memory", lambda: None)
+        monkeypatch.setattr("playground.server.dataset_reader.limit_memory_growth", lambda n: None)
         self.sha256 = store(read_text(TEXT))
         marker = owned_datasets_dir(owner_id(self.owner)) / self.sha256
         marker.parent.mkdir(parents=True)

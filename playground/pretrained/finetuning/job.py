@@ -19,11 +19,11 @@ from pydantic import Field
 from playground.checkpoints.checkpoint import metrics_record
 from playground.checkpoints.manifest import read_manifest
 from playground.common.format import format_bytes
+from playground.common.platform import free_memory
 from playground.errors import UserError
 from playground.jobs.progress import JobCancelled, ProgressReporter
 from playground.models.config import TransformerConfig
 from playground.models.config_fields import ConfigError
-from playground.runs.limits import free_memory
 from playground.tasks.vocabulary import SPECIAL_TOKENS
 from playground.training.run_config import RunConfig
 from playground.training.step import TrainingDivergedError

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from playground.common.format import format_bytes
+from playground.common.platform import free_memory, usable_cores
 from playground.errors import UserError, is_out_of_memory
 from playground.jobs.progress import JobCancelled, ProgressReporter, to_user_error
-from playground.runs.limits import free_memory
 
 from .model_files import MAX_LAYERS, ResolvedModel, kind_of, read_config
 
@@ -57,8 +57,6 @@ def open_pipeline(task: str, resolved: ResolvedModel, progress: ProgressReporter
         UserError: if it does not fit, is invalid, or is not a model of this kind.
     """
     import torch
-
-    from playground.common.devices import usable_cores
 
     torch.set_num_threads(max(1, usable_cores() // 2))  # the other half is for training
     key = (task, resolved.folder)

@@ -140,7 +140,7 @@ def read_file(tmp_path, text: str) -> dict:
 def test_datasets(registry, request_json, tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     monkeypatch.setattr(
-        dataset_reader, "_limit_memory", lambda: None
+        dataset_reader, "limit_memory_growth", lambda n: None
     )  # it would limit the test process
     text = "".join(f"{n:03}\t{n}\n" for n in range(200))
     report = read_file(tmp_path, text + "001\t1\n002\t3\n")

@@ -4,15 +4,14 @@ import errno
 import multiprocessing
 import os
 import threading
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
-import psutil
 import pytest
 
+from playground.common import platform
 from playground.jobs import process as worker_process
-from playground.jobs.process import WorkerProcess, count_oom_kills, cpu_seconds, describe_exit
+from playground.jobs.process import WorkerProcess, describe_exit
 from playground.runs.inspector_client import InspectorClient
 from playground.runs.registry import Registry
 from tests.support.app_server import wait_for
@@ -82,32 +81,13 @@ def test_a_request_to_a_process_that_cannot_start_gets_an_error(no_descriptors):
     assert response["retryable"]
 
 
-def test_waiting_for_a_cpu_counts_as_active(tmp_path):
-    for thread, text in (
-        ("7", "1000000000 50000000000 3\n"),
-        ("8", "500000000 0 1\n"),
-        ("9", "odd\n"),
-    ):
-        folder = tmp_path / "7" / "task" / thread
-        folder.mkdir(parents=True)
-        (folder / "schedstat").write_text(text)
-    assert cpu_seconds(7, tmp_path) == 51.5
-
-
-def test_active_seconds_is_cpu_time_without_scheduler_statistics(tmp_path):
-    times = psutil.Process().cpu_times()
-    assert cpu_seconds(os.getpid(), tmp_path) >= times.user + times.system
-    with pytest.raises(psutil.NoSuchProcess):
-        cpu_seconds(2**22 + 1, tmp_path)
-
-
 def test_lack_of_memory_is_named_only_if_the_kernel_counts_it(tmp_path, monkeypatch):
     events = tmp_path / "group" / "app" / "memory.events"
     (tmp_path / "self").mkdir()
     (tmp_path / "self" / "cgroup").write_text("1:cpu:/other\n0::/app\n")
     events.parent.mkdir(parents=True)
-    count = partial(count_oom_kills, tmp_path, tmp_path / "group")
-    monkeypatch.setattr(worker_process, "count_oom_kills", count)
+    monkeypatch.setattr(platform, "PROC", tmp_path)
+    monkeypatch.setattr(platform, "CGROUP", tmp_path / "group")
     monkeypatch.setattr(worker_process, "_n_oom_kills", 3)
     messages = []
     for content in (None, "", "oom 9", "oom_kill x", "oom 9\noom_kill 3\n", "oom_kill 4\n"):

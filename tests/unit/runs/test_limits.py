@@ -5,16 +5,14 @@ import shutil
 from dataclasses import replace
 from types import SimpleNamespace
 
-import psutil
 import pytest
 
 from playground.checkpoints.checkpoint import save_checkpoint
-from playground.common.devices import usable_cores
 from playground.common.env import ENV_NUMBERS, EnvError, env_number, validate_env
+from playground.common.platform import usable_cores
 from playground.errors import UserError
 from playground.experiments.service import ExperimentService
 from playground.models.config_fields import ConfigError
-from playground.runs import limits as limits_module
 from playground.runs.access import Access, Right
 from playground.runs.limits import LIMIT_ENV_NAMES, MAX_METRICS_BYTES, Limits, estimated_run_bytes
 from playground.server.architectures_api import ArchitectureHandlers, TrainArchitectures
@@ -159,18 +157,6 @@ def test_model_above_user_disk_quota_is_rejected_with_its_size():
 
 
 # Memory, threads and metrics
-
-
-def test_free_memory_in_a_container_includes_the_cache_of_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits_module, "CGROUP_DIR", tmp_path)
-    available = psutil.virtual_memory().available
-    assert limits_module.free_memory() > available / 2  # no control groups
-    (tmp_path / "memory.current").write_text("900000\n")
-    (tmp_path / "memory.stat").write_text("anon 100000\ninactive_file 700000\n")
-    (tmp_path / "memory.max").write_text("max\n")
-    assert limits_module.free_memory() > available / 2
-    (tmp_path / "memory.max").write_text("1000000\n")
-    assert limits_module.free_memory() == 100_000 + 700_000
 
 
 def test_threads_above_the_run_limit_are_rejected_or_capped(registry, workers, start, monkeypatch):

@@ -56,7 +56,7 @@ def client(tmp_path, monkeypatch):
 
     monkeypatch.setenv("PLAYGROUND_DATASETS_PER_USER_MB", "1")
     monkeypatch.setattr(ProcessPerJob, "start", read_in_this_process)
-    monkeypatch.setattr(dataset_reader, "_limit_memory", lambda: None)
+    monkeypatch.setattr(dataset_reader, "limit_memory_growth", lambda n: None)
     registry = Registry(tmp_path)
     handlers = DatasetHandlers(registry)
     routes = [*build_routes(handlers.handlers()), *handlers.routes()]
