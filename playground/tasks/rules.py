@@ -44,6 +44,35 @@ class Copy(Task):
         return list(range(length))
 
 
+class Repeat(Copy):
+    """Repeat a sequence without early repetitions: 3 1 4 -> 3 1 4.
+
+    No symbol occurs again before all others have occurred. So a decoder-only model reads random
+    symbols and then the same again (Olsson et al. 2022), and with enough symbols each is the one
+    that followed the symbol before it at its only earlier occurrence.
+    """
+
+    name = "repeat"
+
+    def sample_with_lengths(
+        self, lengths_B: Tensor, width: int, generator: torch.Generator
+    ) -> Tensor:
+        shape = (len(lengths_B), -(-width // self.n_symbols), self.n_symbols)
+        random_BNV = torch.rand(shape, generator=generator, device=generator.device)
+        return random_BNV.argsort(-1).flatten(1)[:, :width] + FIRST_SYMBOL_ID
+
+    def enumerate_sources(self, index_N: Tensor, length: int) -> Tensor:
+        # A symbol is first its rank among those that the symbols before it leave (Lehmer code).
+        sequence_NL = torch.empty(len(index_N), length, dtype=torch.long)
+        for i in range(length):
+            n_left = self.n_symbols - i % self.n_symbols
+            index_N, sequence_NL[:, i] = index_N // n_left, index_N % n_left
+        for i in reversed(range(length)):
+            end = (i // self.n_symbols + 1) * self.n_symbols
+            sequence_NL[:, i + 1 : end] += sequence_NL[:, i + 1 : end] >= sequence_NL[:, i, None]
+        return sequence_NL + FIRST_SYMBOL_ID
+
+
 class Sort(Task):
     """Sort the symbols in ascending order: 3 1 4 1 5 -> 1 1 3 4 5."""
 

@@ -1,5 +1,6 @@
 """Facts about each task that need no torch: for forms, command lines and settings."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -50,6 +51,11 @@ def _num_sums(n_symbols: int, length: int) -> int:
     return n_symbols ** (length - 1)  # one position is the plus sign
 
 
+def _num_permutations(n_symbols: int, length: int) -> int:
+    n_whole, rest = divmod(length, n_symbols)
+    return int(math.factorial(n_symbols) ** n_whole) * math.perm(n_symbols, rest)
+
+
 TASKS = {
     "reverse": TaskSpec(
         "playground.tasks.rules:Reverse",
@@ -69,6 +75,12 @@ TASKS = {
         "Repeat the sequence once.",
         ("3 1", "3 1 3 1"),
         max_target_length=lambda length: 2 * length,
+    ),
+    "repeat": TaskSpec(
+        "playground.tasks.rules:Repeat",
+        "Repeat the sequence, in which no token occurs again before all others have occurred.",
+        ("3 1 4", "3 1 4"),
+        num_sources=_num_permutations,
     ),
     "swap-halves": TaskSpec(
         "playground.tasks.rules:SwapHalves",

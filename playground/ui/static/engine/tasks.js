@@ -55,8 +55,7 @@ function addition(source, n) {
   return digits.reverse();
 }
 
-const OPEN = 2, // brackets follow the symbols 0 and 1
-  CLOSE = 3;
+const [OPEN, CLOSE] = [2, 3]; // brackets follow the symbols 0 and 1
 
 /** @type {Rule} */
 function brackets(source) {
@@ -99,6 +98,7 @@ function translate(source) {
 const RULES = {
   reverse: (source) => source.toReversed(),
   copy: (source) => source,
+  repeat: (source) => source,
   sort: (source) => source.toSorted((a, b) => a - b),
   duplicate: (source) => [...source, ...source],
   "swap-halves": (source) => {
