@@ -12,6 +12,7 @@ import {
   openBug,
   resumeBug,
 } from "../../playground/ui/static/learn/bug_exercise.js";
+import { exerciseOfDay } from "../../playground/ui/static/learn/daily_bug.js";
 import { buildChart, describeCell, Figures } from "../../playground/ui/static/learn/figures.js";
 import {
   buildLiveFigure,
@@ -413,6 +414,47 @@ test("the bug is named, its line is found, and the solution is shown", async () 
   await waitFor(() => $(".solved"));
   assert.equal(sent.at(-1)[1].reveal, true);
   assert.equal($(".diff .minus").textContent, "-a = 1\n");
+});
+
+test("every clue and guess of the daily bug is a mark of its result", async () => {
+  openBug(exerciseOfDay("2026-11-27"));
+  bugState.value = { ...bugState.value, job: "b", result: BUG_RESULT };
+  responses["lessons/guess"] = () => ({ feedback: "No.", result: BUG_RESULT });
+  await mount(html`<${BugExercise} />`);
+  assert.match(text("h3"), /Friday,? 27 November/);
+  const parts = () => [
+    box.querySelectorAll(".finding figure").length,
+    box.querySelectorAll(".observations, .attention").length,
+  ];
+  assert.deepEqual(parts(), [1, 0]); // the loss
+  $(".next-clue").click();
+  await waitFor(() => parts()[0] === 2); // exact match
+  box.querySelector(".guesses button").click();
+  await waitFor(() => parts()[1] === 1); // output and scores
+  assert.match(text(".next-clue"), /Clue 4 of 4: attention/);
+  $(".next-clue").click();
+  await waitFor(() => !$(".next-clue"));
+  const named = { ...BUG_RESULT, bug_identified: true, title: "No causal mask" };
+  responses["lessons/guess"] = { feedback: "", result: named };
+  box.querySelector(".guesses button").click();
+  await waitFor(() => text(".result").includes("Named after 1 wrong name, 2 more clues."));
+  // the result stays with its day
+  openBug(exerciseOfDay("2026-11-26"));
+  await settle();
+  assert.equal($(".result"), null);
+});
+
+test("seven days in a row have seven bugs, each with a seed of its own", () => {
+  const bugs = CATALOG.bugs;
+  CATALOG.bugs = Array.from({ length: 7 }, (_, i) => ({ name: `bug-${i}`, title: "" }));
+  const days = ["26", "27", "28", "29", "30"].map((day) => exerciseOfDay(`2026-11-${day}`));
+  days.push(exerciseOfDay("2026-12-01"), exerciseOfDay("2026-12-02"));
+  CATALOG.bugs = bugs;
+  assert.equal(new Set(days.map(({ name }) => name)).size, 7);
+  assert.equal(new Set(days.map(({ seed }) => seed)).size, 7);
+  assert.deepEqual(readLink(CATALOG, new URLSearchParams("?day=2026-11-27")).day, "2026-11-27");
+  for (const day of ["2026-11-31x", "2999-01-01", "2026-13-01"])
+    assert.match(readLink(CATALOG, new URLSearchParams({ day })).error, /no day with a bug/);
 });
 
 test("the bug of a link has no name on the page, a selected bug has one", async () => {

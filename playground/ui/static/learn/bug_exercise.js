@@ -9,6 +9,7 @@ import { isActive, Job } from "../shared/job.js";
 import { store } from "../shared/store.js";
 import { ATTENTION_KIND, ATTENTION_KINDS, TRAINING_LOSS } from "../shared/strings.js";
 import { BugQuiz, feedback } from "./bug_quiz.js";
+import { CLUES, countClues, DailyBug } from "./daily_bug.js";
 import { Figures } from "./figures.js";
 import { bugState, catalog, formatEstimate, LINKED_BUG, RANDOM_BUG, saveLocal } from "./state.js";
 
@@ -20,10 +21,11 @@ const BUGGY_COLOR = 4;
 const MAX_SEED = 999_999_999;
 
 const toRequest = ({ name, seed, steps, is_hidden = false }) => ({ name, seed, steps, is_hidden });
+const withoutResult = (state) => ({ ...toRequest(state), day: state.day });
 
 const bugJob = new Job({
   onSubmit(job) {
-    bugState.value = { ...toRequest(bugState.value), job };
+    bugState.value = { ...withoutResult(bugState.value), job };
     saveLocal("bug", bugState.value);
   },
 });
@@ -40,7 +42,7 @@ export function openBug(request) {
 async function showResult(running) {
   const result = await running;
   if (result) bugState.value = { ...bugState.value, result };
-  else if (!isActive(bugJob.state.value)) saveLocal("bug", toRequest(bugState.value));
+  else if (!isActive(bugJob.state.value)) saveLocal("bug", withoutResult(bugState.value));
 }
 
 function toPayload() {
@@ -169,7 +171,7 @@ function Attention({ result }) {
   </section>`;
 }
 
-function Observations({ result }) {
+function Observations({ result, hasAttention }) {
   const { buggy, correct, n, silent_variant: variant } = result,
     { failure } = buggy;
   const columns = [
@@ -195,7 +197,7 @@ ${failure.lines.join("\n")}</pre>`
       />
       ${variant && html`<p class="silent-variant">${describeSilentVariant(variant)}</p>`}
     </div>
-    ${!failure && !correct.failure && html`<${Attention} result=${result} />`}`;
+    ${hasAttention && !failure && !correct.failure && html`<${Attention} result=${result} />`}`;
 }
 
 /** Describe how long the training of both models takes. */
@@ -206,29 +208,32 @@ export function describeDuration(steps) {
 }
 
 function BugForm({ isDisabled, hasResult }) {
-  const { name, seed, steps, is_hidden: isHidden } = bugState.value;
+  const { day, name, seed, steps, is_hidden: isHidden } = bugState.value;
   const options = [
     ...(isHidden ? [{ value: LINKED_BUG, label: "Bug of a link (name hidden)" }] : []),
     { value: RANDOM_BUG, label: "Random bug (name hidden)" },
     ...catalog.value.bugs.map((bug) => ({ value: bug.name, label: bug.title })),
   ];
-  return html`<div class="pg-row options">
-      <${Field}
-        class="which"
-        field=${{ name: "bug", label: "Bug", type: "select", options }}
-        value=${isHidden ? LINKED_BUG : name}
-        onInput=${(value) => value !== LINKED_BUG && openBug({ name: value, is_hidden: false })}
-      />
-      <${NumberField}
-        class="seed"
-        label="Seed"
-        value=${seed}
-        min=${0}
-        max=${MAX_SEED}
-        isInteger
-        onChange=${(value) => value !== seed && openBug({ seed: value })}
-      />
-    </div>
+  return html`<details open=${!day}>
+      <summary>Another bug</summary>
+      <div class="pg-row options">
+        <${Field}
+          class="which"
+          field=${{ name: "bug", label: "Bug", type: "select", options }}
+          value=${isHidden ? LINKED_BUG : name}
+          onInput=${(value) => value !== LINKED_BUG && openBug({ name: value, is_hidden: false })}
+        />
+        <${NumberField}
+          class="seed"
+          label="Seed"
+          value=${seed}
+          min=${0}
+          max=${MAX_SEED}
+          isInteger
+          onChange=${(value) => value !== seed && openBug({ seed: value })}
+        />
+      </div>
+    </details>
     <p class="pg-buttons">
       <button
         type="button"
@@ -242,6 +247,24 @@ function BugForm({ isDisabled, hasResult }) {
     </p>`;
 }
 
+function Introduction() {
+  return html`<p>
+      One line of a small model is wrong; most of these bugs occur in tutorials. The buggy and the
+      correct model train with the same seed and batches.
+    </p>
+    <p>
+      In free-running generation, the decoder reads its own output. In teacher-forced generation, it
+      reads the correct tokens.
+    </p>
+    <p class="instruction">
+      ${
+        bugState.value.day
+          ? `Name the bug with as few of the ${CLUES.length} clues as you can, then find its line.`
+          : "Compare loss, output and attention, name the bug, then find the line."
+      }
+    </p>`;
+}
+
 export function BugExercise() {
   const progress = bugJob.state.value,
     isRunning = isActive(progress),
@@ -249,27 +272,18 @@ export function BugExercise() {
     result = isRunning ? null : lastResult,
     { curves } = result ?? progress.partial,
     steps = result?.steps ?? progress.total,
+    nClues = countClues(),
     figures = useMemo(() => (curves ? buildCurves(curves, steps) : []), [curves]);
   return html`<div class="exercise">
-      <h3>Find the wrong line</h3>
-      <p>
-        One line of a small model is wrong; most of these bugs occur in tutorials. The buggy and the
-        correct model train with the same seed and batches.
-      </p>
-      <p>
-        In free-running generation, the decoder reads its own output. In teacher-forced generation,
-        it reads the correct tokens.
-      </p>
-      <p class="instruction">
-        Compare loss, output and attention, name the bug, then find the line.
-      </p>
+      <${DailyBug} open=${openBug} />
+      <${Introduction} />
       <${BugForm} isDisabled=${isRunning} hasResult=${Boolean(result)} />
       <${JobProgress} job=${bugJob} onRetry=${start} />
     </div>
     <div class="finding">
       ${
         figures.length
-          ? html`<${Figures} figures=${figures} />`
+          ? html`<${Figures} figures=${figures.slice(0, nClues)} />`
           : html`<p class="pg-hint pg-empty empty">
               The curves of both models appear here: the training loss and the exact match.
             </p>`
@@ -277,7 +291,9 @@ export function BugExercise() {
     </div>
     ${
       result &&
-      html`<${Observations} key=${job} result=${result} />
-        <${BugQuiz} key=${job + "-quiz"} result=${result} />`
+      html`${
+          nClues > 2 &&
+          html`<${Observations} key=${job} result=${result} hasAttention=${nClues > 3} />`
+        } <${BugQuiz} key=${job + "-quiz"} result=${result} />`
     }`;
 }

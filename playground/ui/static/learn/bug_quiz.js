@@ -1,6 +1,7 @@
 // The questions of Find the bug: which bug it is, and which line differs.
 import { html, signal } from "../vendor/preact.js";
 import { formatMessage } from "../shared/format.js";
+import { addMark, NextClue } from "./daily_bug.js";
 import { bugState, catalog, requestLesson } from "./state.js";
 
 /** The hints of wrong guesses: {name, line}. */
@@ -13,8 +14,10 @@ async function submitGuess(guess, prefix = "") {
     reply = await requestLesson("guess", { job, ...guess });
   const text = reply.error ? formatMessage(reply.error) : reply.feedback && prefix + reply.feedback;
   feedback.value = { ...feedback.value, [key]: text };
-  if (reply.result && bugState.value.job === job)
-    bugState.value = { ...bugState.value, result: reply.result };
+  if (!reply.result || bugState.value.job !== job) return;
+  if (!bugState.value.result.bug_identified)
+    addMark(guess.reveal ? "answer" : reply.result.bug_identified ? "hit" : "miss");
+  bugState.value = { ...bugState.value, result: reply.result };
 }
 
 const ShowAnswer = () =>
@@ -41,6 +44,7 @@ function NameQuestion() {
       )}
     </div>
     <p class="clue" role="status">${feedback.value.name}</p>
+    <${NextClue} />
     <${ShowAnswer} />
   </div>`;
 }

@@ -351,7 +351,7 @@ function Onward({ name }) {
   };
   return html`<p class="pg-buttons">
     <button type="button" class="pg-button long next-lesson" onClick=${open}>
-      ${next ? `Next: ${next.title} →` : "Find the bug →"}
+      ${next ? `Next: ${next.title} →` : "Daily bug →"}
     </button>
   </p>`;
 }

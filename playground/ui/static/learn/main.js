@@ -1,4 +1,4 @@
-// The Learn tab: lessons, the exercise Find the bug, and a page for teachers. The server trains and
+// The Learn tab: lessons, the bug of the day, and a page for teachers. The server trains and
 // measures. The tab polls and draws the results, and stores the user's progress in the browser.
 import { html, render } from "../vendor/preact.js";
 import { sleep } from "../shared/api.js";
@@ -7,15 +7,19 @@ import { Tabs } from "../shared/components/tabs.js";
 import { formatMessage } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { BugExercise, openBug, resumeBug } from "./bug_exercise.js";
+import { exerciseOfDay } from "./daily_bug.js";
 import { Lessons, openLinkedLesson, resumeLessons } from "./lessons.js";
 import {
+  bugState,
   catalog,
   readLink,
   requestLesson,
   restoreProgress,
   section,
   showSection,
+  storedState,
   tabError,
+  toDay,
 } from "./state.js";
 import { Teaching } from "./teaching.js";
 import { attach, root } from "./view.js";
@@ -23,7 +27,11 @@ import { attach, root } from "./view.js";
 const RETRY_MS = 2000;
 const SECTIONS = [
   { value: "tour", label: "Lessons", title: "Predict, measure, explain" },
-  { value: "bugs", label: "Find the bug", title: "A copy of the model with a bug" },
+  {
+    value: "bugs",
+    label: "Daily bug",
+    title: "A copy of the model with a bug, a new one every day",
+  },
   { value: "teach", label: "Teach", title: "Links to exercises for a class" },
 ];
 const CONTENT = { tour: Lessons, bugs: BugExercise, teach: Teaching };
@@ -48,7 +56,7 @@ function Learn() {
 const learnView = {
   read: () => {
     const options = catalog.value.lessons.flatMap((/** @type {any} */ lesson) => lesson.options),
-      names = ["learn", "bug", "seed", "steps", ...options.map(({ name }) => name)];
+      names = ["learn", "day", "bug", "seed", "steps", ...options.map(({ name }) => name)];
     return Object.fromEntries(names.map((name) => [name, null]));
   },
   apply(/** @type {URLSearchParams} */ params) {
@@ -57,6 +65,7 @@ const learnView = {
     if (link.section) showSection(link.section);
     if (link.lesson) openLinkedLesson(link.lesson, link.options);
     if (link.bug) openBug(link.bug);
+    if (link.day) openBug(exerciseOfDay(link.day));
   },
 };
 
@@ -71,6 +80,9 @@ async function start() {
     await sleep(RETRY_MS);
   }
   restoreProgress();
+  const { day } = bugState.value,
+    today = toDay(new Date());
+  if (!storedState.bug || (day && day !== today)) openBug(exerciseOfDay(today));
   store.addView("learn", learnView);
   resumeLessons();
   resumeBug();

@@ -48,11 +48,22 @@ export function restoreProgress() {
   if (isKnownBug?.includes(bug.name)) bugState.value = { ...bugState.value, ...bug };
 }
 
+/** Return the date of this place as in 2026-11-27. @param {Date} date */
+export const toDay = (date) =>
+  [date.getFullYear(), date.getMonth() + 1, date.getDate()]
+    .map((part) => String(part).padStart(2, "0"))
+    .join("-");
+
+/** Return whether a text is a date up to today. @param {string} text */
+const isDay = (text) =>
+  /^20\d\d-\d\d-\d\d$/.test(text) && !isNaN(Date.parse(text)) && text <= toDay(new Date());
+
 /**
  * Read what a link opens: a section, a lesson with its options, or a bug.
  * @param {any} lists the catalog
  * @param {URLSearchParams} params of the address
- * @returns {{section?: string, lesson?: string, options?: any, bug?: any, error?: string}}
+ * @returns {{section?: string, lesson?: string, options?: any, bug?: any, day?: string,
+ *   error?: string}}
  */
 export function readLink(lists, params) {
   const name = params.get("learn"),
@@ -69,6 +80,10 @@ export function readLink(lists, params) {
         `Available lessons: ${known}.`,
     };
   }
+  const day = params.get("day");
+  if (day !== null && isDay(day)) return { section: "bugs", day };
+  if (day !== null)
+    return { section: "bugs", error: `The link contains no day with a bug: ${day.slice(0, 40)}.` };
   if (bug === null) return {};
   if (bug !== RANDOM_BUG && !lists.bugs.some((each) => each.name === bug)) {
     const error = `The link contains the unknown bug ${bug.slice(0, 40)}. Select one below.`;
