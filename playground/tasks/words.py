@@ -10,7 +10,7 @@ DETERMINERS = ("a", "two", "three", "many")
 ADJECTIVES = ("red", "blue", "green", "big", "new", "small")
 NOUNS = (
     *("dog", "dogs", "cat", "cats", "bird", "birds"),
-    *("car", "cars", "house", "houses", "boat", "boats"),
+    *("car", "cars", "hat", "hats", "boat", "boats"),
 )
 N_LIVING = 3  # of the nouns: dog, cat, bird
 VERBS = ("sees", "see", "hears", "hear", "likes", "like")
@@ -21,7 +21,7 @@ ADJECTIVES_BY_CLASS = (
     *("ruvi", "ruvo", "sini", "sino", "veli", "velo"),
     *("gami", "gamo", "novi", "novo", "peti", "peto"),
 )
-TRANSLATED_NOUNS = ("kan", "mau", "fip", "gar", "dom", "nav")
+TRANSLATED_NOUNS = ("kan", "mau", "fip", "gar", "cap", "nav")
 VERBS_BY_CLASS = ("vidi", "vido", "audi", "audo", "ami", "amo")
 TRANSLATED_AND = "e"
 WORDS = (

@@ -233,8 +233,8 @@ export const generationSpec = {
   title: "Generation",
   explain:
     "The model generates one token at a time. On the left, the token that a query predicts reads " +
-    "the source; on the right, that query, the latest token of the decoder input, reads the tokens " +
-    "up to itself. Thicker lines: larger weights.",
+    "the source; on the right, that query, the latest token of the decoder input, reads the " +
+    "tokens up to itself. Thicker lines: larger weights.",
   Component: Generation,
   options: () => {
     const { mode, temperature, seed } = options.value;

@@ -1,4 +1,4 @@
-// The bug of the day: the same for every visitor, with one clue after the other.
+// The bug of the day: the same on every computer, with one clue after the other.
 import { html } from "../vendor/preact.js";
 import { CopyButton } from "../shared/components/copy_field.js";
 import { SegmentedControl } from "../shared/components/segments.js";
@@ -61,8 +61,8 @@ const formatDay = (day, options) =>
 /** @param {string[]} marks */
 function describeMarks(marks) {
   const count = (/** @type {string} */ mark) => marks.filter((each) => each === mark).length,
-    text = `${formatCount(count("miss"), "wrong name")}, ${formatCount(count("clue"), "more clue")}`;
-  return (marks.at(-1) === "hit" ? "Named" : "Not named") + ` after ${text}.`;
+    parts = [formatCount(count("miss"), "wrong name"), formatCount(count("clue"), "more clue")];
+  return `${marks.at(-1) === "hit" ? "Named" : "Not named"} after ${parts.join(", ")}.`;
 }
 
 /** @param {string[]} marks */
