@@ -198,12 +198,9 @@ test("a block opens in place, with details that the page gives", async () => {
 
 test("the importance of parts takes the place of what blocks add", async () => {
   const positions = { kind: "source positions", layer: null, head: null },
-    switches = { isOff: () => false, toggle() {}, nameOf: ({ kind }) => kind };
-  await show({
-    switches,
-    importance: ({ kind }) => (kind === "cross" ? 0.5 : 0),
-    positions: (side) => (side === "encoder" ? positions : undefined),
-  });
+    switches = { isOff: () => false, toggle() {}, nameOf: ({ kind }) => kind },
+    importance = new Map([0, 1].map((head) => [`cross.0.${head}`, 0.5]));
+  await show({ switches, importance, parts: [positions] });
   const bars = [...box.querySelectorAll(".importance")];
   assert.equal(bars.length, 4 + 2 + 1); // heads, feed-forward blocks, position vectors
   assert.equal(bars.filter(({ firstElementChild: bar }) => bar.style.width === "50%").length, 2);

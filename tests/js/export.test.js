@@ -144,7 +144,7 @@ test("a later count of right outputs ends an earlier one", async () => {
 });
 
 test("the importance of every part is measured, and is not negative", async () => {
-  await page.measureImportance();
+  await page.measureAll();
   assert.equal(page.importance.value.size, page.parts.length);
   assert.ok([...page.importance.value.values()].every((loss) => loss >= 0));
 });

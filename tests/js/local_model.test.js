@@ -82,6 +82,8 @@ beforeEach(async () => {
     typedPass: null,
     switchedOff: NOTHING_OFF,
     switchScore: null,
+    parts: null,
+    importance: null,
     ablationMethod: "zero",
     selectedKind: "cross",
   });
@@ -137,6 +139,41 @@ test("a switch changes picture, output and score, and back again", async () => {
   await waitFor(() => state.typedPass === null); // the snapshot is on display again
   assert.deepEqual(state.prediction.off, []); // an answer of the page, not of the server
   assert.match(text("[role=status]"), /^All parts are on/);
+});
+
+test("from the first key on, each part has a bar of its importance", async () => {
+  const bars = () => box.querySelectorAll(".importance").length,
+    nParts = 12 + 4 + 2; // heads, feed-forward blocks, position vectors
+  assert.equal(bars() + box.querySelectorAll(".diagram-embedding [role=switch]").length, 0);
+  await type("1 2");
+  await waitFor(() => state.importance?.size === nParts);
+  await settle();
+  assert.equal(bars(), nParts);
+  const under = state.importance;
+  assert.ok([...under.values()].some((share) => share > 0));
+  await toggle("cross-attention 2.1");
+  await waitFor(isScored);
+  assert.equal(state.importance, under); // each part alone, whatever is off
+  await click("input[type=radio]:not(:checked)");
+  await waitFor(() => state.importance !== under && state.importance?.size === nParts);
+  state.status = "training"; // its weights change faster than the parts are measured
+  await predict();
+  assert.equal(state.importance, null);
+});
+
+test("position vectors have a switch, and an address", async () => {
+  await type("1 2");
+  await waitFor(() => state.parts);
+  await settle();
+  await toggle("input positions");
+  await waitFor(() => state.prediction?.off.length);
+  assert.match(text("[role=status]"), /^input positions is off/);
+  assert.equal(trainView.read().off, "source positions");
+  state.switchedOff = NOTHING_OFF;
+  trainView.apply(new URLSearchParams("off=source positions,cross.2.1,cross.9.1"));
+  store.model.value = state.modelRef;
+  await waitFor(() => state.prediction?.off.length === 2); // which the model has
+  assert.equal(trainView.read().off, "source positions,cross.2.1");
 });
 
 test("the mean takes the place of zeros", async () => {

@@ -17,18 +17,19 @@ export function toggle(off, parts) {
   return parts.every((part) => includes(off, part)) ? others : [...others, ...parts];
 }
 
-/** Write parts for an address: "cross.2.1,encoder feed-forward.1". @param {Component[]} parts */
+/** Write "cross.2.1,encoder feed-forward.1,source positions". @param {Component[]} parts */
 export const formatParts = (parts) =>
   parts
-    .map(({ kind, layer, head }) => [kind, Number(layer) + 1, ...(head === null ? [] : [head + 1])])
-    .map((fields) => fields.join("."))
+    .map(({ kind, layer, head }) => [kind, ...[layer, head].flatMap((n) => n ?? [])])
+    .map(([kind, ...numbers]) => [kind, ...numbers.map((n) => Number(n) + 1)].join("."))
     .join();
 
 /** @param {string} text of formatParts @returns {Component[]} */
 export const parseParts = (text) =>
   text.split(",").map((part) => {
-    const [kind, layer, head] = part.split(".");
-    return { kind, layer: Number(layer) - 1, head: head ? Number(head) - 1 : null };
+    const [kind, ...numbers] = part.split("."),
+      [layer = null, head = null] = numbers.map((number) => Number(number) - 1);
+    return { kind, layer, head };
   });
 
 /**
@@ -46,6 +47,23 @@ export function nameOf({ kind, layer, head }, isSingle, isOnly = false) {
     }),
     number = layer === null ? "" : ` ${layer + 1}${head === null ? "" : `.${head + 1}`}`;
   return (names[kind] ?? kind) + (isOnly ? "" : number);
+}
+
+/**
+ * Measure how much each part matters: the share of right tokens that become wrong without it alone.
+ * @param {Component[]} parts
+ * @param {(off: Component[]) => Promise<number | null>} countTokens right ones; null ends this
+ * @param {(shares: Map<string, number>) => void} onShares receives the shares so far, by key
+ */
+export async function measureImportance(parts, countTokens, onShares) {
+  const shares = /** @type {Map<string, number>} */ (new Map()),
+    whole = await countTokens([]);
+  for (const part of whole ? parts : []) {
+    const right = await countTokens([part]);
+    if (right === null) return;
+    shares.set(keyOf(part), Math.max(0, 1 - right / Number(whole)));
+    onShares(new Map(shares));
+  }
 }
 
 /** Return the 95 % interval of a share (Wilson 1927). @param {number} right @param {number} n */

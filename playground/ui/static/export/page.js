@@ -1,6 +1,5 @@
 // The page of an exported model: type an input, switch parts off, see the output change.
 import { effect, html, render } from "../vendor/preact.js";
-import { keyOf } from "../engine/parts.js";
 import { formatWholePercent } from "../shared/format.js";
 import { describePass, DiagramNote } from "../shared/diagram/describe.js";
 import { Diagram } from "../shared/diagram/diagram.js";
@@ -8,7 +7,7 @@ import { SelectedHead } from "../shared/diagram/head_map.js";
 import { OpenBlock } from "../shared/diagram/open_block.js";
 import { buildLinks } from "../shared/diagram/structure.js";
 import { SwitchControls } from "../shared/diagram/switches.js";
-import { data, hasTarget, importance, isRight, isSingle, measureImportance } from "./state.js";
+import { data, hasTarget, importance, isRight, measureAll } from "./state.js";
 import { measureScore, method, openBlock, outputTokens, parts, pass, problem } from "./state.js";
 import { query, row, score, scores, select, selected, stacks, switchedOff } from "./state.js";
 import { switches, text, toggleBlock, type, typeAnotherExample } from "./state.js";
@@ -73,19 +72,15 @@ const Output = () =>
 
 const Controls = () =>
   html`<${SwitchControls}
-      off=${switchedOff.value}
-      nameOf=${switches.nameOf}
-      isRight=${isRight.value}
-      score=${score.value}
-      method=${method.value}
-      hasExamples=${true}
-      onMethod=${(name) => (method.value = name)}
-      onReset=${() => (switchedOff.value = [])}
-    />
-    <p class="pg-row legend">
-      <span class="importance"><i style=${{ width: "70%" }} /></span>
-      share of right tokens that become wrong when only this part is off
-    </p>`;
+    off=${switchedOff.value}
+    nameOf=${switches.nameOf}
+    isRight=${isRight.value}
+    score=${score.value}
+    method=${method.value}
+    hasExamples=${true}
+    onMethod=${(name) => (method.value = name)}
+    onReset=${() => (switchedOff.value = [])}
+  />`;
 
 /** What the open block shows: the map of the selected head, and how a query gets its weights. */
 const Details = ({ block, ...map }) =>
@@ -105,15 +100,6 @@ const Details = ({ block, ...map }) =>
     }
   <//>`;
 
-/** @param {string} side of a stack */
-function findPositions(side) {
-  const kind = side === "encoder" && !isSingle ? "source positions" : "target positions";
-  return parts.find((part) => part.kind === kind);
-}
-
-/** @param {import("../engine/types.js").Component} part */
-const shareOf = (part) => importance.value.get(keyOf(part)) ?? 0;
-
 function Model() {
   const block = openBlock.value,
     at = row.value ?? scores.value?.options.query ?? null,
@@ -129,8 +115,8 @@ function Model() {
       onBlock=${toggleBlock}
       onRow=${(next) => (row.value = next)}
       switches=${switches}
-      importance=${shareOf}
-      positions=${findPositions}
+      importance=${importance.value}
+      parts=${parts}
       minHeight=${60 + 22 * Math.min(14, data.max_tokens)}
       controls=${html`<${DiagramNote}
         ...${view}
@@ -163,5 +149,5 @@ effect(() => {
 });
 effect(() => {
   void method.value;
-  measureImportance();
+  measureAll();
 });

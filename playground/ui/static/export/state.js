@@ -1,7 +1,7 @@
 // The state of an exported model's page: what is typed and switched, and what follows from it.
 import { computed, effect, signal } from "../vendor/preact.js";
 import { BrowserModel, SMALL_SAMPLE } from "../shared/browser_model.js";
-import { includes, keyOf, nameOf, toggle } from "../engine/parts.js";
+import { includes, measureImportance, nameOf, toggle } from "../engine/parts.js";
 import { EOS } from "../engine/tasks.js";
 import { formatMessage, formatToken } from "../shared/format.js";
 import { buildStacks, hasHead } from "../shared/diagram/structure.js";
@@ -175,17 +175,14 @@ export async function measureScore() {
 }
 
 /** Measure all parts, until "off" means something else. */
-export async function measureImportance() {
+export function measureAll() {
   const chosen = method.value,
-    isCurrent = () => chosen === method.value,
-    n = Math.min(SMALL_SAMPLE, examples);
-  let whole = 0;
-  for (const part of [null, ...parts]) {
+    isCurrent = () => chosen === method.value;
+  async function countTokens(/** @type {Component[]} */ off) {
     let right = 0;
-    for await (const { tokens } of count(n, part ? [part] : [], isCurrent)) right = tokens;
-    if (!isCurrent()) return;
-    const share = Math.max(0, 1 - right / whole) || 0;
-    if (part) importance.value = new Map(importance.value).set(keyOf(part), share);
-    else whole = right;
+    for await (const { tokens } of count(Math.min(SMALL_SAMPLE, examples), off, isCurrent))
+      right = tokens;
+    return isCurrent() ? right : null;
   }
+  return measureImportance(parts, countTokens, (shares) => (importance.value = shares));
 }

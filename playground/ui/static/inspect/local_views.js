@@ -70,9 +70,8 @@ export async function answerLocally({ kind = "", mode }) {
  * @param {(progress: { total: number, data: any }) => void} onProgress receives the rows so far
  */
 export const measureLocally = ({ method, set }, onProgress) =>
-  computeWith(tables, async ({ step, description, nParameters }) => {
-    const components = /** @type {Component[]} */ (await tables.call("components")),
-      ablations = listAblations(components, set),
+  computeWith(tables, async ({ step, description, nParameters, components }) => {
+    const ablations = listAblations(components, set),
       { lengths, max_tokens: maxTokens, examples } = description,
       work = nParameters * (lengths[1] + maxTokens) * examples.length * ablations.length;
     if (!examples.length || work > MAX_WORK) return null;

@@ -11,6 +11,7 @@ import { store } from "./store.js";
  *   error?: string,
  *   step: number,
  *   nParameters: number,
+ *   components: import("../engine/types.js").Component[],
  *   description: ModelDescription,
  * }} Loaded
  */
@@ -103,7 +104,9 @@ export class LocalModel {
     if (failed) return failed;
     if (!this.has(weights)) return this.ready; // newer weights
     await this.call("load", description, file.bytes);
+    const components = await this.call("components");
     return {
+      components,
       step: Number(file.headers.get("X-Step")),
       nParameters: file.bytes.byteLength / BYTES_PER_PARAMETER,
       description,
@@ -111,8 +114,9 @@ export class LocalModel {
   }
 
   /**
-   * Count the right examples with components switched off, in pieces between other calls. Return
-   * null once the Worker has other weights, or `canContinue` returns false for the count so far.
+   * Count the right examples and tokens with components switched off, in pieces between other
+   * calls. Return null once the Worker has other weights, or `canContinue` returns false for the
+   * count so far.
    * @param {number} n of examples @param {import("../engine/types.js").Component[]} off
    * @param {string} method @param {(right: number, measured: number) => boolean} [canContinue]
    * @param {number} [nMeans] examples of the means
@@ -120,14 +124,16 @@ export class LocalModel {
   async count(n, off, method, canContinue = () => true, nMeans = undefined) {
     const { key } = this.current;
     let right = 0,
+      tokens = 0,
       logProbability = 0;
     for (let at = 0; at < n;) {
       const piece = await this.call("count", at, n, off, method, nMeans);
       right += piece.right;
+      tokens += piece.tokens;
       logProbability += piece.logProbability;
       at = piece.next;
       if (key !== this.current.key || !canContinue(right, at)) return null;
     }
-    return { right, logProbability };
+    return { right, tokens, logProbability };
   }
 }

@@ -121,6 +121,8 @@ export function ModelDiagram() {
           onBlock=${toggleBlock}
           onRow=${(row) => (state.hoverRow = row)}
           switches=${isLocal.value ? SWITCHES : undefined}
+          parts=${state.parts}
+          importance=${state.importance}
           controls=${isLocal.value && html`<${Controls} />`}
         />
       </figure>

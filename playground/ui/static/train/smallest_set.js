@@ -29,7 +29,8 @@ function drawSquares(blocks, off) {
 /** What the user has reached, and what the search has. */
 function describeResult() {
   const n = switchable.value.flat().length,
-    { switchScore: score, displayedOff: off } = state,
+    { switchScore: score, displayedOff } = state,
+    off = displayedOff.filter(({ layer }) => layer !== null), // position vectors do not count
     share = score && score.right / score.measured,
     { key, size } = search.value,
     isSearched = size >= 0 && key === searchKey();

@@ -61,6 +61,10 @@ export const state = createReactive({
   ablationMethod: /** @type {"zero" | "mean"} */ ("zero"), // what takes the place of their outputs
   /** The right ones of the held-out examples measured so far. */
   switchScore: /** @type {{ right: number, measured: number } | null} */ (null),
+  /** All parts that can be switched off, once the model is in the browser. */
+  parts: /** @type {import("../engine/types.js").Component[] | null} */ (null),
+  /** The share of right tokens that become wrong without a part, by its key. */
+  importance: /** @type {Map<string, number> | null} */ (null),
   selectedMetric: "loss",
   hoverStep: /** @type {number | null} */ (null),
   hoverCell: /** @type {number[] | null} */ (null), // [row, column] of the selected head's map

@@ -1,6 +1,7 @@
 // The diagram of a model: a box for each layer with a block for each sublayer, in a block a map for
 // each head, and between the stacks the links of the selected head. While the model trains, its
 // elements stay and only their pictures and numbers change.
+import { keyOf } from "../../engine/parts.js";
 import { formatWholePercent } from "../format.js";
 import { useCanvas } from "../components/use_canvas.js";
 import { html, useRef } from "../../vendor/preact.js";
@@ -23,14 +24,27 @@ import { moveFocus, Switch } from "./switches.js";
  *   onSelect: (kind: string, layer: number, head: number) => void,
  *   onBlock: (block: BlockInfo) => void,
  *   switches?: Switches,
- *   importance?: (part: Component) => number,
- *   positions?: (side: string) => Component | undefined,
+ *   importance?: Map<string, number> | null,
+ *   parts?: Component[] | null,
  * }} Props of the diagram, and of its parts. `row` is the query to highlight, `open` the sublayer
  *   whose `details` are below its heads. Without switches, no part can be switched off. The
- *   importance of a part takes the place of what a block adds; `positions` returns a stack's
- *   position vectors, where they can be switched off.
+ *   importance of parts, by key, takes the place of what blocks add. `parts` has all that can be
+ *   switched off, once that is known: before, position vectors have no switch.
  */
 
+/** What the bars show. */
+const LEGENDS = {
+  importance: [
+    "Bars",
+    "the share of right tokens of unseen inputs that become wrong when this part alone is off. " +
+      "Click a block for details.",
+  ],
+  contributions: [
+    "Numbers and bars",
+    "how long the vectors are that a block adds, relative to those it adds them to. At 1.00 both " +
+      "are equally long. Click a block for details.",
+  ],
+};
 const MAX_COLUMNS = 4; // of heads in a block
 const MANY_ROWS = 14;
 const TOKEN_WIDTH = 40; // pixels
@@ -48,8 +62,9 @@ const ROW_KEYS = /** @type {Record<string, number>} */ ({
 function PartSwitch({ part, switches, importance, tabindex }) {
   if (!switches) return null;
   const name = switches.nameOf(part),
-    share = importance?.(part) ?? 0;
-  return html`${
+    share = importance?.get(keyOf(part)) ?? 0;
+  return html`<${Switch} parts=${[part]} name=${name} switches=${switches} tabindex=${tabindex} />
+    ${
       importance &&
       html`<span
         class="importance"
@@ -57,7 +72,7 @@ function PartSwitch({ part, switches, importance, tabindex }) {
       >
         <i style=${{ width: `${100 * share}%` }} />
       </span>`
-    } <${Switch} parts=${[part]} name=${name} switches=${switches} tabindex=${tabindex} />`;
+    }`;
 }
 
 /**
@@ -174,12 +189,11 @@ function BlockSwitch({ block, side, ...props }) {
 function Block(props) {
   const { pass, selected, open, details, block, side, onBlock, switches, importance } = props,
     contribution = pass.contributions?.[block.component],
-    hasContribution = contribution !== undefined && !importance,
     // of the sum x + f(x) that the block adds, by norm
-    share = hasContribution ? (100 * contribution) / (1 + contribution) : 0,
+    share = (100 * (contribution ?? 0)) / (1 + (contribution ?? 0)),
     isOpen = block.component === open,
     states = {
-      "has-contribution": hasContribution,
+      "has-contribution": contribution !== undefined && !importance,
       owner: hasHead(block, selected),
       unused: switches?.isOff(selected), // if it is the owner
       off: switches && partsOf(block, side).every(switches.isOff),
@@ -194,7 +208,7 @@ function Block(props) {
         onClick=${() => onBlock(block)}
       >
         <span>${block.title}</span>
-        <span class="diagram-value">${hasContribution ? contribution.toFixed(2) : ""}</span>
+        <span class="diagram-value">${contribution?.toFixed(2)}</span>
       </button>
       <${BlockSwitch} ...${props} />
     </div>
@@ -216,7 +230,8 @@ const nameLayer = (/** @type {StackInfo} */ stack, /** @type {number} */ layer) 
 
 /** @param {Props & { stack: StackInfo }} props */
 function Stack({ stack, ...props }) {
-  const positions = props.positions?.(stack.side),
+  const kind = props.stacks.length > 1 && stack.side === "encoder" ? "source" : "target",
+    positions = props.parts?.find((part) => part.kind === `${kind} positions`),
     layers = stack.layers.map(
       (blocks, layer) =>
         html`<div class="diagram-layer" key=${layer}>
@@ -234,7 +249,7 @@ function Stack({ stack, ...props }) {
           <span class="diagram-layer-name">${nameLayer(stack, layer)}</span>
         </div>`,
     ),
-    hasPositions = !isRecurrent(stack) && (positions || !props.positions);
+    hasPositions = !isRecurrent(stack) && (positions || !props.parts);
   return html`<div class="diagram-stack" data-side=${stack.side}>
     <h3>${stack.title}</h3>
     <div class="diagram-layers">${layers.reverse()}</div>
@@ -365,13 +380,9 @@ export function Diagram({ label, onRow, controls, minHeight = 0, ...props }) {
     [first, last] = stacks.length === 1 ? [null, stacks[0]] : stacks,
     nRows = pass?.axes[selected.kind]?.[0].length ?? 0,
     row = props.row !== null && props.row < nRows ? props.row : null,
+    [subject, text] = LEGENDS[props.importance ? "importance" : "contributions"],
     legend =
-      pass?.contributions &&
-      !props.importance &&
-      html`<p class="diagram-legend pg-hint">
-        <b>Numbers and bars: </b>how long the vectors are that a block adds, relative to those it
-        adds them to. At 1.00 both are equally long. Click a block for details.
-      </p>`;
+      pass?.contributions && html`<p class="diagram-legend pg-hint"><b>${subject}: </b>${text}</p>`;
   const onKeyDown = (/** @type {KeyboardEvent} */ event) =>
     moveFocus(event, /** @type {HTMLElement} */ (grid.current));
   return html`<div

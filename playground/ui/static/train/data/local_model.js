@@ -1,5 +1,6 @@
 // The open model in the browser. From the first key or switch on, the page computes its answers
 // itself. Before, and for models that the engine lacks, the server predicts.
+import { includes, measureImportance } from "../../engine/parts.js";
 import { LocalModel, unsupported } from "../../shared/local_model.js";
 import { store } from "../../shared/store.js";
 import { computed } from "../../vendor/preact.js";
@@ -10,6 +11,8 @@ import { NOTHING_OFF, state } from "../state.js";
 const WEIGHTS_MS = 1000; // between two downloads of weights while the model trains
 const MAX_SCORED_IN_TRAINING = 64; // examples, so that training does not slow down
 const SCORE_EVERY = 32; // examples between two changes of the score on display
+const IMPORTANCE_SAMPLE = 32; // examples
+const MAX_IMPORTANCE_WORK = 1e10; // multiply-adds: some seconds
 
 export const local = new LocalModel();
 
@@ -47,12 +50,16 @@ export async function answerLocally(text) {
   try {
     const weights = await loadWeights();
     if (weights.error) return weights;
+    const { step, description, components: parts } = weights,
+      isKnown = (/** @type {Component} */ part) => includes(parts, part);
+    if (!off.every(isKnown)) state.switchedOff = off.filter(isKnown); // of a wrong link
     if (scored !== scoreKey(off, method)) scored = ""; // which ends a count with other parts
     const answer = await local.call("answer", text, off, method);
     if (!answer) return null;
-    followScore(weights.description.examples.length, off, method);
+    scoring = followScore(description.examples.length, off, method);
+    followImportance(weights, method);
     const { forward_pass, ...others } = answer;
-    return { ...others, off, step: weights.step, forward_pass: { ...forward_pass, isLocal: true } };
+    return { ...others, off, parts, step, forward_pass: { ...forward_pass, isLocal: true } };
   } catch (error) {
     if (!(error instanceof RangeError)) throw error; // of the network, so it is sent again
     unsupported.value = modelRef;
@@ -67,6 +74,7 @@ export async function answerLocally(text) {
  */
 export const scoresLocally = (options, number) => local.call("scores", options, number);
 
+let scoring = Promise.resolve(); // until the score on display is complete
 let scored = ""; // the key of the score on display, or of the next one
 const scoreKey = (/** @type {object[]} */ off, /** @type {string} */ method) =>
   JSON.stringify([local.current.key, off, method]);
@@ -92,4 +100,30 @@ async function followScore(nExamples, off, method) {
     displayed = measured;
     return true;
   });
+}
+
+let ranked = ""; // the key of the importance on display, or of the next one
+
+/**
+ * Measure the importance of all parts after a change of weights or of what "off" means, between
+ * two scores. While the model trains, it changes too fast.
+ * @param {import("../../shared/local_model.js").Loaded} weights @param {string} method
+ */
+function followImportance({ description, components, nParameters }, method) {
+  const { status, modelRef } = state,
+    key = scoreKey([], method),
+    n = Math.min(IMPORTANCE_SAMPLE, description.examples.length),
+    nTokens = description.lengths[1] + description.max_tokens,
+    work = nParameters * nTokens * n * components.length,
+    canMeasure = n && status !== "training" && work < MAX_IMPORTANCE_WORK;
+  if (canMeasure && key === ranked && state.importance) return;
+  ranked = canMeasure ? key : "";
+  state.importance = canMeasure ? new Map() : null;
+  if (!canMeasure) return;
+  const isCurrent = () => key === ranked && modelRef === state.modelRef;
+  async function countTokens(/** @type {Component[]} */ off) {
+    await scoring;
+    return (await local.count(n, off, method, isCurrent))?.tokens ?? null;
+  }
+  measureImportance(components, countTokens, (shares) => (state.importance = shares));
 }

@@ -264,6 +264,8 @@ export function resetView() {
     switchedOff: NOTHING_OFF,
     displayedOff: NOTHING_OFF,
     switchScore: null,
+    parts: null,
+    importance: null,
     weightSteps: [],
     isOld: true,
   });

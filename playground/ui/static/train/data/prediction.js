@@ -66,7 +66,7 @@ function showPrediction({ error = "", prediction = null, ...reply }, step) {
     error || !prediction
       ? null
       : { prediction, target: reply.target, modelRef: state.modelRef, off: reply.off };
-  if (reply.off) state.displayedOff = reply.off;
+  if (reply.off) Object.assign(state, { displayedOff: reply.off, parts: reply.parts });
   setMessage("prediction", error || [origin, reply.note].filter(Boolean).join("; "), {
     isError: Boolean(error),
   });

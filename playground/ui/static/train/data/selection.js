@@ -1,7 +1,7 @@
 // What is selected in the diagram: an attention type, one of its heads, and the open block. The
 // address has them, with the curve.
 import { store } from "../../shared/store.js";
-import { formatParts, includes, parseParts } from "../../engine/parts.js";
+import { formatParts, parseParts } from "../../engine/parts.js";
 import { batch, computed, effect, signal, untracked } from "../../vendor/preact.js";
 import { buildStacks, partsOf } from "../../shared/diagram/structure.js";
 import { METRICS, state } from "../state.js";
@@ -107,13 +107,7 @@ function selectRequested() {
   state.selectedMetric = Object.hasOwn(METRICS, curve) ? curve : "loss";
   state.isLog = log !== "no";
   state.ablationMethod = means === "mean" ? "mean" : "zero";
-  switchOff(off ?? "");
-}
-
-/** Switch off the parts of an address that the model has. @param {string} text */
-function switchOff(text) {
-  const off = parseParts(text).filter((part) => includes(switchable.value.flat(), part));
-  if (off.length && isLocal.value) state.switchedOff = off;
+  if (off && isLocal.value) state.switchedOff = parseParts(off);
 }
 
 /** @param {string} kind */
