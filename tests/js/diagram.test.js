@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { canvasCalls } from "./support/dom.js";
+import { canvasCalls, settle } from "./support/dom.js";
 import { box, click, key, mount, text, texts } from "./support/page.js";
 import { describeWeights } from "../../playground/ui/static/shared/diagram/describe.js";
 import { Diagram } from "../../playground/ui/static/shared/diagram/diagram.js";
@@ -12,7 +12,7 @@ import {
   describeHead,
   firstPredictedRow,
 } from "../../playground/ui/static/shared/diagram/structure.js";
-import { html } from "../../playground/ui/static/vendor/preact.js";
+import { html, signal } from "../../playground/ui/static/vendor/preact.js";
 
 const heads = (n) => Array.from({ length: n }, () => [1000]);
 const layers = (n, h) => Array.from({ length: n }, () => heads(h));
@@ -171,6 +171,27 @@ test("a row is highlighted in all maps whose queries it is one of", async () => 
   await show({ row: 7 }); // of a longer input
   assert.deepEqual(new Set(painted()), new Set([plain]));
   assert.equal(text(".head-role"), "mirror");
+});
+
+test("a map is painted again only if its weights or its row change", async () => {
+  const props = signal({}),
+    Changing = () => html`<${Diagram} ...${props.value} />`,
+    nMaps = () => canvasCalls.filter(([name]) => name === "putImageData").length,
+    copy = structuredClone(PASS),
+    fixed = { stacks: buildStacks({ n_layers: 1 }, PASS.attention), selected: HEAD, row: null };
+  props.value = { ...fixed, pass: PASS };
+  await mount(html`<${Changing} />`);
+  const change = async (/** @type {object} */ next) => {
+    canvasCalls.length = 0;
+    props.value = { ...props.value, ...next };
+    await settle();
+    return nMaps();
+  };
+  assert.equal(await change({ pass: copy }), 0);
+  copy.attention.cross[0][1] = oneHot([0, 1, 2], 3);
+  assert.equal(await change({ pass: { ...copy } }), 1);
+  assert.deepEqual(texts("[data-kind=cross] .head-role"), ["mirror", "self"]);
+  assert.equal(await change({ row: 1 }), 3); // all but the encoder's
 });
 
 test("clicks and keys select heads, blocks and rows", async () => {

@@ -16,7 +16,7 @@ import { EOS, FIRST_SYMBOL, SOS, Vocabulary, hasRule, targetOf } from "../engine
 /** @typedef {"zero" | "mean"} Method of ablation */
 
 export const SMALL_SAMPLE = 32; // examples for mean outputs
-const PIECE_MS = 5; // of counting between two messages
+const PIECE_MS = 2; // of counting between two messages
 
 let nPictures = 0; // of all models
 

@@ -4,7 +4,7 @@
 import { keyOf } from "../../engine/parts.js";
 import { formatWholePercent } from "../format.js";
 import { useCanvas } from "../components/use_canvas.js";
-import { html, useRef } from "../../vendor/preact.js";
+import { html, useMemo, useRef } from "../../vendor/preact.js";
 import { describeRole, roleOf } from "./describe.js";
 import { paintHeadMap, paintLinks } from "./paint.js";
 import { buildLinks, describeHead, hasHead, partsOf } from "./structure.js";
@@ -75,6 +75,15 @@ function PartSwitch({ part, switches, importance, tabindex }) {
     }`;
 }
 
+/** Return the previous weights if these are equal. @param {number[] | undefined} weights */
+function useUnchanged(weights) {
+  const last = useRef(weights),
+    { length = 0 } = last.current ?? {},
+    isEqual = weights?.length === length && weights.every((each, i) => each === last.current?.[i]);
+  if (!isEqual) last.current = weights;
+  return last.current;
+}
+
 /**
  * What a head shows and does.
  * @typedef {Pick<Props, "pass" | "selected" | "row" | "onSelect" | "switches" | "importance">}
@@ -82,13 +91,15 @@ function PartSwitch({ part, switches, importance, tabindex }) {
  * @param {HeadProps & { block: Pick<BlockInfo, "kind" | "layer">, head: number }} props
  */
 function Head({ block: { kind, layer }, head, ...props }) {
-  const { pass, selected, row, onSelect, switches } = props,
+  const { pass, selected, row, onSelect, switches, importance } = props,
+    isOneStack = !pass.axes.cross,
     part = { kind, layer, head },
-    weights = /** @type {number[] | undefined} */ (pass.attention[kind]?.[layer]?.[head]),
-    role = weights && roleOf(pass, part),
+    weights = useUnchanged(pass.attention[kind]?.[layer]?.[head]),
+    nColumns = pass.axes[kind]?.[1].length,
     isSelected = kind === selected.kind && layer === selected.layer && head === selected.head,
     hasRow = (kind === "encoder") === (selected.kind === "encoder"),
     highlight = hasRow ? row : null,
+    isOff = switches?.isOff(part),
     tabindex = isSelected ? 0 : -1;
   const canvas = useCanvas(
     (element) => {
@@ -96,31 +107,49 @@ function Head({ block: { kind, layer }, head, ...props }) {
         isCausal = kind === "decoder";
       if (weights) paintHeadMap(element, weights, rows.length, columns.length, isCausal, highlight);
     },
-    [weights, highlight],
+    [weights, nColumns, highlight],
   );
-  const title =
-    `Largest weight: ${(Math.max(...(weights ?? [0])) / 1000).toFixed(2)}, the darkest color.` +
-    (role ? ` ${describeRole(role)}.` : "");
-  return html`<div class=${switches?.isOff(part) ? "head-cell off" : "head-cell"}>
-    <button
-      type="button"
-      class="head"
-      tabindex=${tabindex}
-      data-kind=${kind}
-      data-layer=${layer}
-      data-head=${head}
-      title=${title}
-      aria-label=${describeHead(kind, layer, head, !pass.axes.cross)}
-      aria-pressed=${String(isSelected)}
-      onClick=${() => onSelect(kind, layer, head)}
-    >
-      <canvas ref=${canvas}></canvas>
-    </button>
-    <span class="head-role">${role?.name ?? ""}</span>
-    <span class="head-switch">
-      <span>${head + 1}</span><${PartSwitch} ...${props} part=${part} tabindex=${tabindex} />
-    </span>
-  </div>`;
+  const render = () => {
+    const role = weights && roleOf(pass, part),
+      title =
+        `Largest weight: ${(Math.max(...(weights ?? [0])) / 1000).toFixed(2)}, the darkest color.` +
+        (role ? ` ${describeRole(role)}.` : "");
+    return html`<div class=${isOff ? "head-cell off" : "head-cell"}>
+      <button
+        type="button"
+        class="head"
+        tabindex=${tabindex}
+        data-kind=${kind}
+        data-layer=${layer}
+        data-head=${head}
+        title=${title}
+        aria-label=${describeHead(kind, layer, head, isOneStack)}
+        aria-pressed=${String(isSelected)}
+        onClick=${() => onSelect(kind, layer, head)}
+      >
+        <canvas ref=${canvas}></canvas>
+      </button>
+      <span class="head-role">${role?.name ?? ""}</span>
+      <span class="head-switch">
+        <span>${head + 1}</span><${PartSwitch} ...${props} part=${part} tabindex=${tabindex} />
+      </span>
+    </div>`;
+  };
+  // A row that is pointed at, and weights that are as before, change no element.
+  const share = importance?.get(keyOf(part)),
+    isMeasured = Boolean(importance),
+    drawn = [
+      weights,
+      nColumns,
+      isSelected,
+      isOff,
+      switches,
+      isOneStack,
+      isMeasured,
+      share,
+      onSelect,
+    ];
+  return useMemo(render, drawn);
 }
 
 /**

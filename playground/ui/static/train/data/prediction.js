@@ -5,6 +5,7 @@ import { Resource } from "../../shared/resource.js";
 import { store } from "../../shared/store.js";
 import { setMessage } from "../messages.js";
 import { state } from "../state.js";
+import { batch } from "../../vendor/preact.js";
 import { answerLocally } from "./local_model.js";
 
 export const TYPING_MS = 150; // until the server gets a text that the user types
@@ -55,7 +56,7 @@ export async function predict(delayMs = 0) {
   // without weights; the prediction runs once a snapshot arrives
   if (!state.displayedSnapshot) return;
   const reply = await predictionAnswer.load(text, step, delayMs);
-  if (reply) showPrediction(reply, step);
+  if (reply) batch(() => showPrediction(reply, step));
 }
 
 /** @param {any} reply @param {number | null} step of the weights; null for the latest */
