@@ -11,6 +11,7 @@ import { isLocal } from "../../playground/ui/static/train/data/local_model.js";
 import { followSelection } from "../../playground/ui/static/train/data/model_poll.js";
 import { predict } from "../../playground/ui/static/train/data/prediction.js";
 import { followModel, trainView } from "../../playground/ui/static/train/data/selection.js";
+import { messages } from "../../playground/ui/static/train/messages.js";
 import { ModelDiagram } from "../../playground/ui/static/train/model_diagram.js";
 import { NOTHING_OFF, state } from "../../playground/ui/static/train/state.js";
 import { html } from "../../playground/ui/static/vendor/preact.js";
@@ -220,6 +221,19 @@ test("a model that the browser lacks, or cannot run, has no switches", async () 
   await waitFor(() => !isLocal.value);
   await waitFor(() => state.prediction?.prediction.join() === "0");
   assert.equal(switches(), 0);
+});
+
+test("a failure of the Worker is reported, and the model stays in the browser", async () => {
+  const messageOf = () => messages.prediction.text;
+  responses["runs/model"] = { ...description, symbols: null };
+  store.input.value = "1 2";
+  await waitFor(() => /does not run in this browser .*; reload the page/.test(messageOf()));
+  assert.ok(isLocal.value);
+  assert.ok(!routes().includes("runs/predict"));
+  responses["runs/model"] = description;
+  state.modelRef = `run:${++count}`;
+  await type("4 5");
+  assert.equal(messageOf(), "");
 });
 
 test("an open block shows how the engine computes the weights of a query", async () => {

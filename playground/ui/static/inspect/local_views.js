@@ -36,15 +36,7 @@ function displayedWeights() {
  */
 async function computeWith(local, compute) {
   const weights = displayedWeights();
-  if (!weights) return null;
-  try {
-    const loaded = await local.load(weights);
-    return loaded.error ? null : await compute(loaded);
-  } catch (error) {
-    if (!(error instanceof RangeError)) throw error; // of the network, so it is sent again
-    unsupported.value = weights.subject;
-    return null;
-  }
+  return weights && local.use(weights, compute);
 }
 
 /**

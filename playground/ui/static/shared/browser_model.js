@@ -56,8 +56,9 @@ export class BrowserModel {
   tryToRead(text) {
     try {
       return this.read(text);
-    } catch {
-      return null;
+    } catch (error) {
+      if (error instanceof RangeError) return null;
+      throw error;
     }
   }
 

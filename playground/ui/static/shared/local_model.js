@@ -17,9 +17,19 @@ import { store } from "./store.js";
  */
 
 const BYTES_PER_PARAMETER = 4;
+const NO_WEIGHTS = { key: "", subject: "", requestedAt: 0 };
 
 /** A model that the browser cannot run although it should. */
 export const unsupported = signal("");
+
+/** A failure of the Worker. */
+class WorkerError extends Error {
+  /** @param {string} message @param {boolean} [isUnsupported] whether the engine lacks the model */
+  constructor(message, isUnsupported = false) {
+    super(`the model does not run in this browser (${message}); reload the page`);
+    this.isUnsupported = isUnsupported;
+  }
+}
 
 /** The description of a model, once. */
 let described = { subject: "", ready: Promise.resolve(/** @type {any} */ (null)) };
@@ -38,7 +48,7 @@ export class LocalModel {
     /** @type {Map<number, { resolve: (result: any) => void, reject: (error: Error) => void }>} */
     this.calls = new Map();
     /** The weights that the Worker has, or will have. */
-    this.current = { key: "", subject: "", requestedAt: 0 };
+    this.current = NO_WEIGHTS;
     this.ready = Promise.resolve(/** @type {any} */ (null));
   }
 
@@ -56,14 +66,15 @@ export class LocalModel {
     started.onmessage = ({ data: [id, result, problem] }) => {
       const { resolve, reject } = /** @type {any} */ (this.calls.get(id));
       this.calls.delete(id);
-      if (problem) reject(new RangeError(problem));
+      if (problem) reject(new WorkerError(problem.message, problem.isUnsupported));
       else resolve(result);
     };
     started.onerror = () => {
       for (const { reject } of this.calls.values())
-        reject(new RangeError("the Worker does not run"));
+        reject(new WorkerError("its program could not be loaded"));
       this.calls.clear();
       this.worker = null;
+      this.current = NO_WEIGHTS;
     };
     return started;
   }
@@ -86,12 +97,30 @@ export class LocalModel {
       this.current = { key: JSON.stringify(weights), subject, requestedAt: Date.now() };
       this.ready = this.fetch(weights);
       const forget = () => {
-        if (this.has(weights)) this.current = { ...this.current, key: "", subject: "" };
+        if (this.has(weights)) this.current = NO_WEIGHTS;
         described.subject = "";
       };
       this.ready.then(({ error }) => error && forget(), forget);
     }
     return this.ready;
+  }
+
+  /**
+   * Load weights and compute with them. Return null for a model that the engine lacks, and else the
+   * error of the Worker. One of the network is thrown, so that the request is sent again.
+   * @param {Weights} weights @param {(loaded: Loaded) => Promise<any>} compute
+   * @param {number} [maxAgeMs] of other weights
+   */
+  async use(weights, compute, maxAgeMs) {
+    try {
+      const loaded = await this.load(weights, maxAgeMs);
+      return loaded.error ? loaded : await compute(loaded);
+    } catch (error) {
+      if (!(error instanceof WorkerError)) throw error;
+      if (!error.isUnsupported) return { error: error.message };
+      unsupported.value = weights.subject;
+      return null;
+    }
   }
 
   /** @param {Weights} weights */

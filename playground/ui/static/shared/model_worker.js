@@ -1,4 +1,4 @@
-// The Worker of the page. It has one model, and answers [id, method, ...] with [id, result].
+// The Worker of the page. It has one model, and answers [id, method, ...] with [id, result, problem].
 import { BrowserModel } from "./browser_model.js";
 
 /** @type {any} */
@@ -9,6 +9,7 @@ onmessage = ({ data: [id, method, ...args] }) => {
     if (method === "load") model = new BrowserModel(args[0], args[1]);
     postMessage([id, method === "load" ? null : model[method](...args)]);
   } catch (error) {
-    postMessage([id, null, /** @type {Error} */ (error).message]);
+    const isUnsupported = method === "load" && error instanceof RangeError;
+    postMessage([id, null, { isUnsupported, message: /** @type {Error} */ (error).message }]);
   }
 };

@@ -7,6 +7,7 @@ import { computed } from "../../vendor/preact.js";
 import { NOTHING_OFF, state } from "../state.js";
 
 /** @import { Component } from "../../engine/types.js" */
+/** @import { Loaded } from "../../shared/local_model.js" */
 
 const WEIGHTS_MS = 1000; // between two downloads of weights while the model trains
 const MAX_SCORED_IN_TRAINING = 64; // examples, so that training does not slow down
@@ -30,10 +31,13 @@ function displayedWeights() {
   return { subject, step, series_id: lastResponse.series_id };
 }
 
-/** Load the displayed weights, unless the Worker got others of this run just now. */
-export function loadWeights() {
+/**
+ * Compute with the displayed weights, or with others of this run that the Worker got just now.
+ * @param {(loaded: Loaded) => Promise<any>} compute
+ */
+export function useWeights(compute) {
   const isFollowing = state.status === "training" && state.viewedStep === null;
-  return local.load(displayedWeights(), isFollowing ? WEIGHTS_MS : 0);
+  return local.use(displayedWeights(), compute, isFollowing ? WEIGHTS_MS : 0);
 }
 
 const isTouched = () => store.input.value !== null || state.switchedOff.length > 0;
@@ -44,28 +48,23 @@ const isTouched = () => store.input.value !== null || state.switchedOff.length >
  * @param {string} text
  */
 export async function answerLocally(text) {
-  const { modelRef, switchedOff: off, ablationMethod: method } = state,
+  const { switchedOff: off, ablationMethod: method } = state,
     isReady = isLocal.value && (isTouched() || local.has(displayedWeights()));
   if (!isReady) return null;
-  try {
-    const weights = await loadWeights();
-    if (weights.error) return weights;
-    const { step, description, components: parts } = weights,
+  const reply = await useWeights(async (loaded) => {
+    const { step, description, components: parts } = loaded,
       isKnown = (/** @type {Component} */ part) => includes(parts, part);
     if (!off.every(isKnown)) state.switchedOff = off.filter(isKnown); // of a wrong link
     if (scored !== scoreKey(off, method)) scored = ""; // which ends a count with other parts
     const answer = await local.call("answer", text, off, method);
     if (!answer) return null;
     scoring = followScore(description.examples.length, off, method);
-    followImportance(weights, method);
+    followImportance(loaded, method);
     const { forward_pass, ...others } = answer;
     return { ...others, off, parts, step, forward_pass: { ...forward_pass, isLocal: true } };
-  } catch (error) {
-    if (!(error instanceof RangeError)) throw error; // of the network, so it is sent again
-    unsupported.value = modelRef;
-    state.switchedOff = NOTHING_OFF;
-    return null;
-  }
+  });
+  if (!isLocal.value) state.switchedOff = NOTHING_OFF; // the engine lacks this model
+  return reply;
 }
 
 /**
@@ -107,7 +106,7 @@ let ranked = ""; // the key of the importance on display, or of the next one
 /**
  * Measure the importance of all parts after a change of weights or of what "off" means, between
  * two scores. While the model trains, it changes too fast.
- * @param {import("../../shared/local_model.js").Loaded} weights @param {string} method
+ * @param {Loaded} loaded @param {string} method
  */
 function followImportance({ description, components, nParameters }, method) {
   const { status, modelRef } = state,

@@ -1,7 +1,7 @@
 // The search for the parts that a model needs, with which the user competes.
 import { signal } from "../../vendor/preact.js";
 import { state } from "../state.js";
-import { loadWeights, local } from "./local_model.js";
+import { local, useWeights } from "./local_model.js";
 
 /** @import { Component } from "../../engine/types.js" */
 
@@ -19,10 +19,12 @@ const method = () => state.ablationMethod;
 /** Switch off part after part, those that matter least alone first. @param {Component[]} parts */
 export async function searchSmallestSet(parts) {
   search.value = { ...NO_SEARCH, progress: "loading" };
-  const { description } = await loadWeights().catch(() => ({ description: null }));
-  if (!description) return (search.value = NO_SEARCH);
+  const examples = await useWeights(async ({ description }) => description.examples).catch(
+    () => null,
+  );
+  if (!examples?.length) return (search.value = NO_SEARCH);
   const key = searchKey(),
-    nAll = description.examples.length,
+    nAll = examples.length,
     nSample = Math.min(SAMPLE, nAll);
   /** Return the count without parts; null if too few are right, or the search is over. */
   const count = (/** @type {Component[]} */ off, /** @type {number} */ n, min = MIN_RIGHT) =>
