@@ -25,7 +25,7 @@ test("modules that import each other are a circle", () => {
 
 test("the data of a tab imports no part of the page", () => {
   for (const module of [
-    "../prediction.js",
+    "../samples.js",
     "../../shared/components/menu.js",
     "../../shared/diagram/paint.js",
   ])

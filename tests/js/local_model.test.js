@@ -7,9 +7,9 @@ import { settle } from "./support/dom.js";
 import { box, click, mount, responses, sent, serve, text, waitFor } from "./support/page.js";
 import "./support/worker.js";
 import { store } from "../../playground/ui/static/shared/store.js";
-import { isLocal } from "../../playground/ui/static/train/data/local_model.js";
+import { runsInBrowser } from "../../playground/ui/static/train/data/engine.js";
 import { followSelection } from "../../playground/ui/static/train/data/model_poll.js";
-import { predict } from "../../playground/ui/static/train/data/prediction.js";
+import { predict } from "../../playground/ui/static/train/data/predict.js";
 import { followModel, trainView } from "../../playground/ui/static/train/data/selection.js";
 import { messages } from "../../playground/ui/static/train/messages.js";
 import { ModelDiagram } from "../../playground/ui/static/train/model_diagram.js";
@@ -218,7 +218,7 @@ test("a model that the browser lacks, or cannot run, has no switches", async () 
     weights: () => weightsOf(4),
   });
   await toggle("cross-attention 2.1");
-  await waitFor(() => !isLocal.value);
+  await waitFor(() => !runsInBrowser.value);
   await waitFor(() => state.prediction?.prediction.join() === "0");
   assert.equal(switches(), 0);
 });
@@ -228,7 +228,7 @@ test("a failure of the Worker is reported, and the model stays in the browser", 
   responses["runs/model"] = { ...description, symbols: null };
   store.input.value = "1 2";
   await waitFor(() => /does not run in this browser .*; reload the page/.test(messageOf()));
-  assert.ok(isLocal.value);
+  assert.ok(runsInBrowser.value);
   assert.ok(!routes().includes("runs/predict"));
   responses["runs/model"] = description;
   state.modelRef = `run:${++count}`;

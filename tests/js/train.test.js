@@ -32,8 +32,8 @@ import {
 import { axisMaxStep, withHeldOutLoss } from "../../playground/ui/static/train/curves.js";
 import { followDeletions } from "../../playground/ui/static/train/data/actions.js";
 import { followSelection, lacksWeights } from "../../playground/ui/static/train/data/model_poll.js";
-import { predict } from "../../playground/ui/static/train/data/prediction.js";
-import { Prediction } from "../../playground/ui/static/train/prediction.js";
+import { predict } from "../../playground/ui/static/train/data/predict.js";
+import { Prediction } from "../../playground/ui/static/train/train.js";
 import { Samples, ScoresByLength } from "../../playground/ui/static/train/samples.js";
 import { SavedCheckpoints } from "../../playground/ui/static/train/saved_checkpoints.js";
 import {

@@ -3,8 +3,8 @@ import { store } from "../shared/store.js";
 import { PART_NOT_LOADED } from "../shared/strings.js";
 import { html, signal, useSignalEffect } from "../vendor/preact.js";
 import { includes, nameOf } from "../engine/parts.js";
-import { hasExamples, isLocal } from "./data/local_model.js";
-import { blockScores, refreshScores } from "./data/scores.js";
+import { hasExamples, runsInBrowser } from "./data/engine.js";
+import { blockScores, refreshScores } from "./data/block_scores.js";
 import { openBlock, selectHead, stacks, toggleBlock } from "./data/selection.js";
 import { figure, toggleParts } from "./data/snapshots.js";
 import { describePass, DiagramNote } from "../shared/diagram/describe.js";
@@ -120,10 +120,10 @@ export function ModelDiagram() {
           onSelect=${selectHead}
           onBlock=${toggleBlock}
           onRow=${(row) => (state.hoverRow = row)}
-          switches=${isLocal.value ? SWITCHES : undefined}
+          switches=${runsInBrowser.value ? SWITCHES : undefined}
           parts=${state.parts}
           importance=${state.importance}
-          controls=${isLocal.value && html`<${Controls} />`}
+          controls=${runsInBrowser.value && html`<${Controls} />`}
         />
       </figure>
     </div>

@@ -71,7 +71,7 @@ const renderLength = ({ length, n, available, exact_match: exactMatch }) =>
 
 export function ScoresByLength() {
   const atStep = " at step " + formatInteger(state.lastResponse.step ?? 0);
-  return html`<details class="lengths" hidden=${!state.scores}>
+  return html`<details class="lengths" hidden=${!state.finalScores}>
     <summary>Exact match by length${atStep}</summary>
     ${
       state.viewedStep !== null &&
@@ -87,7 +87,7 @@ export function ScoresByLength() {
         </tr>
       </thead>
       <tbody>
-        ${state.scores?.by_length.map(renderLength)}
+        ${state.finalScores?.by_length.map(renderLength)}
       </tbody>
     </table>
   </details>`;

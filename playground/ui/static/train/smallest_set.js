@@ -5,7 +5,7 @@ import { formatCount, formatWholePercent } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { buildShareLink } from "../shared/share_link.js";
 import { html } from "../vendor/preact.js";
-import { MIN_RIGHT, search, searchKey, searchSmallestSet } from "./data/smallest_set.js";
+import { MIN_RIGHT, search, searchKey, searchSmallestSet } from "./data/part_search.js";
 import { switchable } from "./data/selection.js";
 import { state } from "./state.js";
 

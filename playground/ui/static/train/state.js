@@ -45,7 +45,7 @@ export const state = createReactive({
   announcedStatus: "", // what a click will bring, until a response has it
   probeInfo: /** @type {any} */ (null),
   latestSnapshot: /** @type {any} */ (null),
-  scores: /** @type {any} */ (null),
+  finalScores: /** @type {any} */ (null), // by length, after the last step
   weightSteps: /** @type {number[]} */ ([]),
   displayedSnapshot: /** @type {any} */ (null),
   /** The earlier step on display; null for the latest. */

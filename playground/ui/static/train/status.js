@@ -30,7 +30,9 @@ function formatLatestScore() {
 }
 
 const formatFinalScore = () =>
-  state.scores ? formatScore(state.scores.exact_match, state.scores.n) : formatLatestScore();
+  state.finalScores
+    ? formatScore(state.finalScores.exact_match, state.finalScores.n)
+    : formatLatestScore();
 
 const formatSharing = () => state.modelRef.startsWith("watch:") && "shared with you, read-only";
 

@@ -1,16 +1,17 @@
 // The elements of the tab.
-import { ATTENTION_KIND, PART_NOT_LOADED } from "../shared/strings.js";
-import { html, useEffect, useState } from "../vendor/preact.js";
-import { wholePageUrl } from "../shared/view.js";
-import { TokenText } from "../shared/components/token_strip.js";
+import { TokenStrip, TokenText } from "../shared/components/token_strip.js";
 import { formatInteger } from "../shared/format.js";
+import { SessionNote } from "../shared/session.js";
 import { store } from "../shared/store.js";
+import { ATTENTION_KIND, PART_NOT_LOADED } from "../shared/strings.js";
+import { wholePageUrl } from "../shared/view.js";
+import { SequenceInput } from "../shell/model_bar.js";
+import { html, useEffect, useState } from "../vendor/preact.js";
 import { selectKind } from "./data/selection.js";
 import { figure } from "./data/snapshots.js";
 import { Dialogs } from "./dialogs.js";
+import { Message } from "./messages.js";
 import { HeadMap, ModelDiagram } from "./model_diagram.js";
-import { Prediction } from "./prediction.js";
-import { SessionNote } from "../shared/session.js";
 import { HelpDialog } from "./shortcuts.js";
 import { embeddedView, state } from "./state.js";
 import { TopBar } from "./top_bar.js";
@@ -20,6 +21,34 @@ const KINDS = /** @type {Record<string, string>} */ ({
   encoder: "From each source position to the source",
   decoder: "From each target position to earlier target positions",
 });
+
+/** The prediction for the input. */
+export function Prediction() {
+  const { prediction = [], target = null, modelRef = state.modelRef } = state.prediction ?? {},
+    isOld = modelRef !== state.modelRef, // the previous model's, until the reply
+    accepts = state.probeInfo?.accepts;
+  if (store.privacy.value)
+    return html`<p class="private pg-hint" data-part="try">
+      ${store.privacy.value} Numbers stand for positions.
+    </p>`;
+  return html`<div class="pg-row try" data-part="try">
+    <h3 title="The greedy prediction for the input">Prediction</h3>
+    ${embeddedView && html`<${SequenceInput} />`}
+    <span class="arrow" aria-hidden="true">→</span>
+    <output
+      class=${isOld ? "answer old" : "answer"}
+      aria-live=${state.status === "training" ? "off" : "polite"}
+    >
+      ${
+        target
+          ? html`<${TokenStrip} label="Prediction" tokens=${prediction} targets=${target} />`
+          : html`<${TokenText} tokens=${prediction} />`
+      }
+    </output>
+    <${Message} name="prediction" class="try-note" />
+    <span class="pg-hint accepts">${accepts && "tokens: " + accepts}</span>
+  </div>`;
+}
 
 /** The sequence and step of the diagram. */
 function DisplayedPass() {

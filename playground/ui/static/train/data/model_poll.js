@@ -7,7 +7,7 @@ import { batch, effect, untracked } from "../../vendor/preact.js";
 import { messages, setMessage } from "../messages.js";
 import { NOTHING_OFF, state, TERMINAL_STATUSES } from "../state.js";
 import { overlays, swapOverlay } from "./overlays.js";
-import { predict, predictionAnswer, TYPING_MS } from "./prediction.js";
+import { predict, predictionAnswer, TYPING_MS } from "./predict.js";
 import { clearSnapshotCache, followStep, leaveSteps } from "./snapshots.js";
 
 const METRIC_NAMES = ["steps", "loss", "learning_rate", "grad_norm"];
@@ -164,7 +164,7 @@ function applyUpdate(response) {
   state.lastResponse = response;
   if (!state.announcedStatus) state.statusNote = "";
   state.status = response.status;
-  state.scores = response.scores || null;
+  state.finalScores = response.scores || null;
   updateStore(response);
   addPoints(response);
   applySnapshot(response);
@@ -255,7 +255,7 @@ export function resetView() {
     probeInfo: null,
     latestSnapshot: null,
     displayedSnapshot: null,
-    scores: null,
+    finalScores: null,
     viewedStep: null,
     hoverStep: null,
     hoverCell: null,

@@ -5,7 +5,7 @@ import { formatParts, parseParts } from "../../engine/parts.js";
 import { batch, computed, effect, signal, untracked } from "../../vendor/preact.js";
 import { buildStacks, partsOf } from "../../shared/diagram/structure.js";
 import { METRICS, state } from "../state.js";
-import { isLocal } from "./local_model.js";
+import { runsInBrowser } from "./engine.js";
 import { overlays, setOverlays } from "./overlays.js";
 import { figure } from "./snapshots.js";
 
@@ -107,7 +107,7 @@ function selectRequested() {
   state.selectedMetric = Object.hasOwn(METRICS, curve) ? curve : "loss";
   state.isLog = log !== "no";
   state.ablationMethod = means === "mean" ? "mean" : "zero";
-  if (off && isLocal.value) state.switchedOff = parseParts(off);
+  if (off && runsInBrowser.value) state.switchedOff = parseParts(off);
 }
 
 /** @param {string} kind */

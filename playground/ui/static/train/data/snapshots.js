@@ -8,7 +8,7 @@ import { toggle } from "../../engine/parts.js";
 import { computed } from "../../vendor/preact.js";
 import { setMessage } from "../messages.js";
 import { NOTHING_OFF, state } from "../state.js";
-import { predict } from "./prediction.js";
+import { predict } from "./predict.js";
 
 const MAX_CACHED_WEIGHTS = 4e6;
 const MIN_CACHED_SNAPSHOTS = 8;

@@ -18,7 +18,7 @@ const MAX_IMPORTANCE_WORK = 1e10; // multiply-adds: some seconds
 export const local = new LocalModel();
 
 /** Whether the engine runs the open model. */
-export const isLocal = computed(
+export const runsInBrowser = computed(
   () => Boolean(state.probeInfo?.in_browser) && unsupported.value !== state.modelRef,
 );
 /** Whether there are examples, for the score and for mean outputs. */
@@ -49,7 +49,7 @@ const isTouched = () => store.input.value !== null || state.switchedOff.length >
  */
 export async function answerLocally(text) {
   const { switchedOff: off, ablationMethod: method } = state,
-    isReady = isLocal.value && (isTouched() || local.has(displayedWeights()));
+    isReady = runsInBrowser.value && (isTouched() || local.has(displayedWeights()));
   if (!isReady) return null;
   const reply = await useWeights(async (loaded) => {
     const { step, description, components: parts } = loaded,
@@ -61,9 +61,9 @@ export async function answerLocally(text) {
     scoring = followScore(description.examples.length, off, method);
     followImportance(loaded, method);
     const { forward_pass, ...others } = answer;
-    return { ...others, off, parts, step, forward_pass: { ...forward_pass, isLocal: true } };
+    return { ...others, off, parts, step, forward_pass: { ...forward_pass, isFromEngine: true } };
   });
-  if (!isLocal.value) state.switchedOff = NOTHING_OFF; // the engine lacks this model
+  if (!runsInBrowser.value) state.switchedOff = NOTHING_OFF; // the engine lacks this model
   return reply;
 }
 

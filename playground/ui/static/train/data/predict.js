@@ -6,7 +6,7 @@ import { store } from "../../shared/store.js";
 import { setMessage } from "../messages.js";
 import { state } from "../state.js";
 import { batch } from "../../vendor/preact.js";
-import { answerLocally } from "./local_model.js";
+import { answerLocally } from "./engine.js";
 
 export const TYPING_MS = 150; // until the server gets a text that the user types
 

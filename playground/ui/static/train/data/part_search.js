@@ -1,7 +1,7 @@
 // The search for the parts that a model needs, with which the user competes.
 import { signal } from "../../vendor/preact.js";
 import { state } from "../state.js";
-import { local, useWeights } from "./local_model.js";
+import { local, useWeights } from "./engine.js";
 
 /** @import { Component } from "../../engine/types.js" */
 

@@ -6,7 +6,7 @@ import { Resource } from "../../shared/resource.js";
 import { ACTIVE_STATUSES, store } from "../../shared/store.js";
 import { computed, signal } from "../../vendor/preact.js";
 import { isTabOpen, state } from "../state.js";
-import { scoresLocally } from "./local_model.js";
+import { scoresLocally } from "./engine.js";
 import { openBlock } from "./selection.js";
 import { figure } from "./snapshots.js";
 
@@ -30,7 +30,7 @@ const openQuery = computed(() => {
 
 /** @param {any} query */
 async function load({ pass, step, text, options, axes }) {
-  if (pass.isLocal) {
+  if (pass.isFromEngine) {
     const scores = await scoresLocally(options, pass.number);
     return scores ? { ...scores, axes, options } : { error: "The input has changed." };
   }
@@ -56,9 +56,9 @@ export function refreshScores() {
     return;
   }
   const isSame = query.selection === requested?.selection,
-    { isLocal } = query.pass,
-    isWaiting = isSame && !isLocal && (blockScores.isPending.value || isResting.value),
-    isKnown = isLocal ? query.pass === requested?.pass : query.step === requested?.step;
+    { isFromEngine } = query.pass,
+    isWaiting = isSame && !isFromEngine && (blockScores.isPending.value || isResting.value),
+    isKnown = isFromEngine ? query.pass === requested?.pass : query.step === requested?.step;
   if (!isTabOpen.value || isWaiting || (isSame && isKnown)) return;
   requested = query;
   isResting.value = ACTIVE_STATUSES.includes(state.status);
