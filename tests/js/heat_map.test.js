@@ -1,14 +1,18 @@
 import assert from "node:assert/strict";
 import { beforeEach, mock, test } from "node:test";
 
-import { canvasCalls, makeBox, press, settle } from "./support/dom.js";
+import { canvasCalls, settle } from "./support/dom.js";
+import { box, key, mount } from "./support/page.js";
+import { html } from "../../playground/ui/static/vendor/preact.js";
 import {
-  HeatMap,
   labeledColumns,
   layoutHeatMap,
   maxValue,
 } from "../../playground/ui/static/shared/heat_map.js";
-import { paintScale } from "../../playground/ui/static/shared/components/heat_map_view.js";
+import {
+  HeatMapView,
+  paintScale,
+} from "../../playground/ui/static/shared/components/heat_map_view.js";
 import { toRows, unpackWeights } from "../../playground/ui/static/shared/attention_weights.js";
 import { colorScale, dashOf, resolveColor } from "../../playground/ui/static/shared/palette.js";
 
@@ -24,17 +28,22 @@ const DATA = {
     [true, true, true],
   ],
 };
-let canvas, map, onHover, onSelect;
+let canvas, onHover, onSelect;
+const show = async (data) => {
+  canvasCalls.length = 0;
+  await mount(
+    html`<${HeatMapView} label="Attention" data=${data} onHover=${onHover} onSelect=${onSelect} />`,
+  );
+  canvas = box.querySelector("canvas");
+};
 
-beforeEach(() => {
-  canvas = document.createElement("canvas");
-  makeBox().append(canvas);
+beforeEach(async () => {
   onHover = mock.fn();
   onSelect = mock.fn();
-  canvasCalls.length = 0;
-  map = new HeatMap(canvas, { label: "Attention", onHover, onSelect });
-  map.setData(DATA);
+  await show(DATA);
 });
+const labelOf = () => canvas.getAttribute("aria-label").replace("Attention. ", "");
+const labels = () => canvasCalls.filter(([name]) => name === "fillText").map(([, [text]]) => text);
 
 test("columns have labels if neighbors fit, and the last one always has", () => {
   const widthOf = (name) => 7 * name.length;
@@ -47,8 +56,7 @@ test("columns have labels if neighbors fit, and the last one always has", () => 
   assert.deepEqual(labeledColumns(sequence, 10, widthOf), [0, 2, 4, 6, 10]);
 });
 
-const pixelsOf = () => canvasCalls.findLast(([name]) => name === "putImageData")[1][0].data;
-const point = (kind, row, column) => {
+const point = async (kind, row, column) => {
   const { left, top, cellWidth, cellHeight } = layoutHeatMap(DATA, canvas.clientWidth);
   const event = new MouseEvent(kind, { bubbles: true });
   Object.defineProperties(event, {
@@ -56,71 +64,71 @@ const point = (kind, row, column) => {
     offsetY: { value: top + (row + 0.5) * cellHeight },
   });
   canvas.dispatchEvent(event);
+  await settle();
 };
 
 test("each cell is a pixel, and a cell without a value is transparent and hatched", () => {
-  const data = pixelsOf();
+  const { data } = canvasCalls.find(([name]) => name === "putImageData")[1][0];
   assert.deepEqual([...data.slice(0, 4)], [255, 255, 255, 255]);
   assert.equal(data[4 * 2 + 3], 0, "masked");
   assert.equal(data[4 * 4 + 3], 0, "missing");
   assert.equal(data[4 * 5 + 3], 255);
   assert.ok(canvasCalls.some(([name]) => name === "clip"));
-  const labels = canvasCalls.filter(([name]) => name === "fillText").map(([, [text]]) => text);
-  assert.deepEqual(labels, ["x", "y", "z", "a", "b"]);
+  assert.deepEqual(labels(), ["x", "y", "z", "a", "b"]);
 });
 
-test("invisible characters and whole emoji are in the labels", () => {
+test("invisible characters and whole emoji are in the labels", async () => {
   const columns = ["\u200b", "👋".repeat(20)];
-  map.setData({ rows: ["a"], columns, values: [[0.5, 1]] });
-  const labels = canvasCalls.filter(([name]) => name === "fillText").map(([, [text]]) => text);
-  assert.deepEqual(labels.slice(-3), ["U+200B", "👋".repeat(10), "a"]);
-  assert.equal(map.describeValue(0, 0), "a, U+200B: 0.500");
+  await show({ rows: ["a"], columns, values: [[0.5, 1]] });
+  assert.deepEqual(labels(), ["U+200B", "👋".repeat(10), "a"]);
+  await key(canvas, "ArrowRight");
+  assert.equal(labelOf(), "a, U+200B: 0.500");
 });
 
-test("the pointer reports a cell, and a click selects it", () => {
-  point("pointermove", 0, 1);
-  assert.deepEqual(onHover.mock.calls.at(-1).arguments, ["a, y: 0.500", [0, 1]]);
-  point("pointermove", 1, 1);
-  assert.deepEqual(onHover.mock.calls.at(-1).arguments, ["b, y: no value", [1, 1]]);
-  point("pointermove", 0, 2);
-  assert.match(onHover.mock.calls.at(-1).arguments[0], /^a cannot attend to z here/);
-  point("click", 1, 2);
-  point("click", 7, 2);
+test("the pointer reports a cell, and a click selects it", async () => {
+  await point("pointermove", 0, 1);
+  assert.deepEqual([labelOf(), onHover.mock.calls.at(-1).arguments], ["a, y: 0.500", [[0, 1]]]);
+  await point("pointermove", 1, 1);
+  assert.equal(labelOf(), "b, y: no value");
+  await point("pointermove", 0, 2);
+  assert.match(labelOf(), /^a cannot attend to z here/);
+  await point("click", 1, 2);
+  await point("click", 7, 2);
   assert.deepEqual(
     onSelect.mock.calls.map((call) => call.arguments),
     [[1, 2]],
   );
   canvas.dispatchEvent(new Event("pointerleave"));
-  assert.deepEqual(onHover.mock.calls.at(-1).arguments, ["", null]);
+  await settle();
+  assert.deepEqual(onHover.mock.calls.at(-1).arguments, [null]);
 });
 
-test("arrow keys move within the map, and Enter selects", () => {
-  press(canvas, "Enter");
+test("arrow keys move within the map, and Enter selects", async () => {
+  await key(canvas, "Enter");
   assert.equal(onSelect.mock.callCount(), 0);
-  for (const key of ["ArrowRight", "ArrowDown", "ArrowDown", "ArrowLeft", "ArrowUp", "ArrowRight"])
-    press(canvas, key);
-  press(canvas, "Enter");
+  for (const each of ["ArrowRight", "ArrowDown", "ArrowDown", "ArrowLeft", "ArrowUp", "ArrowRight"])
+    await key(canvas, each);
+  await key(canvas, "Enter");
   assert.deepEqual(onSelect.mock.calls[0].arguments, [0, 1]);
-  assert.equal(canvas.getAttribute("aria-label"), "Attention. a, y: 0.500");
+  assert.equal(labelOf(), "a, y: 0.500");
   canvas.dispatchEvent(new Event("blur"));
-  assert.equal(canvas.getAttribute("aria-label"), "Attention. 2 rows × 3 columns");
+  await settle();
+  assert.equal(labelOf(), "2 rows × 3 columns");
 });
 
-test("a smaller map loses a cursor outside of it", () => {
-  press(canvas, "ArrowRight");
-  press(canvas, "ArrowDown");
-  map.setData({ rows: ["a"], columns: ["x"], values: [[0.5]], selected: [0, 0] });
-  assert.equal(map.cursor, null);
-  assert.ok(canvasCalls.filter(([name]) => name === "strokeRect").length >= 2);
+test("a smaller map loses a cursor outside of it", async () => {
+  await key(canvas, "ArrowRight");
+  await key(canvas, "ArrowDown");
+  assert.match(labelOf(), /^b, x/);
+  await show({ rows: ["a"], columns: ["x"], values: [[0.5]], selected: [0, 0] });
+  assert.equal(labelOf(), "1 rows × 1 columns");
 });
 
-test("long names of columns are vertical, and crowded labels are thinned", () => {
+test("long names of columns are vertical, and crowded labels are thinned", async () => {
   const columns = Array.from({ length: 60 }, (_, i) => "column " + i);
-  canvasCalls.length = 0;
-  map.setData({ rows: ["a"], columns, values: [columns.map(() => 0.1)] });
-  const labels = canvasCalls.filter(([name]) => name === "fillText");
+  await show({ rows: ["a"], columns, values: [columns.map(() => 0.1)] });
   assert.ok(canvasCalls.some(([name]) => name === "rotate"));
-  assert.ok(labels.length < 40);
+  assert.ok(labels().length < 40);
 });
 
 test("the strongest color is 1, the largest signed value or the given one", () => {
@@ -148,13 +156,12 @@ test("the scale is drawn", () => {
   assert.ok(canvasCalls.some(([name]) => name === "fillRect"));
 });
 
-test("a change of the theme draws again until that ends", async () => {
-  const stop = map.observe();
+test("a change of the theme draws again until the map is removed", async () => {
   canvasCalls.length = 0;
   document.documentElement.classList.add("dark");
   await settle();
   assert.ok(canvasCalls.length > 0);
-  stop();
+  await mount(null);
   canvasCalls.length = 0;
   document.documentElement.classList.remove("dark");
   await settle();

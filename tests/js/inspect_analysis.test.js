@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
 
 import { press } from "./support/dom.js";
-import { box, button, mount, sent, serve, text, texts, waitFor } from "./support/page.js";
+import { box, button, key, mount, sent, serve, text, texts, waitFor } from "./support/page.js";
 import {
   ablationSpec,
   describeMethod,
@@ -322,7 +322,7 @@ test("in every text, rows and columns count from 1 and dimensions from 0", async
   assert.equal(nameColumn({ ...FORWARD.chosen, axes: ["", "keys"] }, 1), "column 2 (1)");
   await showSection("trace", activationsSpec, FORWARD);
   const canvas = box.querySelector(".trace-tensor canvas");
-  for (const key of ["ArrowRight", "ArrowRight", "Enter"]) press(canvas, key);
+  for (const each of ["ArrowRight", "ArrowRight", "Enter"]) await key(canvas, each);
   await waitFor(() => text(".trace-provenance h4").includes("row 1 (3), dimension 1"));
   assert.match(text(".trace-tensor figcaption"), /row 1 \(3\), dimension 1: 2\./);
   assert.equal(activationsSpec.rows(FORWARD)[1].column, 2);

@@ -2,8 +2,7 @@
 // keys. Masked cells are hatched, to distinguish them from 0.
 
 import { paintPixels, setUpCanvas } from "./canvas.js";
-import { formatToken } from "./format.js";
-import { colorScale, cssVariable, onThemeChange } from "./palette.js";
+import { colorScale, cssVariable } from "./palette.js";
 
 /** @import { HeatMapData } from "./types.js" */
 
@@ -11,12 +10,6 @@ const MAX_CELL = 44; // pixels
 const HATCH_DISTANCE = 6;
 const MAX_COLUMN_LABEL = 10; // characters
 const LABEL_GAP = 4; // pixels between labels
-const ARROWS = /** @type {Record<string, [number, number]>} */ ({
-  ArrowLeft: [0, -1],
-  ArrowRight: [0, 1],
-  ArrowUp: [-1, 0],
-  ArrowDown: [1, 0],
-});
 /** @type {HTMLCanvasElement | undefined} */
 let scratch;
 
@@ -105,152 +98,62 @@ export function layoutHeatMap({ rows, columns, maxCellSize = MAX_CELL }, width) 
   };
 }
 
-export class HeatMap {
-  /**
-   * @param {HTMLCanvasElement} canvas
-   * @param {{
-   *   label: string,
-   *   describe?: (row: number, column: number) => string,
-   *   onSelect?: (row: number, column: number) => void,
-   *   onHover?: (text: string, cell: [number, number] | null) => void,
-   * }} options `describe` returns the text of a cell, and `onHover` receives it
-   */
-  constructor(canvas, { label, describe, onSelect = () => {}, onHover = () => {} }) {
-    this.canvas = canvas;
-    this.label = label;
-    this.describe = describe ?? ((row, column) => this.describeValue(row, column));
-    this.onSelect = onSelect;
-    this.onHover = onHover;
-    /** @type {HeatMapData | null} */
-    this.data = null;
-    /** @type {[number, number] | null} */
-    this.cursor = null;
-    canvas.tabIndex = 0;
-    canvas.setAttribute("role", "img");
-    canvas.addEventListener("pointermove", (event) => this.moveTo(this.hitTest(event)));
-    canvas.addEventListener("pointerleave", () => this.moveTo(null));
-    canvas.addEventListener("blur", () => this.moveTo(null));
-    canvas.addEventListener("click", (event) => this.select(this.hitTest(event)));
-    canvas.addEventListener("keydown", (event) => this.handleKey(event));
-  }
+/**
+ * Return the cell at a position on the canvas.
+ * @param {HeatMapData} data @param {MouseEvent} event
+ * @returns {[number, number] | null}
+ */
+export function cellAt(data, { offsetX, offsetY, currentTarget }) {
+  const { clientWidth } = /** @type {Element} */ (currentTarget),
+    { left, top, cellWidth, cellHeight } = layoutHeatMap(data, clientWidth),
+    row = Math.floor((offsetY - top) / cellHeight),
+    column = Math.floor((offsetX - left) / cellWidth);
+  return row in data.rows && column in data.columns ? [row, column] : null;
+}
 
-  /** @param {HeatMapData} data */
-  setData(data) {
-    const [rows, columns] = [data.rows, data.columns].map((names) =>
-      names.map((name) => formatToken(String(name))),
-    );
-    this.data = { ...data, rows, columns };
-    const [row, column] = this.cursor ?? [0, 0];
-    if (row >= data.rows.length || column >= data.columns.length) this.cursor = null;
-    this.paint();
-  }
+/**
+ * Return the text of a cell.
+ * @param {HeatMapData} data @param {number} row @param {number} column
+ * @param {(row: number, column: number) => string} [describe] of a cell with a value
+ */
+export function cellText(data, row, column, describe) {
+  const { rows, columns, values, mask } = data;
+  if (mask && !mask[row][column])
+    return `${rows[row]} cannot attend to ${columns[column]} here: it is a later position, or padding.`;
+  if (isEmptyCell(data, row, column)) return `${rows[row]}, ${columns[column]}: no value`;
+  return (
+    describe?.(row, column) ??
+    `${rows[row]}, ${columns[column]}: ${Number(values[row][column]).toFixed(3)}`
+  );
+}
 
-  /** @param {[number, number] | null} cell */
-  select(cell) {
-    if (cell) this.onSelect(...cell);
+/**
+ * @param {HTMLCanvasElement} canvas @param {HeatMapData} data
+ * @param {[number, number] | null} cursor
+ */
+export function paintHeatMap(canvas, data, cursor) {
+  const layout = layoutHeatMap(data, canvas.clientWidth),
+    { left, top, cellWidth, cellHeight } = layout,
+    width = cellWidth * data.columns.length,
+    height = cellHeight * data.rows.length,
+    [ctx] = setUpCanvas(canvas, Math.round(top + height + 2));
+  paintLabels(ctx, data, layout);
+  paintCells(ctx, data, { left, top, width, height });
+  ctx.strokeStyle = cssVariable("--pg-border");
+  ctx.lineWidth = 1;
+  ctx.strokeRect(left - 0.5, top - 0.5, width + 1, height + 1);
+  ctx.lineWidth = 2;
+  for (const [cell, color] of /** @type {[[number, number] | null | undefined, string][]} */ ([
+    [data.selected, "--pg-accent"],
+    [cursor, "--pg-mark"],
+  ])) {
+    if (!cell) continue;
+    ctx.strokeStyle = cssVariable(color);
+    ctx.strokeRect(left + cell[1] * cellWidth, top + cell[0] * cellHeight, cellWidth, cellHeight);
   }
-
-  /** @param {[number, number] | null} cell */
-  moveTo(cell) {
-    if (cell?.join() === this.cursor?.join()) return;
-    this.cursor = cell;
-    this.paint();
-    this.onHover(this.cellText(), cell);
-  }
-
-  /** @param {KeyboardEvent} event */
-  handleKey(event) {
-    if (!this.data) return;
-    const step = ARROWS[event.key];
-    if (event.key === "Enter") this.select(this.cursor);
-    if (!step) return;
-    event.preventDefault();
-    event.stopPropagation();
-    const clamp = (/** @type {number} */ at, /** @type {unknown[]} */ names) =>
-      Math.max(0, Math.min(names.length - 1, at));
-    this.moveTo(
-      this.cursor
-        ? [
-            clamp(this.cursor[0] + step[0], this.data.rows),
-            clamp(this.cursor[1] + step[1], this.data.columns),
-          ]
-        : [0, 0],
-    );
-  }
-
-  /** @param {MouseEvent} event @returns {[number, number] | null} */
-  hitTest({ offsetX, offsetY }) {
-    if (!this.data) return null;
-    const { left, top, cellWidth, cellHeight } = layoutHeatMap(this.data, this.canvas.clientWidth),
-      row = Math.floor((offsetY - top) / cellHeight),
-      column = Math.floor((offsetX - left) / cellWidth),
-      isInside =
-        row >= 0 && column >= 0 && row < this.data.rows.length && column < this.data.columns.length;
-    return isInside ? [row, column] : null;
-  }
-
-  /** @param {number} row @param {number} column */
-  describeValue(row, column) {
-    const { rows, columns, values } = /** @type {HeatMapData} */ (this.data);
-    return `${rows[row]}, ${columns[column]}: ${Number(values[row][column]).toFixed(3)}`;
-  }
-
-  /** @param {number} row @param {number} column */
-  describeEmpty(row, column) {
-    const { rows, columns, mask } = /** @type {HeatMapData} */ (this.data);
-    return mask && !mask[row][column]
-      ? `${rows[row]} cannot attend to ${columns[column]} here: it is a later position, or padding.`
-      : `${rows[row]}, ${columns[column]}: no value`;
-  }
-
-  /** The text of the cell at the cursor; empty without one. */
-  cellText() {
-    if (!this.data || !this.cursor) return "";
-    const [row, column] = this.cursor;
-    return isEmptyCell(this.data, row, column)
-      ? this.describeEmpty(row, column)
-      : this.describe(row, column);
-  }
-
-  paint() {
-    const { canvas, data } = this;
-    if (!data || !canvas.clientWidth) return;
-    const layout = layoutHeatMap(data, canvas.clientWidth),
-      { left, top, cellWidth, cellHeight } = layout,
-      width = cellWidth * data.columns.length,
-      height = cellHeight * data.rows.length,
-      [ctx] = setUpCanvas(canvas, Math.round(top + height + 2));
-    paintLabels(ctx, data, layout);
-    paintCells(ctx, data, { left, top, width, height });
-    ctx.strokeStyle = cssVariable("--pg-border");
-    ctx.lineWidth = 1;
-    ctx.strokeRect(left - 0.5, top - 0.5, width + 1, height + 1);
-    ctx.lineWidth = 2;
-    for (const [cell, color] of /** @type {[[number, number] | null | undefined, string][]} */ ([
-      [data.selected, "--pg-accent"],
-      [this.cursor, "--pg-mark"],
-    ])) {
-      if (!cell) continue;
-      ctx.strokeStyle = cssVariable(color);
-      ctx.strokeRect(left + cell[1] * cellWidth, top + cell[0] * cellHeight, cellWidth, cellHeight);
-    }
-    if (data.row !== null && data.row !== undefined) {
-      ctx.strokeStyle = cssVariable("--pg-accent");
-      ctx.strokeRect(left, top + data.row * cellHeight, width, cellHeight);
-    }
-    const summary = `${data.rows.length} rows × ${data.columns.length} columns`;
-    canvas.setAttribute("aria-label", `${this.label}. ${this.cellText() || summary}`);
-  }
-
-  /** Draw again when the size or the theme changes. Returns a function that ends this. */
-  observe() {
-    const stopTheme = onThemeChange(() => this.paint()),
-      resize = new ResizeObserver(() => this.paint());
-    resize.observe(this.canvas);
-    return () => {
-      stopTheme();
-      resize.disconnect();
-    };
+  if (data.row !== null && data.row !== undefined) {
+    ctx.strokeStyle = cssVariable("--pg-accent");
+    ctx.strokeRect(left, top + data.row * cellHeight, width, cellHeight);
   }
 }
 

@@ -1,11 +1,27 @@
-import { html, useLayoutEffect, useRef, useState } from "../../vendor/preact.js";
+import { html, useMemo, useState } from "../../vendor/preact.js";
 import { setUpCanvas } from "../canvas.js";
-import { formatNumber } from "../format.js";
-import { HeatMap, maxValue } from "../heat_map.js";
+import { formatNumber, formatToken } from "../format.js";
+import { cellAt, cellText, maxValue, paintHeatMap } from "../heat_map.js";
 import { colorScale } from "../palette.js";
 import { useCanvas } from "./use_canvas.js";
 
 /** @import { HeatMapData } from "../types.js" */
+
+/** @type {Record<string, [number, number]>} */
+const ARROWS = {
+  ArrowLeft: [0, -1],
+  ArrowRight: [0, 1],
+  ArrowUp: [-1, 0],
+  ArrowDown: [1, 0],
+};
+
+/** @param {HeatMapData} data @returns {HeatMapData} */
+function withVisibleNames({ rows, columns, ...rest }) {
+  const [rowNames, columnNames] = [rows, columns].map((names) =>
+    names.map((name) => formatToken(String(name))),
+  );
+  return { ...rest, rows: rowNames, columns: columnNames };
+}
 
 /**
  * A heat map with its scale and the text of the cell at the cursor.
@@ -23,7 +39,7 @@ import { useCanvas } from "./use_canvas.js";
  */
 export function HeatMapView({
   label,
-  data,
+  data: named,
   caption = "",
   describe,
   onSelect,
@@ -31,36 +47,44 @@ export function HeatMapView({
   class: className = "",
   live = "polite",
 }) {
-  const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null)),
-    map = useRef(/** @type {HeatMap | null} */ (null)),
-    [cell, setCell] = useState("");
-  useLayoutEffect(() => {
-    const element = /** @type {HTMLCanvasElement} */ (canvas.current);
-    map.current = new HeatMap(element, {
-      label,
-      describe,
-      onSelect,
-      onHover: (text, at) => {
-        setCell(text);
-        onHover?.(at);
-      },
-    });
-    return map.current.observe();
-  }, []);
-  // A layout effect changes the map together with its heading. After an ordinary effect, a key
-  // press in between would describe the previous map.
-  useLayoutEffect(() => {
-    const current = /** @type {HeatMap} */ (map.current);
-    current.label = label;
-    if (describe) current.describe = describe;
-    if (onSelect) current.onSelect = onSelect;
-    current.setData(data);
-    setCell(current.cellText());
-  }, [label, data, describe, onSelect]);
+  const [at, setAt] = useState(/** @type {[number, number] | null} */ (null)),
+    data = useMemo(() => withVisibleNames(named), [named]),
+    { rows, columns, isSigned } = data,
+    // A smaller map has lost the cell.
+    cursor = at && at[0] < rows.length && at[1] < columns.length ? at : null,
+    canvas = useCanvas((element) => paintHeatMap(element, data, cursor), [data, cursor]),
+    text = cursor ? cellText(data, ...cursor, describe) : "";
+  /** @param {[number, number] | null} cell */
+  const moveTo = (cell) => {
+    if (cell?.join() === cursor?.join()) return;
+    setAt(cell);
+    onHover?.(cell);
+  };
+  const select = (/** @type {[number, number] | null} */ cell) => cell && onSelect?.(...cell);
+  const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
+    if (event.key === "Enter") select(cursor);
+    const step = ARROWS[event.key];
+    if (!step) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const move = (/** @type {number} */ axis, /** @type {unknown[]} */ { length }) =>
+      Math.max(0, Math.min(length - 1, (cursor?.[axis] ?? -step[axis]) + step[axis]));
+    moveTo([move(0, rows), move(1, columns)]);
+  };
   return html`<figure class=${`pg-figure pg-heat-map ${className}`}>
-    <canvas ref=${canvas}></canvas>
-    <${ColorScale} max=${maxValue(data)} isSigned=${data.isSigned} />
-    <figcaption aria-live=${live}>${cell || caption}</figcaption>
+    <canvas
+      ref=${canvas}
+      tabindex="0"
+      role="img"
+      aria-label=${`${label}. ${text || `${rows.length} rows × ${columns.length} columns`}`}
+      onPointerMove=${(/** @type {PointerEvent} */ event) => moveTo(cellAt(data, event))}
+      onPointerLeave=${() => moveTo(null)}
+      onBlur=${() => moveTo(null)}
+      onClick=${(/** @type {MouseEvent} */ event) => select(cellAt(data, event))}
+      onKeyDown=${onKeyDown}
+    ></canvas>
+    <${ColorScale} max=${maxValue(data)} isSigned=${isSigned} />
+    <figcaption aria-live=${live}>${text || caption}</figcaption>
   </figure>`;
 }
 
