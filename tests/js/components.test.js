@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mock, test } from "node:test";
 
 import { enter, press, settle } from "./support/dom.js";
-import { box, callsOf, click, key, mount, text, waitFor } from "./support/page.js";
+import { box, click, key, mount, text, waitFor } from "./support/page.js";
 import { BarList } from "../../playground/ui/static/shared/components/bar_list.js";
 import { ConfirmButton } from "../../playground/ui/static/shared/components/confirm_button.js";
 import { CopyField } from "../../playground/ui/static/shared/components/copy_field.js";

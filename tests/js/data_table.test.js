@@ -3,6 +3,7 @@ import { beforeEach, mock, test } from "node:test";
 
 import { enter } from "./support/dom.js";
 import { box, click, mount } from "./support/page.js";
+import { Chart } from "../../playground/ui/static/shared/chart.js";
 import { DataTable, sortRows } from "../../playground/ui/static/shared/components/data_table.js";
 import { LineChart } from "../../playground/ui/static/shared/components/line_chart.js";
 import { html } from "../../playground/ui/static/vendor/preact.js";
@@ -123,4 +124,11 @@ test("a chart has a table, files and a logarithmic axis", async () => {
     box.querySelector(".pg-chart-plot").getAttribute("aria-label"),
     /^Training loss, latest/,
   );
+});
+
+test("a chart ends with its component", async () => {
+  await mount(html`<${LineChart} series=${[]} options=${{ label: "Loss" }} />`);
+  const destroy = mock.method(Chart.prototype, "destroy");
+  await mount(null);
+  assert.equal(destroy.mock.callCount(), 1);
 });

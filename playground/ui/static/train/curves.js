@@ -1,6 +1,5 @@
 // The curves of the open run and of its overlays: loss, and exact match.
-import { Chart } from "../shared/chart.js";
-import { ChartTools } from "../shared/components/chart_tools.js";
+import { ChartTools, useChart } from "../shared/components/line_chart.js";
 import {
   formatCount,
   formatInteger,
@@ -9,11 +8,12 @@ import {
   formatWholePercent,
 } from "../shared/format.js";
 import { nearestIndex, store } from "../shared/store.js";
-import { computed, effect, html, untracked, useEffect, useRef } from "../vendor/preact.js";
+import { computed, effect, html, untracked, useRef } from "../vendor/preact.js";
 import { overlays } from "./data/overlays.js";
 import { showStep } from "./data/snapshots.js";
 import { isTabOpen, METRICS, state } from "./state.js";
 
+/** @import { Chart } from "../shared/chart.js" */
 /** @import { Marker, Series } from "../shared/types.js" */
 /**
  * Not every evaluation has a held-out loss.
@@ -80,7 +80,7 @@ const scoreOptions = (/** @type {HTMLElement} */ legendBox) => ({
   formatY: formatPercent,
   formatTick: formatWholePercent,
   legendBox,
-  yRange: [0, 1],
+  yRange: /** @type {[number, number]} */ ([0, 1]),
 });
 
 const runName = computed(
@@ -205,10 +205,12 @@ function buildScores() {
 /**
  * Draw a chart whenever its lines change, and else only its markers.
  * @param {Chart} chart
+ * @param {string} name
  * @param {(chart: Chart) => Series[]} buildLines
  * @param {boolean} hasTarget
  */
-function keepDrawn(chart, buildLines, hasTarget) {
+function keepDrawn(chart, name, buildLines, hasTarget) {
+  chart.plotBox.classList.add(name + "-chart");
   const endLines = effect(() => {
     if (!isTabOpen.value) return;
     const lines = buildLines(chart);
@@ -270,27 +272,6 @@ function ScoreValue() {
   </output>`;
 }
 
-/**
- * A chart that is created once.
- * @param {{
- *   name: string,
- *   chart: { current: Chart | null },
- *   createOptions: () => any,
- *   buildLines: (chart: Chart) => Series[],
- *   hasTarget?: boolean,
- * }} props
- */
-function ChartBox({ name, chart, createOptions, buildLines, hasTarget = false }) {
-  const box = useRef(/** @type {HTMLElement | null} */ (null));
-  useEffect(() => {
-    const created = new Chart(/** @type {HTMLElement} */ (box.current), createOptions());
-    created.plotBox.classList.add(name + "-chart");
-    chart.current = created;
-    return keepDrawn(created, buildLines, hasTarget);
-  }, []);
-  return html`<div ref=${box} class=${name + "-box"} data-part="curves"></div>`;
-}
-
 function MetricSelect() {
   return html`<select
     class="metric"
@@ -337,27 +318,24 @@ function AxisOptions() {
 
 export function Curves() {
   const legend = useRef(/** @type {HTMLElement | null} */ (null)),
-    loss = useRef(/** @type {Chart | null} */ (null)),
-    score = useRef(/** @type {Chart | null} */ (null));
+    loss = useChart(lossOptions, (chart) => keepDrawn(chart, "loss", buildCurves, false)),
+    score = useChart(
+      () => scoreOptions(/** @type {HTMLElement} */ (legend.current)),
+      (chart) => keepDrawn(chart, "score", buildScores, true),
+    );
   return html`<div class="pg-row bar metric-bar" data-part="curves">
       <${MetricSelect} /><${LossValue} /><${AxisOptions} />
     </div>
-    <${ChartBox} name="loss" chart=${loss} createOptions=${lossOptions} buildLines=${buildCurves} />
+    <div ref=${loss.box} class="loss-box" data-part="curves"></div>
     <div class="pg-row bar" data-part="curves">
       <h3 title="Fraction of held-out sequences that free-running decoding predicts without error">
         Exact match
       </h3>
       <${ScoreValue} /><span class="score-legend" ref=${legend}></span>
     </div>
-    <${ChartBox}
-      name="score"
-      chart=${score}
-      createOptions=${() => scoreOptions(/** @type {HTMLElement} */ (legend.current))}
-      buildLines=${buildScores}
-      hasTarget
-    />
+    <div ref=${score.box} class="score-box" data-part="curves"></div>
     <div class="chart-tools" data-part="curves">
-      <${ChartTools} title=${METRICS[state.selectedMetric][0]} chart=${loss} />
-      <${ChartTools} title="Exact match" chart=${score} />
+      <${ChartTools} title=${METRICS[state.selectedMetric][0]} chart=${loss.chart} />
+      <${ChartTools} title="Exact match" chart=${score.chart} />
     </div>`;
 }

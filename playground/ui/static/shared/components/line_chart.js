@@ -1,8 +1,34 @@
 import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
 import { Chart } from "../chart.js";
-import { ChartTools } from "./chart_tools.js";
+import { thinRows, toTable } from "../chart_data.js";
+import { toPng } from "../chart_options.js";
+import { toCsv } from "../csv.js";
+import { downloadBlob, downloadFile } from "../download.js";
+import { DataTable } from "./data_table.js";
 
 /** @import { ChartOptions, Marker, Series } from "../types.js" */
+
+const MAX_TABLE_ROWS = 50;
+
+/**
+ * Create a chart in the element of `box`, once. It ends with its component.
+ * @param {() => ChartOptions} createOptions
+ * @param {(chart: Chart) => (() => void) | void} [onCreate] may return what ends with the chart
+ */
+export function useChart(createOptions, onCreate = () => {}) {
+  const box = useRef(/** @type {HTMLElement | null} */ (null)),
+    chart = useRef(/** @type {Chart | null} */ (null));
+  useEffect(() => {
+    const created = new Chart(/** @type {HTMLElement} */ (box.current), createOptions()),
+      end = onCreate(created);
+    chart.current = created;
+    return () => {
+      end?.();
+      created.destroy();
+    };
+  }, []);
+  return { box, chart };
+}
 
 /**
  * A chart with its tools: logarithmic axis, table, CSV and PNG.
@@ -14,13 +40,8 @@ import { ChartTools } from "./chart_tools.js";
  * }} props
  */
 export function LineChart({ series, markers = [], options, hasLog }) {
-  const box = useRef(/** @type {HTMLElement | null} */ (null)),
-    chart = useRef(/** @type {Chart | null} */ (null)),
+  const { box, chart } = useChart(() => options),
     [isLog, setLog] = useState(options.isLog ?? false);
-  useEffect(() => {
-    chart.current = new Chart(/** @type {HTMLElement} */ (box.current), options);
-    return () => chart.current?.destroy();
-  }, []);
   useEffect(() => {
     const current = /** @type {Chart} */ (chart.current);
     Object.assign(current.options, options, { isLog });
@@ -39,4 +60,65 @@ export function LineChart({ series, markers = [], options, hasLog }) {
       <${ChartTools} chart=${chart} />
     </figcaption>
   </figure>`;
+}
+
+/**
+ * Buttons for the table and the files of a chart. The table has the data of the moment at which it
+ * was opened.
+ * @param {{ chart: { current: Chart | null }, title?: string }} props
+ */
+export function ChartTools({ chart, title = "" }) {
+  const [table, setTable] = useState(/** @type {ReturnType<typeof toTable> | null} */ (null));
+  const read = () => {
+    const { series, options } = /** @type {Chart} */ (chart.current);
+    return {
+      name: options.label.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-"),
+      table: toTable(series, options.xLabel),
+    };
+  };
+  const exportCsv = () => {
+    const { name, table } = read();
+    downloadFile(name + ".csv", toCsv([table.header, ...table.rows]));
+  };
+  const exportPng = async () => {
+    const blob = chart.current && (await toPng(chart.current));
+    if (blob) downloadBlob(read().name + ".png", blob);
+  };
+  return html`<span class="pg-chart-tools" role="group" aria-label=${"Data of the chart " + title}>
+      ${title}
+      <button
+        type="button"
+        aria-expanded=${String(table !== null)}
+        onClick=${() => setTable(table ? null : read().table)}
+      >
+        Table
+      </button>
+      <button type="button" onClick=${exportCsv}>CSV</button>
+      <button type="button" onClick=${exportPng}>PNG</button>
+    </span>
+    ${table && html`<${ChartTable} table=${table} chart=${chart.current} />`}`;
+}
+
+/** @param {{ table: ReturnType<typeof toTable>, chart: Chart }} props */
+function ChartTable({ table: { header, rows }, chart }) {
+  const { label, formatX, formatY } = chart.options,
+    visible = thinRows(rows, MAX_TABLE_ROWS);
+  const columns = header.map((heading, i) => ({
+    key: String(i),
+    label: heading,
+    isNumber: true,
+    isSortable: false,
+    render: (/** @type {(number | null)[]} */ row) =>
+      row[i] === null ? "" : (i ? formatY : formatX)(row[i]),
+  }));
+  return html`<${DataTable}
+    caption=${
+      visible.length < rows.length
+        ? `${label}: ${visible.length} of ${rows.length} rows; the CSV file has all`
+        : label
+    }
+    columns=${columns}
+    rows=${visible}
+    rowKey=${(/** @type {number[]} */ row) => String(row[0])}
+  />`;
 }
