@@ -13,9 +13,8 @@ import { JobProgress } from "../../playground/ui/static/shared/components/job_pr
 import { Menu } from "../../playground/ui/static/shared/components/menu.js";
 import { ModelSelect } from "../../playground/ui/static/shared/components/model_select.js";
 import { Section } from "../../playground/ui/static/shared/components/section.js";
-import { SegmentedControl } from "../../playground/ui/static/shared/components/segments.js";
+import { SegmentedControl, Tabs } from "../../playground/ui/static/shared/components/segments.js";
 import { StatusMessage } from "../../playground/ui/static/shared/components/status_message.js";
-import { Tabs } from "../../playground/ui/static/shared/components/tabs.js";
 import { TokenStrip } from "../../playground/ui/static/shared/components/token_strip.js";
 import { IDLE, Job } from "../../playground/ui/static/shared/job.js";
 import { html } from "../../playground/ui/static/vendor/preact.js";

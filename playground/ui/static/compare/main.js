@@ -2,7 +2,7 @@
 // of the server runs everything that needs a pretrained model, as a job.
 import { effect, html, render } from "../vendor/preact.js";
 import { CopyButton } from "../shared/components/copy_field.js";
-import { Tabs } from "../shared/components/tabs.js";
+import { Tabs } from "../shared/components/segments.js";
 import { poller } from "../shared/poller.js";
 import { store } from "../shared/store.js";
 import { subscribeToCurves } from "./architecture_runs.js";

@@ -1,6 +1,6 @@
 // The tabs of the sub-views, and the sections of the selected one.
 import { html, useEffect, useRef } from "../vendor/preact.js";
-import { Tabs } from "../shared/components/tabs.js";
+import { Tabs } from "../shared/components/segments.js";
 import { store } from "../shared/store.js";
 import { isWaiting } from "./requests.js";
 import { notApplicable, openSection, results, VIEWS } from "./state.js";

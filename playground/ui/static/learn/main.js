@@ -3,7 +3,7 @@
 import { html, render } from "../vendor/preact.js";
 import { sleep } from "../shared/api.js";
 import { StatusMessage } from "../shared/components/status_message.js";
-import { Tabs } from "../shared/components/tabs.js";
+import { Tabs } from "../shared/components/segments.js";
 import { formatMessage } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { BugExercise, openBug, resumeBug } from "./bug_exercise.js";
