@@ -3,7 +3,6 @@ import { effect, html, signal, untracked } from "../vendor/preact.js";
 import { request } from "../shared/api.js";
 import { Field, Form } from "../shared/components/form.js";
 import { JobProgress } from "../shared/components/job_progress.js";
-import { ModelSelect } from "../shared/components/model_select.js";
 import { Section } from "../shared/components/section.js";
 import { formatInteger, formatPercent } from "../shared/format.js";
 import { isActive, Job } from "../shared/job.js";
@@ -194,12 +193,11 @@ export function PublishForm() {
       model with transformers. BERT, GPT-2 and BART need no custom code; the other architectures
       include theirs."
   >
-    <${ModelSelect}
-      label="Model"
+    <${Field}
+      field=${{ name: "model", label: "Model", type: "select", options: store.models.value }}
       class="model"
-      options=${store.models.value}
       value=${publishOptions.value.model}
-      onChange=${selectModel}
+      onInput=${selectModel}
     />
     <${Field}
       field=${checkpointField}

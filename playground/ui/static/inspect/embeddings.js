@@ -2,8 +2,8 @@
 import { html, useMemo } from "../vendor/preact.js";
 import { BarList } from "../shared/components/bar_list.js";
 import { HeatMapView } from "../shared/components/heat_map_view.js";
-import { renderOptions } from "../shared/components/model_select.js";
 import { SegmentedControl } from "../shared/components/segments.js";
+import { Select } from "../shared/components/select.js";
 import { formatNumber, formatToken } from "../shared/format.js";
 import { DECODER_INPUT } from "../shared/strings.js";
 import { formatTwoDecimals } from "./cells.js";
@@ -28,15 +28,13 @@ function NearestTokens({ data, onSelect }) {
       Reversal treats all digits alike, so no two of them need to be close."
   >
     <div class="pg-row row">
-      <label>
-        token
-        <select class="embeddings-token" onChange=${(event) => onSelect(event.currentTarget.value)}>
-          ${renderOptions(
-            data.tokens.map((name) => ({ value: name, label: formatToken(name) })),
-            data.token,
-          )}
-        </select>
-      </label>
+      <${Select}
+        label="token"
+        class="embeddings-token"
+        options=${data.tokens.map((name) => ({ value: name, label: formatToken(name) }))}
+        value=${data.token}
+        onChange=${onSelect}
+      />
     </div>
     <${BarList}
       label=${"Tokens nearest to " + data.token}

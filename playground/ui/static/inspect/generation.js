@@ -3,8 +3,8 @@
 import { html, signal, useEffect, useMemo } from "../vendor/preact.js";
 import { BarList } from "../shared/components/bar_list.js";
 import { HeatMapView } from "../shared/components/heat_map_view.js";
-import { renderOptions } from "../shared/components/model_select.js";
 import { SegmentedControl } from "../shared/components/segments.js";
+import { Select } from "../shared/components/select.js";
 import { DECODING_MODES } from "./attention.js";
 import { createOptions } from "./options.js";
 import { TokenLinks } from "./token_links.js";
@@ -166,18 +166,17 @@ function Candidates({ step }) {
   </div>`;
 }
 
-function HeadSelect({ heads, head }) {
-  const choices = [
-    { value: "", label: "mean of all heads" },
-    ...heads.map((name) => ({ value: name, label: "head " + name })),
-  ];
-  return html`<label>
-    Links:
-    <select class="steps-head" onChange=${(event) => set({ head: event.currentTarget.value })}>
-      ${renderOptions(choices, head)}
-    </select>
-  </label>`;
-}
+const HeadSelect = ({ heads, head }) =>
+  html`<${Select}
+    label="Links:"
+    class="steps-head"
+    options=${[
+      { value: "", label: "mean of all heads" },
+      ...heads.map((name) => ({ value: name, label: "head " + name })),
+    ]}
+    value=${head}
+    onChange=${(value) => set({ head: value })}
+  />`;
 
 function Generation({ data }) {
   const { mode, head } = options.value,

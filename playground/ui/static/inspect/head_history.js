@@ -4,6 +4,7 @@ import { ServerError } from "../shared/api.js";
 import { HeatMapView } from "../shared/components/heat_map_view.js";
 import { JobProgress } from "../shared/components/job_progress.js";
 import { LineChart } from "../shared/components/line_chart.js";
+import { Select } from "../shared/components/select.js";
 import { formatInteger, formatNumber } from "../shared/format.js";
 import { IDLE, isActive, Job } from "../shared/job.js";
 import { MEASURE_AGAIN } from "../shared/strings.js";
@@ -127,16 +128,13 @@ function PatternMap({ heads, head, selectedPattern, patterns, onSelect, shortNam
   }, [scores, heads, head, selectedPattern]);
   return html`<div class="heads-map">
     <h4>
-      <label>
-        All heads: fraction on${" "}
-        <select
-          class="heads-pattern"
-          value=${selectedPattern}
-          onChange=${({ currentTarget }) => (pattern.value = currentTarget.value)}
-        >
-          ${patterns.map((name) => html`<option key=${name} value=${name}>${name}</option>`)}
-        </select>
-      </label>
+      <${Select}
+        label="All heads: fraction on"
+        class="heads-pattern"
+        options=${patterns.map((name) => ({ value: name, label: name }))}
+        value=${selectedPattern}
+        onChange=${(name) => (pattern.value = name)}
+      />
     </h4>
     <${HeatMapView}
       label=${"All heads: fraction on " + selectedPattern}

@@ -1,7 +1,7 @@
 // Logit lens, and the direct logit attribution of the selected position.
 import { html, signal, useEffect, useState } from "../vendor/preact.js";
 import { DataTable } from "../shared/components/data_table.js";
-import { renderOptions } from "../shared/components/model_select.js";
+import { Select } from "../shared/components/select.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { formatMessage, formatPercent, formatToken } from "../shared/format.js";
 import { Resource } from "../shared/resource.js";
@@ -154,45 +154,34 @@ function Attribution({ data: lens }) {
     ${data && html`<${Contributions} rows=${data.contributions} />`}`;
 }
 
+const RUNNER_UP = "runner up"; // no token has a space
+
 function TokenSelects({ lens, attribution: { token, position, runner_up: runnerUp } }) {
   const target = lens.target ? lens.labels[position] : null,
-    baselines = lens.vocabulary.filter((name) => name !== token),
-    toOption = (name) => ({ value: name, label: name }),
+    toOption = (name) => ({ value: name, label: formatToken(name) }),
     { baseline } = selection.value;
   return html`<div class="pg-row row">
-    <label>
-      token${" "}
-      <select
-        class="lens-token"
-        value=${token}
-        onChange=${({ currentTarget: { value } }) =>
-          select({ token: value, baseline: baseline === value ? null : baseline })}
-      >
-        ${lens.vocabulary.map(
-          (name) =>
-            html`<option key=${name} value=${name} selected=${name === token}>
-              ${formatToken(name) + (name === target ? " (target)" : "")}
-            </option>`,
-        )}
-      </select>
-    </label>
-    <label>
-      minus${" "}
-      <select
-        class="lens-baseline"
-        onChange=${({ currentTarget: { selectedIndex, value } }) =>
-          select({ baseline: selectedIndex === 0 ? null : value })}
-      >
-        ${renderOptions(
-          [
-            { value: "runner-up", label: runnerUp + " (runner-up)" },
-            { value: "", label: "none" },
-            ...baselines.map(toOption),
-          ],
-          baseline ?? "runner-up",
-        )}
-      </select>
-    </label>
+    <${Select}
+      label="token"
+      class="lens-token"
+      options=${lens.vocabulary.map((name) => ({
+        value: name,
+        label: formatToken(name) + (name === target ? " (target)" : ""),
+      }))}
+      value=${token}
+      onChange=${(value) => select({ token: value, baseline: baseline === value ? null : baseline })}
+    />
+    <${Select}
+      label="minus"
+      class="lens-baseline"
+      options=${[
+        { value: RUNNER_UP, label: runnerUp + " (runner-up)" },
+        { value: "", label: "none" },
+        ...lens.vocabulary.filter((name) => name !== token).map(toOption),
+      ]}
+      value=${baseline ?? RUNNER_UP}
+      onChange=${(value) => select({ baseline: value === RUNNER_UP ? null : value })}
+    />
   </div>`;
 }
 

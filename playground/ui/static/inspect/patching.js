@@ -1,7 +1,7 @@
 // Activation patching: which heads carry the information about one source token.
 import { html, signal, useEffect } from "../vendor/preact.js";
 import { DataTable } from "../shared/components/data_table.js";
-import { renderOptions } from "../shared/components/model_select.js";
+import { Select } from "../shared/components/select.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { formatMessage } from "../shared/format.js";
 import { Resource } from "../shared/resource.js";
@@ -84,26 +84,20 @@ function Patching({ data: response }) {
     .filter((token) => token !== clean)
     .map((token) => ({ value: token, label: token }));
   return html`<div class="pg-row row">
-      <label>
-        replace${" "}
-        <select
-          class="patching-position"
-          onChange=${({ currentTarget }) =>
-            (choice.value = { position: Number(currentTarget.value), token: "" })}
-        >
-          ${renderOptions(positions, String(selected.position))}
-        </select>
-      </label>
-      <label>
-        with${" "}
-        <select
-          class="patching-token"
-          onChange=${({ currentTarget }) =>
-            (choice.value = { ...selected, token: currentTarget.value })}
-        >
-          ${renderOptions(tokens, selected.token)}
-        </select>
-      </label>
+      <${Select}
+        label="replace"
+        class="patching-position"
+        options=${positions}
+        value=${String(selected.position)}
+        onChange=${(position) => (choice.value = { position: Number(position), token: "" })}
+      />
+      <${Select}
+        label="with"
+        class="patching-token"
+        options=${tokens}
+        value=${selected.token}
+        onChange=${(token) => (choice.value = { ...selected, token })}
+      />
     </div>
     <${StatusMessage}
       class="patching-message"

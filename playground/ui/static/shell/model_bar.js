@@ -1,6 +1,6 @@
 // The model, step and input of all tabs.
 import { html } from "../vendor/preact.js";
-import { renderOptions } from "../shared/components/model_select.js";
+import { renderOptions } from "../shared/components/select.js";
 import { StepSlider } from "../shared/components/step_slider.js";
 import { formatInteger } from "../shared/format.js";
 import { INPUT_SEQUENCE } from "../shared/strings.js";

@@ -148,3 +148,33 @@ function renderHeading(column, sort, onSort) {
     }
   </th>`;
 }
+
+/**
+ * A plain table. A cell is a text or a template.
+ * @param {{ rows: any[][], head?: string[], numbers?: number[], class?: string }} props `numbers`
+ *   are the columns that are aligned to the right
+ */
+export const Table = ({ rows, head, numbers = [], class: className }) =>
+  html`<table class=${className}>
+    ${
+      head &&
+      html`<thead>
+        <tr>
+          ${head.map((text) => html`<th key=${text} scope="col">${text}</th>`)}
+        </tr>
+      </thead>`
+    }
+    <tbody>
+      ${rows.map(
+        (cells, row) =>
+          html`<tr key=${row}>
+            ${cells.map(
+              (cell, i) =>
+                html`<td key=${i} class=${numbers.includes(i) ? "pg-number" : undefined}>
+                  ${cell}
+                </td>`,
+            )}
+          </tr>`,
+      )}
+    </tbody>
+  </table>`;

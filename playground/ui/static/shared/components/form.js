@@ -1,6 +1,6 @@
 import { html, useRef, useState } from "../../vendor/preact.js";
 import { formatNumber } from "../format.js";
-import { renderOptions } from "./model_select.js";
+import { renderOptions } from "./select.js";
 import { useUniqueId } from "./unique_id.js";
 
 /** @import { ComponentChildren } from "../../vendor/preact.js" */

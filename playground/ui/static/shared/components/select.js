@@ -1,5 +1,4 @@
 import { html } from "../../vendor/preact.js";
-import { useUniqueId } from "./unique_id.js";
 
 /** @import { Option } from "../types.js" */
 
@@ -27,34 +26,22 @@ export function renderOptions(options, value) {
 }
 
 /**
- * A select element for a run or checkpoint. Without any, `emptyText` replaces it.
+ * A select element in a line of controls.
  * @param {{
  *   label: string,
  *   options: Option[],
  *   value: string | null,
  *   onChange: (value: string) => void,
- *   emptyText?: string,
  *   class?: string,
  * }} props
  */
-export function ModelSelect({
-  label,
-  options,
-  value,
-  onChange,
-  emptyText = "No models yet: train one in the Train tab.",
-  class: className = "",
-}) {
-  const id = useUniqueId();
-  if (!options.length) return html`<p class="pg-hint">${emptyText}</p>`;
-  return html`<div class="pg-field">
-    <label for=${id}>${label}</label>
+export const Select = ({ label, options, value, onChange, class: className }) =>
+  html`<label>
+    ${label}${" "}
     <select
-      id=${id}
       class=${className}
       onChange=${(/** @type {any} */ event) => onChange(event.currentTarget.value)}
     >
       ${renderOptions(options, value)}
     </select>
-  </div>`;
-}
+  </label>`;
