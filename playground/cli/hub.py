@@ -7,9 +7,8 @@ from typing import Any
 import click
 
 from playground.checkpoints.manifest import read_manifest
-from playground.common import messages
 from playground.common.storage import checkpoints_root
-from playground.hub.repo_ids import LICENSES, is_branch, is_repo, is_revision
+from playground.hub.repo_ids import check_branch, check_license, check_repo, check_revision
 
 from .common import (
     check_output_dir,
@@ -66,17 +65,9 @@ def push(
     """Publish a checkpoint on the Hugging Face Hub, in one commit."""
     from playground.hub.formats import package_format
 
-    validate_repo_id(repo)
-    if not is_branch(branch):
-        exit_with_error(
-            f"--branch {branch!r} is not a valid branch name; use letters, digits, dots, "
-            "dashes, underscores and slashes"
-        )
-    if license and license not in LICENSES:
-        exit_with_error(
-            f"--license {license!r} is not known to the Hub; give one such as mit, apache-2.0, "
-            "cc-by-4.0 or cc0-1.0"
-        )
+    check_repo(repo)
+    check_branch(branch)
+    check_license(license)
     package_format(read_manifest(checkpoint).config.architecture)
     run = (
         checkpoint.parent.parent
@@ -127,7 +118,8 @@ def print_plan(result: dict[str, Any], dry_run: bool) -> None:
 @json_option
 def pull(repo: str, revision: str, out: Path | None, as_json: bool) -> None:
     """Download a published model as a checkpoint; every file is validated."""
-    validate_repo_id(repo, revision)
+    check_repo(repo)
+    check_revision(revision)
     out = out or checkpoints_root() / repo.rpartition("/")[2]
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         exit_with_error(
@@ -155,7 +147,8 @@ def reproduce(repo: str, revision: str, as_json: bool) -> None:
 
     The exit code is 1 if they differ.
     """
-    validate_repo_id(repo, revision)
+    check_repo(repo)
+    check_revision(revision)
     result = run_hub_task(kind="reproduce", repo=repo, revision=revision)
     card, measured = result["card"], result["measured"]
     if as_json:
@@ -194,14 +187,6 @@ def gallery(as_json: bool) -> None:
         )
     if not models:
         click.echo("no model has the playground's tag yet")
-
-
-def validate_repo_id(repo: str, revision: str = "main") -> None:
-    """Reject an invalid name of a repository, or of a revision in it."""
-    if not is_repo(repo):
-        exit_with_error(messages.invalid_repository(repo))
-    if not is_revision(revision):
-        exit_with_error(f"--revision {revision!r} is not valid; name a branch, a tag or a commit")
 
 
 def run_hub_task(needed: bool = False, **task_fields: Any) -> dict[str, Any]:

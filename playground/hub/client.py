@@ -27,16 +27,9 @@ from playground.common.env import TAG
 from playground.common.format import format_bytes, format_count
 from playground.errors import UserError
 
-from .errors import (
-    HubError,
-    NotFoundError,
-    ensure_branch,
-    ensure_repo,
-    ensure_revision,
-    to_hub_error,
-)
+from .errors import HubError, NotFoundError, to_hub_error
 from .plan import PushPlan, RepoFile, RepoInfo, plan_push
-from .repo_ids import Phase
+from .repo_ids import Phase, check_branch, check_repo, check_revision
 from .transport import MIN_BYTES_PER_S
 
 MAX_LISTED = 200
@@ -94,7 +87,7 @@ class Hub:
         Raises:
             HubError: if the user has no access to such a repository.
         """
-        ensure_repo(repo)
+        check_repo(repo)
         info = self.raw_repo_info(repo, revision, f"{kind}s")
         with self.translating_errors("read", repo):
             files = [
@@ -123,7 +116,7 @@ class Hub:
         Raises:
             HubError: if the user has no access to such a repository.
         """
-        ensure_revision(revision)
+        check_revision(revision)
         with self.translating_errors("read", repo if kind == "models" else f"{kind}/{repo}"):
             info = self._get(
                 f"{kind}/{repo}/revision/{quote(revision, safe='')}", {"blobs": "true"}
@@ -134,8 +127,8 @@ class Hub:
 
     def revisions(self, repo: str, revision: str = "main") -> list[dict[str, Any]]:
         """Return the latest commits of a repository, newest first."""
-        ensure_repo(repo)
-        ensure_revision(revision)
+        check_repo(repo)
+        check_revision(revision)
         with self.translating_errors("list the revisions of", repo):
             commits = self._get(
                 f"models/{repo}/commits/{quote(revision, safe='')}", {"limit": MAX_REVISIONS}
@@ -249,8 +242,8 @@ class Hub:
         Raises:
             HubError: if the repository has other content, or cannot be read.
         """
-        ensure_repo(repo)
-        ensure_branch(revision)
+        check_repo(repo)
+        check_branch(revision)
         branches: list[RepoInfo] = []
         with suppress(NotFoundError):  # the push creates the repository, and a branch from main
             branches.append(self.repo_info(repo, kind=kind))

@@ -37,9 +37,7 @@ class DownloadTasks(TaskRunner):
     def gallery(self) -> dict[str, Any]:
         self.report("Connecting to the Hub")
         rows: list[dict[str, Any]] = []
-        models = self.hub.gallery()
-        self.report_loading()
-        for model in models:
+        for model in self.hub.gallery():
             # One malformed card must not hide the other models.
             with suppress(TypeError, ValueError, AttributeError, OverflowError):
                 rows.append(_gallery_row(model))

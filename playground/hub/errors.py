@@ -21,7 +21,6 @@ from playground.common.format import format_duration
 from playground.errors import UserError
 
 from . import transport
-from .repo_ids import is_branch, is_repo, is_revision
 
 # The codes of errors: there is no connection to the Hub, or it fails for some time.
 HUB_UNREACHABLE = "hub_unreachable"
@@ -34,30 +33,6 @@ class HubError(UserError):
 
 class NotFoundError(HubError):
     """An error for a repository, a revision or a file that does not exist."""
-
-
-def ensure_repo(repo: str) -> None:
-    """Raise HubError unless this is the name of a repository."""
-    if not is_repo(repo):
-        raise HubError(messages.invalid_repository(repo))
-
-
-def ensure_branch(name: str) -> None:
-    """Raise HubError unless this can be the name of a branch."""
-    if not is_branch(name):
-        raise HubError(
-            f"{name[:60]!r} is not a valid branch name; use letters, digits, dots, dashes, "
-            "underscores and slashes"
-        )
-
-
-def ensure_revision(revision: str) -> None:
-    """Raise HubError unless this can be a branch, a tag or a commit."""
-    if not is_revision(revision):
-        raise HubError(
-            f"{revision[:60]!r} is not a valid revision; name a branch, a tag or a commit of the "
-            "repository"
-        )
 
 
 def to_hub_error(

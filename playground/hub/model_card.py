@@ -40,11 +40,10 @@ from playground.training.task_config import TaskConfig
 from playground.training.trainer import FINAL_EVAL_SIZE
 
 from .card_measurements import Example, attention_picture, other_lengths, worked_examples
-from .errors import HubError, ensure_repo, ensure_revision
 from .existing_card import ExistingCard, signed_card
 from .formats import code_lines, package_format
 from .markdown import format_lengths, format_percent, format_tokens, render_card
-from .repo_ids import LICENSES
+from .repo_ids import check_license, check_repo, check_revision
 
 NO_CARD = ExistingCard()
 PROBE_LENGTH = 10  # of the sequence in the attention figure
@@ -105,18 +104,14 @@ def write_card(
         existing: the card of the repository.
 
     Raises:
-        HubError: if the repository, the revision or the license is not valid.
+        UserError: if the repository, the revision or the license is not valid.
         CheckpointError: if the checkpoint cannot be read.
         DatasetError: if the checkpoint has no scores and its dataset is not stored here.
         OSError: if a file cannot be read or written.
     """
-    ensure_repo(repo)
-    ensure_revision(revision)
-    if license and license not in LICENSES:
-        raise HubError(
-            f"the license {license[:60]!r} is not known to the Hub; "
-            "give one such as mit, apache-2.0 or cc-by-4.0"
-        )
+    check_repo(repo)
+    check_revision(revision)
+    license = check_license(license)
     manifest, model = load_model(checkpoint)
     task = manifest.config.task.load()
     default = default_license(manifest.config.task)

@@ -1,4 +1,4 @@
-"""Names on the Hub: repositories, branches, files, tags and licenses.
+"""Names on the Hub: repositories, branches, revisions, files and licenses, and their checks.
 
 The module has only light imports, because the page's process imports it.
 """
@@ -8,6 +8,8 @@ from enum import Enum
 from pathlib import Path
 
 from playground import models
+from playground.common import messages
+from playground.errors import UserError
 
 MANIFEST = "playground.json"
 PAGE = "index.html"  # the interactive page, or a page of the owner, which stays
@@ -71,3 +73,42 @@ def is_revision(name: str) -> bool:
     """
     hidden_or_empty = any(not part or part.startswith(".") for part in name.split("/"))
     return bool(REVISION_PATTERN.fullmatch(name)) and ".." not in name and not hidden_or_empty
+
+
+def check_repo(name: str) -> None:
+    """Raise UserError unless this can be the name of a repository."""
+    if not is_repo(name):
+        raise UserError(messages.invalid_repository(name))
+
+
+def check_branch(name: str) -> None:
+    """Raise UserError unless this can be the name of a new branch."""
+    if not is_branch(name):
+        raise UserError(
+            f"{name[:60]!r} is not a valid branch name; use letters, digits, dots, dashes, "
+            "underscores and slashes"
+        )
+
+
+def check_revision(name: str) -> None:
+    """Raise UserError unless this can be a branch, a tag or a commit."""
+    if not is_revision(name):
+        raise UserError(
+            f"{name[:60]!r} is not a valid revision; name a branch, a tag or a commit of the "
+            "repository"
+        )
+
+
+def check_license(name: str) -> str:
+    """Return the id of a license; "" for none.
+
+    Raises:
+        UserError: for one that the Hub does not know.
+    """
+    license_id = name.strip().lower()
+    if license_id and license_id not in LICENSES:
+        raise UserError(
+            f"the license {license_id[:60]!r} is not known to the Hub; "
+            "enter one such as mit, apache-2.0 or cc-by-4.0"
+        )
+    return license_id

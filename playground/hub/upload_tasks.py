@@ -5,7 +5,16 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from .repo_ids import PAGE
+from playground.checkpoints.manifest import CheckpointError, read_manifest
+from playground.common.env import PAGE_MARK
+from playground.runs.export import export_checkpoint
+
+from .errors import HubError, NotFoundError
+from .existing_card import read_existing_card
+from .formats import package_format
+from .plan import other_content, plan_push
+from .repo_ids import PAGE, check_branch, check_repo
+from .static_space import owner_card_notes, write_space
 from .tasks import LOADING_TIMEOUT_S, TaskRunner
 
 
@@ -14,11 +23,6 @@ class UploadTasks(TaskRunner):
 
     def _export(self) -> Path:
         """Copy the current checkpoint, because a running run may replace it during the job."""
-        from playground.checkpoints.manifest import CheckpointError
-        from playground.runs.export import export_checkpoint
-
-        from .errors import HubError
-
         destination = self.scratch / "checkpoint"
         try:
             return export_checkpoint(
@@ -39,7 +43,6 @@ class UploadTasks(TaskRunner):
         Returns the folder, and what stays of the card.
         """
         self.report_loading()
-        from .existing_card import read_existing_card
         from .export import build_package
         from .model_card import write_card
 
@@ -74,8 +77,6 @@ class UploadTasks(TaskRunner):
 
     def _existing_card(self, kind: str) -> bytes:
         """Return the card of the repository or the Space; empty without one."""
-        from .errors import NotFoundError
-
         for revision in dict.fromkeys((self.task.revision, "main")):
             with suppress(NotFoundError):
                 return self._fetch_existing("README.md", revision, kind)
@@ -96,10 +97,6 @@ class UploadTasks(TaskRunner):
         Raises:
             HubError: if the repository has other content where the push would write.
         """
-        from playground.common.env import PAGE_MARK
-
-        from .plan import other_content
-
         plan = self.hub.plan(folder, self.task.repo, **options)
         statuses = {change.path: change.status for change in plan.changes}
         if statuses.get(PAGE) not in ("changed", "removed"):
@@ -118,8 +115,6 @@ class UploadTasks(TaskRunner):
         """
         if not self.task.page or model.revision != "main":
             return None
-        from .static_space import write_space
-
         folder = self.scratch / "space"
         write_space(package, folder, model.repo, model.url, card)
         return folder
@@ -132,14 +127,8 @@ class UploadTasks(TaskRunner):
         Raises:
             HubError: if the token has no write access, or a repository has other content.
         """
-        from playground.checkpoints.manifest import read_manifest
-
-        from .errors import HubError, ensure_branch, ensure_repo
-        from .formats import package_format
-        from .static_space import owner_card_notes
-
-        ensure_repo(self.task.repo)
-        ensure_branch(self.task.revision)
+        check_repo(self.task.repo)
+        check_branch(self.task.revision)
         checkpoint = self._export()
         package_format(read_manifest(checkpoint).config.architecture)  # raises before any request
         self.ensure_can_write()
@@ -162,8 +151,6 @@ class UploadTasks(TaskRunner):
 
     def ensure_can_write(self) -> None:
         """Raise HubError if the token cannot write to the repository's namespace."""
-        from .errors import HubError
-
         account = self.account()
         namespace = self.task.repo.split("/")[0]
         if not account["writes"]:
@@ -180,13 +167,8 @@ class UploadTasks(TaskRunner):
 
     def preview(self) -> dict[str, Any]:
         """Return the files that a push would send, without an account or the network."""
-        from playground.checkpoints.manifest import read_manifest
-
-        from .errors import ensure_branch, ensure_repo
-        from .plan import plan_push
-
-        ensure_repo(self.task.repo)
-        ensure_branch(self.task.revision)
+        check_repo(self.task.repo)
+        check_branch(self.task.revision)
         checkpoint = self._export()
         folder, _ = self.build(checkpoint)
         options = {"endpoint": self.hub.endpoint, "private": self.task.private}
@@ -216,8 +198,6 @@ class UploadTasks(TaskRunner):
 
     def push(self) -> dict[str, Any]:
         """Publish the checkpoint, and then its Space."""
-        from .errors import HubError
-
         pushes, step, notes = self._push_plans()
         (folder, plan), *spaces = pushes
         if self.task.expected_parent is not None and self.task.expected_parent != plan.parent:

@@ -20,7 +20,7 @@ from playground.common.validation import parse
 from playground.errors import UserError, error_text
 from playground.hub.formats import package_format
 from playground.hub.jobs import HubJobs
-from playground.hub.repo_ids import LICENSES
+from playground.hub.repo_ids import check_license
 from playground.hub.tasks import HubTask
 from playground.jobs.job import Job, Response
 from playground.models.config_fields import ConfigError
@@ -45,18 +45,8 @@ RIGHTS_BY_HUB_KIND: dict[str, Right | None] = {
 }
 
 
-def _known_license(value: str) -> str:
-    license_id = value.strip().lower()
-    if license_id and license_id not in LICENSES:
-        raise ValueError(
-            f"the license {license_id[:60]!r} is not known to the Hub; "
-            "enter one such as mit, apache-2.0 or cc-by-4.0"
-        )
-    return license_id
-
-
 Stripped = Annotated[Name, AfterValidator(str.strip)]
-License = Annotated[Name, AfterValidator(_known_license)]
+License = Annotated[Name, AfterValidator(check_license)]
 
 
 class HubRequest(RequestBody):

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from playground.datasets.pairs import DatasetError
 from playground.datasets.sources import ReadOptions, read_text
 from playground.datasets.storage import load_metadata, load_pairs, store
+from playground.errors import UserError
 from playground.errors import UserError as NoModel
 from playground.hub.client import Hub
 from playground.hub.dataset_files import read_hub
-from playground.hub.errors import HubError
 from playground.hub.repo_ids import is_repo, is_revision
 from playground.pretrained.loading.model_names import validate_name
 from playground.server.checkpoint_transfer import (
@@ -229,7 +229,7 @@ def test_invalid_repository_names_and_revisions_cause_no_request(
         else partial(hub.raw_repo_info, *arguments)
     )
     for call in calls:
-        with suppress(HubError):
+        with suppress(UserError):
             call()
     paths = requested_paths[before:]
     assert not paths or (is_repo(name) if is_repo_name else is_revision(name))

@@ -80,13 +80,16 @@ def test_a_dry_run_without_a_token_lists_every_file(
 @pytest.mark.parametrize(
     ("arguments", "expected_message"),
     [
-        (("push", "checkpoints/reverse", "ada/x", "--branch", "../x"), "--branch '../x'"),
+        (
+            ("push", "checkpoints/reverse", "ada/x", "--branch", "../x"),
+            "'../x' is not a valid branch",
+        ),
         (
             ("push", "checkpoints/reverse", "ada/x", "--license", "mine"),
-            "--license 'mine' is not known to the Hub",
+            "the license 'mine' is not known to the Hub",
         ),
         (("reproduce", "noslash"), "write user/name"),
-        (("pull", "ada/x", "--revision", "a b"), "--revision 'a b' is not valid"),
+        (("pull", "ada/x", "--revision", "a b"), "'a b' is not a valid revision"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

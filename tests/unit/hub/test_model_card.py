@@ -20,8 +20,8 @@ from playground.cli.train import build_config
 from playground.datasets.pairs import DatasetError
 from playground.datasets.sources import read_text
 from playground.datasets.storage import store
+from playground.errors import UserError
 from playground.evaluation import evaluate
-from playground.hub.errors import HubError
 from playground.hub.existing_card import read_scores
 from playground.hub.markdown import escape, format_code, format_literal
 from playground.hub.model_card import training_command, write_card
@@ -343,7 +343,7 @@ def test_the_license_of_a_hub_dataset_is_copied_and_linked(tmp_path, monkeypatch
     ],
 )
 def test_invalid_names_and_licenses_are_rejected(tmp_path, arguments, message):
-    with pytest.raises(HubError, match=message):
+    with pytest.raises(UserError, match=message):
         card_of(tmp_path, ROOT / "checkpoints" / "reverse", **arguments)
     assert list(tmp_path.iterdir()) == []
 
