@@ -194,7 +194,7 @@ def run_hub_task(needed: bool = False, **task_fields: Any) -> dict[str, Any]:
 
     Without a token, a plan becomes a preview, which sends no authenticated request.
     """
-    from playground.hub.jobs import create_hub_queue, submit_task
+    from playground.hub.jobs import HubJobs
     from playground.hub.tasks import HubTask
 
     token = machine_token()
@@ -205,9 +205,8 @@ def run_hub_task(needed: bool = False, **task_fields: Any) -> dict[str, Any]:
     if task_fields["kind"] == "plan" and not token:
         task_fields["kind"] = "preview"
     interrupted = record_signals()
-    queue = create_hub_queue(fresh=True)
-    job = submit_task(
-        queue,
+    queue = HubJobs(fresh=True)
+    job = queue.start(
         HubTask(**task_fields, token=token),
         on_progress=lambda job: click.echo(f"{job.message} ...", err=True),
     )

@@ -7,13 +7,12 @@ imports neither torch nor huggingface_hub.
 import os
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from playground.jobs.admission import limit
 from playground.jobs.executors import ProcessPerJob
-from playground.jobs.job import Job, JobStatus, Response
+from playground.jobs.job import Job, JobStatus
 from playground.jobs.policy import Policy
 from playground.jobs.queue import JobQueue
 
@@ -28,48 +27,63 @@ JOB_TTL_S = 900.0  # seconds for which a result stays available
 GALLERY_TTL_S = 30.0  # lifetime of a cached gallery, in seconds
 
 
-def create_hub_queue(
-    *,
-    has_one_user: bool = False,
-    fresh: bool = False,
-    on_done: Callable[[Job], None] = lambda job: None,
-) -> JobQueue:
-    """Return a queue of Hub jobs.
+class HubJobs(JobQueue):
+    """The queue of Hub jobs.
 
     Args:
         has_one_user: one address may use every slot.
         fresh: start new interpreters instead of forks.
-        on_done: called after the end of each job.
     """
-    jobs, galleries = (
-        replace(each, per_address=each.total) if has_one_user else each
-        for each in (limit("hub-jobs"), limit("galleries"))
-    )
-    policy = Policy(
-        process="the Hub process",
-        max_running=jobs.total or 1,  # none waits
-        admission=jobs,
-        silence_timeout_s=SILENCE_TIMEOUT_S,
-        startup_timeout_s=LOADING_TIMEOUT_S,  # the first message follows the imports
-        result_ttl_s=JOB_TTL_S,
-        max_results=MAX_FINISHED_JOBS,
-    )
-    executor = ProcessPerJob(
-        "playground.hub.tasks:run_task",
-        nice=10,  # the priority of training, which is below that of the page
-        reports_progress=True,
-        needs_scratch=True,
-        fresh=fresh,
-    )
-    # Galleries have their own slots.
-    policies = {"gallery": replace(policy, admission=galleries)}
-    return JobQueue(executor, policy, policies, describe_end=describe_end, on_done=on_done)
 
+    def __init__(self, *, has_one_user: bool = False, fresh: bool = False) -> None:
+        jobs, galleries = (
+            replace(each, per_address=each.total) if has_one_user else each
+            for each in (limit("hub-jobs"), limit("galleries"))
+        )
+        policy = Policy(
+            process="the Hub process",
+            max_running=jobs.total or 1,  # none waits
+            admission=jobs,
+            silence_timeout_s=SILENCE_TIMEOUT_S,
+            startup_timeout_s=LOADING_TIMEOUT_S,  # the first message follows the imports
+            result_ttl_s=JOB_TTL_S,
+            max_results=MAX_FINISHED_JOBS,
+        )
+        executor = ProcessPerJob(
+            "playground.hub.tasks:run_task",
+            nice=10,  # the priority of training, which is below that of the page
+            reports_progress=True,
+            needs_scratch=True,
+            fresh=fresh,
+        )
+        # Galleries have their own slots.
+        policies = {"gallery": replace(policy, admission=galleries)}
+        self._gallery: Job | None = None  # the latest public one
+        self._gallery_lock = threading.Lock()
+        super().__init__(
+            executor, policy, policies, describe_end=describe_end, on_done=self._on_done
+        )
 
-def submit_task(queue: JobQueue, task: HubTask, owner: str = "", **fields: Any) -> Job:
-    """Submit a job, at the endpoint of the environment unless the task names one."""
-    task = replace(task, endpoint=task.endpoint or os.environ.get("HF_ENDPOINT", ""))
-    return queue.submit(task.kind, task, owner=owner, **fields)
+    def start(self, task: HubTask, owner: str = "", refresh: bool = False, **fields: Any) -> Job:
+        """Start a job, at the endpoint of the environment unless the task names one.
+
+        Without `refresh`, a recent public gallery is returned again.
+
+        Raises:
+            UserError: if the owner, the address or the server has too many running jobs.
+        """
+        task = replace(task, endpoint=task.endpoint or os.environ.get("HF_ENDPOINT", ""))
+        if task.kind != "gallery" or task.token:
+            return self.submit(task.kind, task, owner=owner, **fields)
+        with self._gallery_lock:
+            latest = self._gallery
+            if latest is None or refresh or not is_recent(latest):
+                latest = self._gallery = self.submit(task.kind, task, shared=True, **fields)
+            return latest
+
+    def _on_done(self, job: Job) -> None:
+        if job.kind == "push":
+            self._gallery = None  # the published model is missing in it
 
 
 def describe_end(job: Job, reason: str) -> str:
@@ -84,39 +98,6 @@ def describe_end(job: Job, reason: str) -> str:
                 "without any new model"
             )
     return f"{reason}; {effect}"
-
-
-class HubJobs:
-    """The Hub jobs of a server; with `has_one_user`, one address may use every slot."""
-
-    def __init__(self, *, has_one_user: bool = False) -> None:
-        self.queue = create_hub_queue(has_one_user=has_one_user, on_done=self._on_done)
-        self._lock = threading.Lock()
-        self._gallery: Job | None = None  # the latest public one
-
-    def start(
-        self,
-        task: HubTask,
-        owner: str,
-        on_result: Callable[[Response], Response] | None = None,
-        refresh: bool = False,
-    ) -> Job:
-        """Start a job for an owner; without `refresh`, a recent public gallery is returned again.
-
-        Raises:
-            UserError: if the owner, the address or the server has too many running jobs.
-        """
-        if task.kind != "gallery" or task.token:
-            return submit_task(self.queue, task, owner, on_result=on_result)
-        with self._lock:
-            latest = self._gallery
-            if latest is None or refresh or not is_recent(latest):
-                latest = self._gallery = submit_task(self.queue, task, shared=True)
-            return latest
-
-    def _on_done(self, job: Job) -> None:
-        if job.kind == "push":
-            self._gallery = None  # the published model is missing in it
 
 
 def is_recent(gallery: Job) -> bool:

@@ -138,7 +138,7 @@ def start_hub_job(
         def on_result(result: Response) -> Response:
             return _import_pulled_checkpoint(registry, result, folder, request.owner, name)
 
-    return jobs.start(task, request.owner, on_result, refresh=fields.refresh)
+    return jobs.start(task, request.owner, fields.refresh, on_result=on_result)
 
 
 def _publish_task(kind: str, fields: HubRequest, model: Access, token: str) -> HubTask:

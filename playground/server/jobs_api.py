@@ -44,7 +44,6 @@ RIGHTS_BY_KIND = (
     | RIGHTS_BY_HUB_KIND
     | dict.fromkeys(LESSON_KINDS)
 )
-SHARED_MAX_EXAMPLES = 40  # benchmark examples per request on a shared instance
 
 
 class JobHandlers(HandlerGroup):
@@ -97,17 +96,6 @@ class JobHandlers(HandlerGroup):
         fields = {key: value for key, value in request.request.items() if key not in SERVER_FIELDS}
         if len(json.dumps(fields)) > MAX_REQUEST_LENGTH:
             raise UserError("the request is too long; shorten the text")
-        n_examples = fields.get("n")
-        if (
-            self.pretrained.hosted
-            and request.kind == "benchmark"
-            and isinstance(n_examples, int)
-            and n_examples > SHARED_MAX_EXAMPLES
-        ):
-            raise UserError(
-                f"{n_examples:,} examples are too many on a shared instance; "
-                f"use at most {SHARED_MAX_EXAMPLES}"
-            )
         if model:
             fields |= {"checkpoint": str(model.newest_checkpoint()), "name": model.name}
         if request.kind == "finetune":
@@ -116,7 +104,7 @@ class JobHandlers(HandlerGroup):
         return fields
 
     def _find(self, request: CancelJob) -> tuple[JobQueue, Job]:
-        for queue in (self.pretrained, self.hub.queue, self.lessons):
+        for queue in (self.pretrained, self.hub, self.lessons):
             if job := queue.find(request.job, request.owner):
                 return queue, job
         raise UserError(JOB_MISSING, retryable=True)

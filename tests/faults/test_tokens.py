@@ -139,7 +139,7 @@ def visit_space(hub, canary, registries, monkeypatch):
         fields = {"owner": owner, "kind": "push", "subject": "checkpoint:digits"}
         fields["request"] = {"token": hub.CY, "repo": "ada/digits"}
         response = run_in_thread(page.start(fields, request))
-        job = page.hub.queue.find(response.get("job"), owner)
+        job = page.hub.find(response.get("job"), owner)
         return response, job and job.arguments[0].token
 
     yield visit

@@ -99,7 +99,7 @@ WORK = (
     "playground.training.trainer.Trainer.train_step",
     "playground.runs.registry.Registry.__init__",
     "playground.pretrained.jobs.run",
-    "playground.hub.jobs.submit_task",
+    "playground.hub.jobs.HubJobs.start",
     "playground.inspection.views.figure_data.build_report",
     "playground.reports.report.write_report",
 )

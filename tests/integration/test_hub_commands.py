@@ -250,14 +250,13 @@ def test_push_without_a_token_prints_instructions(hub, command):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_cancels_the_hub_task(hub, monkeypatch, number):
     job = SimpleNamespace(released=threading.Event(), result=None, message="cancelled")
-    queue = SimpleNamespace(cancel=lambda job: job.released.set())
-    monkeypatch.setattr("playground.hub.jobs.create_hub_queue", lambda fresh: queue)
 
-    def submit(queue, task, on_progress):
+    def start(task, on_progress):
         signal.raise_signal(number)
         return job
 
-    monkeypatch.setattr("playground.hub.jobs.submit_task", submit)
+    queue = SimpleNamespace(start=start, cancel=lambda job: job.released.set())
+    monkeypatch.setattr("playground.hub.jobs.HubJobs", lambda fresh: queue)
     assert_refused(playground(hub, "gallery", token=""), 128 + number, "cancelled")
 
 
@@ -308,7 +307,7 @@ def test_ctrl_c_before_the_hub_task_starts_prints_one_line_too(hub):
 EARLY = """
 import os, signal, threading, time
 from playground import __main__ as training_command
-from playground.hub import jobs
+from playground.hub.jobs import HubJobs
 
 def submit(queue, *arguments, **settings):
     job = real(queue, *arguments, **settings)
@@ -322,6 +321,6 @@ def submit(queue, *arguments, **settings):
     return job
 
 if __name__ == "__main__":
-    real, jobs.submit_task = jobs.submit_task, submit
+    real, HubJobs.start = HubJobs.start, submit
     training_command.run(["gallery"])
 """

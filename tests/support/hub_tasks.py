@@ -5,13 +5,13 @@ import threading
 from dataclasses import replace
 from types import SimpleNamespace
 
-from playground.hub.jobs import create_hub_queue, submit_task
+from playground.hub.jobs import HubJobs
 
 
 def start_hub_task(task, on_progress=lambda message: None):
     """Start a job; return its queue and the job."""
-    queue = create_hub_queue()
-    job = submit_task(queue, task, "ada", on_progress=lambda job: on_progress(job.message))
+    queue = HubJobs()
+    job = queue.start(task, "ada", on_progress=lambda job: on_progress(job.message))
     return queue, job
 
 
@@ -34,4 +34,4 @@ def run_tasks_here(monkeypatch, run_task_in_process, scratch):
         released.set()
         return SimpleNamespace(result=result, message=message, released=released)
 
-    monkeypatch.setattr("playground.hub.jobs.submit_task", submit)
+    monkeypatch.setattr("playground.hub.jobs.HubJobs.start", submit)

@@ -61,7 +61,7 @@ class BenchmarkRequest(JobRequest):
             each candidate.
     """
 
-    shared_limits: ClassVar = {"rank": SHARED_MAX_RANKED}
+    shared_limits: ClassVar = {"n": 40, "rank": SHARED_MAX_RANKED}
 
     checkpoint: str = Field(
         min_length=1, json_schema_extra={"accepts": "a checkpoint to compare with"}

@@ -482,12 +482,12 @@ def started(monkeypatch):
 @pytest.mark.smoke
 def test_owners_can_poll_only_their_own_hub_tasks(started):
     jobs = HubJobs()
-    job, queue = jobs.start(HubTask("repo_info"), "ada"), jobs.queue
-    assert queue.find(job.id, "ada") is job
+    job = jobs.start(HubTask("repo_info"), "ada")
+    assert jobs.find(job.id, "ada") is job
     for owner in ("ben", "", "ada ", "\udfff"):
-        assert queue.find(job.id, owner) is None
+        assert jobs.find(job.id, owner) is None
     for job_id in ("", None, [job.id], "ada"):
-        assert queue.find(job_id, "ada") is None
+        assert jobs.find(job_id, "ada") is None
 
 
 def test_public_gallery_is_shared_and_private_gallery_is_not(started):
@@ -496,8 +496,8 @@ def test_public_gallery_is_shared_and_private_gallery_is_not(started):
     assert jobs.start(HubTask("gallery"), "ben") is public
     private = jobs.start(HubTask("gallery", token="secret"), "ada")
     assert private is not public
-    assert jobs.queue.find(public.id, "ben") is public
-    assert jobs.queue.find(private.id, "ben") is None
+    assert jobs.find(public.id, "ben") is public
+    assert jobs.find(private.id, "ben") is None
 
 
 def test_the_number_of_concurrent_hub_tasks_is_limited(started):
@@ -536,7 +536,7 @@ def test_fetched_model_counts_for_the_address_of_its_job(started, client_address
         addresses.append(client_address.get())
         return result
 
-    HubJobs().start(HubTask("pull", token="secret"), "ada", import_result)
+    HubJobs().start(HubTask("pull", token="secret"), "ada", on_result=import_result)
     client_address.set("")  # as in the thread that waits for the process
     started.pop().finish()
     assert (addresses, client_address.get()) == (["192.0.2.1"], "")

@@ -170,12 +170,14 @@ def test_browser_state_is_validated(change, message):
     assert message in str(error.value)
 
 
-def test_shared_server_ranks_fewer_examples(monkeypatch):
+def test_shared_server_compares_and_ranks_fewer_examples(monkeypatch):
     assert BenchmarkRequest.parse({"checkpoint": "somewhere"}).rank == 10
     monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
     assert BenchmarkRequest.parse({"checkpoint": "somewhere"}).rank == 5
     with pytest.raises(UserError, match="rank is 6; give a whole number from 0 to 5"):
         BenchmarkRequest.parse({"checkpoint": "somewhere", "rank": 6})
+    with pytest.raises(UserError, match="n is 41; give a whole number from 1 to 40"):
+        BenchmarkRequest.parse({"checkpoint": "somewhere", "n": 41})
 
 
 def test_terminal_row_does_not_round_up_to_100_percent():

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from playground.errors import UserError
-from playground.hub.jobs import create_hub_queue
+from playground.hub.jobs import HubJobs
 from playground.jobs.executors import ProcessPerJob
 from playground.jobs.job import JobStatus
 from playground.jobs.process import warm_up
@@ -33,7 +33,7 @@ REGISTRY = SimpleNamespace(
 )
 EXPERIMENTS = SimpleNamespace(registry=REGISTRY)
 QUEUES = {  # kind of job -> function that creates its queue
-    **dict.fromkeys(RIGHTS_BY_KIND, create_hub_queue),
+    **dict.fromkeys(RIGHTS_BY_KIND, HubJobs),
     **dict.fromkeys(KINDS, PretrainedJobs),
     **dict.fromkeys(("bug", "lesson"), lambda: LessonJobs(EXPERIMENTS)),
     **dict.fromkeys(("snapshot", "predict", "show"), lambda: InspectorClient(60.0).queue),

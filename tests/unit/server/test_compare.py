@@ -16,7 +16,7 @@ from playground.runs.record import owner_id
 from playground.runs.registry import Registry
 from playground.server import architectures_api
 from playground.server.architectures_api import ArchitectureHandlers
-from playground.server.jobs_api import RIGHTS_BY_KIND, SHARED_MAX_EXAMPLES, JobHandlers
+from playground.server.jobs_api import RIGHTS_BY_KIND, JobHandlers
 from tests.support.app_server import ROOT
 from tests.support.coroutines import run_in_thread
 from tests.support.fake_jobs import no_lessons
@@ -37,11 +37,11 @@ def registry(tmp_path):
 def compare_handlers(registry, monkeypatch):
     """Create handlers whose jobs start no process."""
     compare_handlers = JobHandlers(registry, PretrainedJobs(), HubJobs(), no_lessons(registry))
-    for queue in (compare_handlers.pretrained, compare_handlers.hub.queue):
+    for queue in (compare_handlers.pretrained, compare_handlers.hub):
         monkeypatch.setattr(queue.executor, "start", lambda job: True)
     yield compare_handlers
     compare_handlers.pretrained.close()
-    compare_handlers.hub.queue.close()
+    compare_handlers.hub.close()
 
 
 def send(compare_handlers, route, fields):
@@ -97,15 +97,6 @@ def test_only_the_owner_compares_a_run_by_its_latest_checkpoint(compare_handlers
         "name": "my run",
     }
     assert "not yours" in send(compare_handlers, "jobs/submit", fields | {"owner": OTHER})["error"]
-
-
-@pytest.mark.parametrize("hosted", [False, True])
-def test_a_benchmark_on_a_shared_instance_has_a_limit(compare_handlers, hosted):
-    compare_handlers.pretrained.hosted = hosted
-    for n, is_rejected in ((SHARED_MAX_EXAMPLES, False), (SHARED_MAX_EXAMPLES + 1, hosted)):
-        request = {"owner": OWNER, "kind": "benchmark", "request": {"n": n}}
-        error = send(compare_handlers, "jobs/submit", request).get("error", "")
-        assert ("too many on a shared instance" in error) is is_rejected
 
 
 @pytest.mark.parametrize("kind", ["cached-models", "account"])
