@@ -1,7 +1,6 @@
 """Serve the architectures of the Compare tab, each at the parameter count of the user's model.
 
-It lists architectures at the size of the user's model, starts them as runs, and returns their
-curves.
+It lists architectures at the size of the user's model, and starts them as runs.
 """
 
 import threading
@@ -13,10 +12,10 @@ from pydantic import field_validator
 from playground.architectures import ARCHITECTURES
 from playground.architectures.parameter_groups import parameter_count
 from playground.errors import UserError
+from playground.experiments.analysis import TARGET_SCORE
 from playground.models.config_fields import ConfigError
 from playground.runs.access import RUN_PREFIX, Access, Right
 from playground.runs.registry import Registry
-from playground.runs.state import Run
 from playground.runs.summary import task_label
 from playground.training.matched_size import match_parameter_count
 from playground.training.run_config import RunConfig
@@ -25,12 +24,8 @@ from playground.ui.setting_groups import CHOICE_LABELS
 
 from .routes import HandlerGroup, handler
 from .schemas.base import ModelRequest, OwnedModelRequest
-from .schemas.responses import RunStatus
-from .schemas.runs import Curves
 
 TRANSFORMERS_ARCHITECTURES = ("bert", "gpt2", "bart")  # of transformers, one of each type
-TARGET_SCORE = 0.99  # the exact match at which a run stops
-MAX_CURVE_POINTS = 300  # points of a curve
 
 
 class MatchArchitectures(ModelRequest):
@@ -90,6 +85,8 @@ class StartedArchitecture(TypedDict):
 
     architecture: str
     title: str
+    parameters: int
+    optimizer: str
     subject: str
 
 
@@ -98,29 +95,6 @@ class StartedArchitectures(TypedDict):
 
     runs: list[StartedArchitecture]
     error: str
-
-
-class ArchitectureCurves(TypedDict):
-    """The curves of a run; `reached` is the step and the seconds at which it has the target."""
-
-    subject: str
-    name: str
-    queue_position: int | None
-    status: RunStatus
-    message: str
-    step: int
-    steps: int
-    parameters: int
-    optimizer: str
-    loss: list[tuple[int, float]]
-    evaluations: list[tuple[int, float, float, int, float | None]]
-    reached: tuple[int, float] | None
-
-
-class ArchitectureCurveList(TypedDict):
-    """The response of `architectures/curves`."""
-
-    curves: list[ArchitectureCurves]
 
 
 def describe_optimizer(training: TrainConfig) -> str:
@@ -194,60 +168,18 @@ class ArchitectureHandlers(HandlerGroup):
         started_runs, errors = [], []
         for name in dict.fromkeys(request.architectures):
             try:
-                run = self.registry.start(
-                    match_parameters(config, name, request.same_optimizer),
-                    request.owner,
-                    name=f"{ARCHITECTURES[name].title}: {task_label(config)}",
-                )
+                other = match_parameters(config, name, request.same_optimizer)
+                title = f"{ARCHITECTURES[name].title}: {task_label(config)}"
+                run = self.registry.start(other, request.owner, name=title)
                 started_runs.append(
                     {
                         "architecture": name,
                         "title": ARCHITECTURES[name].title,
+                        "parameters": parameter_count(other.model),
+                        "optimizer": describe_optimizer(other.training),
                         "subject": RUN_PREFIX + run.id,
                     }
                 )
             except (UserError, ConfigError) as error:
                 errors.append(f"{ARCHITECTURES[name].title}: {error}")
         return {"runs": started_runs, "error": "; ".join(errors)}
-
-    @handler("architectures/curves", Curves, ArchitectureCurveList, Right.OWN)
-    def curves(self, request: Curves, models: list[tuple[str, Access]]) -> dict[str, Any]:
-        """Return the curves of these runs of the owner."""
-        curves = []
-        for subject, model in models:
-            if (run := model.run) and run.deleted_at is None:
-                position = self.registry.scheduler.position(run)
-                fields = {"subject": subject, "name": run.name, "queue_position": position}
-                curves.append(fields | run_curves(run))
-        return {"curves": curves}
-
-
-def run_curves(run: Run) -> dict[str, Any]:
-    """Return the curves of a run and `reached`.
-
-    `reached` is the step and the training time in seconds of the first evaluation with an exact
-    match of at least `TARGET_SCORE`.
-    """
-    points = run.load_points()
-    curve = points.downsampled(MAX_CURVE_POINTS)
-    first_step = next(
-        (step for step, exact_match, *_ in points.evaluations if exact_match >= TARGET_SCORE),
-        None,
-    )
-    seconds = points.columns["seconds"]
-    reached = (
-        None
-        if first_step is None or first_step > points.last
-        else [first_step, seconds[first_step - points.first]]
-    )
-    return {
-        "status": run.status,
-        "message": run.message,
-        "step": run.step,
-        "steps": run.steps,
-        "parameters": parameter_count(run.config.model),
-        "optimizer": describe_optimizer(run.config.training),
-        "loss": list(zip(curve["steps"], curve["loss"], strict=True)),
-        "evaluations": curve["evaluations"],
-        "reached": reached,
-    }

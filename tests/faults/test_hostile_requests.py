@@ -151,7 +151,6 @@ FIELDS_BY_ROUTE = {  # what a page's script sends along, beside whose page it is
     "jobs/poll": ["job", "cursor"],
     "architectures/matched": ["min_length", "max_length"],
     "architectures/train": ["architectures"],
-    "architectures/curves": ["subjects"],
     "jobs/cancel": ["job"],
     "experiments/plan": ["form"],
     "experiments/submit": ["form"],

@@ -567,7 +567,7 @@ test("sets of runs are kept, and a running set can be stopped", async () => {
   store.setModels({ runs: [], checkpoints: [REVERSE] });
   responses["architectures/matched"] = MATCHED;
   responses["architectures/train"] = { runs: [{ subject: "run:1", title: "bert" }] };
-  responses["architectures/curves"] = { curves: [] };
+  responses["runs/curves"] = { curves: [] };
   await mount(html`<${Choices} /><${SetChoice} />`);
   await waitFor(() => text(".train-all") === "Train 2 models");
   await submit(".pg-form");
@@ -591,8 +591,10 @@ test("sets of runs are kept, and a running set can be stopped", async () => {
 
   // a response without a run means that it was deleted
   view.value = "architectures";
-  responses["architectures/curves"] = {
-    curves: [{ subject: "run:2", name: "", status: "done", step: 5, evaluations: [], loss: [] }],
+  responses["runs/curves"] = {
+    curves: [
+      { subject: "run:2", name: "", status: "done", step: 5, evaluations: [], steps: [], loss: [] },
+    ],
   };
   const { unsubscribe } = subscribeToCurves(() => true);
   await waitFor(() => text(".train-all") === "Train 2 models");
@@ -614,7 +616,10 @@ test("sentences on models, runs and training", () => {
   );
   assert.equal(describeRun({ status: "waiting", queue_position: 2 }), "queued");
   assert.equal(describeRun({ status: "done", step: 1200 }), "done at step 1,200");
-  assert.equal(describeRun({ status: "training", step: 5, steps: 10 }), "training, step 5 of 10");
+  assert.equal(
+    describeRun({ status: "training", step: 5, steps_in_all: 10 }),
+    "training, step 5 of 10",
+  );
   assert.deepEqual(
     Array.from(
       toSeries(

@@ -220,7 +220,6 @@ REQUESTS = {
     "jobs/cancel": [{"job": "x"}],
     "architectures/matched": [{}],
     "architectures/train": [{"architectures": ["transformer"]}],
-    "architectures/curves": [{}],
     "experiments/presets": [{}],
     "experiments/plan": [{"form": FORM}],
     "experiments/submit": [{"form": FORM}],

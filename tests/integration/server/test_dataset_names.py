@@ -11,13 +11,12 @@ from playground.runs.dataset_library import DatasetLibrary
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.registry import Registry
 from playground.runs.scheduler import RunScheduler
-from playground.server.architectures_api import ArchitectureHandlers
 from playground.server.live_api import live_handlers
 from playground.training.run_config import RunConfig
 from tests.support.coroutines import run_in_thread
 from tests.support.small_runs import TINY_SETTINGS
 
-ROUTES = ("runs/poll", "runs/details", "runs/curves", "architectures/curves")
+ROUTES = ("runs/poll", "runs/details", "runs/curves")
 
 
 @pytest.fixture
@@ -56,7 +55,7 @@ def test_a_run_is_named_after_the_dataset_of_its_owner(registry):
 def test_viewers_do_not_see_the_name_of_the_dataset(registry):
     owner = new_owner_key()
     run = start_run(registry, owner, "secret-plan.csv")
-    handlers = live_handlers(registry) | ArchitectureHandlers(registry).handlers()
+    handlers = live_handlers(registry)
 
     async def request_all(subject):
         common = {"owner": owner, "n_points": 0, "series_id": -1, "snapshot_version": 0}
@@ -68,5 +67,5 @@ def test_viewers_do_not_see_the_name_of_the_dataset(registry):
 
     assert all("secret-plan.csv" in each for each in responses(f"run:{run.id}").values())
     for name, response in responses(f"watch:{run.share_id}").items():
-        assert '"dataset 3' in response or name == "architectures/curves", name
+        assert '"dataset 3' in response, name
         assert "secret" not in response, name

@@ -17,6 +17,7 @@ from playground.runs.registry import Registry
 from playground.server import architectures_api
 from playground.server.architectures_api import ArchitectureHandlers
 from playground.server.jobs_api import RIGHTS_BY_KIND, JobHandlers
+from playground.server.live_api import live_handlers
 from tests.support.app_server import ROOT
 from tests.support.coroutines import run_in_thread
 from tests.support.fake_jobs import no_lessons
@@ -45,9 +46,9 @@ def compare_handlers(registry, monkeypatch):
 
 
 def send(compare_handlers, route, fields):
-    handlers = (
-        compare_handlers.handlers() | ArchitectureHandlers(compare_handlers.registry).handlers()
-    )
+    registry = compare_handlers.registry
+    handlers = compare_handlers.handlers() | ArchitectureHandlers(registry).handlers()
+    handlers |= live_handlers(registry)
     return run_in_thread(
         handlers[route](fields, SimpleNamespace(scope={}, state=SimpleNamespace()))
     )
@@ -181,9 +182,9 @@ def test_an_architecture_trains_until_its_target_score(compare_handlers, registr
     assert (run.status, run.config.task.max_length) == ("waiting", 3)
     assert run.config.training.stop_at_exact_match == architectures_api.TARGET_SCORE
     request = {"owner": OWNER, "subjects": [started["subject"]]}
-    (curve,) = send(compare_handlers, "architectures/curves", request)["curves"]
+    (curve,) = send(compare_handlers, "runs/curves", request)["curves"]
     assert (curve["status"], curve["reached"]) == ("waiting", None)
-    other = send(compare_handlers, "architectures/curves", request | {"owner": OTHER})
+    other = send(compare_handlers, "runs/curves", request | {"owner": OTHER})
     assert other == {"curves": []}
 
 
@@ -196,9 +197,9 @@ def test_a_curve_names_the_first_step_and_time_at_the_target_score(compare_handl
     )
     run.update_live(points=points)
     request = {"owner": OWNER, "subjects": [RUN_PREFIX + run.id]}
-    (curve,) = send(compare_handlers, "architectures/curves", request)["curves"]
-    assert curve["reached"] == [4, 1.0]
-    assert [step for step, _ in curve["loss"]] == [*range(1, 7)]
+    (curve,) = send(compare_handlers, "runs/curves", request)["curves"]
+    assert curve["reached"] == (4, 1.0)
+    assert curve["steps"] == [*range(1, 7)]
 
 
 def test_all_architectures_can_have_the_optimizer_of_the_selected_model(compare_handlers):

@@ -12,7 +12,7 @@ import { toSeries, TrainingCharts } from "./training_charts.js";
 
 const MAX_SETS = 6;
 const POLL_MS = 700;
-const NO_CURVE = { status: "waiting", evaluations: [], loss: [], step: 0, steps: 0, name: "" };
+const NO_CURVE = { status: "waiting", evaluations: [], steps: [], loss: [], step: 0, name: "" };
 
 /**
  * Return the stored sets of runs.
@@ -85,7 +85,7 @@ function setCurves(response, requested) {
 export function subscribeToCurves(isVisible) {
   let requested = listRequested();
   return poller.subscribe({
-    route: "architectures/curves",
+    route: "runs/curves",
     payload: () => {
       requested = listRequested();
       return requested.length ? { owner: store.owner.value, subjects: requested } : null;
@@ -97,7 +97,7 @@ export function subscribeToCurves(isVisible) {
 }
 
 /** Describe the state of a run. */
-export function describeRun({ status, step, steps, queue_position: position }) {
+export function describeRun({ status, step, steps_in_all: steps, queue_position: position }) {
   if (status === "waiting" && position) return "queued";
   if (status === "done" || status === "stopped") return `${status} at step ${formatInteger(step)}`;
   return status + (step ? `, step ${formatInteger(step)} of ${formatInteger(steps)}` : "");
@@ -106,7 +106,7 @@ export function describeRun({ status, step, steps, queue_position: position }) {
 const RunName = ({ row }) =>
   html`<span class="pg-swatch" style=${{ background: resolveColor(row.index) }}></span>
     <span class="name" title=${row.curve.name}>${row.title}</span>
-    <span class="pg-sub">${row.curve.optimizer}</span>
+    <span class="pg-sub">${row.optimizer}</span>
     <span class="pg-sub">${describeRun(row.curve)}</span>`;
 
 function ExactMatch({ curve }) {
@@ -184,10 +184,7 @@ export function SetChoice() {
 }
 
 export function ArchitectureRuns() {
-  const rows = runs.value.map((run, index) => {
-    const curve = curveOf(run);
-    return { ...run, index, curve, parameters: curve.parameters };
-  });
+  const rows = runs.value.map((run, index) => ({ ...run, index, curve: curveOf(run) }));
   const buildSeries = (read) =>
     rows.map(({ subject, title, curve, index }) => ({
       ...read(title, curve, index),
@@ -201,10 +198,13 @@ export function ArchitectureRuns() {
       [runs.value, curves.value],
     ),
     losses = useMemo(
-      () => buildSeries((title, { loss }, index) => toSeries(title, loss, (point) => point, index)),
+      () =>
+        buildSeries((title, { steps, loss }, index) =>
+          toSeries(title, steps, (step, at) => [step, loss[at]], index),
+        ),
       [runs.value, curves.value],
     );
-  const optimizers = new Set(rows.map(({ curve }) => curve.optimizer).filter(Boolean));
+  const optimizers = new Set(rows.map(({ optimizer }) => optimizer).filter(Boolean));
   return html`<${SetChoice} />
     ${
       optimizers.size > 1 &&

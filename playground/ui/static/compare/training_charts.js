@@ -25,7 +25,8 @@ const scoreOptions = (label) => {
  * Return a series from rows, without the rows that have no value.
  * @param {string} label
  * @param {any[]} rows
- * @param {(row: any) => [number, number | null | undefined]} read returns step and value
+ * @param {(row: any, index: number) => [number, number | null | undefined]} read returns step and
+ *   value
  * @param {number} [color]
  * @returns {Series}
  */

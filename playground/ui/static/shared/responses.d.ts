@@ -31,27 +31,6 @@ export interface LessonResult {
   runs: MeasuredRun[];
 }
 
-/** The curves of a run; `reached` is the step and the seconds at which it has the target. */
-export interface ArchitectureCurves {
-  subject: string;
-  name: string;
-  queue_position: number | null;
-  status: RunStatus;
-  message: string;
-  step: number;
-  steps: number;
-  parameters: number;
-  optimizer: string;
-  loss: [number, number][];
-  evaluations: ([number, number, number, number, number | null])[];
-  reached: [number, number] | null;
-}
-
-/** The response of `architectures/curves`. */
-export interface ArchitectureCurveList {
-  curves: ArchitectureCurves[];
-}
-
 /** An architecture at the size of the user's model, or the `error` why it has none. */
 export interface MatchedArchitecture {
   architecture: string;
@@ -77,6 +56,8 @@ export interface MatchedArchitectures {
 export interface StartedArchitecture {
   architecture: string;
   title: string;
+  parameters: number;
+  optimizer: string;
   subject: string;
 }
 
@@ -766,12 +747,15 @@ export interface Points {
   evaluations: ([number, number, number, number, number | null])[];
 }
 
-/** The curves of another model. */
+/** The curves of another model; `reached` is the step and the seconds at which it has 99 %. */
 export interface OverlaidCurve extends Points {
   subject: string;
   name: string;
   status: RunStatus;
+  step: number;
   steps_in_all: number;
+  queue_position: number | null;
+  reached: [number, number] | null;
 }
 
 /** The response of `runs/curves`. */
