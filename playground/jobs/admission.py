@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from playground.common.env import EnvError, env_text
 from playground.common.storage import Thing, evict
-from playground.errors import BusyError, UserError
+from playground.errors import UserError
 
 CLIENT_ADDRESS = ContextVar("client_address", default="")
 VIEWER = "viewer"  # the owner of requests through a share link
@@ -75,17 +75,18 @@ class Admission:
             UserError: if the owner, the address or all clients have the maximum.
         """
         reached = self.exceeded(client, present)
-        if reached == "total":
-            raise BusyError(f"this server has {self.total} {self.nouns}, which is the maximum")
         if reached:
             who, limit = {
                 "owner": ("you have", self.per_owner),
                 "address": ("your address has", self.of_address),
+                "total": ("this server has", self.total),
             }[reached]
-            remedy = self.remedy or "wait for one to end, or cancel it, and try again"
+            of_all = reached == "total"
+            own = "wait for one to end, or cancel it, and try again"
+            remedy = self.remedy or ("try again in a moment" if of_all else own)
             raise UserError(
                 f"{who} {limit} {self.nouns}, which is the maximum; {remedy}",
-                retryable=not self.remedy,
+                retryable=of_all or not self.remedy,
             )
 
     def admit_or_evict(
@@ -120,7 +121,7 @@ class Admission:
 
 
 LIMITS = {
-    "runs": Admission("runs", per_owner=200, remedy="delete some first"),
+    "runs": Admission("runs", per_owner=200, per_address=4000, remedy="delete some first"),
     "queued-runs": Admission(
         "queued runs", per_owner=16, total=400, remedy="wait until one starts, or stop one"
     ),
@@ -128,7 +129,9 @@ LIMITS = {
     "experiment-runs": Admission("runs of one experiment", per_owner=60),
     "measurements": Admission("measurements", per_owner=2, total=400),
     "datasets": Admission("datasets", per_owner=50, remedy="remove one first"),
-    "fine-tuned-models": Admission("fine-tuned models", total=6),
+    "fine-tuned-models": Admission(
+        "fine-tuned models", total=6, remedy="try again later: after an hour, the oldest makes way"
+    ),
     # Jobs that wait or run
     "pretrained-jobs": Admission("jobs", per_owner=2, total=16),
     "pretrained-queries": Admission("requests", per_owner=4, total=16),

@@ -5,7 +5,7 @@ import threading
 import time
 from pathlib import Path
 
-from playground.jobs.admission import CLIENT_ADDRESS, limit
+from playground.jobs.admission import CLIENT_ADDRESS, Client, limit
 
 from .state import Run
 
@@ -25,9 +25,10 @@ class DownloadTokens:
         with self._lock:
             now, address = time.monotonic(), CLIENT_ADDRESS.get()
             self._issued = {word: each for word, each in self._issued.items() if each[0] > now}
-            own = [word for word, each in self._issued.items() if each[3] == address]
-            for word in own[: max(0, len(own) + 1 - (limit("download-links").of_address or 1))]:
-                del self._issued[word]
+            present = {word: Client(each[3]) for word, each in self._issued.items()}
+            limit("download-links").admit_or_evict(
+                Client(address), present, present, lambda word: len(self._issued.pop(word)) > 0
+            )
             token = secrets.token_urlsafe(16)
             self._issued[token] = (now + TOKEN_TTL_S, folder, run, address)
             return token

@@ -1,7 +1,6 @@
 """The folders of fine-tuned models: names, limits on a shared instance, and writing."""
 
 import json
-import math
 import re
 import secrets
 import time
@@ -14,7 +13,7 @@ from playground.common.atomic_write import remove_dir, replacing_dir
 from playground.common.format import format_bytes
 from playground.common.strict_json import read_json
 from playground.errors import UserError
-from playground.jobs.admission import limit
+from playground.jobs.admission import Client, limit
 from playground.training.task_config import TaskConfig
 
 from ..loading.cache import free_disk_bytes
@@ -68,52 +67,41 @@ def output_location(
 def models_to_evict(
     models_folder: Path, owner: str, address: str = "", excluded: Path | None = None
 ) -> list[Path]:
-    """Return the models to evict for a new one of this owner.
+    """Return the models that make way for a new one of this owner.
 
-    The owner's own models come first, then those of others older than an hour; the oldest
-    first. An address that has its share makes way itself. `excluded` is the new model, if it exists
-    already.
+    The owner's own go first, then those of others older than an hour; the oldest first. `excluded`
+    is the new model, if it exists already.
 
     Raises:
-        UserError: if not enough models may be evicted.
+        UserError: if none may make way.
     """
-    modified_at = {
-        path: path.stat().st_mtime
-        for path in models_folder.glob("[!.]*")
+    users = {
+        path: _user_of(path)
+        for path in sorted(models_folder.glob("[!.]*"), key=lambda path: path.stat().st_mtime)
         if path.is_dir() and path != excluded
     }
-    users = {path: _user_of(path) for path in modified_at}
-    of_address = [path for path in modified_at if address and users[path][1] == address]
-    admission, where = limit("fine-tuned-models"), "here"
-    total, share = admission.total or 1, admission.of_address or 1
-    if len(of_address) >= share:
-        modified_at = {path: modified_at[path] for path in of_address}
-        where = "from your address"
-    too_many = max(len(modified_at) + 1 - total, len(of_address) + 1 - share, 0)
-    evictable = [
+    idle = [
         path
-        for path in sorted(
-            modified_at, key=lambda each: (users[each][0] != owner, modified_at[each])
-        )
-        if users[path][0] == owner or time.time() - modified_at[path] > MODEL_TTL_S
+        for path in sorted(users, key=lambda path: users[path].owner != owner)
+        if users[path].owner == owner or time.time() - path.stat().st_mtime > MODEL_TTL_S
     ]
-    if too_many > len(evictable):
-        minutes = math.ceil((MODEL_TTL_S - time.time() + min(modified_at.values())) / 60)
-        raise UserError(
-            f"{len(modified_at)} fine-tuned models of other users are stored {where}, the maximum, "
-            f"each for at least an hour; try again in about {minutes} minutes",
-            retryable=True,
-        )
-    return evictable[:too_many]
+    evicted: list[Path] = []
+
+    def make_way(path: Path) -> int:
+        evicted.append(path)
+        return 1
+
+    limit("fine-tuned-models").admit_or_evict(Client(address, owner), users, idle, make_way)
+    return evicted
 
 
-def _user_of(folder: Path) -> tuple[str, str]:
+def _user_of(folder: Path) -> Client:
     """Return the fingerprint of the owner of a fine-tuned model, and the hashed address."""
     try:
         metadata = read_json(folder / METADATA_FILE)
-        return str(metadata.get("owner", "")), str(metadata.get("address", ""))
+        return Client(str(metadata.get("address", "")), str(metadata.get("owner", "")))
     except (ValueError, AttributeError):
-        return "", ""
+        return Client()
 
 
 def save(model: Any, tokenizer: Any, folder: Path, facts: dict[str, Any], name: str) -> None:
