@@ -253,8 +253,9 @@ class Registry:
             UserError: if the owner has too many runs, or the storage quota is used up.
         """
         if self.settings.has_count_limits:
-            client, owned = Client(owner=owner_id(owner)), self.list_for_owner(owner)
-            limit("runs").admit(client, [client for run in owned if not run.is_deleted])
+            client = Client(self.client_address(), owner_id(owner))
+            stored = (run for run in self.all_runs() if not run.is_deleted)
+            limit("runs").admit(client, (Client(run.address, run.owner) for run in stored))
         self.storage_quota.ensure_available(owner_id(owner), self.client_address(), n_bytes)
 
     def client_address(self) -> str:

@@ -210,6 +210,19 @@ def test_a_deleted_run_does_not_count(registry, create_checkpoint, monkeypatch):
     assert registry.import_checkpoint(create_checkpoint("third"), "ada", "")
 
 
+def test_invented_owners_of_one_address_have_no_more_runs(
+    registry, create_checkpoint, monkeypatch, client_address
+):
+    monkeypatch.setenv("PLAYGROUND_LIMITS", "runs.per-address=2")
+    client_address.set("192.0.2.1")
+    for number in range(2):
+        registry.import_checkpoint(create_checkpoint(str(number)), f"invented {number}", "")
+    with pytest.raises(UserError, match="your address has 2 runs"):
+        registry.import_checkpoint(create_checkpoint("late"), "invented too", "")
+    client_address.set("192.0.2.2")
+    assert registry.import_checkpoint(create_checkpoint("last"), "ada", "")
+
+
 def test_no_more_runs_are_adopted_at_once_than_an_owner_may_have(
     registry, create_checkpoint, monkeypatch
 ):
