@@ -134,7 +134,7 @@ class Inspector:
             return describe_model(subject, with_examples=not hides_targets(model_ref))
         if method == "predict":
             answer = loaded.snapshots.predict(loaded.model, argument, hides_targets(model_ref))
-            return answer | {"step": loaded.step}
+            return answer if "error" in answer else answer | {"step": loaded.step}
         return {
             "probe_info": loaded.snapshots.describe(loaded.model),
             "snapshot": loaded.snapshots.snapshot(loaded.model, loaded.step),

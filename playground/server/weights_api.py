@@ -8,6 +8,7 @@ another series id before one of its steps gets other weights, so a browser may c
 
 import asyncio
 import hashlib
+import os
 from pathlib import Path
 
 from starlette.requests import Request
@@ -38,7 +39,7 @@ def weights_route(registry: Registry, load: LoadLimits) -> Route:
         fields = dict(http_request.query_params) | {"owner": http_request.headers.get("x-owner")}
         try:
             request = parse(LoadWeights, fields)
-            path, step, sha256 = await asyncio.to_thread(_find, registry, request)
+            path, step, sha256, about = await asyncio.to_thread(_find, registry, request)
         except (ValueError, OSError) as error:
             return json_error(error, 404 if getattr(error, "code", "") == NOT_FOUND else 400)
         headers = {
@@ -49,21 +50,23 @@ def weights_route(registry: Registry, load: LoadLimits) -> Route:
         }
         if http_request.headers.get("if-none-match") == headers["ETag"]:
             return Response(status_code=304, headers=headers)
-        milliseconds = path.stat().st_size / BYTES_PER_MS
+        milliseconds = about.st_size / BYTES_PER_MS
         load.add(resolve_client_address(http_request), request.owner, milliseconds)
-        return FileResponse(path, headers=headers, media_type="application/octet-stream")
+        media_type = "application/octet-stream"
+        return FileResponse(path, headers=headers, media_type=media_type, stat_result=about)
 
     return Route(WEIGHTS_PATH, send_weights, methods=["GET"])
 
 
-def _find(registry: Registry, request: LoadWeights) -> tuple[Path, int, str]:
-    """Return the file of the weights, their step and the SHA-256 of the file. It reads the disk."""
+def _find(registry: Registry, request: LoadWeights) -> tuple[Path, int, str, os.stat_result]:
+    """Return the file of the weights, their step, and its SHA-256 and size. It reads the disk."""
     model = require(registry, request, Right.USE)
     if not runs_in_browser(model.config):
         raise UserError("the page does not run this model by itself; choose a smaller one")
     path, step = _locate(model, request.step)
     with open(path, "rb") as file:
-        return path, step, hashlib.file_digest(file, "sha256").hexdigest()
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return path, step, digest, os.fstat(file.fileno())
 
 
 def _locate(model: Access, step: int) -> tuple[Path, int]:
