@@ -5,6 +5,7 @@ A worker then starts within hundredths of a second.
 
 import logging
 import multiprocessing.util
+import os
 import queue
 import threading
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
-from playground.common.env import env_text
+from playground.common.env import EnvError, env_text
 from playground.common.logs import configure_logging
 from playground.common.platform import KILLED_EXIT_CODES, count_oom_kills, sigint_blocked
 
@@ -21,6 +22,8 @@ from .entry import load_target
 # The first optimizer of a process imports torch._dynamo.
 PRELOAD = ["torch", "torch._dynamo"]  # `preload` adds the modules of higher layers
 OUTBOX_SIZE = 256  # messages that may wait for a busy child
+# A path of a socket has at most 103 bytes on macOS, and 107 on Linux.
+MAX_SOCKET_FOLDER_LENGTH = 103 - len("/listener-xxxxxxxx")
 EXIT_TIMEOUT_S = 5  # seconds for a process to end after it has closed its pipe
 
 log = logging.getLogger(__name__)
@@ -39,10 +42,18 @@ def context() -> Any:
     first process starts the fork server.
 
     Raises:
-        EnvError: if the system does not support PLAYGROUND_START_METHOD.
+        EnvError: if the system does not support PLAYGROUND_START_METHOD, or has no short folder for
+            temporary files.
     """
     if env_text("START_METHOD") == "spawn":
         return multiprocessing.get_context("spawn")
+    folder = multiprocessing.util.get_temp_dir()  # before threads, which would each create one
+    if len(os.fsencode(folder)) > MAX_SOCKET_FOLDER_LENGTH:
+        raise EnvError(
+            f"the folder for temporary files has a path of {len(folder)} characters, and the "
+            f"sockets of worker processes need one of at most {MAX_SOCKET_FOLDER_LENGTH}; set "
+            "TMPDIR to a shorter one"
+        )
     selected = multiprocessing.get_context("forkserver")
     selected.set_forkserver_preload(PRELOAD)
     return selected
@@ -52,10 +63,9 @@ def warm_up() -> threading.Thread:
     """Start the fork server in the background and let it import torch. Safe to call again.
 
     Raises:
-        EnvError: if the system does not support PLAYGROUND_START_METHOD.
+        EnvError: as `context` does.
     """
     method = context().get_start_method()
-    multiprocessing.util.get_temp_dir()  # two threads that need it first would each create one
 
     def start() -> None:
         if method == "forkserver":

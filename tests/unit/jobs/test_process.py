@@ -1,7 +1,7 @@
 """Child processes that cannot be started, and the time that a process was active."""
 
 import errno
-import multiprocessing
+import multiprocessing.util
 import os
 import threading
 from pathlib import Path
@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from playground.common import platform
+from playground.common.env import EnvError
 from playground.jobs import process as worker_process
 from playground.jobs.process import WorkerProcess, describe_exit
 from playground.runs.inspector_client import InspectorClient
@@ -111,3 +112,13 @@ def test_the_temporary_folder_is_there_before_the_thread_that_needs_it(monkeypat
     monkeypatch.setattr(threading.Thread, "start", lambda self: None)
     worker_process.warm_up()
     assert Path(configuration["tempdir"]).is_dir()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such sockets")
+def test_a_folder_that_is_too_long_for_sockets_is_refused(monkeypatch):
+    folders = ["/" + "x" * (worker_process.MAX_SOCKET_FOLDER_LENGTH - 1)]
+    monkeypatch.setattr(multiprocessing.util, "get_temp_dir", lambda: folders[-1])
+    worker_process.context()
+    folders.append(folders[0] + "x")
+    with pytest.raises(EnvError, match="set TMPDIR to a shorter"):
+        worker_process.context()
