@@ -10,6 +10,7 @@ from contextlib import suppress
 import click
 
 from playground.common.env import ENV_NUMBERS, PREFIX, env_number
+from playground.common.platform import reuse_port
 from playground.models.config_fields import format_number
 
 from .common import exit_with_error, json_option
@@ -54,7 +55,7 @@ def check_address(host: str, port: int | None) -> None:
     try:
         addresses = socket.getaddrinfo(host.strip("[]"), port or 0, type=socket.SOCK_STREAM)
         with socket.socket(addresses[0][0]) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            reuse_port(probe)
             probe.bind(addresses[0][4])
     except (socket.gaierror, UnicodeError):
         exit_with_error(

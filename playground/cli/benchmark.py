@@ -96,7 +96,7 @@ def compare(
         click.echo("playground: stopped by a signal; the rows so far:", err=True)
     rows = latest_rows(events)
     if csv_file:
-        csv_file.write_text(to_csv(events), encoding="utf-8")
+        csv_file.write_bytes(to_csv(events).encode())
     if as_json:
         click.echo(to_json(events, result, indent=None))
     else:

@@ -176,7 +176,7 @@ def print_report(
         csv = analysis.to_csv(results["fields"], results["variants"], results["test"])
         lines = map(format_variant, results["variants"])
     if table:
-        table.write_text(csv, encoding="utf-8")
+        table.write_bytes(csv.encode())
     if figure:
         _draw(report, figure)
     if as_json:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from playground.errors import UserError
 
-from .platform import fsync_dir
+from .platform import fsync_dir, rename
 
 REPLACEMENT_TIMEOUT_S = 0.5  # two renames take much less
 
@@ -54,8 +54,8 @@ def replacing_dir(folder: Path) -> Iterator[Path]:
         restore_previous(folder)
         if folder.exists():
             shutil.rmtree(_previous(folder), ignore_errors=True)
-            os.rename(folder, _previous(folder))
-        os.rename(staging, folder)
+            rename(folder, _previous(folder))
+        rename(staging, folder)
     except BaseException:
         shutil.rmtree(staging, ignore_errors=True)
         restore_previous(folder)
@@ -81,7 +81,7 @@ def write_file(path: Path, data: bytes, *, flush: bool = True) -> None:
             if flush:
                 file.flush()
                 os.fsync(file.fileno())
-        os.replace(staging, path)
+        rename(staging, path)
     except BaseException:
         with suppress(OSError):
             os.unlink(staging)
@@ -112,7 +112,7 @@ def remove_dir(folder: Path) -> None:
         OSError: as the system reports it; the directory is still there.
     """
     trash = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.tmp")
-    os.rename(folder, trash)
+    rename(folder, trash)
     shutil.rmtree(trash, ignore_errors=True)
 
 
@@ -134,7 +134,7 @@ def restore_previous(folder: Path) -> None:
     """Restore a directory whose replacement was interrupted; only writers call this."""
     folder = Path(folder)
     if not os.path.exists(folder) and os.path.isdir(_previous(folder)):
-        os.rename(_previous(folder), folder)
+        rename(_previous(folder), folder)
 
 
 def clean_up_stale(parent: Path, older_than: float = 0.0) -> list[str]:

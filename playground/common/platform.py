@@ -3,8 +3,11 @@
 import math
 import multiprocessing
 import os
+import shutil
 import signal
+import socket
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
@@ -20,12 +23,15 @@ except ImportError:  # Windows
 
 PROC, CGROUP = Path("/proc"), Path("/sys/fs/cgroup")  # of Linux
 SPACE_STORAGE_DIR = Path("/data")  # the persistent storage of a Space
+IS_WINDOWS, IS_MAC = os.name == "nt", sys.platform == "darwin"
+# The first is the default. On macOS, a fork after the import of torch can crash.
 START_METHODS = [
     method
-    for method in ("forkserver", "spawn")
+    for method in (("spawn", "forkserver") if IS_MAC else ("forkserver", "spawn"))
     if method in multiprocessing.get_all_start_methods()
 ]
 KILLED_EXIT_CODES = (-9, 137)  # after SIGKILL
+RENAME_TIMEOUT_S = 1.0
 
 
 # Processes
@@ -39,7 +45,7 @@ def handle_stop_signals(
     `interrupt` includes that of Ctrl-C. The others come from another process, or from a terminal
     that closes.
     """
-    for name in ["SIGTERM", "SIGHUP"] + ["SIGINT"] * interrupt:
+    for name in ["SIGTERM", "SIGHUP", "SIGBREAK"] + ["SIGINT"] * interrupt:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), handler)
 
@@ -64,8 +70,10 @@ def sigint_blocked() -> Iterator[None]:
 
 
 def lower_priority(nice: int) -> None:
-    """Lower the priority of this process by `nice`, where the system has such numbers."""
-    if hasattr(os, "nice"):
+    """Lower the priority of this process: by `nice`, or on Windows to the next class."""
+    if IS_WINDOWS:
+        psutil.Process().nice(psutil.BELOW_NORMAL_PRIORITY_CLASS)
+    else:
         os.nice(nice)
 
 
@@ -175,12 +183,53 @@ def raise_descriptor_limit() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-# Files and screen
+# Files, ports and screen
+
+
+def rename(source: Path, target: Path) -> None:
+    """Rename a file or folder; a file replaces one that has the new name.
+
+    Windows does not rename what a program has open, such as a virus scanner. So there it is
+    tried again for a second.
+
+    Raises:
+        OSError: as the system reports it.
+    """
+    deadline = time.monotonic() + RENAME_TIMEOUT_S * IS_WINDOWS
+    while True:
+        try:
+            os.replace(source, target)
+            return
+        except PermissionError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.02)
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Give a file a second name, or copy it on a disk without links, such as FAT.
+
+    Raises:
+        OSError: as the system reports it.
+    """
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def reuse_port(listener: socket.socket) -> None:
+    """Let a socket listen at a port of closed connections.
+
+    Windows does so by itself. There, this option would share the port with another program.
+    """
+    if not IS_WINDOWS:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 
 
 def fsync_dir(folder: Path) -> None:
     """Flush the entries of a directory to disk; Windows cannot, so nothing happens there."""
-    if os.name == "nt":
+    if IS_WINDOWS:
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -193,6 +242,6 @@ def has_display() -> bool:
     """Return whether a browser that opens here would be visible."""
     if "SSH_CONNECTION" in os.environ or not sys.stdout.isatty():
         return False
-    return sys.platform in ("darwin", "win32") or bool(
-        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    return (
+        IS_WINDOWS or IS_MAC or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
     )

@@ -443,5 +443,5 @@ def write(folder: Path, name: str, data: Any) -> list[Path]:
         paths[-1].write_text(text, encoding="utf-8", newline="")
     else:
         paths.append(folder / f"{name}.json")
-        paths[-1].write_text(json.dumps(data, ensure_ascii=False) + "\n", encoding="utf-8")
+        paths[-1].write_bytes(json.dumps(data, ensure_ascii=False).encode() + b"\n")
     return paths

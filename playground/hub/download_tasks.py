@@ -3,7 +3,6 @@
 A method reports before it imports PyTorch, which may take minutes.
 """
 
-import os
 import shutil
 import time
 from contextlib import suppress
@@ -15,6 +14,7 @@ from playground.architectures.parameter_groups import parameter_count
 from playground.checkpoints.manifest import Manifest, read_manifest
 from playground.common import messages
 from playground.common.format import format_bytes
+from playground.common.platform import rename
 from playground.runs.export import CHECKPOINT_FILES
 from playground.runs.limits import ensure_memory_available
 from playground.runs.summary import task_label
@@ -88,7 +88,7 @@ class DownloadTasks(TaskRunner):
         }
         folder = self.scratch / "inspected"
         self.hub.fetch(repo, repo_info.sha, texts, folder)
-        (folder / MANIFEST).rename(folder / "config.json")
+        rename(folder / MANIFEST, folder / "config.json")
         manifest = read_manifest(folder)
         card = (
             (folder / "README.md").read_text(encoding="utf-8", errors="replace")
@@ -184,7 +184,7 @@ class DownloadTasks(TaskRunner):
         shutil.copytree(self.scratch / "checkpoint", partial)
         if destination.is_dir():
             destination.rmdir()  # the caller has checked that it is empty
-        os.rename(partial, destination)
+        rename(partial, destination)
         return info
 
     def reproduce(self) -> dict[str, Any]:

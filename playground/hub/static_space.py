@@ -31,7 +31,7 @@ def write_space(package: Path, folder: Path, repo: str, model_url: str, existing
         (folder / "README.md").write_bytes(existing)
         return
     license = card_license((package / "README.md").read_text("utf-8", "replace"))
-    (folder / "README.md").write_text(_card(repo, model_url, license), encoding="utf-8")
+    (folder / "README.md").write_bytes(_card(repo, model_url, license).encode())
 
 
 def owner_card_notes(repo: str, existing: bytes) -> list[str]:

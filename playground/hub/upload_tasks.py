@@ -64,7 +64,7 @@ class UploadTasks(TaskRunner):
             from playground.reports.interactive_page import write_page
 
             page = write_page(checkpoint, checkpoint, task.repo.split("/")[1])
-            (folder / PAGE).write_text(page, encoding="utf-8")
+            (folder / PAGE).write_bytes(page.encode())
         if existing.is_handwritten:
             (folder / "README.md").write_bytes(card)
             return folder, [

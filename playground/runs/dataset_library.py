@@ -15,7 +15,7 @@ from typing import Any
 
 from playground.common import messages
 from playground.common.env import env_number
-from playground.common.platform import fsync_dir
+from playground.common.platform import fsync_dir, rename
 from playground.common.storage import directory_size, evict
 from playground.datasets.pairs import SHA256_PATTERN, DatasetError, DatasetNotFoundError
 from playground.datasets.storage import (
@@ -106,7 +106,7 @@ class DatasetLibrary:
                 (folder / "rows" / UPLOADED).touch()
                 fsync_dir(folder / "rows")
                 stored.parent.mkdir(parents=True, exist_ok=True)
-                (folder / "rows").rename(stored)
+                rename(folder / "rows", stored)
                 fsync_dir(stored.parent)
             address, known_name = read_marker(marker)
             mark_owned(
@@ -176,7 +176,7 @@ class DatasetLibrary:
                 raise UserError("runs on this machine use this dataset; delete those first")
             if marker.exists():  # it counts for the address of this user until it is deleted
                 _removed_marker(sha256).parent.mkdir(exist_ok=True)
-                marker.replace(_removed_marker(sha256))
+                rename(marker, _removed_marker(sha256))
             if not is_used:
                 self._delete_unowned(sha256, owns_machine)
 

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from playground.common.platform import rename
 from playground.common.strict_json import parse_strict_json
 
 log = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ def stored_key(path: Path) -> str:
             file.write(key)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(staging, path)
+        rename(Path(staging), path)
     except OSError as error:
         log.warning("%s cannot be written (%s); its key changes with each start", path, error)
         if staging:

@@ -17,6 +17,7 @@ import filelock
 
 from playground.checkpoints.manifest import Manifest
 from playground.common.atomic_write import clean_up_stale, remedy
+from playground.common.platform import rename
 from playground.common.storage import BUNDLED_CHECKPOINTS
 from playground.errors import UserError
 from playground.training.run_config import RunConfig
@@ -177,7 +178,9 @@ class StorageFolder:
 
     def reveal(self, hidden: Path) -> Path:
         """Give the hidden folder of `import_files` its name, once it has a record; return it."""
-        return hidden.rename(self.runs / hidden.name[1 : -len(".tmp")])
+        folder = self.runs / hidden.name[1 : -len(".tmp")]
+        rename(hidden, folder)
+        return folder
 
 
 def _subfolders(folder: Path) -> list[Path]:

@@ -1,6 +1,5 @@
 """The checkpoints and states of a run's folder, from which a worker continues training."""
 
-import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from playground.checkpoints.checkpoint import restore_trainer, resume_trainer
 from playground.checkpoints.manifest import CheckpointError
 from playground.common.atomic_write import clean_up_stale, remove_dir
+from playground.common.platform import link_or_copy, rename
 from playground.training.run_config import RunConfig
 from playground.training.setting_changes import SettingChange
 from playground.training.trainer import MAX_THREADS, Trainer
@@ -83,7 +83,7 @@ def _resume_newest(
         trainer.changes = sorted([*changes, *added_changes], key=lambda change: change.step)
         for damaged_path in damaged:  # renamed, so that later starts ignore them
             with suppress(OSError):
-                os.rename(damaged_path, damaged_path.with_name(f"damaged-{damaged_path.name}"))
+                rename(damaged_path, damaged_path.with_name(f"damaged-{damaged_path.name}"))
         return trainer, note
     return None, note
 
@@ -106,7 +106,7 @@ def _branch(trainer: Trainer, folder: Path, parent_folder: str, step: int) -> li
     for path in (parent / "history").glob("*.safetensors"):
         if 0 <= _parse_step(path) <= at:
             with suppress(OSError):  # the history was thinned meanwhile
-                os.link(path, folder / "history" / path.name)
+                link_or_copy(path, folder / "history" / path.name)
     lines = [line for line in lines if line["step"] <= at]
     trainer.seconds = lines[-1].get("seconds", 0.0) if lines else 0.0
     trainer.reopen()

@@ -115,7 +115,7 @@ class HfJobs(Backend):
             text = "\n".join(lines)
         path = job.folder / "logs" / f"{shard}.log"
         path.parent.mkdir(exist_ok=True)
-        path.write_text(f"{text}\n", encoding="utf-8")
+        path.write_bytes(f"{text}\n".encode())
         return f"in {path}, and on {last.url}"
 
     def fetch(self, job: Job) -> None:

@@ -114,9 +114,7 @@ def save(model: Any, tokenizer: Any, folder: Path, facts: dict[str, Any], name: 
         with replacing_dir(folder) as temporary:
             model.save_pretrained(temporary)
             tokenizer.save_pretrained(temporary)
-            (temporary / METADATA_FILE).write_text(
-                json.dumps(facts, indent=2) + "\n", encoding="utf-8"
-            )
+            (temporary / METADATA_FILE).write_bytes(json.dumps(facts, indent=2).encode() + b"\n")
         if not local_paths_allowed():
             for each in models_to_evict(folder.parent, facts["owner"], facts["address"], folder):
                 remove_dir(each)

@@ -50,7 +50,7 @@ def _cache_folder_name(name: str) -> str:
 
 def _newest_snapshot(repo_folder: Path) -> Path | None:
     try:
-        main = (repo_folder / "refs" / "main").read_text().strip()
+        main = (repo_folder / "refs" / "main").read_text(encoding="utf-8").strip()
     except OSError:
         main = ""
     for folder in sorted(

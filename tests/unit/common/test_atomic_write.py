@@ -19,7 +19,7 @@ from pathlib import Path
 from playground.common.atomic_write import write_dir
 from tests.support.exit_at_call import ExitAtCall
 mortal = ExitAtCall(int(sys.argv[2])).wrap
-os.fsync, os.rename, os.mkdir = map(mortal, (os.fsync, os.rename, os.mkdir))
+os.fsync, os.replace, os.mkdir = map(mortal, (os.fsync, os.replace, os.mkdir))
 shutil.rmtree = mortal(shutil.rmtree)
 write_dir(Path(sys.argv[1]), {"a": b"new a", "b": b"new b" * 100_000})
 """
@@ -136,7 +136,7 @@ def test_clean_up_removes_links_without_following_them(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "failing"), [*(("fsync", n) for n in range(4)), ("rename", 0), ("rename", 1)]
+    ("name", "failing"), [*(("fsync", n) for n in range(4)), ("replace", 0), ("replace", 1)]
 )
 def test_a_failed_write_raises_only_if_the_old_folder_remains(tmp_path, monkeypatch, name, failing):
     write_dir(tmp_path / "x", OLD)
