@@ -1,6 +1,7 @@
-"""Start worker processes from a fork server that has imported torch.
+"""Start worker processes from a process that has imported torch: a fork server, or a spare one.
 
-A worker then starts within hundredths of a second.
+A worker then starts within hundredths of a second. A system without a fork server has one spare
+process at a time; it needs memory of its own.
 """
 
 import logging
@@ -10,17 +11,24 @@ import queue
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
 from multiprocessing.connection import Connection
 from typing import Any
 
 from playground.common.env import EnvError, env_text
 from playground.common.logs import configure_logging
-from playground.common.platform import KILLED_EXIT_CODES, count_oom_kills, sigint_blocked
+from playground.common.platform import (
+    KILLED_EXIT_CODES,
+    count_oom_kills,
+    free_memory,
+    sigint_blocked,
+)
 
-from .entry import load_target
+from .entry import load_target, prepare_process
 
 # The first optimizer of a process imports torch._dynamo.
 PRELOAD = ["torch", "torch._dynamo"]  # `preload` adds the modules of higher layers
+SPARE_MEMORY_BYTES = 1_500_000_000  # that must be free for a spare process, which takes a fifth
 OUTBOX_SIZE = 256  # messages that may wait for a busy child
 # A path of a socket has at most 103 bytes on macOS, and 107 on Linux.
 MAX_SOCKET_FOLDER_LENGTH = 103 - len("/listener-xxxxxxxx")
@@ -60,7 +68,9 @@ def context() -> Any:
 
 
 def warm_up() -> threading.Thread:
-    """Start the fork server in the background and let it import torch. Safe to call again.
+    """Start the fork server or a spare process in the background. Safe to call again.
+
+    From then on, a new spare process replaces one that gets work.
 
     Raises:
         EnvError: as `context` does.
@@ -73,10 +83,51 @@ def warm_up() -> threading.Thread:
 
             with sigint_blocked():
                 forkserver.ensure_running()
+        elif _spares.empty() and free_memory() > SPARE_MEMORY_BYTES:
+            connection, child_end = context().Pipe()
+            process = context().Process(
+                target=_wait_for_entry, args=(child_end, PRELOAD), daemon=True
+            )
+            with sigint_blocked():
+                process.start()
+            child_end.close()
+            _spares.put((process, connection, child_end))
 
+    global _is_warm
+    _is_warm = True
     thread = threading.Thread(target=start, name="warm-up", daemon=True)
     thread.start()
     return thread
+
+
+Spare = tuple[Any, Connection, Connection]  # a process, and both ends of the pipe to it
+_spares: queue.SimpleQueue[Spare] = queue.SimpleQueue()
+_is_warm = False
+
+
+def _take_spare() -> Spare | None:
+    """Return the spare process if it lives, and start the next one."""
+    spare = None
+    with suppress(queue.Empty):
+        while spare is None or not spare[0].is_alive():
+            spare = _spares.get_nowait()
+    if _is_warm and env_text("START_METHOD") == "spawn":
+        with suppress(RuntimeError, MemoryError):  # what a system without a free thread raises
+            warm_up()
+    return spare if spare and spare[0].is_alive() else None
+
+
+def _wait_for_entry(connection: Connection, modules: list[str]) -> None:
+    """Import what workers need, then run the entry point that the first message names."""
+    prepare_process()
+    for module in modules:
+        with suppress(ImportError):
+            import_module(module)
+    try:
+        entry, *arguments = connection.recv()
+    except (EOFError, OSError):  # the server has ended
+        return
+    _run_entry(entry, connection, *arguments)
 
 
 def describe_exit(process: str, code: int | None) -> str:
@@ -128,16 +179,22 @@ class WorkerProcess:
         self._outbox: queue.Queue[tuple[Any, ...] | None] = queue.Queue(OUTBOX_SIZE)
         self._on_message, self._on_exit = on_message, on_exit
         start_failure_reporter()
-        try:
-            self._connection, self._child_end = start.Pipe()
-        except OSError:
-            self.process: Any = start.Process(name=name)
-            log.exception("%s could not be started", name)
-            _failures.put(self._fail)
-            return
-        self.process = start.Process(
-            target=_run_entry, args=(entry, self._child_end, *arguments), name=name, daemon=True
-        )
+        self.process: Any
+        if spare := None if fresh else _take_spare():
+            self.process, self._connection, self._child_end = spare
+            self.process.name = name
+            self._outbox.put_nowait((entry, *arguments))
+        else:
+            try:
+                self._connection, self._child_end = start.Pipe()
+            except OSError:
+                self.process = start.Process(name=name)
+                log.exception("%s could not be started", name)
+                _failures.put(self._fail)
+                return
+            self.process = start.Process(
+                target=_run_entry, args=(entry, self._child_end, *arguments), name=name, daemon=True
+            )
         try:
             # `_run_process` starts the process, so it comes last.
             for loop in (self._send_loop, self._run_process):
@@ -183,8 +240,9 @@ class WorkerProcess:
     def _run_process(self) -> None:
         """Start the process, forward its messages, and report its end."""
         try:
-            with sigint_blocked():
-                self.process.start()
+            if self.process.pid is None:
+                with sigint_blocked():
+                    self.process.start()
             self._child_end.close()
             if self._kill_requested:
                 self.process.kill()
