@@ -30,7 +30,11 @@ its own folder.
    19  entry_point    the command of an installed package
 """
 
+import os
 from pathlib import Path
+
+# Read by torch at its import: operations that Apple's GPU lacks run on the CPU.
+os.environ.setdefault("PYTORCH_ENABLE_MPS_FALLBACK", "1")
 
 __version__ = "0.2.0"
 

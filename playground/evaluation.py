@@ -190,6 +190,7 @@ def annotated_transformer_loss(
             total += (
                 F.kl_div(log_p_BTV, target_BTV, reduction="none")
                 .sum(-1)[is_symbol_BT]
+                .cpu()
                 .double()
                 .sum()
             )

@@ -73,7 +73,7 @@ def generate_tokens(
     prefix_BT = torch.full_like(source_BS[:, :1], SOS)
     finished_B = torch.zeros_like(source_BS[:, 0], dtype=torch.bool)
     # Checking at every token would make the CPU wait for a GPU each time.
-    check_every = 4 if source_BS.is_cuda else 1
+    check_every = 1 if source_BS.device.type == "cpu" else 4
     for t in range(max_tokens):
         token_B = next_token(prefix_BT).masked_fill(finished_B, PAD)
         prefix_BT = torch.cat([prefix_BT, token_B[:, None]], dim=1)

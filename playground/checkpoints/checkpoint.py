@@ -240,8 +240,8 @@ def restore_trainer(trainer: Trainer, weights: Path, state: Path, step: int, dev
     training_set = trainer.training_set
     if training_set is not None:
         expected["training_set"] = (torch.int64, ())
-    if device == "cuda":
-        expected["generator.cuda"] = (torch.uint8, None)
+    if device != "cpu":
+        expected[f"generator.{device}"] = (torch.uint8, None)
     keys = optimizer_state_keys(trainer.config.training, trainer.model)
     for name, weight in trainer.model.named_parameters():
         for key in keys[name] if step else ():

@@ -90,7 +90,7 @@ class _Content(_Checked):
     architecture: str
     step: Annotated[int, Field(ge=0, lt=2**31)]
     seconds: Annotated[float, Field(ge=0, lt=1e12)]
-    device: Literal["cpu", "cuda"]
+    device: Literal["cpu", "cuda", "mps"]
     scores: Scores | None
     versions: Texts
     changes: Changes = ()

@@ -24,7 +24,7 @@ def _cuda_unavailable_reason() -> str:
     if torch.version.cuda is None and torch.version.hip is None:
         apple = torch.backends.mps.is_available()
         return (
-            "Apple's GPU (mps) is not supported, only CUDA is"
+            "Apple's GPU is used with device mps only"
             if apple
             else "this PyTorch build has no CUDA support"
         )

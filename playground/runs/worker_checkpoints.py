@@ -128,7 +128,7 @@ def restore_state_at_or_before(trainer: Trainer, run: Path, step: int) -> int | 
         if at > step:
             continue
         # The run may have trained on another device before.
-        for device in sorted(("cpu", "cuda"), key=lambda each: each != trainer.device.type):
+        for device in sorted(("cpu", "cuda", "mps"), key=lambda each: each != trainer.device.type):
             with suppress(CheckpointError):  # then use an earlier state
                 restore_trainer(trainer, weights, state, at, device)
                 return at

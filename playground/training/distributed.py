@@ -169,12 +169,14 @@ def init_distributed(device: torch.device) -> DistributedContext:
     """Connect to the other processes that torchrun started; without torchrun there are none.
 
     Raises:
-        ValueError: if there are more processes on this machine than GPUs.
+        ValueError: if there are more processes on this machine than GPUs, or for Apple's GPU.
     """
     env = os.environ
     if int(env.get("WORLD_SIZE", 1)) == 1:
         return SINGLE_PROCESS
     context = DistributedContext(int(env["RANK"]), int(env["WORLD_SIZE"]), int(env["LOCAL_RANK"]))
+    if device.type == "mps":
+        raise ValueError("torchrun cannot use Apple's GPU (mps); use --device cpu")
     options: dict[str, Any] = {"backend": "gloo"}
     if device.type == "cuda":
         local_world_size, gpus = int(env["LOCAL_WORLD_SIZE"]), torch.cuda.device_count()

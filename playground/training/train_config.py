@@ -159,8 +159,8 @@ class TrainConfig:
     )
     device: str = config_field(
         "auto",
-        "Device: auto uses a CUDA GPU if there is one.",
-        choices=("auto", "cpu", "cuda"),
+        "Device: auto uses a CUDA GPU if there is one; mps is Apple's GPU, for float32.",
+        choices=("auto", "cpu", "cuda", "mps"),
         role="machine",
     )
     precision: str = config_field(
@@ -181,6 +181,12 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         validate_fields(self)
+        if self.device == "mps" and self.precision != "float32":
+            raise ConfigError(
+                "precision",
+                f"precision is {self.precision}, but device is mps, which trains with float32 "
+                "only; make precision float32 or choose another device",
+            )
 
     def check_effects(self) -> None:
         """Reject settings without effect; stored runs may have some.

@@ -57,8 +57,14 @@ def resolve_device(name: str) -> torch.device:
     """Return the device of a `device` setting on this machine.
 
     Raises:
-        ValueError: for cuda without a CUDA GPU.
+        ValueError: for a GPU that is not available.
     """
+    if name == "mps":  # only on request
+        if not torch.backends.mps.is_available():
+            raise ValueError(
+                "device is 'mps', but Apple's GPU is not available here; use auto or cpu"
+            )
+        return torch.device("mps")
     available = torch.cuda.is_available()
     if name == "cuda" and not available:
         raise ValueError("device is 'cuda', but no CUDA GPU is available here; use auto or cpu")
@@ -300,8 +306,8 @@ class Trainer:
             "generator.data": self.data_generator.get_state(),
             "generator.torch": torch.get_rng_state(),
         }
-        if self.device.type == "cuda":
-            state["generator.cuda"] = torch.cuda.get_rng_state(self.device)
+        if (kind := self.device.type) != "cpu":
+            state[f"generator.{kind}"] = torch.get_device_module(kind).get_rng_state()
         state["step"] = torch.tensor(self.step_count)
         if self.training_set is not None:
             state["training_set"] = self.training_set.fingerprint
@@ -339,6 +345,6 @@ class Trainer:
             return
         self.data_generator.set_state(state["generator.data"].clone())
         torch.set_rng_state(state["generator.torch"].clone())
-        if self.device.type == "cuda" and "generator.cuda" in state:
-            torch.cuda.set_rng_state(state["generator.cuda"].clone(), self.device)
+        if (key := f"generator.{self.device.type}") in state:
+            torch.get_device_module(self.device).set_rng_state(state[key].clone())
         self.dist.seed_rank(self.config.training.seed + self.step_count)

@@ -57,7 +57,7 @@ CHANGES = st.lists(
 @given(
     st.integers(0, 2**31 - 1),
     st.integers(0, 10**9),
-    st.sampled_from(["cpu", "cuda"]),
+    st.sampled_from(["cpu", "cuda", "mps"]),
     st.sampled_from([None, SCORES]),
     CHANGES,
     st.dictionaries(st.text(max_size=9), st.text(max_size=64), max_size=2),

@@ -37,7 +37,7 @@ def machine(monkeypatch):
         ),
         (
             {"cuda": None, "apple": True},
-            "Training on cpu, 2 cores: Apple's GPU (mps) is not supported, only CUDA is",
+            "Training on cpu, 2 cores: Apple's GPU is used with device mps only",
         ),
         ({"gpus": ["NVIDIA A"]}, "Training on cuda:0, NVIDIA A with 80 GB"),
         (

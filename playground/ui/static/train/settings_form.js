@@ -81,11 +81,11 @@ export function Buttons() {
 }
 
 /** Return whether the server has another device than the CPU; it reports this after its start. */
-const hasGpu = () => !/^(Training on cpu|$)/.test(store.server.value.device);
+const hasGpu = () => !/^(Training on cpu(?!.* mps )|$)/.test(store.server.value.device);
 
 /** The form offers no device without a choice, unless a link selects it. */
 const isOffered = (/** @type {string} */ name) =>
-  isUsed(name) && (name !== "device" || hasGpu() || form.values.device === "cuda");
+  isUsed(name) && (name !== "device" || hasGpu() || ["cuda", "mps"].includes(form.values.device));
 
 /** What changes with the selected option. */
 const HINTS = /** @type {Record<string, () => string>} */ ({
