@@ -33,6 +33,7 @@ class InferenceRequest(JobRequest):
     """A request to run a model on a text; the fields from `decoding` on are for text generation.
 
     Attributes:
+        chat: send the text as the message of a user, in the format of the model's chat template.
         temperature: divides the logits: below 1 the distribution gets sharper.
         top_p: sample from the smallest set of tokens with this total probability (Holtzman et al.
             2020, section 3.1).
@@ -44,6 +45,7 @@ class InferenceRequest(JobRequest):
     top_k: int = Field(5, ge=1, le=MAX_CANDIDATES)
     decoding: Literal["greedy", "sampling"] = "greedy"
     new_tokens: int = Field(40, ge=1, le=MAX_NEW_TOKENS)
+    chat: bool = False
     temperature: float = Field(1.0, ge=0.01, le=MAX_TEMPERATURE)
     top_p: float = Field(1.0, ge=0.01, le=1.0)
     seed: Seed = 0
@@ -75,10 +77,7 @@ def fill_mask(pipe: Any, text: str, top_k: int) -> dict[str, Any]:
     """
     mask_token = pipe.tokenizer.mask_token
     if mask_token is None:
-        raise UserError(
-            "this model has no mask token; choose a masked language model, such as "
-            "bert-base-uncased"
-        )
+        raise UserError(messages.missing_mask_token("this model"))
     input_text = text if mask_token in text else text.replace(MASK_PLACEHOLDER, mask_token)
     ids = tokenize(pipe, input_text)
     mask_positions = find_masks(pipe.tokenizer, ids)
@@ -125,7 +124,7 @@ def generate_text(
     characters are complete), `probability` and `candidates` (token, word, id, probability),
     both before temperature and top-p.
     """
-    ids = tokenize(pipe, request.text)
+    ids = tokenize(pipe, request.text, request.chat)
     max_tokens = max_input_tokens(pipe.model, pipe.tokenizer)
     n_new = min(request.new_tokens, max_tokens - len(ids))
     rows: list[dict[str, Any]] = []
@@ -153,9 +152,12 @@ def generate_text(
     return {
         "tokens": tokens(pipe, ids),
         "generated": rows,
+        "prompt": pipe.tokenizer.decode(ids) if request.chat else request.text,
         "continuation": steps,
         "ended": ended,
-        "notes": [],
+        "notes": []
+        if request.chat or not pipe.tokenizer.chat_template
+        else ["This model was trained on chats; As chat sends the text in their format."],
     }
 
 

@@ -1,8 +1,8 @@
 """Prompt templates of the benchmark.
 
-Symbols are separated by spaces, because "123" may be one token. A prompt ends in "Output:"
-without a space, because in byte-level vocabularies the space belongs to the first symbol's
-token.
+Symbols are separated by spaces, because "123" may be one token. A prompt ends in "Output:" without
+a space, which the model generates: in many vocabularies it belongs to the first symbol's token,
+and in others it is a token by itself.
 
     Input: 3 1 4
     Output: 4 1 3

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from jinja2 import TemplateError
 from torch import Tensor
 
 from playground.common import messages
@@ -11,13 +12,18 @@ from playground.errors import UserError
 MAX_POSITIONS = 1_000_000
 
 
-def tokenize(pipe: Any, text: str) -> list[int]:
-    """Tokenize a text.
+def tokenize(pipe: Any, text: str, as_chat: bool = False) -> list[int]:
+    """Tokenize a text, or the chat in which it is the user's first message.
 
     Raises:
-        UserError: if it has no tokens, or more than the model accepts.
+        UserError: if it has no tokens, or more than the model accepts, or if the model has no
+            usable chat template.
     """
-    ids: list[int] = pipe.tokenizer(text, verbose=False)["input_ids"]
+    ids: list[int] = (
+        _tokenize_chat(pipe.tokenizer, text)
+        if as_chat
+        else pipe.tokenizer(text, verbose=False)["input_ids"]
+    )
     if not ids:
         raise UserError(messages.NO_TOKENS)
     if len(ids) > (maximum := max_input_tokens(pipe.model, pipe.tokenizer)):
@@ -25,6 +31,21 @@ def tokenize(pipe: Any, text: str) -> list[int]:
             f"the text has {len(ids):,} tokens and this model accepts at most {maximum:,}; "
             "shorten it"
         )
+    return ids
+
+
+def _tokenize_chat(tokenizer: Any, text: str) -> list[int]:
+    if not tokenizer.chat_template:
+        raise UserError("this model has no chat template; turn off As chat, or choose another one")
+    try:
+        chat = tokenizer.apply_chat_template(
+            [{"role": "user", "content": text}], add_generation_prompt=True, return_dict=True
+        )
+    except (TemplateError, ValueError, TypeError) as error:
+        raise UserError(
+            f"the chat template of this model fails ({str(error)[:160]}); turn off As chat"
+        ) from error
+    ids: list[int] = chat["input_ids"]
     return ids
 
 

@@ -36,6 +36,8 @@ class PretrainedCausalLM(PretrainedModel):
             f"greedy generation after {len(self.examples)} few-shot examples, up to the end of "
             "the line"
         )
+        if self.tokenizer.chat_template:
+            self.add_caveat("it was trained on chats, and these prompts are plain text")
         together = self.tokenizer.encode(" " + " ".join(self.symbols), add_special_tokens=False)
         if len(together) != len(self.symbols):
             self.add_caveat(

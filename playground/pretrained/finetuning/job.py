@@ -31,18 +31,23 @@ from playground.training.task_config import TaskConfig
 from playground.training.train_config import TrainConfig
 from playground.training.trainer import Trainer
 
-from ..loading.model_files import CAUSAL, ResolvedModel, kind_of, read_config
+from ..loading.model_files import CAUSAL, MASKED, ResolvedModel, kind_of, read_config
 from ..loading.model_names import local_paths_allowed
-from ..loading.pipelines import load_and_detect_kind, unload
+from ..loading.pipelines import load_and_detect_kind, load_tokenizer, unload
 from ..loading.resolver import describe_models, resolve
 from ..requests import JobRequest, Seed
 from ..tokens import MAX_POSITIONS
-from .seq2seq import CausalSeq2Seq, MaskedSeq2Seq, PretrainedSeq2Seq, PretrainedSeq2SeqConfig
+from .seq2seq import (
+    CausalSeq2Seq,
+    MaskedSeq2Seq,
+    PretrainedSeq2Seq,
+    PretrainedSeq2SeqConfig,
+    PromptTemplate,
+)
 from .storage import ensure_disk_space, models_to_evict, output_location, save
 
 WARMUP_FRACTION = 0.1
 EVALUATIONS = 10  # evaluations on held-out sequences during training
-DEFAULT_PROMPT_TOKENS = 16  # estimated tokens of a prompt without source and target
 
 
 class FinetuneRequest(JobRequest):
@@ -226,7 +231,6 @@ def plan(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     task = read_manifest(Path(settings.checkpoint)).config.task
     try:
         resolved = resolve(settings.model, progress, local_only=True)
-        parts = memory_estimate(resolved, task, settings.batch_size)
     except UserError:
         row = describe_models(
             {"models": [settings.model]}, ProgressReporter(cancelled=progress.cancelled)
@@ -235,30 +239,37 @@ def plan(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
             raise
         numbers = row["parameters"] or row["bytes"] // 4
         parts = {"weights": 4 * numbers, "gradients": 4 * numbers, "optimizer_state": 8 * numbers}
+    else:
+        parts = memory_estimate(resolved, task, settings.batch_size)
     needed, free = sum(parts.values()), free_memory()
     return {"bytes": needed, "parts": parts, "free_bytes": free, "fits": needed <= 0.9 * free}
 
 
 def memory_estimate(resolved: ResolvedModel, task: TaskConfig, batch_size: int) -> dict[str, int]:
-    """Estimate the bytes that training takes, by purpose.
+    """Estimate the bytes that training takes, by purpose, from the config and the tokenizer.
 
     Raises:
-        UserError: for a model whose config does not contain its sizes.
+        UserError: for a model whose config does not contain its sizes, or whose tokenizer does not
+            distinguish the symbols of the task.
     """
     from transformers import AutoConfig
 
-    max_target_length = task.load().max_target_length(task.max_length)
+    loaded = task.load()
     kind = kind_of(read_config(resolved.folder, resolved.name))
+    template = PromptTemplate.of(
+        load_tokenizer(resolved), loaded.vocabulary.symbols, resolved.name, kind
+    )
     try:
         config = AutoConfig.from_pretrained(resolved.folder, trust_remote_code=False)
         sizes = PretrainedSeq2SeqConfig.of(
-            config, MAX_POSITIONS, DEFAULT_PROMPT_TOKENS, resolved.parameters, kind != CAUSAL
+            config, MAX_POSITIONS, template, resolved.parameters, kind == MASKED
         )
     except (AttributeError, ConfigError, ValueError, TypeError) as error:
         raise UserError(
             f"{resolved.name} cannot be fine-tuned here ({str(error)[:160]}); choose another model"
         ) from None
-    return sizes.training_bytes(batch_size, task.max_length + 1, max_target_length + 1)
+    target = loaded.max_target_length(task.max_length) + 1
+    return sizes.training_bytes(batch_size, task.max_length + 1, target)
 
 
 def ensure_memory(name: str, parts: dict[str, int]) -> None:

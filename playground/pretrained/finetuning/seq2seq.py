@@ -5,10 +5,11 @@ The model gets the prompt of the benchmark without few-shot examples, and learns
     Input: 3 1 4
     Output: 4 1 3
 
-A table maps each token of the task to one token of the model, so training tokenizes no text.
+A table maps each symbol of the task to its tokens of the model, so training tokenizes no text. For
+most tokenizers a digit is one token, " 3"; those of Llama 3 and Qwen split it into a space and "3".
 
-Shapes: B batch, S source, T target, P tokens of a prompt, W tokens of a sequence, V vocabulary
-of the model, Y vocabulary of the task.
+Shapes: B batch, S source, T target, K tokens of a symbol, P tokens of a prompt, L tokens of a
+target, W tokens of a sequence, V vocabulary of the model, Y vocabulary of the task.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ import inspect
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from playground.architectures.seq2seq_model import Seq2SeqModel, eval_mode, generate_tokens
+from playground.architectures.seq2seq_model import Seq2SeqModel, eval_mode
 from playground.common import messages
 from playground.errors import UserError
 from playground.models.config import AttentionConfig
@@ -46,6 +48,7 @@ class PretrainedSeq2SeqConfig(AttentionConfig):
     prompt_tokens: int = config_field(
         0, "Tokens of a prompt besides source and target.", low=0, high=1000
     )
+    tokens_per_symbol: int = config_field(1, "Tokens of the longest symbol.", low=1, high=1000)
     parameters: int = config_field(1, "Trainable parameters.", low=1, high=10**12)
     reads_all: bool = config_field(
         False, "Compute logits at all positions, not only at those of the target."
@@ -53,7 +56,7 @@ class PretrainedSeq2SeqConfig(AttentionConfig):
 
     @classmethod
     def of(
-        cls, config: Any, positions: int, prompt_tokens: int, parameters: int, reads_all: bool
+        cls, config: Any, positions: int, template: PromptTemplate, parameters: int, reads_all: bool
     ) -> PretrainedSeq2SeqConfig:
         """Read the sizes from the `config` of transformers."""
         d_ff = (
@@ -69,13 +72,14 @@ class PretrainedSeq2SeqConfig(AttentionConfig):
             source_vocab_size=config.vocab_size,
             target_vocab_size=config.vocab_size,
             max_positions=positions,
-            prompt_tokens=prompt_tokens,
+            prompt_tokens=len(template),
+            tokens_per_symbol=template.tokens_per_symbol,
             parameters=parameters,
             reads_all=reads_all,
         )
 
     def sequence_length(self, source: int, target: int) -> int:
-        return self.prompt_tokens + source + target
+        return self.prompt_tokens + self.tokens_per_symbol * (source + target)
 
     def max_batch_size(self, length: int) -> int:
         return max(
@@ -97,7 +101,8 @@ class PretrainedSeq2SeqConfig(AttentionConfig):
         stored = (
             self.n_layers * (30 * self.d_model + 5 * self.d_ff + 6 * self.n_heads * width) * width
         )
-        logits = 4 * self.target_vocab_size * (width if self.reads_all else target)
+        labels = width if self.reads_all else self.tokens_per_symbol * target
+        logits = 4 * self.target_vocab_size * labels
         return {
             "weights": 4 * self.parameters,
             "gradients": 4 * self.parameters,
@@ -108,73 +113,91 @@ class PretrainedSeq2SeqConfig(AttentionConfig):
 
 @dataclass(frozen=True)
 class PromptTemplate:
-    """A prompt as token ids: the parts around source and target, and the symbols."""
+    """A prompt as token ids: the parts around source and target, and each symbol's tokens."""
 
     prefix: list[int]
     separator: list[int]
     suffix: list[int]
-    symbols: list[int]
+    symbols: list[list[int]]
 
     def __len__(self) -> int:
         return len(self.prefix) + len(self.separator) + len(self.suffix)
+
+    @property
+    def tokens_per_symbol(self) -> int:
+        return max(map(len, self.symbols))
 
     @classmethod
     def of(cls, tokenizer: Any, symbols: Sequence[str], name: str, kind: str) -> PromptTemplate:
         """Split the prompt into its parts, and check that joined they equal a tokenized prompt.
 
+        A part's tokens are those that it adds to the text before it. So it does not matter whether
+        a space belongs to the symbol's token, is one by itself, or has none.
+
         Raises:
-            UserError: if a symbol is not a single token or holds a special token, or if the tokens
-                depend on their neighbors.
+            UserError: if symbols have equal tokens or hold a special token, if a masked model has
+                several tokens for one, or if the tokens depend on their neighbors.
         """
         check_symbols(tokenizer, symbols, name)
+        if kind == MASKED and tokenizer.mask_token is None:
+            raise UserError(messages.missing_mask_token(name))
+        problem = UserError(
+            f"{name} has a tokenizer that merges symbols with their neighbors; choose another model"
+        )
 
         def encode(text: str) -> list[int]:
             ids: list[int] = tokenizer.encode(text, add_special_tokens=False)
             return ids
 
-        symbol_ids: list[int] = []
-        for symbol in symbols:
-            ids = encode(f" {symbol}")
-            if len(ids) != 1 or ids[0] == tokenizer.unk_token_id or ids[0] in symbol_ids:
+        def added(before: str, text: str) -> list[int]:
+            start, ids = encode(before), encode(before + text)
+            if ids[: len(start)] != start:
+                raise problem
+            return ids[len(start) :]
+
+        prefix, symbol_ids = encode("Input:"), [added("Input:", f" {symbol}") for symbol in symbols]
+        for symbol, ids in zip(symbols, symbol_ids, strict=True):
+            if not ids or tokenizer.unk_token_id in ids or symbol_ids.count(ids) > 1:
                 raise UserError(
-                    f"{name} has no single token for the symbol {symbol}, so it cannot be trained "
-                    "on this task; choose a checkpoint whose task has digits only, or another model"
+                    f"{name} cannot distinguish the symbol {symbol} from others, so it cannot be "
+                    "trained on this task; choose a checkpoint whose task has digits only, or "
+                    "another model"
                 )
-            symbol_ids += ids
+            if kind == MASKED and len(ids) > 1:
+                raise UserError(
+                    f"{name} has no single token for the symbol {symbol}, so it cannot predict it "
+                    "at one masked position; choose a checkpoint whose task has digits only, or a "
+                    "causal model"
+                )
         item = Example(tuple(symbols), tuple(reversed(symbols)))
-        end = "\n" if kind == CAUSAL else ""
-        text = (
-            f"{few_shot_prompt(item, [])} {item.target_text}{end}"
-            if kind == CAUSAL
-            else masked_prompt(item, [], tokenizer.mask_token)
-        )
-        target = symbol_ids[::-1] if kind == CAUSAL else [tokenizer.mask_token_id] * len(symbol_ids)
-        prefix, separator, after = encode("Input:"), encode("\nOutput:"), encode(end)
-        parts = [*prefix, *symbol_ids, *separator, *target, *after]
+        source = f"Input: {item.source_text}"
+        separator = added(source, "\nOutput:")
+        if kind == MASKED:
+            text, after = masked_prompt(item, [], tokenizer.mask_token), []
+            target = [[tokenizer.mask_token_id]] * len(symbols)
+        else:
+            text = f"{few_shot_prompt(item, [])} {item.target_text}"
+            after, target = added(text, "\n"), symbol_ids[::-1]
+            text += "\n"
+        parts = [*prefix, *chain(*symbol_ids), *separator, *chain(*target), *after]
         ids_of_prompt: list[int] = tokenizer(text)["input_ids"]
         starts = [
             start
             for start in range(len(ids_of_prompt) - len(parts) + 1)
             if ids_of_prompt[start : start + len(parts)] == parts
         ]
-        if not starts or (kind == CAUSAL and len(after) != 1):
-            raise UserError(
-                f"{name} has a tokenizer that merges symbols with their neighbors; choose "
-                "another model"
-            )
+        if not starts or (kind != MASKED and len(after) != 1):
+            raise problem
         special, ends = ids_of_prompt[: starts[0]], ids_of_prompt[starts[0] + len(parts) :]
-        return cls(special + prefix, separator, after if kind == CAUSAL else ends, symbol_ids)
+        return cls(special + prefix, separator, ends if kind == MASKED else after, symbol_ids)
 
 
 class PretrainedSeq2Seq(Seq2SeqModel):
-    """The common part: the maps between the two vocabularies, and vectorized packing of sequences.
-
-    Tokens of the model that the task does not have map to SOS, which no target contains.
-    """
+    """The common part: the tokens of the symbols, and vectorized packing of sequences."""
 
     config: PretrainedSeq2SeqConfig
-    ids_Y: Tensor
-    to_task_ids_V: Tensor
+    ids_YK: Tensor
+    is_token_YK: Tensor
     prefix_P: Tensor
     separator_P: Tensor
     suffix_P: Tensor
@@ -188,27 +211,27 @@ class PretrainedSeq2Seq(Seq2SeqModel):
         self.config = PretrainedSeq2SeqConfig.of(
             model.config,
             max_input_tokens(model, tokenizer),
-            len(template),
+            template,
             parameters,
-            self.kind != CAUSAL,
+            self.kind == MASKED,
         )
         self.model, self.task = model, task
         self._positions = {"position_ids"} & set(inspect.signature(model.forward).parameters)
-        end = template.suffix[0] if self.kind == CAUSAL else 0
-        tables = {
-            "ids_Y": torch.tensor([0, 0, end, *template.symbols]),
-            "to_task_ids_V": torch.full((model.config.vocab_size,), SOS),
-            "prefix_P": torch.tensor(template.prefix),
-            "separator_P": torch.tensor(template.separator),
-            "suffix_P": torch.tensor(template.suffix),
+        # by id of the task: PAD and SOS have no tokens, and EOS is the end of the line
+        tokens: list[list[int]] = [[], [], template.suffix[:1], *template.symbols]
+        self._symbol_by_tokens = {
+            tuple(ids): symbol for symbol, ids in enumerate(tokens) if symbol > EOS
         }
-        tables["to_task_ids_V"][template.symbols] = (
-            torch.arange(len(template.symbols)) + len(tables["ids_Y"]) - len(template.symbols)
-        )
-        if self.kind == CAUSAL:
-            tables["to_task_ids_V"][end] = EOS
+        width = template.tokens_per_symbol
+        tables = {
+            "ids_YK": torch.tensor([ids + [0] * (width - len(ids)) for ids in tokens]),
+            "prefix_P": torch.tensor(template.prefix).long(),
+            "separator_P": torch.tensor(template.separator).long(),
+            "suffix_P": torch.tensor(template.suffix).long(),
+            "is_token_YK": torch.tensor([[k < len(ids) for k in range(width)] for ids in tokens]),
+        }
         for key, table in tables.items():
-            self.register_buffer(key, table.long(), persistent=False)
+            self.register_buffer(key, table, persistent=False)
         self.train()
 
     def ensure_fits_context(self, max_length: int) -> None:
@@ -231,30 +254,40 @@ class PretrainedSeq2Seq(Seq2SeqModel):
         source_BS = source_BS[:, :-1]  # the last column is EOS or padding
         return [
             expand_tokens(self.prefix_P, source_BS),
-            (self.ids_Y[source_BS], source_BS > EOS),
+            self._tokens_of(source_BS, EOS + 1),
             expand_tokens(self.separator_P, source_BS),
         ]
 
+    def _tokens_of(self, symbols_BT: Tensor, first: int) -> tuple[Tensor, Tensor]:
+        """Return the tokens of the symbols from id `first` on, and True where there is one."""
+        is_used_BTK = self.is_token_YK[symbols_BT] & (symbols_BT >= first)[..., None]
+        return self.ids_YK[symbols_BT].flatten(1), is_used_BTK.flatten(1)
+
+    def _labels(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the tokens to predict (BL), padded on the right, and their mask."""
+        return pack_rows([self._tokens_of(batch.labels_BT, self.first_label)], left=False)
+
     @abstractmethod
-    def _logits(self, batch: Batch) -> Tensor:
-        """Return the logits (BTV) of the labels; those of padding are arbitrary."""
+    def _logits(self, source_BS: Tensor, labels_BL: Tensor, is_label_BL: Tensor) -> Tensor:
+        """Return the logits (BLV) of the labels; those of padding are arbitrary."""
 
     def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
-        loss_BT = F.cross_entropy(
-            self._logits(batch).float().transpose(1, 2),
-            self.ids_Y[batch.labels_BT],
+        labels_BL, is_label_BL = self._labels(batch)
+        loss_BL = F.cross_entropy(
+            self._logits(batch.source_BS, labels_BL, is_label_BL).float().transpose(1, 2),
+            labels_BL,
             reduction="none",
             label_smoothing=label_smoothing,
         )
-        weight_BT = (batch.labels_BT >= self.first_label) * batch.loss_weight_B[:, None]
-        return (loss_BT * weight_BT).sum() / weight_BT.sum().clamp(min=1)
+        weight_BL = is_label_BL * batch.loss_weight_B[:, None]
+        return (loss_BL * weight_BL).sum() / weight_BL.sum().clamp(min=1)
 
     @torch.no_grad()
     def is_exact_match(self, batch: Batch) -> Tensor:
-        labels_BT = batch.labels_BT
+        labels_BL, is_label_BL = self._labels(batch)
         with eval_mode(self):
-            choice_BT = self._logits(batch).argmax(-1)
-        return ((choice_BT == self.ids_Y[labels_BT]) | (labels_BT < self.first_label)).all(1)
+            choice_BL = self._logits(batch.source_BS, labels_BL, is_label_BL).argmax(-1)
+        return ((choice_BL == labels_BL) | ~is_label_BL).all(1)
 
     # The Trainer reads no attention.
 
@@ -274,34 +307,57 @@ class CausalSeq2Seq(PretrainedSeq2Seq):
     @torch.no_grad()
     def generate(self, source_BS: Tensor, max_tokens: int) -> Tensor:
         ids_BW, mask_BP = pack_rows(self._prompt(source_BS), left=True)
-        past = None
-
-        def next_token(_: Tensor) -> Tensor:
-            nonlocal ids_BW, mask_BP, past
-            inputs = self._decoder_inputs(ids_BW, mask_BP)
-            result = self.model(**inputs, past_key_values=past, use_cache=True, logits_to_keep=1)
-            best_B, past = result.logits[:, -1].argmax(-1), result.past_key_values
-            ids_BW, mask_BP = best_B[:, None], F.pad(mask_BP, (0, 1), value=True)
-            return self.to_task_ids_V[best_B]
-
+        past, columns, end = None, [], self.ids_YK[EOS, 0]
+        has_ended_B = torch.zeros(len(source_BS), dtype=torch.bool, device=source_BS.device)
         with eval_mode(self):
-            return generate_tokens(next_token, source_BS, max_tokens)
+            while len(columns) < max_tokens * self.config.tokens_per_symbol:
+                inputs = self._decoder_inputs(ids_BW, mask_BP)
+                result = self.model(
+                    **inputs, past_key_values=past, use_cache=True, logits_to_keep=1
+                )
+                best_B, past = result.logits[:, -1].argmax(-1), result.past_key_values
+                columns.append(best_B)
+                has_ended_B |= best_B == end
+                if bool(has_ended_B.all()):
+                    break
+                ids_BW, mask_BP = best_B[:, None], F.pad(mask_BP, (0, 1), value=True)
+        rows = [self._read_symbols(row, max_tokens) for row in torch.stack(columns, 1).tolist()]
+        return torch.tensor(rows, device=source_BS.device)
 
-    def _row(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def _read_symbols(self, tokens: list[int], length: int) -> list[int]:
+        """Return the symbols of a row of tokens up to EOS, padded or cut to `length`.
+
+        A token that begins no symbol becomes SOS, which no target contains.
+        """
+        symbols: list[int] = []
+        end, start = self.ids_YK[EOS, 0], 0
+        while start < len(tokens) and tokens[start] != end:
+            symbol, start = next(
+                (
+                    (self._symbol_by_tokens[part], start + width)
+                    for width in range(self.config.tokens_per_symbol, 0, -1)
+                    if (part := tuple(tokens[start : start + width])) in self._symbol_by_tokens
+                ),
+                (SOS, start + 1),
+            )
+            symbols.append(symbol)
+        symbols += [EOS] * (start < len(tokens)) + [PAD] * length
+        return symbols[:length]
+
+    def _row(
+        self, source_BS: Tensor, labels_BL: Tensor, is_label_BL: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Return the prompt and the target without its last token, which is only predicted."""
-        ids_BP, mask_BP = pack_rows(self._prompt(batch.source_BS), left=True)
-        target_BT = batch.labels_BT[:, :-1]
-        return torch.cat((ids_BP, self.ids_Y[target_BT]), 1), torch.cat(
-            (mask_BP, target_BT != PAD), 1
+        ids_BP, mask_BP = pack_rows(self._prompt(source_BS), left=True)
+        return torch.cat((ids_BP, labels_BL[:, :-1]), 1), torch.cat(
+            (mask_BP, is_label_BL[:, :-1]), 1
         )
 
-    def _logits(self, batch: Batch) -> Tensor:
-        n_tokens = batch.labels_BT.shape[1]
-        result = self.model(
-            **self._decoder_inputs(*self._row(batch)), use_cache=False, logits_to_keep=n_tokens
-        )
-        logits_BTV: Tensor = result.logits
-        return logits_BTV
+    def _logits(self, source_BS: Tensor, labels_BL: Tensor, is_label_BL: Tensor) -> Tensor:
+        inputs = self._decoder_inputs(*self._row(source_BS, labels_BL, is_label_BL))
+        result = self.model(**inputs, use_cache=False, logits_to_keep=labels_BL.shape[1])
+        logits_BLV: Tensor = result.logits
+        return logits_BLV
 
     def _decoder_inputs(self, ids_BW: Tensor, mask_BP: Tensor) -> dict[str, Tensor]:
         """Return the arguments of the model: the new tokens, and the mask of all tokens so far."""
@@ -322,10 +378,8 @@ class MaskedSeq2Seq(PretrainedSeq2Seq):
     first_label = EOS + 1
 
     def __init__(self, model: Any, tokenizer: Any, task: Task, name: str) -> None:
-        if tokenizer.mask_token is None:
-            raise UserError(messages.missing_mask_token(name))
-        self._mask = int(tokenizer.mask_token_id)
         super().__init__(model, tokenizer, task, name)
+        self._mask = int(tokenizer.mask_token_id)
 
     @torch.no_grad()
     def generate(self, source_BS: Tensor, max_tokens: int) -> Tensor:
@@ -333,7 +387,11 @@ class MaskedSeq2Seq(PretrainedSeq2Seq):
         position_T = torch.arange(max_tokens, device=source_BS.device)
         slots_BT = position_T < lengths_B[:, None]
         with eval_mode(self):
-            target_BT = self.to_task_ids_V[self._slot_logits(source_BS, slots_BT).argmax(-1)]
+            best_BT = self._logits(source_BS, slots_BT, slots_BT).argmax(-1)
+        rows = [
+            [self._symbol_by_tokens.get((token,), SOS) for token in row] for row in best_BT.tolist()
+        ]
+        target_BT = torch.tensor(rows, device=source_BS.device)
         eos_BT = torch.where(position_T == lengths_B[:, None], EOS, PAD)
         return torch.where(slots_BT, target_BT, eos_BT)
 
@@ -349,19 +407,15 @@ class MaskedSeq2Seq(PretrainedSeq2Seq):
             left=False,
         )
 
-    def _logits(self, batch: Batch) -> Tensor:
-        return self._slot_logits(batch.source_BS, batch.labels_BT >= self.first_label)
-
-    def _slot_logits(self, source_BS: Tensor, slots_BT: Tensor) -> Tensor:
-        """Return the logits (BTV) of the target positions; padding gets arbitrary ones."""
-        ids_BW, mask_BW = self._row(source_BS, slots_BT)
+    def _logits(self, source_BS: Tensor, labels_BL: Tensor, is_label_BL: Tensor) -> Tensor:
+        ids_BW, mask_BW = self._row(source_BS, is_label_BL)
         logits_BWV: Tensor = self.model(input_ids=ids_BW, attention_mask=mask_BW.long()).logits
-        first_B = mask_BW.sum(1) - len(self.suffix_P) - slots_BT.sum(1)
-        position_BT = (
-            first_B[:, None] + torch.arange(slots_BT.shape[1], device=source_BS.device)
+        first_B = mask_BW.sum(1) - len(self.suffix_P) - is_label_BL.sum(1)
+        position_BL = (
+            first_B[:, None] + torch.arange(is_label_BL.shape[1], device=source_BS.device)
         ).clamp(max=ids_BW.shape[1] - 1)
         return logits_BWV[
-            torch.arange(len(source_BS), device=source_BS.device)[:, None], position_BT
+            torch.arange(len(source_BS), device=source_BS.device)[:, None], position_BL
         ]
 
 

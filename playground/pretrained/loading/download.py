@@ -22,7 +22,7 @@ from .cache import describe_cache, ensure_disk_space
 from .model_files import INDEX_FILE, SHARD_PATTERN, WEIGHTS_FILE, ensure_size_allowed
 
 log = logging.getLogger(__name__)
-SMALL_FILES = (".json", ".txt", ".model", ".spm")
+SMALL_FILES = (".json", ".jinja", ".txt", ".model", ".spm")
 SILENCE_TIMEOUT_S = 40.0  # seconds without a byte after which a download fails
 CHUNK_BYTES = 1 << 18  # bytes between two progress reports of a download
 

@@ -33,6 +33,7 @@ SHARD_PATTERN = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 MAX_JSON_BYTES = 2_000_000  # bytes of a config, and of an index of weight files
 MAX_COUNT = 1_000_000  # layers, heads, labels, positions
 MAX_LAYERS = 200
+MEMORY_HEADROOM_BYTES = 300_000_000  # bytes of a forward pass, in addition to the weights
 CAUSAL, MASKED = "causal", "masked"
 KIND_OF_TYPE = {
     "gpt2": CAUSAL,
@@ -154,6 +155,21 @@ def kind_of(config: dict[str, Any]) -> str:
     if any(each.endswith(("LMHeadModel", "ForCausalLM")) for each in names):
         return CAUSAL
     return KIND_OF_TYPE.get(str(config.get("model_type")), "")
+
+
+def has_chat_template(folder: Path) -> bool:
+    """Return whether the tokenizer of a model has a template for chats."""
+    if (folder / "chat_template.jinja").is_file():
+        return True
+    try:
+        return bool(read_json(folder / "tokenizer_config.json")["chat_template"])
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def memory_needed(parameters: int) -> int:
+    """Return the bytes of memory that a model takes: its weights in float32, and a pass."""
+    return 4 * parameters + MEMORY_HEADROOM_BYTES
 
 
 def inspect_folder(name: str, folder: Path, commit: str, location: str) -> ResolvedModel:

@@ -13,10 +13,17 @@ from playground.common.platform import free_memory, usable_cores
 from playground.errors import UserError, is_out_of_memory
 from playground.jobs.progress import JobCancelled, ProgressReporter, to_user_error
 
-from .model_files import MAX_LAYERS, ResolvedModel, kind_of, read_config
+from .model_files import (
+    CAUSAL,
+    MASKED,
+    MAX_LAYERS,
+    ResolvedModel,
+    kind_of,
+    memory_needed,
+    read_config,
+)
 
 log = logging.getLogger(__name__)
-MEMORY_HEADROOM_BYTES = 300_000_000  # bytes of a forward pass, in addition to the weights
 AUTO_CLASS_BY_TASK = {  # pipeline: the class of transformers that loads its model
     "text-generation": "AutoModelForCausalLM",
     "fill-mask": "AutoModelForMaskedLM",
@@ -60,6 +67,7 @@ def open_pipeline(task: str, resolved: ResolvedModel, progress: ProgressReporter
 
     torch.set_num_threads(max(1, usable_cores() // 2))  # the other half is for training
     key = (task, resolved.folder)
+    _check_kind(task, resolved)
     while not _lock.acquire(timeout=0.1):
         progress.raise_if_cancelled()
     try:
@@ -78,6 +86,21 @@ def open_pipeline(task: str, resolved: ResolvedModel, progress: ProgressReporter
         return _loaded[key].pipe
     finally:
         _lock.release()
+
+
+def _check_kind(task: str, resolved: ResolvedModel) -> None:
+    """Check, before its weights load, that a model is of the kind that a task needs."""
+    kind = kind_of(read_config(resolved.folder, resolved.name))
+    if (task, kind) == ("fill-mask", CAUSAL):
+        raise UserError(
+            f"{resolved.name} is a causal language model: it continues a text and has no mask; "
+            "choose a masked language model, such as bert-base-uncased, or generate text with it"
+        )
+    if (task, kind) == ("text-generation", MASKED):
+        raise UserError(
+            f"{resolved.name} is a masked language model: it predicts masked tokens and continues "
+            "no text; choose a causal language model, such as gpt2, or fill masks with it"
+        )
 
 
 def load_and_detect_kind(resolved: ResolvedModel, progress: ProgressReporter) -> tuple[Any, str]:
@@ -138,7 +161,7 @@ def _unload(key: tuple[str, str]) -> None:
 
 def _evict_until_fits(resolved: ResolvedModel) -> None:
     """Unload models until this one fits. The caller holds the lock."""
-    needed = 4 * resolved.parameters + MEMORY_HEADROOM_BYTES
+    needed = memory_needed(resolved.parameters)
     while needed > 0.9 * free_memory() and _loaded:
         _unload(next(iter(_loaded)))
     if needed > 0.9 * free_memory():
@@ -160,7 +183,7 @@ def _load(task: str, resolved: ResolvedModel) -> Any:
     """Load a pipeline."""
     import torch
     import transformers
-    from transformers import AutoConfig, AutoTokenizer, pipeline
+    from transformers import AutoConfig, pipeline
 
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
@@ -194,12 +217,26 @@ def _load(task: str, resolved: ResolvedModel) -> Any:
             f"{resolved.name} has weights that are not finite; download it again, or choose "
             "another model"
         )
-    tokenizer = AutoTokenizer.from_pretrained(resolved.folder, trust_remote_code=False)
+    tokenizer = load_tokenizer(resolved)
     if task == "text2text-generation":  # transformers 5 has no pipeline for it
         return Seq2SeqPipeline(model.eval().to(device()), tokenizer)
     return pipeline(  # type: ignore[call-overload]
         task, model=model.eval(), tokenizer=tokenizer, device=device()
     )
+
+
+def load_tokenizer(resolved: ResolvedModel) -> Any:
+    """Load the tokenizer of a model.
+
+    Raises:
+        UserError: if it cannot be read.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(resolved.folder, trust_remote_code=False)
+    except Exception as error:
+        raise _load_error(error, resolved.name, "tokenization") from error
 
 
 def _validate_config(auto: Any, config: Any, resolved: ResolvedModel) -> None:
@@ -234,6 +271,8 @@ def _load_error(error: Exception, name: str, task: str) -> UserError:
             f"{name} needs a Python package that is not installed ({first_line}); install it and "
             "restart the playground, or choose another model"
         )
+    if "Unrecognized configuration class" in first_line:
+        return UserError(f"{name} is no model for {task}; choose another model")
     return UserError(
         f"{name} cannot be loaded for {task} ({type(error).__name__}: {first_line}); choose "
         "another model"

@@ -1,6 +1,7 @@
 """Resolve the name of a model to files on this machine, and describe the available models."""
 
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from playground.errors import UserError
@@ -8,7 +9,14 @@ from playground.jobs.progress import ProgressReporter
 
 from .cache import cached_snapshot, describe_cache, list_cached_names, mark_as_used
 from .download import download, fetch_model_info, files_to_download, open_hub
-from .model_files import ResolvedModel, inspect_folder, kind_of, read_config
+from .model_files import (
+    ResolvedModel,
+    has_chat_template,
+    inspect_folder,
+    kind_of,
+    memory_needed,
+    read_config,
+)
 from .model_names import local_folder, local_paths_allowed, validate_name
 
 
@@ -36,8 +44,9 @@ def resolve(name: str, progress: ProgressReporter, local_only: bool = False) -> 
 def describe_models(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     """Describe models without a download. `request`: {"models": [names]}.
 
-    For each: name, location ("directory", "cache", "hub" or empty), bytes, parameters, kind
-    (causal, masked or empty), and a sentence with the `code` of the error if it cannot be used.
+    For each: name, location ("directory", "cache", "hub" or empty), bytes, parameters, memory, kind
+    (causal, masked or empty), has_chat_template, and a sentence with the `code` of the error if it
+    cannot be used.
     """
     names = request.get("models")
     rows: list[dict[str, Any]] = []
@@ -46,6 +55,7 @@ def describe_models(request: dict[str, Any], progress: ProgressReporter) -> dict
         progress.raise_if_cancelled()
         row: dict[str, Any] = {"name": str(name)[:200], "location": "", "kind": ""}
         row |= {"bytes": None, "parameters": None, "message": "", "code": ""}
+        row["has_chat_template"] = False
         try:
             row["name"] = checked = validate_name(name)
             if local_folder(checked) or cached_snapshot(checked):
@@ -53,6 +63,7 @@ def describe_models(request: dict[str, Any], progress: ProgressReporter) -> dict
             else:
                 hub = hub or open_hub()
                 row |= _describe_remote(hub, checked)
+            row["memory"] = row["parameters"] and memory_needed(row["parameters"])
         except UserError as error:
             row |= {"message": str(error), "code": error.code}
         rows.append(row)
@@ -67,18 +78,21 @@ def _describe_local(name: str, progress: ProgressReporter) -> dict[str, Any]:
         "bytes": resolved.bytes,
         "parameters": resolved.parameters,
         "kind": kind_of(read_config(resolved.folder, name)),
+        "has_chat_template": has_chat_template(Path(resolved.folder)),
     }
 
 
 def _describe_remote(hub: Any, name: str) -> dict[str, Any]:
     info = fetch_model_info(hub, name)
     numbers, config = info.get("safetensors"), info.get("config")
+    files = files_to_download(info, name)
     total = numbers.get("total") if isinstance(numbers, dict) else None
     return {
         "location": "hub",
-        "bytes": sum(files_to_download(info, name).values()),
+        "bytes": sum(files.values()),
         "parameters": total if type(total) is int else None,
         "kind": kind_of(config) if isinstance(config, dict) else "",
+        "has_chat_template": "chat_template.jinja" in files,
     }
 
 

@@ -26,6 +26,7 @@ from playground.tasks.held_out import build_held_out_set
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT, wait_for
 from tests.support.command_runner import run_in_interpreter
+from tests.support.small_runs import tiny_config
 
 for_both_models = pytest.mark.parametrize("fixture", ["tiny-gpt2", "tiny-bert"])
 # half as many suffice for six seeds of each model, but not on every CPU
@@ -144,7 +145,9 @@ def test_training_inputs_are_the_tokens_of_the_benchmark_prompts(fixture, load_m
     causal = fixture == "tiny-gpt2"
     batch = build_held_out_set(model.task, 9, 2, 4).batch
     row_BW, mask_BW = (
-        model._row(batch) if causal else model._row(batch.source_BS, batch.labels_BT > EOS)
+        model._row(batch.source_BS, *model._labels(batch))
+        if causal
+        else model._row(batch.source_BS, batch.labels_BT > EOS)
     )
     for row, mask, source_S, target_T in zip(
         row_BW, mask_BW, batch.source_BS, batch.target_BT, strict=True
@@ -204,9 +207,16 @@ def test_losses_depend_on_the_seed_only(finetune_request):
     assert losses[0] == losses[1] != losses[2]
 
 
-def test_symbol_without_a_single_token_is_reported(load_model):
-    with pytest.raises(UserError, match="tiny-bert has no single token for the symbol A"):
-        load_model("tiny-bert", n_symbols=62)  # its tokenizer converts to lower case
+def test_unusable_tokenizer_is_reported_before_weights_load(tiny_models, tmp_path, monkeypatch):
+    trainer = Trainer(tiny_config(n_symbols=62, max_steps=1))
+    save_checkpoint(tmp_path / "letters", trainer, list(trainer))
+    monkeypatch.setattr(job, "load_and_detect_kind", lambda *_: pytest.fail("loaded"))
+    request = {"checkpoint": str(tmp_path / "letters"), "model": str(tiny_models / "tiny-bert")}
+    for function in (job.plan, job.finetune):  # its tokenizer converts to lower case
+        with pytest.raises(
+            UserError, match="tiny-bert cannot distinguish the symbol A from others"
+        ):
+            function(request, ProgressReporter())
 
 
 def test_sequences_beyond_the_models_positions_are_rejected(load_model):

@@ -3,7 +3,7 @@ import { html, signal } from "../vendor/preact.js";
 import { BarList } from "../shared/components/bar_list.js";
 import { formatPercent } from "../shared/format.js";
 import { MOST_PROBABLE_TOKENS } from "../shared/strings.js";
-import { shortModelName } from "./models.js";
+import { hasChatTemplate, shortModelName } from "./models.js";
 import {
   createPipeline,
   modelInput,
@@ -74,7 +74,7 @@ function GeneratedText({ result, rows, request }) {
       aria-label="Generated text; use the arrow keys to move between tokens"
       onKeyDown=${moveBy}
     >
-      <span class="prompt">${request?.text}</span>${rows.map(
+      <span class="prompt">${result?.prompt ?? request?.text}</span>${rows.map(
         (row, index) =>
           html`<${Token}
             key=${index}
@@ -92,7 +92,8 @@ function GeneratedText({ result, rows, request }) {
       }
       Select a token to see its alternatives.
     </p>
-    ${rows[selected] && html`<${Alternatives} row=${rows[selected]} />`}`;
+    ${rows[selected] && html`<${Alternatives} row=${rows[selected]} />`}
+    <${Notes} notes=${result?.notes ?? []} />`;
 }
 
 export const { View: Generation } = createPipeline("continue", {
@@ -101,6 +102,13 @@ export const { View: Generation } = createPipeline("continue", {
   fields: [
     modelInput("gpt2"),
     textArea("text", "Text", "The capital of France is"),
+    {
+      name: "chat",
+      label: "As chat",
+      value: true,
+      type: "checkbox",
+      hint: "Sends the text as a message in the chat template of this model.",
+    },
     numberInput("new_tokens", "New tokens", "40", 1, 200),
     numberInput("top_k", "Candidates", "8", 1, 50),
     {
@@ -120,8 +128,9 @@ export const { View: Generation } = createPipeline("continue", {
     }),
     numberInput("seed", "Seed", "0", 0, 2147483647),
   ],
-  isVisible: ({ name }, { decoding }) =>
-    decoding === "sampling" || !["temperature", "top_p", "seed"].includes(name),
+  isVisible: ({ name }, { decoding, model0 }) =>
+    (name !== "chat" || hasChatTemplate(model0)) &&
+    (decoding === "sampling" || !["temperature", "top_p", "seed"].includes(name)),
   buildRequest: (request) => ({ task: "text-generation", ...request }),
   examples: [
     {

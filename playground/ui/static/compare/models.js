@@ -79,6 +79,9 @@ export const isLocal = (name) => {
   return Boolean(row && !row.message && row.location !== "hub");
 };
 
+export const hasChatTemplate = (name) =>
+  Boolean(modelFacts.value.get(name.trim())?.has_chat_template);
+
 /** Whether a model is not local, and the Hub cannot be reached. */
 export const isUnavailable = (name) => isOutage(modelFacts.value.get(name.trim())?.code);
 
@@ -89,15 +92,19 @@ export function describeModelCost(name) {
   if (!row) return { text: isPending ? "Checking…" : "", isError: false };
   if (row.message) return { text: formatMessage(row.message), isError: !isOutage(row.code) };
   const parameters = row.parameters ? formatCount(row.parameters, "parameter") : "",
-    size = row.bytes ? formatBytes(row.bytes) : "";
+    size = row.bytes ? formatBytes(row.bytes) : "",
+    memory = row.memory ? `${formatBytes(row.memory)} of memory` : "";
   if (row.location === "hub")
     return {
-      text: [`${size} to download, once`, parameters].filter(Boolean).join("; "),
+      text: [`${size} to download, once`, parameters, memory].filter(Boolean).join("; "),
       isError: false,
     };
   const finetuned = name.startsWith("tuned:") ? "Fine-tuned here" : "In a local folder",
     storage = row.location === "directory" ? finetuned : "On this machine";
-  return { text: `${storage}: ${[parameters, size].filter(Boolean).join(", ")}`, isError: false };
+  return {
+    text: `${storage}: ${[parameters, size, memory].filter(Boolean).join(", ")}`,
+    isError: false,
+  };
 }
 
 /** Describe the downloads that a benchmark of these models needs, and the models it skips. */
