@@ -106,7 +106,7 @@ def compare(
 
 
 def _print_table(events: list[dict[str, Any]], rows: list["ModelRow"]) -> None:
-    from playground.pretrained.benchmark.export import format_row
+    from playground.pretrained.benchmark.export import format_comparison, format_row
 
     click.echo(
         f"{'':34} {'exact match':^19} {'token accuracy':^19} {'rank accuracy':^19} "
@@ -114,11 +114,10 @@ def _print_table(events: list[dict[str, Any]], rows: list["ModelRow"]) -> None:
     )
     for row in rows:
         click.echo(format_row(row))
-    for row in rows:
-        if note := row["caveat"]:
-            click.echo(
-                click.wrap_text(note, MAX_LINE_WIDTH, initial_indent="  ", subsequent_indent="  ")
-            )
+    for note in (note for row in rows for note in (row["caveat"], format_comparison(row)) if note):
+        click.echo(
+            click.wrap_text(note, MAX_LINE_WIDTH, initial_indent="  ", subsequent_indent="  ")
+        )
     caption = next((row["caption"] for row in events if row["kind"] == "settings"), "")
     click.echo(click.wrap_text(caption, MAX_LINE_WIDTH))
 

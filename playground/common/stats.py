@@ -138,6 +138,16 @@ def rank_test(one: Sequence[float | None], other: Sequence[float | None]) -> flo
     return extreme / math.comb(len(pooled), len(first))
 
 
+def mcnemar_test(only_one: int, only_other: int) -> float:
+    """Return the two-sided exact p-value of McNemar's test (1947) for two models on the same items.
+
+    The arguments count the items that only one of the two has right. The others say nothing about
+    a difference.
+    """
+    n, fewer = only_one + only_other, min(only_one, only_other)
+    return min(1.0, 2 * sum(math.comb(n, k) for k in range(fewer + 1)) / 2**n)
+
+
 def min_p_value(n: int, m: int, n_groups: int = 2) -> float:
     """Return the minimum p-value of `rank_test` for groups of `n` and `m` distinct values.
 

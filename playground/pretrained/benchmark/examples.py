@@ -5,6 +5,7 @@ Shapes: N sequences, L tokens of the longest, B examples.
 """
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -36,12 +37,16 @@ class Choice:
 
 @dataclass(frozen=True)
 class ExampleSet:
-    """The evaluation examples, the few-shot examples, a description, and the target symbols."""
+    """The evaluation examples, the few-shot examples, a description, and the target symbols.
+
+    `majority_target` is the most frequent target of training sequences.
+    """
 
     examples: tuple[Example, ...]
     few_shot_examples: tuple[Example, ...]
     note: str
     target_symbols: tuple[str, ...] = ()
+    majority_target: tuple[str, ...] = ()
 
 
 def _examples_of(task: Task, batch: Batch) -> list[Example]:
@@ -97,6 +102,7 @@ def sample_examples(task: Task, n: int, min_length: int, max_length: int) -> Exa
         _choose_examples(training, {example.source for example in examples}),
         note,
         target_symbols,
+        Counter(example.target for example in training).most_common(1)[0][0] if training else (),
     )
 
 

@@ -28,6 +28,9 @@ class ModelRow(TypedDict):
     rank_accuracy_low: float | None
     rank_accuracy_high: float | None
     rank_chance: float | None
+    only_this: int | None
+    only_checkpoint: int | None
+    p_value: float | None
     n: int
     n_tokens: int
     ranked: int
@@ -87,6 +90,17 @@ def format_row(row: ModelRow) -> str:
     text = f"{row['model'][:34]:34} {' '.join(_share(*each) for each in (exact, tokens, rank))}"
     text += f" {row['parameters'] or 0:>13,}" if row["parameters"] else f" {'':>13}"
     return text + (f"  {row['error']}" if row["error"] else f"  {row['decoding']}")
+
+
+def format_comparison(row: ModelRow) -> str:
+    """Describe how the exact matches of a model differ from those of the checkpoint, in pairs."""
+    return (
+        f"{row['model'][:34]}: {row['only_this']} sequences that only it has right, "
+        f"{row['only_checkpoint']} that only the checkpoint has right; McNemar p = "
+        f"{row['p_value']:.2g}"
+        if row["p_value"] is not None
+        else ""
+    )
 
 
 def _share(share: float | None, low: float | None, high: float | None) -> str:

@@ -130,10 +130,10 @@ def run_benchmark(request: dict[str, Any], progress: ProgressReporter) -> dict[s
     for baseline in (
         CopyBaseline(),
         MajorityTokenBaseline(),
-        MajorityTargetBaseline(example_set.examples),
+        MajorityTargetBaseline(example_set.majority_target),
     ):
         benchmark.evaluate(baseline, note=False)
-    benchmark.evaluate(checkpoint)
+    benchmark.reference = benchmark.evaluate(checkpoint)
     for name in parsed.models:
         benchmark.evaluate_pretrained(name)
     return {"rows": benchmark.rows, **summary}
@@ -156,6 +156,7 @@ class Benchmark:
         ]
         self.ranked = self.rankable_examples[: settings.rank]
         self.rows: list[dict[str, Any]] = []
+        self.reference: MetricAccumulator | None = None  # of the checkpoint
 
     def caption(self, parameters: int) -> str:
         """Describe what is compared, and the limits of the comparison."""
@@ -171,9 +172,11 @@ class Benchmark:
             f"{self.settings.shots} few-shot examples, unless their row is marked fine-tuned. So "
             "the models do not compete on equal terms: the table shows what training on the task "
             "achieves with a small model, and how far pretraining on text carries a large one. "
-            "An answer counts only as tokens separated by spaces; masked models receive its "
-            "length. Brackets: 95 % intervals (Wilson), those of tokens as if each were "
-            f"independent.{self.ranking_note()}"
+            "An answer counts only as tokens separated by spaces, and its end as one token, EOS; "
+            "masked models receive its length, so their EOS is always correct. Brackets: 95 % "
+            "intervals (Wilson), those of tokens as if each were independent. All models get the "
+            f"same sequences: p compares a model's exact matches with those of {name} in pairs "
+            f"(McNemar, exact), and is not corrected for several models.{self.ranking_note()}"
         )
 
     def ranking_note(self) -> str:
@@ -205,7 +208,10 @@ class Benchmark:
             "weights_bytes": model.weights,
             "added_bytes": None,
             "finished": False,
-            **MetricAccumulator().compute(),
+            "only_this": None,
+            "only_checkpoint": None,
+            "p_value": None,
+            **MetricAccumulator(self.task.predict_eos).compute(),
         }
 
     def emit(self, row: dict[str, Any]) -> None:
@@ -214,7 +220,10 @@ class Benchmark:
 
     def add_random_baseline(self) -> None:
         scores = RandomBaseline.scores(
-            self.examples, len(self.example_set.target_symbols), self.ranked
+            self.examples,
+            len(self.example_set.target_symbols),
+            self.ranked,
+            self.task.predict_eos,
         )
         more = {
             "n": len(self.examples),
@@ -234,7 +243,7 @@ class Benchmark:
 
         An error is stored in the row, which keeps the metrics so far.
         """
-        tally, row = MetricAccumulator(), self.new_row(model)
+        tally, row = MetricAccumulator(self.task.predict_eos), self.new_row(model)
         self.rows.append(row)
         self.progress.message(f"Evaluating {model.name}: {model.decoding}")
         try:
@@ -242,6 +251,7 @@ class Benchmark:
                 self.progress.progress(number, len(self.examples), "examples")
                 entry = self.evaluate_example(model, item, number, tally)
                 row |= tally.compute() | {"added_bytes": memory_delta() if memory_delta else None}
+                row |= tally.compare(self.reference) if self.reference else {}
                 if note:
                     self.progress.row(
                         entry | {name: row[name] for name in ("index", "model", "decoding")}
@@ -274,7 +284,9 @@ class Benchmark:
             "raw_output": output.raw_output,
             "prediction": output.parsed and list(output.parsed),
             "correct": exact_match(output.parsed, example.target),
-            "correct_positions": correct_positions(output.parsed, example.target),
+            "correct_positions": correct_positions(
+                output.parsed, example.target, self.task.predict_eos
+            ),
             "seconds": seconds,
             "candidates": [],
             "rank": None,

@@ -1,8 +1,8 @@
 """Metrics of predicted token sequences, with confidence intervals.
 
 exact match      fraction of examples whose whole prediction is correct
-token accuracy   fraction of the targets' tokens that are predicted at their position; a missing
-                 or unparsable token is wrong
+token accuracy   fraction of the targets' tokens, EOS included, that are predicted at their
+                 position, as in playground/evaluation.py; a missing or unparsable token is wrong
 rank accuracy    fraction of examples whose target has a higher log-probability than every other
                  candidate; a tie of k counts 1/k
 
@@ -12,7 +12,7 @@ Pure Python, because the page's process uses it too.
 import math
 from collections.abc import Sequence
 
-from playground.common.stats import wilson_interval
+from playground.common.stats import mcnemar_test, wilson_interval
 
 # nats; sequences of one batch differ by float noise of 1e-7 even if they are equal
 TIE_TOLERANCE = 1e-4
@@ -25,12 +25,20 @@ def parse_answer(text: str, symbols: Sequence[str]) -> tuple[str, ...] | None:
     return parsed if parsed and set(parsed) <= set(symbols) else None
 
 
-def correct_positions(predicted: Sequence[str | None] | None, target: Sequence[str]) -> list[bool]:
-    """Return for each token of the target whether it is predicted at its position."""
-    predicted = predicted or ()
-    return [
-        position < len(predicted) and predicted[position] == token
+def correct_positions(
+    predicted: Sequence[str | None] | None, target: Sequence[str], has_eos: bool
+) -> list[bool]:
+    """Return for each token of the target whether it is predicted at its position.
+
+    The last one is EOS if targets have it: the prediction ends where the target ends.
+    """
+    tokens = predicted or ()
+    correct = [
+        position < len(tokens) and tokens[position] == token
         for position, token in enumerate(target)
+    ]
+    return [*correct, predicted is not None and len(predicted) == len(target)][
+        : len(target) + has_eos
     ]
 
 
@@ -77,20 +85,39 @@ def _is_tie(one: float, other: float) -> bool:
 class MetricAccumulator:
     """Accumulates the metrics of one model's predictions."""
 
-    def __init__(self) -> None:
-        self.n = self.exact = self.n_tokens = self.correct_tokens = self.ranked = 0
+    def __init__(self, has_eos: bool) -> None:
+        self.has_eos = has_eos
+        self.n_tokens = self.correct_tokens = self.ranked = 0
+        self.is_exact: list[bool] = []  # of each example
         self.first = self.seconds = self.rank_seconds = 0.0
         self.chance: list[float] = []  # of ranking the target first, per ranked example
 
     def add(
         self, predicted: Sequence[str | None] | None, target: Sequence[str], seconds: float
     ) -> None:
-        correct = correct_positions(predicted, target)
-        self.n += 1
-        self.exact += exact_match(predicted, target)
+        correct = correct_positions(predicted, target, self.has_eos)
+        self.is_exact.append(exact_match(predicted, target))
         self.n_tokens += len(correct)
         self.correct_tokens += sum(correct)
         self.seconds += seconds
+
+    @property
+    def n(self) -> int:
+        return len(self.is_exact)
+
+    @property
+    def exact(self) -> int:
+        return sum(self.is_exact)
+
+    def compare(self, other: "MetricAccumulator") -> dict[str, float | int]:
+        """Compare the exact matches with those of another model on the same examples, so far."""
+        pairs = list(zip(self.is_exact, other.is_exact, strict=False))
+        only_this, only_other = pairs.count((True, False)), pairs.count((False, True))
+        return {
+            "only_this": only_this,
+            "only_checkpoint": only_other,
+            "p_value": mcnemar_test(only_this, only_other),
+        }
 
     def add_rank(self, credit: float, of: int, seconds: float) -> None:
         """Add a ranking; `credit` is the example's `first_credit` among `of` candidates."""

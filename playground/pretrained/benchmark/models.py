@@ -19,7 +19,7 @@ from playground.architectures.seq2seq_model import Seq2SeqModel
 from playground.errors import UserError
 from playground.jobs.progress import ProgressReporter
 from playground.models.transformer import Transformer
-from playground.tasks import PAD
+from playground.tasks import EOS, PAD
 from playground.tasks.task import Batch, Task, batch_of_targets
 
 from ..prompts import Example
@@ -89,7 +89,7 @@ class MajorityTokenBaseline(BenchmarkModel):
 
     name = "most frequent token"
     kind = "baseline"
-    decoding = "the input's most frequent token, repeated"
+    decoding = "the input's most frequent token, repeated to the length of the target"
 
     def generate(self, example: Example) -> Output:
         token, _ = Counter(example.source).most_common(1)[0]
@@ -98,13 +98,13 @@ class MajorityTokenBaseline(BenchmarkModel):
 
 
 class MajorityTargetBaseline(BenchmarkModel):
-    """A baseline that always predicts the most frequent target of the examples."""
+    """A baseline that always predicts the most frequent target of training sequences."""
 
     name, kind, can_rank = "most frequent target", "baseline", True
+    decoding = "always the most frequent target of training sequences"
 
-    def __init__(self, items: Sequence[Example]) -> None:
-        self.target, _ = Counter(item.target for item in items).most_common(1)[0]
-        self.decoding = "always the most frequent target of these sequences"
+    def __init__(self, target: tuple[str, ...]) -> None:
+        self.target = target
 
     def generate(self, example: Example) -> Output:
         return Output("", [], [], " ".join(self.target), self.target)
@@ -116,20 +116,22 @@ class MajorityTargetBaseline(BenchmarkModel):
 class RandomBaseline(BenchmarkModel):
     """The expected scores of random guessing, calculated.
 
-    Every symbol that occurs in targets is equally likely, and so is every candidate.
+    The length of each target is known. Every symbol that occurs in targets is equally likely, and
+    so is every candidate.
     """
 
-    name, kind, decoding = "chance", "baseline", "calculated"
+    name, kind, decoding = "chance", "baseline", "calculated, for a known length of each target"
 
     @staticmethod
     def scores(
-        items: Sequence[Example], symbols: int, ranked: Sequence[Example]
+        items: Sequence[Example], symbols: int, ranked: Sequence[Example], has_eos: bool
     ) -> dict[str, float | None]:
         """Return the scores; `symbols` is the number of different symbols in targets."""
+        n_symbols, n_ends = sum(len(item.target) for item in items), has_eos * len(items)
         chances = [1 / len(choices_for(item, items)) for item in ranked]
         return {
             "exact_match": sum(symbols ** -len(item.target) for item in items) / len(items),
-            "token_accuracy": 1 / symbols,
+            "token_accuracy": (n_symbols / symbols + n_ends) / (n_symbols + n_ends),
             "rank_accuracy": sum(chances) / len(chances) if chances else None,
         }
 
@@ -166,11 +168,13 @@ class CheckpointModel(BenchmarkModel):
         predicted = self.model.generate(batch.source_BS, max_tokens)[0].tolist()
         ids = batch.source_BS[0].tolist()
         names = [self.task.vocabulary.token_name(token) for token in ids]
-        ended = [self.task.vocabulary.token_name(token) for token in predicted if token != PAD]
-        tokens = tuple(self.task.vocabulary.decode(predicted))
-        has_ended = "EOS" in ended or not self.task.predict_eos
-        parsed = tokens if has_ended and set(tokens) <= set(self.task.vocabulary.symbols) else None
-        return Output(example.source_text, names, ids, " ".join(ended), parsed)
+        written = [self.task.vocabulary.token_name(token) for token in predicted if token != PAD]
+        end = predicted.index(EOS) if EOS in predicted else len(predicted)
+        parsed = tuple(
+            self.task.vocabulary.token_name(token) if token > EOS else None
+            for token in predicted[:end]
+        )
+        return Output(example.source_text, names, ids, " ".join(written), parsed)
 
     @torch.no_grad()
     def loglikelihoods(self, example: Example, choices: Sequence[tuple[str, ...]]) -> list[float]:

@@ -4,6 +4,7 @@ import json
 import math
 
 import pytest
+from scipy.stats import binomtest
 
 from playground.common.stats import wilson_interval
 from playground.pretrained.benchmark.export import (
@@ -45,11 +46,16 @@ def test_only_the_first_line_is_an_answer():
 
 
 def test_extra_tokens_prevent_an_exact_match():
-    assert correct_positions(("4", "1", "3"), ("4", "1", "3")) == [True] * 3
-    assert correct_positions(("1", "4", "3", "9"), ("4", "1", "3")) == [False, False, True]
-    assert correct_positions(("4",), ("4", "1", "3")) == [True, False, False]
-    assert correct_positions(("4", None, "3"), ("4", "1", "3")) == [True, False, True]
-    assert correct_positions(None, ("4", "1", "3")) == [False] * 3
+    for has_eos in (True, False):  # the end is one more token
+        for predicted, expected in (
+            (("4", "1", "3"), [True, True, True, True]),
+            (("1", "4", "3", "9"), [False, False, True, False]),
+            (("4",), [True, False, False, False]),
+            (("4", None, "3"), [True, False, True, True]),
+            (None, [False] * 4),
+        ):
+            actual = correct_positions(predicted, ("4", "1", "3"), has_eos)
+            assert actual == expected[: 3 + has_eos]
     assert exact_match(("4", "1", "3"), ("4", "1", "3"))
     assert not exact_match(("4", "1", "3", "9"), ("4", "1", "3"))
     assert not exact_match(None, ())
@@ -76,7 +82,7 @@ def test_a_tie_of_k_candidates_counts_as_1_in_k_of_a_first_place():
 
 
 def test_a_tally_counts_examples_tokens_and_ranks():
-    tally = MetricAccumulator()
+    tally = MetricAccumulator(has_eos=True)
     assert tally.compute()["exact_match"] is None
     tally.add(("4", "1"), ("4", "1"), 1.0)
     tally.add(("4", "9", "3"), ("4", "1", "3"), 2.0)
@@ -84,12 +90,26 @@ def test_a_tally_counts_examples_tokens_and_ranks():
     tally.add_rank(1, 4, 0.5)
     tally.add_rank(0, 8, 1.5)
     result = tally.compute()
-    assert (result["n"], result["n_tokens"], result["ranked"]) == (3, 10, 2)
+    assert (result["n"], result["n_tokens"], result["ranked"]) == (3, 13, 2)
     assert result["exact_match"] == pytest.approx(1 / 3)
-    assert result["token_accuracy"] == pytest.approx(4 / 10)
-    assert (result["token_accuracy_low"], result["token_accuracy_high"]) == wilson_interval(4, 10)
+    assert result["token_accuracy"] == pytest.approx(6 / 13)
+    assert (result["token_accuracy_low"], result["token_accuracy_high"]) == wilson_interval(6, 13)
     assert (result["rank_accuracy"], result["rank_chance"]) == (0.5, (1 / 4 + 1 / 8) / 2)
     assert (result["seconds_per_example"], result["rank_seconds_per_example"]) == (3.0, 1.0)
+
+
+def test_two_models_are_compared_on_the_same_examples():
+    one, other = MetricAccumulator(has_eos=True), MetricAccumulator(has_eos=True)
+    for is_one, is_other in [(1, 0)] + [(0, 1)] * 8 + [(1, 1)] * 5 + [(0, 0)] * 3:
+        for tally, is_right in ((one, is_one), (other, is_other)):
+            tally.add(("1",) if is_right else None, ("1",), 0.0)
+    expected = binomtest(1, 9).pvalue
+    assert one.compare(other) == {
+        "only_this": 1,
+        "only_checkpoint": 8,
+        "p_value": pytest.approx(expected),
+    }
+    assert one.compare(one) == {"only_this": 0, "only_checkpoint": 0, "p_value": 1}
 
 
 RESULT = [

@@ -42,7 +42,15 @@ const FAIRNESS_NOTE =
   "The models do not compete on equal terms: yours was trained on this task, pretrained models " +
   "only get few-shot examples in the prompt.";
 const READING = [
-  ["exact match, token accuracy", "Correct examples and correct tokens; in brackets the interval."],
+  [
+    "exact match, token accuracy",
+    "Correct examples and correct tokens, EOS included; in brackets the interval.",
+  ],
+  [
+    "p",
+    "The probability of so large a difference from your model, or a larger one, if both had the " +
+      "same exact match (McNemar's test on the same examples, not corrected for several models).",
+  ],
   [
     "ranking",
     "How often the target is more probable than all other candidates. The line marks chance. " +

@@ -3,6 +3,7 @@ import { html } from "../vendor/preact.js";
 import { DataTable } from "../shared/components/data_table.js";
 import {
   formatBytes,
+  formatCount,
   formatInteger,
   formatMessage,
   formatNumber,
@@ -24,7 +25,7 @@ const METRICS = [
   {
     key: "token_accuracy",
     label: "token accuracy",
-    help: "Fraction of correct tokens",
+    help: "Fraction of correct tokens, EOS included",
     count: (row) => row.n_tokens,
   },
   {
@@ -51,6 +52,14 @@ export function describeScore(row, { key, count }) {
   ]
     .filter(Boolean)
     .join("; ");
+}
+
+/** Describe how the exact matches differ from those of the selected model; empty without a pair. */
+export function describePairs({ only_this: one, only_checkpoint: other, p_value: p }) {
+  return isMissing(p)
+    ? ""
+    : `Only this model is right on ${formatCount(one, "example")}, only yours on ` +
+        `${formatInteger(other)}: ${p < 0.001 ? "p < 0.001" : "p = " + p.toPrecision(2)}`;
 }
 
 /** Format the time per example. */
@@ -99,7 +108,11 @@ export function describePending(progress, isFirst) {
 }
 
 function ModelName({ row, job, onRetry }) {
-  const details = [row.description + (row.decoding ? "; " + row.decoding : ""), row.caveat];
+  const details = [
+    row.description + (row.decoding ? "; " + row.decoding : ""),
+    row.caveat,
+    describePairs(row),
+  ];
   return html`<span class=${"name" + (isBaseline(row) ? " baseline" : "")}>${row.model}</span>
     ${details.filter(Boolean).map((text) => html`<span class="pg-sub">${text}</span>`)}
     ${
