@@ -28,6 +28,9 @@ from ..requests import MAX_TEXT_LENGTH, JobRequest, ModelName, Text
 
 # tokens of a prompt; 12 x 12 heads of 64 x 64 weights take 1.2 MB of JSON
 MAX_TOKENS = 64
+# the mean attention on the first token that makes a layer an attention sink: at least this share,
+# and this many times that of equal weights
+SINK_SHARE, SINK_FACTOR = 0.5, 1.5
 DEFAULT_PROMPT = "The cat sat on the mat"
 ATTENTION_IMPLEMENTATION = "eager-with-scores"
 
@@ -101,6 +104,12 @@ def attention(request: dict[str, Any], progress: ProgressReporter) -> dict[str, 
             f"layers of {heads} heads"
         )
     total = len(model.tokenizer(text, verbose=False)["input_ids"])
+    notes = [
+        f"The text has {total} tokens; the first {MAX_TOKENS} of them are shown."
+        if total > len(ids)
+        else "",
+        sink_note(outputs),
+    ]
     return {
         "model": model.resolved.name,
         "text": text,
@@ -109,6 +118,8 @@ def attention(request: dict[str, Any], progress: ProgressReporter) -> dict[str, 
         "spans": [list(span) for span in spans],
         "layers": layers,
         "heads": heads,
+        # fewer than heads if some share their keys and values (Ainslie et al. 2023)
+        "kv_heads": getattr(model.model.config, "num_key_value_heads", None) or heads,
         "weights": pack_uint16(outputs.weights_LHQM),
         "mask": outputs.mask_QM.int().tolist(),
         "layer": layer,
@@ -119,10 +130,25 @@ def attention(request: dict[str, Any], progress: ProgressReporter) -> dict[str, 
         ],
         "word": parsed.word,
         "word_tokens": word_token_indices(parsed.word, text, spans)[:1],
-        "note": f"the text has {total} tokens; the first {MAX_TOKENS} of them are shown"
-        if total > len(ids)
-        else "",
+        "notes": [note for note in notes if note],
     }
+
+
+def sink_note(outputs: AttentionOutputs) -> str:
+    """Describe the layers whose heads attend mostly to the first token; empty if there are none."""
+    weights_LQ = outputs.weights_LHQM[:, :, 1:, 0].mean(1)
+    if not weights_LQ.numel():
+        return ""
+    share_L, uniform = weights_LQ.mean(1), float((1 / outputs.mask_QM[1:].sum(1)).mean())
+    is_sink_L = share_L > max(SINK_SHARE, SINK_FACTOR * uniform)
+    if not is_sink_L.any():
+        return ""
+    return (
+        f"Attention sink: in {int(is_sink_L.sum())} of {len(share_L)} layers, "
+        f"{float(share_L[is_sink_L].mean()):.0%} of the attention is on the first token; equal "
+        f"weights would put {uniform:.0%} there. The weights of a query sum to one, so a head that "
+        "finds nothing puts them where they do no harm (Xiao et al. 2023, arXiv 2309.17453)."
+    )
 
 
 def load_for_inspection(name: Any, progress: ProgressReporter) -> InspectedModel:

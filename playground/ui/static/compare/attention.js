@@ -9,7 +9,7 @@ import { formatMessage } from "../shared/format.js";
 import { Resource } from "../shared/resource.js";
 import { INPUT_SEQUENCE } from "../shared/strings.js";
 import { store } from "../shared/store.js";
-import { AttentionPanel, DISPLAY_OPTIONS, display } from "./attention_panel.js";
+import { AttentionPanel, DISPLAY_OPTIONS, display, isFirstHidden } from "./attention_panel.js";
 import { CompareJob } from "./jobs.js";
 import { isLocal, loadModelFacts, modelErrors, modelField, useModelFacts } from "./models.js";
 import { readableToken } from "./pipeline.js";
@@ -172,12 +172,22 @@ export function Attention() {
       <div class="job">
         ${jobs.map((job) => html`<${JobProgress} key=${job.key} job=${job} />`)}
       </div>
-      <${SegmentedControl}
-        label="Display"
-        options=${DISPLAY_OPTIONS}
-        value=${display.value}
-        onChange=${(value) => (display.value = value)}
-      />
+      <div class="pg-row">
+        <${SegmentedControl}
+          label="Display"
+          options=${DISPLAY_OPTIONS}
+          value=${display.value}
+          onChange=${(value) => (display.value = value)}
+        />
+        <label title="Pretrained models; the weights of a row sum to one again">
+          <input
+            type="checkbox"
+            checked=${isFirstHidden.value}
+            onChange=${() => (isFirstHidden.value = !isFirstHidden.value)}
+          />
+          without the first token
+        </label>
+      </div>
       <div class="pg-halves side-by-side">
         <${AttentionPanel} index=${0} data=${results[0].value} />
         <${AttentionPanel}

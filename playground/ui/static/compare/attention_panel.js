@@ -8,6 +8,7 @@ import { Resource } from "../shared/resource.js";
 import { ATTENTION_KIND, ATTENTION_KINDS, describeAxes, TOKEN_HINT } from "../shared/strings.js";
 import { runQuery } from "./jobs.js";
 import { shortModelName } from "./models.js";
+import { Notes } from "./pipeline.js";
 
 export const DISPLAY_OPTIONS = [
   { value: "map", label: "weights", title: "Softmax of the scores; each row sums to one" },
@@ -15,6 +16,8 @@ export const DISPLAY_OPTIONS = [
   { value: "token", label: "one token, all heads", title: TOKEN_HINT },
 ];
 export const display = signal("map");
+/** Whether the maps of pretrained models leave out the first token. */
+export const isFirstHidden = signal(false);
 const CAPTIONS = {
   map: "Rows: queries. Columns: keys. Each row sums to one.",
   scores:
@@ -35,13 +38,44 @@ export function describeMap(data, mode) {
   );
 }
 
-const at = (names, i) => `${names[i]} (position ${i + 1})`;
+const at = ({ start = 0 }, names, i) => `${names[i]} (position ${start + i + 1})`;
+const cut = (list) => list.slice(1);
+
+/** Return data and weights without the first token. The weights of a row sum to one again. */
+export function withoutFirst(data, all) {
+  const rescale = (row) => {
+    const sum = row.reduce((total, weight) => total + weight, 0);
+    return row.map((weight) => (sum ? (1000 * weight) / sum : 0));
+  };
+  const cutHead = (weights) =>
+    cut(toRows(weights, data.columns.length)).flatMap((row) => rescale(cut(row)));
+  return {
+    data: {
+      ...data,
+      start: 1,
+      rows: cut(data.rows),
+      columns: cut(data.columns),
+      possible: data.possible && cut(data.possible).map(cut),
+      token: Math.max(0, data.token - 1),
+    },
+    all: all.map((heads) => heads.map(cutHead)),
+  };
+}
+
+/** Say which heads share their keys and values with a head; empty if none do. */
+export function describeSharedKeys({ heads, kv_heads: groups = heads }, head) {
+  const size = heads / groups,
+    first = Math.floor(head / size) * size + 1;
+  return size > 1
+    ? `Heads ${first} to ${first + size - 1} share their keys and values (grouped-query attention).`
+    : "";
+}
 
 /** The map of one head: its weights, or its scores if they are given. */
 function buildHeadMap(data, weights, scores) {
   const { rows, columns, possible: mask } = data,
     describe = (row, column) => {
-      const [query, key] = [at(rows, row), at(columns, column)],
+      const [query, key] = [at(data, rows, row), at(data, columns, column)],
         weight = weights[row][column].toFixed(3);
       return scores
         ? `${query}, ${key}: score ${scores[row][column].toFixed(2)}, ` +
@@ -65,8 +99,8 @@ function buildTokenMap(data, layer, heads, token) {
       maxCellSize: 34,
     },
     describe: (row, column) =>
-      `Head ${names[row]}: ${at(data.rows, token)} attends to ${at(columns, column)} with weight ` +
-      `${values[row][column].toFixed(3)}.`,
+      `Head ${names[row]}: ${at(data, data.rows, token)} attends to ${at(data, columns, column)} ` +
+      `with weight ${values[row][column].toFixed(3)}.`,
   };
 }
 
@@ -115,7 +149,7 @@ function LargeMap({ data, all, selection, mode, scores, select }) {
   const { layer, head, token } = selection,
     isToken = mode === "token",
     title = isToken
-      ? `${at(data.rows, token)} in every head of layer ${layer + 1}`
+      ? `${at(data, data.rows, token)} in every head of layer ${layer + 1}`
       : `Layer ${layer + 1}, head ${head + 1}`;
   const map = useMemo(
     () =>
@@ -130,7 +164,7 @@ function LargeMap({ data, all, selection, mode, scores, select }) {
       label=${title}
       data=${map.data}
       describe=${map.describe}
-      caption=${describeMap(data, mode)}
+      caption=${`${describeMap(data, mode)} ${describeSharedKeys(data, head)}`}
       onSelect=${(row) => {
         select(isToken ? { head: row } : { token: row });
         display.value = isToken ? "map" : "token";
@@ -148,7 +182,7 @@ function useSelection(data, initial) {
   });
   useEffect(
     () => setRequested((before) => ({ ...before, token: null })),
-    [data?.text, data?.model],
+    [data?.text, data?.model, data?.start],
   );
   useEffect(() => {
     if (initial) setRequested((before) => ({ ...before, ...initial }));
@@ -172,21 +206,24 @@ function useSelection(data, initial) {
  *   initial?: { layer: number, head: number } | null,
  * }} props `kind` is the signal of the kind of attention; `initial` selects a head
  */
-export function AttentionPanel({ index, data, kind = null, initial = null }) {
-  const { selection, select } = useSelection(data, initial),
+export function AttentionPanel({ index, data: whole, kind = null, initial = null }) {
+  const isOwn = Boolean(whole?.isOwn),
+    isCut = isFirstHidden.value && !isOwn && whole?.rows.length > 1,
+    { data, all } = useMemo(() => {
+      const weights = whole && unpackWeights(whole);
+      return isCut ? withoutFirst(whole, weights) : { data: whole, all: weights };
+    }, [whole, isCut]),
+    { selection, select } = useSelection(data, initial),
     { layer = 0, head = 0, token = 0 } = selection ?? {},
-    isOwn = Boolean(data?.isOwn),
-    { scores, error } = useScores(data, layer, head, display.value === "scores"),
+    { scores, error } = useScores(whole, layer, head, display.value === "scores"),
     mode = display.value,
-    visibleScores = mode === "scores" && !isOwn ? scores : undefined,
+    visibleScores =
+      mode === "scores" && !isOwn && scores && (isCut ? cut(scores).map(cut) : scores),
     isReady = mode !== "scores" || isOwn || Boolean(scores),
-    all = useMemo(() => data && unpackWeights(data), [data]),
     picture = useMemo(() => data && toPass(data, all), [data]);
   if (!data)
     return html`<section class=${"panel-" + index} aria-label=${`Model ${index + 1}`}>
-      <p class="pg-hint pg-empty">
-        Press Show attention to see the attention of each head. The first run downloads the model.
-      </p>
+      <p class="pg-hint pg-empty">Press Show attention to see the attention of each head.</p>
     </section>`;
   const name = `${layer + 1}.${head + 1}`;
   return html`<section
@@ -202,6 +239,7 @@ export function AttentionPanel({ index, data, kind = null, initial = null }) {
       onSelect=${(_, l, h) => select({ layer: l, head: h })}
     />
     ${error && html`<p class="pg-error" role="alert">${error}</p>`}
+    <${Notes} notes=${data.notes ?? []} />
     <${LargeMap}
       data=${data}
       all=${all}
