@@ -31,7 +31,13 @@ import {
   subscribeToCurves,
 } from "../../playground/ui/static/compare/architecture_runs.js";
 import { fromPretrained, tokenNames } from "../../playground/ui/static/compare/attention.js";
-import { AttentionPanel, describeMap } from "../../playground/ui/static/compare/attention_panel.js";
+import {
+  AttentionPanel,
+  describeMap,
+  describeSharedKeys,
+  isFirstHidden,
+  withoutFirst,
+} from "../../playground/ui/static/compare/attention_panel.js";
 import {
   Benchmark,
   describeResults,
@@ -53,6 +59,7 @@ import {
 } from "../../playground/ui/static/compare/benchmark_results.js";
 import {
   buildRows,
+  describePairs,
   describePending,
   describeScore,
   formatSeconds,
@@ -66,6 +73,7 @@ import {
 import {
   describeDownloads,
   describeModelCost,
+  hasChatTemplate,
   loadModelFacts,
   retryConnection,
   validateModelName,
@@ -170,13 +178,21 @@ test("an outage is reported once, and the fields state that the model is not loc
   reportOutage("hub_unavailable");
   assert.equal(outage.value, "The Hub does not respond. Local models still work.");
 
+  const chat = { memory: 3e8, has_chat_template: true };
   responses["jobs/poll"] = {
     status: "done",
     result: {
       folders: false,
       models: [
         { name: "gpt2", location: "hub", bytes: 5e8, parameters: 1e8, message: "" },
-        { name: "tuned:a", location: "directory", bytes: 1e6, parameters: 1000, message: "" },
+        {
+          name: "tuned:a",
+          location: "directory",
+          bytes: 1e6,
+          parameters: 1000,
+          message: "",
+          ...chat,
+        },
         { name: "bert", location: "", bytes: null, parameters: null, message: error, code },
       ],
     },
@@ -190,7 +206,9 @@ test("an outage is reported once, and the fields state that the model is not loc
   responses["jobs/poll"].result.models[2].message = error;
   await retryConnection();
   assert.equal(describeModelCost("gpt2").text, "500 MB to download, once; 100,000,000 parameters");
-  assert.equal(describeModelCost("tuned:a").text, "Fine-tuned here: 1,000 parameters, 1.0 MB");
+  const facts = "Fine-tuned here: 1,000 parameters, 1.0 MB, 300 MB of memory";
+  assert.equal(describeModelCost("tuned:a").text, facts);
+  assert.deepEqual(["tuned:a", "gpt2", "unknown"].map(hasChatTemplate), [true, false, false]);
   assert.deepEqual(describeModelCost("bert"), {
     // the shared instance accepts no folders
     text: offline.replace(
@@ -356,6 +374,12 @@ test("the table has the models that wait above the baselines", () => {
     describeScore(ROWS[2], { key: "exact_match", count: (row) => row.n }),
     /^50\.0 % of 2; 95 % interval 10\.0 % to 90\.0 %$/,
   );
+  assert.equal(describePairs(ROWS[2]), "");
+  assert.equal(
+    describePairs({ only_this: 1, only_checkpoint: 1200, p_value: 0.00001 }),
+    "Only this model is right on 1 example, only yours on 1,200: p < 0.001",
+  );
+  assert.match(describePairs({ only_this: 0, only_checkpoint: 3, p_value: 0.25 }), /p = 0\.25$/);
   assert.deepEqual([null, 0.0001, 0.012, 1.25].map(formatSeconds), [
     "",
     "< 1 ms",
@@ -542,6 +566,36 @@ test("a panel of attention shows a head, and a row of the map selects a token", 
   const own = { isOwn: true, kinds: ["encoder", "cross"], kind: "encoder" };
   assert.match(describeMap(own, "map"), /Rows: source tokens.*sums to one\.$/);
   assert.match(describeMap(own, "scores"), /in Inspect/);
+  isFirstHidden.value = true;
+  await settle();
+  await key(box.querySelector(".pg-heat-map canvas"), "ArrowRight");
+  assert.match(
+    text("figcaption"),
+    /b \(position 2\) attends to b \(position 2\) with weight 1\.000/,
+  );
+  isFirstHidden.value = false;
+});
+
+test("without its first token, each row of a map sums to one again", () => {
+  const names = ["a", "b", "c"],
+    weights = [[[1000, 0, 0, 900, 100, 0, 800, 50, 150]]],
+    { data, all } = withoutFirst(
+      { rows: names, columns: names, possible: null, token: 2, layers: 1, heads: 1 },
+      weights,
+    );
+  assert.deepEqual([data.rows, data.start, data.token], [["b", "c"], 1, 1]);
+  assert.deepEqual(
+    all[0][0].map((weight) => Math.round(weight)),
+    [1000, 0, 250, 750],
+  );
+});
+
+test("heads that share their keys are named", () => {
+  const shared = "share their keys and values (grouped-query attention).";
+  assert.equal(describeSharedKeys({ heads: 9, kv_heads: 3 }, 5), `Heads 4 to 6 ${shared}`);
+  assert.equal(describeSharedKeys({ heads: 4, kv_heads: 1 }, 3), `Heads 1 to 4 ${shared}`);
+  assert.equal(describeSharedKeys({ heads: 4, kv_heads: 4 }, 3), "");
+  assert.equal(describeSharedKeys({ heads: 4 }, 3), "");
 });
 
 const MATCHED = {

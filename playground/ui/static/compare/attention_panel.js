@@ -217,8 +217,8 @@ export function AttentionPanel({ index, data: whole, kind = null, initial = null
     { layer = 0, head = 0, token = 0 } = selection ?? {},
     { scores, error } = useScores(whole, layer, head, display.value === "scores"),
     mode = display.value,
-    visibleScores =
-      mode === "scores" && !isOwn && scores && (isCut ? cut(scores).map(cut) : scores),
+    pretrainedScores = isCut && scores ? cut(scores).map(cut) : scores,
+    visibleScores = mode === "scores" && !isOwn ? pretrainedScores : undefined,
     isReady = mode !== "scores" || isOwn || Boolean(scores),
     picture = useMemo(() => data && toPass(data, all), [data]);
   if (!data)
