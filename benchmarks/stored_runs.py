@@ -19,8 +19,7 @@ from typing import Any
 
 from playground.cli.experiment_runs import OWNER, open_experiments
 from playground.experiments.analysis import to_csv
-from playground.experiments.spec import parse_experiment
-from playground.experiments.store import StoredExperiment
+from playground.experiments.spec import StoredExperiment, parse_experiment
 from playground.experiments.summary import RunMetrics, RunSummary, append_lines
 from playground.runs.record import owner_id
 

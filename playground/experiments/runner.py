@@ -55,7 +55,7 @@ class ExperimentRunner:
         self._stop_event.set()
         with self.store.lock:
             for state in self.store.states.values():
-                if state.owner:
+                if state.owner and state.shards is None:
                     self._store_results(state, state.find_runs(self.registry, state.owner))
 
     def pause(self, state: ExperimentState, owner: str) -> None:
@@ -121,7 +121,7 @@ class ExperimentRunner:
         """Advance the experiments, those first that wait longest for an evaluation."""
         states = self.store.states.copy().values()
         for state in sorted(states, key=lambda each: each.requested_at):
-            if state.owner:
+            if state.owner and state.shards is None:
                 self._advance(state)
 
     def _advance(self, state: ExperimentState) -> None:
@@ -231,18 +231,18 @@ class ExperimentRunner:
         if not state.is_listed:
             return
         unevaluated = self.evaluator.unevaluated_runs(state, runs)
-        summaries = [
-            RunSummary(
+        lines = {
+            run.id: RunSummary(
                 run=run.id,
                 step=run.step,
                 metrics=run_metrics(state, run),
                 counts=self.evaluator.counts(state, run),
-            )
+            ).line()
             for run in runs.values()
             if (run.status == "done" and run.scores and run not in unevaluated) or run.diverged
             if state.summary(run.id, run) is None
-        ]
-        self.store.add_summaries(state, summaries)
+        }
+        self.store.add_summaries(state, lines)
 
     def _end_if_complete(self, state: ExperimentState, runs: Mapping[str, Run]) -> None:
         """End an experiment when no run is left to train or to evaluate."""

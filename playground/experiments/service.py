@@ -25,11 +25,14 @@ from playground.runs.snapshots import SLOW_VIEW_TIMEOUT_S, VIEWER_TTL_S
 from playground.runs.state import Run
 
 from . import analysis, length_generalization, progress
+from .backends.hf_jobs import HfJobs, Machine
 from .claims import Claim
 from .length_evaluator import LengthEvaluator
 from .progress import Estimate
+from .remote import RemoteRunner, describe_place, plan_shards
 from .results import length_results, variant_results
 from .runner import ExperimentRunner
+from .shards import core_seconds
 from .spec import LENGTHS, SPEC_FIELDS, Experiment, ExperimentSpec, parse_experiment
 from .state import ExperimentState
 from .store import ExperimentStore
@@ -46,10 +49,12 @@ class ExperimentService:
         self.evaluator = LengthEvaluator(registry, self.experiment_inspector)
         self.runner = ExperimentRunner(registry, self.store, self.evaluator)
         self.runner.start()
+        self.remote = RemoteRunner(self.store)
 
     def close(self) -> None:
         """Stop submitting and evaluating runs. The registry manages the started runs."""
         self.runner.stop()
+        self.remote.close()
         self.experiment_inspector.stop()
 
     # Creating and finding experiments
@@ -75,13 +80,32 @@ class ExperimentService:
         """Return the experiments of an owner, newest first."""
         return self.store.list_for_owner(owner)
 
-    def plan(self, spec: Mapping[str, Any], owner: str) -> dict[str, Any]:
+    def list_machines(
+        self, spec: Mapping[str, Any], owner: str, token: str
+    ) -> tuple[int, list[Machine]]:
+        """Return the number of jobs of an experiment on HF Jobs, and the machines for them.
+
+        Raises:
+            ConfigError: when a field is invalid; `field` names it.
+            UserError: when the Hub does not answer.
+        """
+        experiment = self._parse_spec(spec, owner, is_elsewhere=True)
+        record = plan_shards(experiment, "hf-jobs", {})
+        backend = HfJobs(record.options)
+        backend.token = token
+        devices = {each.config(0).training.device for each in experiment.variants}
+        seconds = core_seconds(experiment, record.n_shards)
+        return record.n_shards, backend.list_machines(seconds, needs_gpu="cuda" in devices)
+
+    def plan(
+        self, spec: Mapping[str, Any], owner: str, is_elsewhere: bool = False
+    ) -> dict[str, Any]:
         """Return the variants, the runs and the estimated time without starting anything.
 
         Raises:
             ConfigError: when a field is invalid; `field` names it.
         """
-        experiment = self._parse_spec(spec, owner)
+        experiment = self._parse_spec(spec, owner, is_elsewhere)
         variants = []
         for variant in experiment.variants:
             config = variant.config(experiment.seeds[0])
@@ -111,6 +135,21 @@ class ExperimentService:
         self.store.add(experiment, owner)
         return experiment
 
+    def start_elsewhere(
+        self, spec: Mapping[str, Any], owner: str, on: str, options: Mapping[str, Any], token: str
+    ) -> Experiment:
+        """Start an experiment whose shards train as jobs of a backend.
+
+        Raises:
+            ConfigError: when a field is invalid; `field` names it.
+            UserError: for invalid options, when a limit is reached, or on a full disk.
+        """
+        experiment = self._parse_spec(spec, owner, is_elsewhere=True)
+        record = plan_shards(experiment, on, options)
+        with self.store.lock:
+            self.remote.start(self.store.add(experiment, owner, record), token)
+        return experiment
+
     def start_for_lesson(
         self, spec: Mapping[str, Any], run_names: Sequence[str], owner: str
     ) -> Experiment:
@@ -135,8 +174,12 @@ class ExperimentService:
             self.store.states[experiment.id] = state
         return experiment
 
-    def _parse_spec(self, spec: Mapping[str, Any], owner: str) -> Experiment:
+    def _parse_spec(
+        self, spec: Mapping[str, Any], owner: str, is_elsewhere: bool = False
+    ) -> Experiment:
         """Build an experiment from a request and check its runs against the limits.
+
+        The number of runs is that of an experiment on this server, unless they train elsewhere.
 
         Raises:
             ConfigError: when a field is invalid, a run exceeds a limit or uses a dataset of
@@ -145,7 +188,8 @@ class ExperimentService:
         experiment = parse_experiment(spec, owner_id(owner))
         experiment.check_cost()
         maximum = limit("experiment-runs").per_owner
-        if self.registry.settings.has_count_limits and maximum and experiment.n_runs > maximum:
+        has_limit = self.registry.settings.has_count_limits and not is_elsewhere
+        if has_limit and maximum and experiment.n_runs > maximum:
             raise ConfigError(
                 "seeds",
                 f"the experiment has {experiment.n_runs} runs; the maximum on this server is "
@@ -163,26 +207,40 @@ class ExperimentService:
     def pause(self, experiment: Experiment, owner: str) -> None:
         """Remove queued runs, stop and save active runs, and start no more."""
         with self.store.lock:
-            self.runner.pause(self.store.state(experiment), owner)
+            state = self.store.state(experiment)
+            if state.shards:
+                self.remote.stop_jobs(state, owner)
+            else:
+                self.runner.pause(state, owner)
 
     def cancel(self, experiment: Experiment, owner: str) -> None:
         """Start no more runs and delete the unfinished ones; the finished ones stay."""
         with self.store.lock:
-            self.runner.cancel(self.store.state(experiment), owner)
+            state = self.store.state(experiment)
+            if state.shards:
+                self.remote.cancel(state, owner)
+            else:
+                self.runner.cancel(state, owner)
 
     def resume(self, experiment: Experiment, owner: str) -> None:
         """Continue after a pause, a failure or a restart; finished runs are not repeated."""
         with self.store.lock:
-            self.runner.resume(self.store.state(experiment), owner)
+            state = self.store.state(experiment)
+            if state.shards:
+                self.remote.resume(state, owner)
+            else:
+                self.runner.resume(state, owner)
 
     def delete(self, experiment: Experiment, owner: str) -> None:
         """Delete an experiment and its runs; the runs can be restored for a limited time.
 
         Raises:
-            UserError: when the file cannot be deleted.
+            UserError: when the file cannot be deleted, or jobs elsewhere cannot be ended.
         """
+        state = self.store.state(experiment)
+        if state.shards and state.shards.record.jobs and not state.is_complete:
+            state.shards.cancel()
         with self.store.lock:
-            state = self.store.state(experiment)
             self.runner.pause(state, owner)
             self.store.remove(experiment)
             for run in state.find_runs(self.registry, owner).values():
@@ -211,6 +269,7 @@ class ExperimentService:
             "runs": experiment.n_runs,
             "statuses": dict(statuses) | {"planned": experiment.n_runs - statuses.total()},
             "queue_position": min(positions, default=None),
+            "elsewhere": describe_place(state),
         }
 
     def state(self, experiment: Experiment, owner: str) -> str:

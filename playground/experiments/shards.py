@@ -29,8 +29,7 @@ from playground.errors import UserError
 
 from .backends import BACKENDS, Job
 from .progress import declared_step_s
-from .spec import SPEC_FIELDS, Experiment, parse_experiment
-from .store import StoredExperiment
+from .spec import SPEC_FIELDS, Experiment, ExperimentSpec, StoredExperiment, parse_experiment
 from .summary import read_lines
 
 SPEC, JOBS = "spec.json", "jobs.json"
@@ -85,6 +84,12 @@ class ShardedExperiment:
                 "machine or on SLURM"
             )
 
+    def use_token(self, token: str) -> None:
+        """Talk to the backend with this token from now on."""
+        if token != self.backend.token:
+            self.backend = BACKENDS[self.record.backend](self.record.options)
+            self.backend.token = token
+
     @property
     def job(self) -> Job:
         """What the backend needs to know.
@@ -117,10 +122,11 @@ class ShardedExperiment:
             past = present.record
             record.id, record.n_shards, record.jobs = past.id, past.n_shards, past.jobs
             record.account = past.account
+        sharded = cls(folder, experiment, record)
         spec = experiment.model_dump_json(include=set(SPEC_FIELDS), indent=1)
         with storing("the experiment"):
+            folder.mkdir(parents=True, exist_ok=True)
             write_file(folder / SPEC, spec.encode() + b"\n")
-        sharded = cls(folder, experiment, record)
         sharded.write_jobs()
         return sharded
 
@@ -150,6 +156,12 @@ class ShardedExperiment:
         with storing("the jobs of the experiment"):
             write_file(self.folder / JOBS, self.record.model_dump_json(indent=1).encode() + b"\n")
 
+    def allow_jobs(self) -> None:
+        """Let shards get jobs after a cancellation, or after too many without progress."""
+        self.record.cancelled = False
+        self._attempts.clear()
+        self.write_jobs()
+
     def n_runs(self, shard: int) -> int:
         """Return the number of runs of a shard."""
         return len(range(shard, self.experiment.n_runs, self.record.n_shards))
@@ -169,7 +181,8 @@ class ShardedExperiment:
             UserError: when the backend does not answer.
         """
         _, _, lost = self._poll()
-        return self.backend.describe_cost(self._core_seconds(lost)) if lost else ""
+        seconds = core_seconds(self.experiment, self.record.n_shards)
+        return self.backend.describe_cost([seconds[shard] for shard in lost]) if lost else ""
 
     def train(self) -> Iterator[tuple[int, Counter[str]]]:
         """Start the unfinished shards, and yield the finished runs and the jobs by state.
@@ -185,7 +198,8 @@ class ShardedExperiment:
         n_failures = 0
         while True:
             try:
-                progress, n_failures = self.advance(), 0
+                n_finished, states = self.advance()
+                progress, n_failures = (n_finished, Counter(states.values())), 0
             except UserError as error:
                 n_failures += 1
                 if not error.retryable or n_failures == MAX_FAILURES:
@@ -195,8 +209,8 @@ class ShardedExperiment:
                 return
             time.sleep(self.backend.poll_interval_s)
 
-    def advance(self) -> tuple[int, Counter[str]]:
-        """Start the shards without a job; return the finished runs, and the jobs by state.
+    def advance(self) -> tuple[int, dict[int, str]]:
+        """Start the shards without a job; return the finished runs, and the states of the jobs.
 
         Raises:
             UserError: as `train` does, and at once when the backend does not answer.
@@ -222,7 +236,7 @@ class ShardedExperiment:
             self.write_jobs()
             self._attempts.update(again)
             states = dict.fromkeys(again, "SUBMITTED") | states
-        return n_finished, Counter(states.values())
+        return n_finished, states
 
     def _measure_progress(self, shard: int) -> tuple[int, int]:
         """Return the finished runs of a shard, and the size of the metrics of all its runs.
@@ -244,25 +258,19 @@ class ShardedExperiment:
         ]
         return states, sum(finished), lost
 
-    def _core_seconds(self, shards: list[int]) -> Iterator[float]:
-        """Yield the expected seconds of training on one core, for each of these shards."""
-        seconds = {
-            variant.full_label: variant.steps * declared_step_s(variant.config(0))
-            for variant in self.experiment.variants
-        }
-        planned = [seconds[variant.full_label] for _, variant, _ in self.experiment.planned_runs()]
-        for shard in shards:
-            yield sum(planned[shard :: self.record.n_shards])
-
-    def cancel(self) -> None:
+    def cancel(self) -> dict[int, str]:
         """End the jobs; each saves its runs first. A command that waits for them ends, too.
+
+        Returns the states of the jobs that were active.
 
         Raises:
             UserError: when the backend does not answer.
         """
         self.record.cancelled = True
         self.write_jobs()
-        self.backend.cancel(self.job, self.states().keys())
+        states = self.states()
+        self.backend.cancel(self.job, states.keys())
+        return states
 
     def collect(self, known: Container[str] = ()) -> tuple[dict[str, str], dict[str, bytes]]:
         """Fetch the results so far; return their runs by key, and their lines by run.
@@ -312,3 +320,13 @@ class ShardedExperiment:
                 yield path, parse(ShardResults, read_json(path))
             except (OSError, UserError, ValueError):
                 continue  # a damaged file: the shard trains these runs again
+
+
+def core_seconds(experiment: ExperimentSpec, n_shards: int) -> list[float]:
+    """Return the expected seconds of training on one core, for each shard."""
+    seconds = {
+        variant.full_label: variant.steps * declared_step_s(variant.config(0))
+        for variant in experiment.variants
+    }
+    planned = [seconds[variant.full_label] for _, variant, _ in experiment.planned_runs()]
+    return [sum(planned[shard::n_shards]) for shard in range(n_shards)]

@@ -29,7 +29,7 @@ from playground.architectures.parameter_groups import parameter_count
 from playground.common import messages
 from playground.common.validation import describe
 from playground.models.config_fields import ConfigError, short_repr
-from playground.runs.record import MAX_NAME_LENGTH
+from playground.runs.record import MAX_NAME_LENGTH, Fingerprint
 from playground.tasks import LOOKUP, TASKS
 from playground.training.run_config import (
     RunConfig,
@@ -333,6 +333,19 @@ class Experiment(ExperimentSpec):
     owner: str
     id: str = Field(default_factory=lambda: secrets.token_urlsafe(12))
     created: float = Field(default_factory=time.time, strict=True)
+
+
+class StoredExperiment(Experiment):
+    """The content of a file; `runs` has the ids of the started runs, by key."""
+
+    model_config = ConfigDict(extra="ignore")  # later versions may add fields
+
+    version: Literal[1] = 1
+    owner: Fingerprint
+    runs: dict[str, str]
+    summarized: tuple[str, ...] = ()  # the ids of the runs with stored results
+    cancelled: bool
+    address: str = ""  # `ExperimentState.address_id`
 
 
 # The fields of a request.

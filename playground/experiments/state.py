@@ -1,12 +1,14 @@
 """Hold an experiment in memory: its started runs, its schedule and its results."""
 
+from __future__ import annotations
+
 import threading
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from playground.jobs.admission import CLIENT_ADDRESS
 from playground.runs.registry import Registry
@@ -15,6 +17,9 @@ from playground.runs.state import Run
 from .analysis import VariantResult
 from .spec import Experiment
 from .summary import RunSummary, read_lines
+
+if TYPE_CHECKING:
+    from .shards import ShardedExperiment
 
 
 @dataclass
@@ -59,6 +64,8 @@ class ExperimentState:
         self.run_names: Sequence[str] = ()  # of a lesson, in the order of the planned runs
         self.path = folder / f"{experiment.id}.json"
         self.summaries_path = folder / f"{experiment.id}.jsonl"
+        self.shards: ShardedExperiment | None = None  # of one that trains elsewhere
+        self.job_states: dict[int, str] = {}  # of its shards whose job waits or runs
         self.runs = dict(runs)  # the ids of the started runs, by key
         self.summarized = set(summarized)  # the ids of the runs with stored results
         self._reading = threading.Lock()  # held while they are read
@@ -90,6 +97,15 @@ class ExperimentState:
             for key, run_id in list(self.runs.items())
             if key not in runs and run_id in self.summarized
         }
+
+    @property
+    def shards_folder(self) -> Path:
+        return self.path.with_suffix("")
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every run has stored results."""
+        return len(self.summarized) == self.experiment.n_runs
 
     @property
     def summaries(self) -> dict[str, bytes | memoryview]:

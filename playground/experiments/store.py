@@ -2,17 +2,16 @@
 
 <folder>/<id>.json   the specification and the ids of its runs
 <folder>/<id>.jsonl  the results of the runs that have ended, one in each line
+<folder>/<id>/       the folder of its shards, if they train elsewhere
 """
 
 import secrets
+import shutil
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
-
-from pydantic import ConfigDict
 
 from playground.common.atomic_write import clean_up_stale, storing, write_file
 from playground.common.strict_json import read_json
@@ -21,28 +20,16 @@ from playground.errors import UserError
 from playground.jobs.admission import Client, limit
 from playground.models.config_fields import short_repr
 from playground.runs.damaged import Damaged, describe_damage
-from playground.runs.record import Fingerprint, owner_id
+from playground.runs.record import owner_id
 from playground.runs.registry import Registry
 
-from .spec import Experiment
+from .shards import ShardedExperiment, ShardJobs
+from .spec import Experiment, StoredExperiment
 from .state import ExperimentState, ResultCache
-from .summary import RunSummary, append_lines
+from .summary import append_lines
 
 MAX_CACHED = 64  # experiments with computed results in memory
 EXPERIMENT_MISSING = "this experiment is no longer here, or not yours; select another one"
-
-
-class StoredExperiment(Experiment):
-    """The content of a file; `runs` has the ids of the started runs, by key."""
-
-    model_config = ConfigDict(extra="ignore")  # later versions may add fields
-
-    version: Literal[1] = 1
-    owner: Fingerprint
-    runs: dict[str, str]
-    summarized: tuple[str, ...] = ()  # the ids of the runs with stored results
-    cancelled: bool
-    address: str = ""  # `ExperimentState.address_id`
 
 
 class ExperimentStore:
@@ -60,9 +47,9 @@ class ExperimentStore:
         # Experiments with computed results, by id, most recently used last.
         self._cached: OrderedDict[str, ExperimentState] = OrderedDict()
         clean_up_stale(self.folder)  # the lock of the storage keeps other writers away
-        for path in self.folder.glob("*.jsonl"):
+        for path in self.folder.glob("*"):
             if not path.with_suffix(".json").exists():  # a damaged record that was removed
-                path.unlink(missing_ok=True)
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         for path in sorted(self.folder.glob("*.json")):
             try:
                 state = _read(path)
@@ -97,23 +84,28 @@ class ExperimentStore:
         """Return all experiments but those of lessons."""
         return [state for state in self.states.copy().values() if state.is_listed]
 
-    def add(self, experiment: Experiment, owner: str) -> None:
-        """Store a new experiment; the scheduler starts its runs.
+    def add(
+        self, experiment: Experiment, owner: str, jobs: ShardJobs | None = None
+    ) -> ExperimentState:
+        """Store a new experiment; the scheduler starts its runs, or `jobs` train its shards.
 
         Raises:
             UserError: when the owner, the address or the server has too many experiments, the owner
-                has too many runs, or the disk cannot store the experiment.
+                has too many runs, the jobs cannot train it, or the disk cannot store it.
         """
         with self.lock:
             if self.registry.settings.has_count_limits:
-                self._ensure_below_limits(experiment, owner)
+                self._ensure_below_limits(experiment, owner, is_elsewhere=jobs is not None)
             address_id = self.registry.client_address()
             state = ExperimentState(experiment, self.folder, address_id=address_id)
+            if jobs:
+                state.shards = ShardedExperiment.create(state.shards_folder, experiment, jobs)
             self.write(state)
             state.owner = owner
             self.states[experiment.id] = state
+        return state
 
-    def _ensure_below_limits(self, experiment: Experiment, owner: str) -> None:
+    def _ensure_below_limits(self, experiment: Experiment, owner: str, is_elsewhere: bool) -> None:
         """Admit one more experiment; the oldest of an inactive owner makes way for it.
 
         When the address of the client has its share, that is one of the same address. The caller
@@ -123,9 +115,14 @@ class ExperimentStore:
             UserError: if the owner has too many experiments or runs for another one, or no
                 experiment can be deleted.
         """
+        client = Client(self.registry.client_address(), experiment.owner)
         max_runs = limit("runs").per_owner
         n_runs = sum(not run.is_deleted for run in self.registry.list_for_owner(owner))
-        if max_runs is not None and n_runs + experiment.n_runs > max_runs:
+        if is_elsewhere:
+            elsewhere = [each for each in self.listed() if each.shards]
+            clients = [Client(each.address_id, each.experiment.owner) for each in elsewhere]
+            limit("experiments-elsewhere").admit(client, clients)
+        elif max_runs is not None and n_runs + experiment.n_runs > max_runs:
             raise UserError(
                 f"you have {n_runs} runs and this experiment would add {experiment.n_runs}; "
                 f"the maximum is {max_runs}, delete some first"
@@ -146,7 +143,6 @@ class ExperimentStore:
             self.forget(state.experiment)
             return 1
 
-        client = Client(self.registry.client_address(), experiment.owner)
         limit("experiments").admit_or_evict(client, present, inactive, remove)
 
     def remove(self, experiment: Experiment) -> None:
@@ -184,11 +180,10 @@ class ExperimentStore:
             self.folder.mkdir(parents=True, exist_ok=True)
             write_file(state.path, data)
 
-    def add_summaries(self, state: ExperimentState, summaries: Sequence[RunSummary]) -> None:
+    def add_summaries(self, state: ExperimentState, lines: Mapping[str, bytes]) -> None:
         """Store the results of runs. Without space on the disk, they are read from the runs."""
-        if not summaries:
+        if not lines:
             return
-        lines = {each.run: each.line() for each in summaries}
         state.summaries.update(lines)
         with suppress(OSError, UserError):
             append_lines(state.summaries_path, lines.values())
@@ -226,6 +221,7 @@ class ExperimentStore:
 
     @staticmethod
     def _delete_files(state: ExperimentState) -> None:
+        shutil.rmtree(state.shards_folder, ignore_errors=True)
         state.path.unlink(missing_ok=True)
         state.summaries_path.unlink(missing_ok=True)
 
@@ -247,4 +243,6 @@ def _read(path: Path) -> ExperimentState:
     experiment = Experiment.model_construct(**fields)
     state = ExperimentState(experiment, path.parent, stored.runs, stored.summarized, stored.address)
     state.is_cancelled = stored.cancelled
+    if state.shards_folder.is_dir():
+        state.shards = ShardedExperiment.read(state.shards_folder, stored.owner)
     return state

@@ -126,6 +126,9 @@ LIMITS = {
         "queued runs", per_owner=16, total=400, remedy="wait until one starts, or stop one"
     ),
     "experiments": Admission("experiments", per_owner=50, total=2000, remedy="delete one first"),
+    "experiments-elsewhere": Admission(
+        "experiments in jobs", per_owner=4, total=64, remedy="delete one first"
+    ),
     "experiment-runs": Admission("runs of one experiment", per_owner=60),
     "measurements": Admission("measurements", per_owner=2, total=400),
     "datasets": Admission("datasets", per_owner=50, remedy="remove one first"),

@@ -4,10 +4,14 @@ The front end is in ui/static/lab. experiments/service.py runs the experiments, 
 them. This module does not load torch.
 """
 
+import asyncio
 import json
+import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
+
+from starlette.requests import Request
 
 from playground.common.validation import parse
 from playground.errors import UserError
@@ -19,9 +23,11 @@ from playground.experiments.store import EXPERIMENT_MISSING
 from playground.experiments.variant import VARIANT_KEY, Variant, format_value, parse_value
 from playground.models.config_fields import ConfigError, short_repr
 from playground.runs.access import Access, Right
+from playground.runs.record import owner_id
 from playground.runs.registry import Registry
 from playground.ui.setting_groups import label_of
 
+from .hub_token import jobs_access, resolve_token
 from .routes import HandlerGroup, handler
 from .runs_api import displayed_settings
 from .schemas.base import OwnerRequest
@@ -32,6 +38,7 @@ from .schemas.experiments import (
     ExperimentForm,
     ExperimentList,
     ExperimentRequest,
+    Places,
     Plan,
     PlanExperiment,
     PollExperiments,
@@ -42,6 +49,8 @@ from .schemas.responses import Done
 from .variable_settings import VARIABLE_SETTINGS
 
 LENGTH_FIELDS = ("times", "n")
+NO_JOBS = "jobs of Hugging Face need your sign-in with access to jobs; sign in, and try again"
+NO_SLURM = "this server has several users, so it starts no jobs of SLURM; start your own playground"
 
 
 class ExperimentHandlers(HandlerGroup):
@@ -77,12 +86,63 @@ class ExperimentHandlers(HandlerGroup):
     @handler("experiments/plan", PlanExperiment, Plan, Right.REUSE)
     def plan(self, request: PlanExperiment, base: Access | None) -> dict[str, Any]:
         """Return the variants, runs and estimate of an experiment without starting it."""
-        return self.experiments.plan(_parse_spec(request, base), request.owner)
+        return self.experiments.plan(_parse_spec(request, base), request.owner, bool(request.on))
+
+    @handler("experiments/places", PlanExperiment, Places, Right.REUSE)
+    async def places(
+        self, request: PlanExperiment, base: Access | None, http_request: Request
+    ) -> dict[str, Any]:
+        """Return where the requester can train experiments, and what machines cost for this one.
+
+        The owner's experiments that need the token of the requester get it.
+        """
+        return await asyncio.to_thread(self._places, request, base, _session(http_request))
+
+    def _places(
+        self, request: PlanExperiment, base: Access | None, session: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        is_local = bool(self.registry.single_owner)
+        places: dict[str, Any] = {
+            "slurm": is_local and shutil.which("sbatch") is not None,
+            "hf_jobs": jobs_access(session, is_local),
+            "jobs": 0,
+            "machines": [],
+        }
+        token = resolve_token(request.token, session, is_local)
+        if places["hf_jobs"] == "ready" and not token:
+            places["hf_jobs"] = "sign-in"
+        if places["hf_jobs"] == "ready":
+            self.experiments.remote.use_token(owner_id(request.owner), token)
+            if request.on == "hf-jobs":
+                spec = _parse_spec(request, base)
+                jobs, machines = self.experiments.list_machines(spec, request.owner, token)
+                places |= {"jobs": jobs, "machines": machines}
+        return places
 
     @handler("experiments/submit", PlanExperiment, StartedExperiment, Right.REUSE)
-    def start(self, request: PlanExperiment, base: Access | None) -> dict[str, Any]:
+    async def start(
+        self, request: PlanExperiment, base: Access | None, http_request: Request
+    ) -> dict[str, Any]:
         """Start a prepared or a new experiment; return its id as `experiment`."""
-        experiment = self.experiments.start(_parse_spec(request, base), request.owner)
+        return await asyncio.to_thread(self._start, request, base, _session(http_request))
+
+    def _start(
+        self, request: PlanExperiment, base: Access | None, session: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        spec, is_local = _parse_spec(request, base), bool(self.registry.single_owner)
+        if not request.on:
+            return {"experiment": self.experiments.start(spec, request.owner).id}
+        token = ""
+        if request.on == "hf-jobs":
+            if jobs_access(session, is_local) == "ready":
+                token = resolve_token(request.token, session, is_local)
+            if not token:
+                raise UserError(NO_JOBS, "on")
+        elif not is_local:
+            raise UserError(NO_SLURM, "on")
+        experiment = self.experiments.start_elsewhere(
+            spec, request.owner, request.on, request.options, token
+        )
         return {"experiment": experiment.id}
 
     # Experiments
@@ -141,6 +201,11 @@ class ExperimentHandlers(HandlerGroup):
         if experiment is None:
             raise UserError(EXPERIMENT_MISSING)
         return experiment
+
+
+def _session(http_request: Request | None) -> Mapping[str, Any]:
+    """Return the session of a browser, which has the sign-in of a Space."""
+    return http_request.scope.get("session", {}) if http_request else {}
 
 
 def _parse_spec(request: PlanExperiment, model: Access | None) -> dict[str, Any]:

@@ -8,12 +8,15 @@ also accepts a token that the user enters on the page. It is used for one job an
 import os
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from playground.common.env import secret
 from playground.errors import UserError
 
 MAX_TOKEN_LENGTH = 200  # characters
+JOBS_SCOPE = "jobs"
+JobsAccess = Literal["ready", "sign-in", "off"]
 
 
 def is_space() -> bool:
@@ -26,6 +29,32 @@ def can_sign_in() -> bool:
     Outside of a Space, the button of Gradio would sign in every user as the owner.
     """
     return is_space() and os.environ.get("SYSTEM") == "spaces" and "OAUTH_CLIENT_ID" in os.environ
+
+
+def jobs_access(session: Mapping[str, Any], is_single_user: bool) -> JobsAccess:
+    """Return whether the requester may start jobs of Hugging Face, for which their account pays.
+
+    On a Space, its owner offers that by the scope `jobs` in the README, and a user grants
+    it only when jobs are wanted. A server of several users outside a Space stores no token.
+    """
+    if not is_space():
+        return "ready" if is_single_user else "off"
+    if not can_sign_in() or JOBS_SCOPE not in os.environ.get("OAUTH_SCOPES", "").split():
+        return "off"
+    has_token = bool(resolve_token("", session, is_single_user))
+    scopes = session["oauth_info"].get("scope") if has_token else ""
+    return "ready" if isinstance(scopes, str) and JOBS_SCOPE in scopes.split() else "sign-in"
+
+
+def narrow_sign_in(location: str, query: Mapping[str, list[str]]) -> str:
+    """Return the address of the sign-in without the scope of jobs, unless the page wants them."""
+    if query.get("scope") == [JOBS_SCOPE]:
+        return location
+    url = urlsplit(location)
+    fields = dict(parse_qsl(url.query, keep_blank_values=True))
+    if "scope" in fields:
+        fields["scope"] = " ".join(each for each in fields["scope"].split() if each != JOBS_SCOPE)
+    return urlunsplit(url._replace(query=urlencode(fields)))
 
 
 def resolve_token(entered: str, session: Mapping[str, Any], is_single_user: bool) -> str:

@@ -30,6 +30,7 @@ from .checkpoint_transfer import MAX_UPLOAD_BYTES
 from .client import configured_hosts, is_own_origin, public_hosts, resolve_client_address
 from .datasets_api import UPLOAD_PATH as DATASETS_PATH
 from .event_streams import EventStreamMiddleware
+from .hub_token import narrow_sign_in
 from .rate_limit import LoadLimits
 from .routes import ROUTE_PREFIX, load_ms_of, parse_body
 
@@ -328,6 +329,8 @@ class SecurityHeadersMiddleware(HttpMiddleware):
                     if scope["path"] == "/":
                         policy = page_policy(is_frameable=_is_embedded_view(scope))
                     headers.setdefault("content-security-policy", policy)
+                if scope["path"] == "/login/huggingface" and "location" in headers:
+                    headers["location"] = narrow_sign_in(headers["location"], _query(scope))
             await send(message)
 
         await self.app(scope, receive, add_headers)

@@ -52,6 +52,7 @@ LOAD_MS_BY_ROUTE = {
     "inspect/view": 10,
     "runs/report": 200,
     "experiments/plan": 50,
+    "experiments/places": 50,
     "experiments/presets": 50,
     "replications/list": 50,
     "runs/page": 200,

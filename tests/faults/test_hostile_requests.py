@@ -153,6 +153,7 @@ FIELDS_BY_ROUTE = {  # what a page's script sends along, beside whose page it is
     "architectures/train": ["architectures"],
     "jobs/cancel": ["job"],
     "experiments/plan": ["form"],
+    "experiments/places": ["form", "on", "token"],
     "experiments/submit": ["form"],
     "experiments/poll": ["open"],
     "experiments/action": ["experiment", "action"],

@@ -222,6 +222,7 @@ REQUESTS = {
     "architectures/train": [{"architectures": ["transformer"]}],
     "experiments/presets": [{}],
     "experiments/plan": [{"form": FORM}],
+    "experiments/places": [{"form": FORM}],
     "experiments/submit": [{"form": FORM}],
     "experiments/poll": [{}],
     "experiments/action": [{"action": "delete", "experiment": "x"}],

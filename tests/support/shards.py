@@ -1,8 +1,14 @@
-"""The results of shards: written as `run-shard` does, and compared."""
+"""A backend of fake jobs, and the results of shards: written as `run-shard` does, and compared."""
+
+import json
+from dataclasses import dataclass, field
+
+from pydantic import BaseModel
 
 from playground.common.atomic_write import write_file
-from playground.experiments.spec import parse_experiment
-from playground.experiments.store import StoredExperiment
+from playground.errors import UserError
+from playground.experiments.backends import BACKENDS, Backend
+from playground.experiments.spec import StoredExperiment, parse_experiment
 from playground.experiments.summary import RunMetrics, RunSummary, append_lines
 from playground.runs.record import owner_id
 
@@ -17,6 +23,52 @@ FIVE_STEPS = {  # settings of runs that take a moment
     "eval_every": 5,
 }
 METRICS = RunMetrics(done=True, exact_match=1.0, n=10, steps=5, exact_at_budget=1.0)
+
+
+@dataclass
+class FakeCluster:
+    """Jobs by identifier, each with its state."""
+
+    states: dict[str, str] = field(default_factory=dict)
+    n_failures: int = 0  # of the next requests
+    submitted: list[list[int]] = field(default_factory=list)
+
+
+def fake_cluster(monkeypatch):
+    """Return the jobs of a new backend with the name "fake", which the test controls."""
+    cluster = FakeCluster()
+
+    class FakeBackend(Backend):
+        class Options(BaseModel, extra="forbid"):
+            minutes: int = 1
+
+        poll_interval_s = 0
+
+        def start(self, job, shards):
+            cluster.submitted.append(list(shards))
+            jobs = {shard: f"{len(cluster.submitted)}_{shard}" for shard in shards}
+            cluster.states |= dict.fromkeys(jobs.values(), "RUNNING")
+            return jobs
+
+        def states(self, job):
+            if cluster.n_failures:
+                cluster.n_failures -= 1
+                raise UserError("no answer", retryable=True)
+            states = cluster.states
+            return {shard: states[id] for shard, id in job.ids.items() if id in states}
+
+        def cancel(self, job, shards):
+            for shard in shards:
+                del cluster.states[job.ids[shard]]
+
+        def log_hint(self, job, shard):
+            return "in the log"
+
+        def fetch(self, job):
+            pass
+
+    monkeypatch.setitem(BACKENDS, "fake", FakeBackend)
+    return cluster
 
 
 def finish_shard(folder, spec, shard, n_shards, n=None):
@@ -36,6 +88,16 @@ def finish_shard(folder, spec, shard, n_shards, n=None):
     lines = [RunSummary(run=run, step=5, metrics=METRICS, counts=[]) for run in runs.values()]
     append_lines(target.with_suffix(".jsonl"), [each.line() for each in lines])
     write_file(target, stored.model_dump_json().encode())
+
+
+def write_results(hub, job, n=None):
+    """Write the first `n` results of a job of the fake Hub into its bucket; it succeeds."""
+    (folder,) = job.mounts(hub).values()
+    *_, shard, n_shards, _ = job.spec["command"]
+    finish_shard(
+        folder, json.loads((folder / "spec.json").read_text()), int(shard), int(n_shards), n
+    )
+    return 0
 
 
 def measurements(results):

@@ -1,7 +1,7 @@
 """What a backend must do: start, list and cancel the jobs of shards."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -75,7 +75,7 @@ class Backend(ABC):
     def fetch(self, job: Job) -> None:
         """Copy the results so far into the folder."""
 
-    def describe_cost(self, core_seconds: Iterable[float]) -> str:
+    def describe_cost(self, core_seconds: Sequence[float]) -> str:
         """Return the expected price of jobs as a sentence; empty if they have none.
 
         `core_seconds` has the expected seconds of training on one core, for each job.

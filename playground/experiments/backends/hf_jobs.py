@@ -12,11 +12,11 @@ account of the token pays. No job gets a token.
 import math
 import re
 import tempfile
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from huggingface_hub import JobHardwareInfo, JobInfo, Volume
 from huggingface_hub.utils import disable_progress_bars  # type: ignore[attr-defined]
@@ -63,6 +63,20 @@ class HfJobsOptions(BaseModel):
     flavor: str = "cpu-upgrade"
     minutes: int = Field(60, ge=1)
     attempts: int = Field(1, ge=1, le=10)
+
+
+class Machine(TypedDict):
+    """A kind of machine with its price: dollars an hour, and of all jobs of an experiment.
+
+    `seconds` is the expected duration of the longest job.
+    """
+
+    flavor: str
+    name: str
+    cpu: str
+    hourly: float
+    seconds: float
+    cost: float
 
 
 class HfJobs(Backend):
@@ -129,16 +143,26 @@ class HfJobs(Backend):
                 quiet=True,
             )
 
-    def describe_cost(self, core_seconds: Iterable[float]) -> str:
-        hardware = self._hardware
-        times = [SETUP_S + seconds / _cores(hardware) for seconds in core_seconds]
-        minutes = sum(math.ceil(seconds / 60) for seconds in times)
-        cost = minutes * 60 / UNIT_S[hardware.unit_label] * hardware.unit_cost_usd
+    def describe_cost(self, core_seconds: Sequence[float]) -> str:
+        machine = _price(self._hardware, core_seconds)
         return (
-            f"{format_count(len(times), 'job')} on {hardware.pretty_name} ({hardware.cpu}), each "
-            f"about {format_duration(max(times))}, cost about ${max(cost, 0.01):,.2f} in all; the "
-            f"account {self.account} pays"
+            f"{format_count(len(core_seconds), 'job')} on {machine['name']} ({machine['cpu']}), "
+            f"each about {format_duration(machine['seconds'])}, cost about "
+            f"${machine['cost']:,.2f} in all; the account {self.account} pays"
         )
+
+    def list_machines(self, core_seconds: Sequence[float], needs_gpu: bool) -> list[Machine]:
+        """Return the machines that can train jobs, the cheapest first, with their prices.
+
+        Raises:
+            UserError: when the Hub does not answer.
+        """
+        machines = [
+            _price(each, core_seconds)
+            for each in self._machines.values()
+            if bool(each.accelerator) == needs_gpu
+        ]
+        return sorted(machines, key=lambda each: each["hourly"])
 
     # Connection
 
@@ -155,13 +179,16 @@ class HfJobs(Backend):
         return str(self._hub.account()["name"])
 
     @cached_property
-    def _hardware(self) -> JobHardwareInfo:
+    def _machines(self) -> dict[str, JobHardwareInfo]:
         with self._hub.translating_errors("list the machines of HF Jobs"):
-            machines = {each.name: each for each in self._hub.api.list_jobs_hardware()}
+            return {each.name: each for each in self._hub.api.list_jobs_hardware()}
+
+    @property
+    def _hardware(self) -> JobHardwareInfo:
         flavor = self.options.flavor
-        if flavor not in machines:
-            raise UserError(messages.choose_one_of("flavor", flavor, machines), "flavor")
-        return machines[flavor]
+        if flavor not in self._machines:
+            raise UserError(messages.choose_one_of("flavor", flavor, self._machines), "flavor")
+        return self._machines[flavor]
 
     # Jobs and their bucket
 
@@ -189,6 +216,21 @@ class HfJobs(Backend):
 
 def _shard(info: JobInfo) -> int:
     return int((info.labels or {})[SHARD])
+
+
+def _price(hardware: JobHardwareInfo, core_seconds: Sequence[float]) -> Machine:
+    """Return what jobs cost on a machine; a started minute counts as a whole one."""
+    times = [SETUP_S + seconds / _cores(hardware) for seconds in core_seconds]
+    minutes = sum(math.ceil(seconds / 60) for seconds in times)
+    hourly = 3600 / UNIT_S[hardware.unit_label] * hardware.unit_cost_usd
+    return {
+        "flavor": hardware.name,
+        "name": hardware.pretty_name,
+        "cpu": hardware.cpu,
+        "hourly": hourly,
+        "seconds": max(times),
+        "cost": max(minutes / 60 * hourly, 0.01),
+    }
 
 
 def _cores(hardware: JobHardwareInfo) -> int:

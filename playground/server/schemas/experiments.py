@@ -7,15 +7,18 @@ from pydantic import Field
 from playground.common.validation import parse
 from playground.errors import UserError
 from playground.experiments.analysis import VariantResult
+from playground.experiments.backends.hf_jobs import Machine
 from playground.experiments.length_generalization import SchemeResult
 from playground.experiments.progress import Estimate
+from playground.experiments.remote import Elsewhere
 from playground.experiments.spec import GRID
 from playground.models.config_fields import ConfigError
 from playground.runs.access import Access, ModelRef, Right, require
 from playground.runs.registry import Registry
+from playground.server.hub_token import JobsAccess
 from playground.server.variable_settings import VariableSetting
 
-from .base import MAX_TEXT_LENGTH, JsonObject, Name, OwnerRequest, RequestBody
+from .base import MAX_TEXT_LENGTH, JsonObject, Name, OwnerRequest, RequestBody, Token
 
 MAX_FORM_TEXT = 20_000  # characters
 FormText = Annotated[str, Field(max_length=MAX_FORM_TEXT)]
@@ -37,10 +40,16 @@ class ExperimentForm(RequestBody):
 
 
 class PlanExperiment(OwnerRequest):
-    """A prepared experiment by name, or the form of a new one."""
+    """A prepared experiment by name, or the form of a new one.
+
+    It trains on this server, or `on` a backend with its `options`.
+    """
 
     question: Name | None = None
     form: JsonObject | None = None
+    on: Literal["", "slurm", "hf-jobs"] = ""
+    options: JsonObject = Field(default_factory=dict)
+    token: Token = ""
     reads_disk: ClassVar = True
 
     def require(self, registry: Registry, right: Right) -> Access | None:
@@ -115,6 +124,15 @@ class Plan(TypedDict):
     test: str
 
 
+class Places(TypedDict):
+    """Where an experiment can train, beside this server; the machines have prices for `jobs`."""
+
+    slurm: bool
+    hf_jobs: JobsAccess
+    jobs: int
+    machines: list[Machine]
+
+
 class StartedExperiment(TypedDict):
     """The id of an experiment that started."""
 
@@ -134,6 +152,7 @@ class ExperimentState(TypedDict):
     runs: int
     statuses: dict[str, int]
     queue_position: int | None
+    elsewhere: NotRequired[Elsewhere | None]
 
 
 class ExperimentSummary(ExperimentState):

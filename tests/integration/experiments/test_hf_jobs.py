@@ -14,7 +14,7 @@ from playground.experiments.backends import hf_jobs
 from playground.experiments.backends.wheel import build_wheel
 from tests.support.app_server import wait_for
 from tests.support.command_runner import run_here
-from tests.support.shards import FIVE_STEPS, finish_shard, measurements
+from tests.support.shards import FIVE_STEPS, measurements, write_results
 
 SPEC = {
     "name": "heads",
@@ -64,15 +64,6 @@ def quick(hub, monkeypatch):
     monkeypatch.setattr(hf_jobs, "build_wheel", build_wheel)
     hub.run_job = run_job
     return attempts
-
-
-def write_results(hub, job, n=None):
-    (folder,) = job.mounts(hub).values()
-    *_, shard, n_shards, _ = job.spec["command"]
-    finish_shard(
-        folder, json.loads((folder / "spec.json").read_text()), int(shard), int(n_shards), n
-    )
-    return 0
 
 
 def command(hub, *words, token=None, **environment):

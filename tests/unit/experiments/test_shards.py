@@ -1,66 +1,21 @@
 """The shards of an experiment, with a backend that the tests control."""
 
-from dataclasses import dataclass, field
-
 import pytest
-from pydantic import BaseModel
 
 from playground.errors import UserError
-from playground.experiments.backends import BACKENDS, Backend
+from playground.experiments.backends import BACKENDS
 from playground.experiments.shards import ShardedExperiment, ShardJobs
-from playground.experiments.spec import parse_experiment
-from playground.experiments.store import StoredExperiment
+from playground.experiments.spec import StoredExperiment, parse_experiment
 from playground.runs.record import owner_id
-from tests.support.shards import finish_shard
+from tests.support.shards import fake_cluster, finish_shard
 
 OWNER = owner_id("ada")
 SPEC = {"name": "heads", "grid": {"n_heads": [1, 2]}, "seeds": [0, 1, 2, 3]}
 
 
-@dataclass
-class FakeCluster:
-    """Jobs by identifier, each with its state."""
-
-    states: dict[str, str] = field(default_factory=dict)
-    n_failures: int = 0  # of the next requests
-    submitted: list[list[int]] = field(default_factory=list)
-
-
 @pytest.fixture
 def cluster(monkeypatch):
-    cluster = FakeCluster()
-
-    class FakeBackend(Backend):
-        class Options(BaseModel, extra="forbid"):
-            minutes: int = 1
-
-        poll_interval_s = 0
-
-        def start(self, job, shards):
-            cluster.submitted.append(list(shards))
-            jobs = {shard: f"{len(cluster.submitted)}_{shard}" for shard in shards}
-            cluster.states |= dict.fromkeys(jobs.values(), "RUNNING")
-            return jobs
-
-        def states(self, job):
-            if cluster.n_failures:
-                cluster.n_failures -= 1
-                raise UserError("no answer", retryable=True)
-            states = cluster.states
-            return {shard: states[id] for shard, id in job.ids.items() if id in states}
-
-        def cancel(self, job, shards):
-            for shard in shards:
-                del cluster.states[job.ids[shard]]
-
-        def log_hint(self, job, shard):
-            return "in the log"
-
-        def fetch(self, job):
-            pass
-
-    monkeypatch.setitem(BACKENDS, "fake", FakeBackend)
-    return cluster
+    return fake_cluster(monkeypatch)
 
 
 def create(folder, n_shards=2, **more):

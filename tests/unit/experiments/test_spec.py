@@ -9,10 +9,10 @@ from playground.experiments.spec import (
     SPEC_FIELDS,
     Experiment,
     ExperimentSpec,
+    StoredExperiment,
     parse_experiment,
     positions_for,
 )
-from playground.experiments.store import StoredExperiment
 from playground.experiments.variant import parse_value
 from playground.models.config_fields import ConfigError
 from playground.training.presets import preset_config

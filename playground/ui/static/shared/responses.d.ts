@@ -169,6 +169,24 @@ export interface CsvFile {
   csv: string;
 }
 
+/** A kind of machine with its price: dollars an hour, and of all jobs of an experiment. `seconds` is the expected duration of the longest job. */
+export interface Machine {
+  flavor: string;
+  name: string;
+  cpu: string;
+  hourly: number;
+  seconds: number;
+  cost: number;
+}
+
+/** Where an experiment can train, beside this server; the machines have prices for `jobs`. */
+export interface Places {
+  slurm: boolean;
+  hf_jobs: "ready" | "sign-in" | "off";
+  jobs: number;
+  machines: Machine[];
+}
+
 /** A variant of an experiment. */
 export interface PlannedVariant {
   label: string;
@@ -193,6 +211,21 @@ export interface Plan {
   test: string;
 }
 
+/** The finished runs of a shard; `state` is that of its job, empty without one. */
+export interface ShardProgress {
+  runs: number;
+  done: number;
+  state: string;
+}
+
+/** Where an experiment trains; `account` pays for it, and `needs_token` waits for its user. */
+export interface Elsewhere {
+  backend: string;
+  account: string;
+  needs_token: boolean;
+  shards: ShardProgress[];
+}
+
 /** The state of an experiment; `statuses` counts its runs. The example has no time. */
 export interface ExperimentState {
   id: string;
@@ -205,6 +238,7 @@ export interface ExperimentState {
   runs: number;
   statuses: Record<string, number>;
   queue_position: number | null;
+  elsewhere?: Elsewhere | null;
 }
 
 /** An experiment in the list; `share` is the part of its steps that is done. */
