@@ -307,7 +307,8 @@ class CausalSeq2Seq(PretrainedSeq2Seq):
     @torch.no_grad()
     def generate(self, source_BS: Tensor, max_tokens: int) -> Tensor:
         ids_BW, mask_BP = pack_rows(self._prompt(source_BS), left=True)
-        past, columns, end = None, [], self.ids_YK[EOS, 0]
+        past, end = None, self.ids_YK[EOS, 0]
+        columns: list[Tensor] = []
         has_ended_B = torch.zeros(len(source_BS), dtype=torch.bool, device=source_BS.device)
         with eval_mode(self):
             while len(columns) < max_tokens * self.config.tokens_per_symbol:
