@@ -4,6 +4,7 @@ import { test } from "node:test";
 import { box, click, mount, sent, serve, text, texts, waitFor } from "./support/page.js";
 import { DamagedRecords } from "../../playground/ui/static/train/damaged_records.js";
 import { SavedCheckpoints } from "../../playground/ui/static/train/saved_checkpoints.js";
+import { store } from "../../playground/ui/static/shared/store.js";
 import { state } from "../../playground/ui/static/train/state.js";
 import { html } from "../../playground/ui/static/vendor/preact.js";
 
@@ -21,7 +22,7 @@ test("a damaged record is listed with its reason, and a second press deletes it"
       return {};
     },
   });
-  state.owner = "ada";
+  store.owner.value = "ada";
   await mount(html`<${DamagedRecords} />`);
   await waitFor(() => texts(".damaged").length === 2);
   assert.match(

@@ -17,7 +17,6 @@ import {
 import { DatasetPanel, describeCounts } from "../../playground/ui/static/train/dataset_panel.js";
 import { panel, readInput, selectSource } from "../../playground/ui/static/train/dataset_state.js";
 import { form } from "../../playground/ui/static/train/settings.js";
-import { state } from "../../playground/ui/static/train/state.js";
 import { store } from "../../playground/ui/static/shared/store.js";
 import { html } from "../../playground/ui/static/vendor/preact.js";
 
@@ -57,7 +56,7 @@ const actions = () => sent.map(([, payload]) => payload.action ?? "upload");
 
 beforeEach(async () => {
   Object.assign(panel, INITIAL);
-  Object.assign(state, { owner: "" });
+  store.owner.value = "";
   form.values = { dataset_sha256: "" };
   replies = { list: { datasets: [] } };
   serve({ datasets: REPORT, "datasets/action": ({ action }) => replies[action] });
@@ -261,7 +260,7 @@ test("the dataset of the form is shown, and listed with those of the server", as
     bytes: 10,
   };
   Object.assign(replies, { show: REPORT, list: { datasets: [stored] } });
-  state.owner = "o";
+  store.owner.value = "o";
   form.values = { dataset_sha256: "c1" };
   await settle();
   assert.equal(text(".use"), "Dataset in use");

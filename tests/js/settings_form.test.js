@@ -101,7 +101,8 @@ beforeEach(async () => {
   serve({ "form/check": { size: "Next run: 20 parameters.", errors: {} } });
   initForm(SCHEMA);
   Object.assign(form, { errors: {}, message: "", presetHint: "", isStarting: false });
-  Object.assign(state, { owner: "o", status: "checkpoint", lastResponse: {}, speed: "0" });
+  store.owner.value = "o";
+  Object.assign(state, { status: "checkpoint", lastResponse: {}, speed: "0" });
   announce("");
   store.server.value = { ...store.server.value, device: "Training on cpu, 2 cores" };
   await mount(html`<${Buttons} /><${SettingsForm} />`);

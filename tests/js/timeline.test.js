@@ -21,12 +21,12 @@ beforeEach(async () => {
   stopPlayback();
   clearSnapshotCache();
   store.step.value = null;
+  store.weightSteps.value = [0, 10, 20];
   Object.assign(state, {
     modelRef: "run:1",
     status: "training",
     lastResponse: { step: 20, max_steps: 40, is_owner: true },
     pointCount: 20,
-    weightSteps: [0, 10, 20],
     latestSnapshot: LATEST,
     displayedSnapshot: LATEST,
     viewedStep: null,
@@ -132,7 +132,7 @@ test("large steps are stored for a few frames only", async () => {
   const steps = Array.from({ length: 12 }, (_, i) => i),
     attention = { cross: [[Array(1_000_000).fill(1)]] },
     requested = [];
-  state.weightSteps = steps;
+  store.weightSteps.value = steps;
   responses["runs/snapshot"] = ({ step }) => {
     requested.push(step);
     return { snapshot: { step, samples: [], attention: step ? attention : {} } };

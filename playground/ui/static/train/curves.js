@@ -61,7 +61,7 @@ function chartHeight() {
 const chartOptions = () => ({
   height: chartHeight(),
   syncKey: "train",
-  onSelect: (/** @type {number} */ step) => state.weightSteps.length > 1 && showStep(step),
+  onSelect: (/** @type {number} */ step) => store.weightSteps.value.length > 1 && showStep(step),
 });
 const lossOptions = () => ({
   ...chartOptions(),

@@ -4,20 +4,24 @@ import { ConfirmButton } from "../shared/components/confirm_button.js";
 import { formatBytes, formatMessage } from "../shared/format.js";
 import { html, signal, useEffect } from "../vendor/preact.js";
 import { setMessage } from "./messages.js";
-import { state } from "./state.js";
 
 /** @import { DamagedRecord } from "../shared/responses.js" */
+import { store } from "../shared/store.js";
 
 const damaged = signal(/** @type {DamagedRecord[]} */ ([]));
 
 async function loadDamaged() {
-  const reply = await requestOrError("damaged/list", { owner: state.owner });
+  const reply = await requestOrError("damaged/list", { owner: store.owner.value });
   if (reply.damaged) damaged.value = reply.damaged;
 }
 
 /** @param {DamagedRecord} record */
 async function removeDamaged({ kind, name }) {
-  const { error } = await requestOrError("damaged/remove", { owner: state.owner, kind, name });
+  const { error } = await requestOrError("damaged/remove", {
+    owner: store.owner.value,
+    kind,
+    name,
+  });
   setMessage("runs", formatMessage(error ?? ""), { isError: true });
   await loadDamaged();
 }
@@ -39,8 +43,8 @@ export function DamagedRow({ record, onDelete }) {
 /** The damaged runs, checkpoints and experiments; nothing if there are none. */
 export function DamagedRecords() {
   useEffect(() => {
-    if (state.owner) loadDamaged();
-  }, [state.owner]);
+    if (store.owner.value) loadDamaged();
+  }, [store.owner.value]);
   const key = (/** @type {DamagedRecord} */ { kind, name }) => `${kind} ${name}`;
   return html`<ul class="damaged-records" hidden=${!damaged.value.length}>
     ${damaged.value.map(

@@ -5,7 +5,7 @@ import { Resource } from "../shared/resource.js";
 import { store } from "../shared/store.js";
 import { effect, untracked } from "../vendor/preact.js";
 import { form, useDataset } from "./settings.js";
-import { createReactive, state } from "./state.js";
+import { createReactive } from "./state.js";
 
 /** @import {
  *   DatasetErrors, DatasetReport, PartialDataset, StoredDataset
@@ -68,7 +68,7 @@ function uploadHeaders(name) {
     token = source === "hub" ? store.hubToken.value.trim() : "";
   return {
     "Content-Type": "application/octet-stream",
-    "X-Owner": state.owner,
+    "X-Owner": store.owner.value,
     "X-Name": encodeURIComponent(name),
     "X-Columns": targetColumn && encodeURIComponent(sourceColumn + "\t" + targetColumn),
     "X-Words": splitting,
@@ -208,7 +208,7 @@ export function chooseColumn(side, name) {
 
 /** @param {string} action @param {string} [sha256] of a dataset */
 const sendAction = (action, sha256 = "") =>
-  requestOrError("datasets/action", { action, owner: state.owner, sha256 }, TIMEOUT_MS);
+  requestOrError("datasets/action", { action, owner: store.owner.value, sha256 }, TIMEOUT_MS);
 
 /** Show a dataset that is on the server. @param {string} sha256 */
 export const readStored = (sha256) => requestReport("Reading", () => sendAction("show", sha256));
@@ -252,7 +252,7 @@ export async function applyDataset() {
 
 /** Show the dataset of the form whenever another one is selected there. */
 export function followForm() {
-  const stop = effect(() => void (state.owner && untracked(loadStoredDatasets)));
+  const stop = effect(() => void (store.owner.value && untracked(loadStoredDatasets)));
   const stopShowing = effect(() => {
     const { dataset_sha256: sha256 } = form.values;
     untracked(() => {

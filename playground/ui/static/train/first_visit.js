@@ -1,5 +1,6 @@
 // On the first visit, the page plays the recorded training of the bundled checkpoint once.
 import { loadText, saveText } from "../shared/storage.js";
+import { store } from "../shared/store.js";
 import { html, signal, useEffect } from "../vendor/preact.js";
 import { startPlayback } from "./data/snapshots.js";
 import { embeddedView, state } from "./state.js";
@@ -29,7 +30,7 @@ function isFirstVisit() {
 const canPlay = () =>
   state.modelRef === RECORDED_MODEL &&
   state.status === "checkpoint" &&
-  state.weightSteps.length > 1 &&
+  store.weightSteps.value.length > 1 &&
   state.displayedSnapshot !== null &&
   !embeddedView &&
   !matchMedia("(prefers-reduced-motion: reduce)").matches;

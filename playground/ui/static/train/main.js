@@ -19,7 +19,6 @@ const RETRY_MS = 1000;
 const { attach, root } = createView("live pg");
 
 async function start() {
-  state.owner = store.owner.value;
   state.defaultModel =
     /** @type {HTMLElement} */ (document.querySelector("#page")).dataset.firstModel ?? "";
   followSelection();

@@ -12,6 +12,7 @@ import { fetchDetails, loadRuns, runAction, runAndOpen } from "./data/actions.js
 import { state } from "./state.js";
 
 /** @import { DamagedRecord } from "../shared/responses.js" */
+import { store } from "../shared/store.js";
 
 /** The details of the open run. */
 const saved = new Resource(() => fetchDetails(state.modelRef));
@@ -115,7 +116,7 @@ async function uploadCheckpoint(file) {
   let reply;
   try {
     reply = await upload("checkpoints", file, {
-      "x-owner": state.owner,
+      "x-owner": store.owner.value,
       "x-name": encodeURIComponent(file.name.replace(/\.zip$/i, "")),
     });
   } catch {

@@ -3,6 +3,7 @@
 import { request, requestOrError } from "../shared/api.js";
 import { formatMessage } from "../shared/format.js";
 import { Resource } from "../shared/resource.js";
+import { store } from "../shared/store.js";
 import { batch } from "../vendor/preact.js";
 import { fetchDetails, loadRuns } from "./data/actions.js";
 import { announce, openModel } from "./data/model_poll.js";
@@ -31,7 +32,7 @@ export function initForm(description) {
   Object.assign(form, { values: schema.defaults, size: schema.size });
 }
 
-const check = new Resource((values) => request("form/check", { owner: state.owner, values }));
+const check = new Resource((values) => request("form/check", { owner: store.owner.value, values }));
 
 /**
  * Change values, and have the server check the form after the last change.
@@ -146,7 +147,7 @@ export async function startRun() {
   state.isTrainInviting = false;
   announce("starting", "Starting");
   const speed = Number(state.speed),
-    payload = { owner: state.owner, values: form.values, speed },
+    payload = { owner: store.owner.value, values: form.values, speed },
     { subject, errors = {}, error } = await requestOrError("form/start", payload),
     message = error ? "Not started: " + formatMessage(error) : "";
   batch(() => Object.assign(form, { isStarting: false, errors, message }));

@@ -166,7 +166,7 @@ function FileButtons() {
   const save = async (route) => {
     setBusy(true);
     setMessage("file", "Writing the file");
-    const payload = { owner: state.owner, subject: state.modelRef },
+    const payload = { owner: store.owner.value, subject: state.modelRef },
       reply = await requestOrError(route, payload, FILE_TIMEOUT_MS);
     setBusy(false);
     setMessage("file", formatMessage(reply.error ?? ""), { isError: true });

@@ -33,7 +33,6 @@ export function createReactive(initial) {
 
 export const state = createReactive({
   // The open model and its state.
-  owner: "",
   modelRef: "",
   defaultModel: "",
   isFresh: true,
@@ -46,7 +45,6 @@ export const state = createReactive({
   probeInfo: /** @type {any} */ (null),
   latestSnapshot: /** @type {any} */ (null),
   finalScores: /** @type {any} */ (null), // by length, after the last step
-  weightSteps: /** @type {number[]} */ ([]),
   displayedSnapshot: /** @type {any} */ (null),
   /** The earlier step on display; null for the latest. */
   viewedStep: /** @type {number | null} */ (null),

@@ -30,12 +30,12 @@ async function branch() {
 
 function describePosition() {
   if (state.viewedStep !== null) return `Viewing step ${formatInteger(state.viewedStep)}`;
-  if (hasHistory()) return formatCount(state.weightSteps.length, "snapshot") + " to replay";
+  if (hasHistory()) return formatCount(store.weightSteps.value.length, "snapshot") + " to replay";
   return state.status === "checkpoint" ? "No history for this checkpoint" : "";
 }
 
 export function Timeline() {
-  const { lastResponse, viewedStep, weightSteps } = state,
+  const { lastResponse, viewedStep } = state,
     isPlaying = store.isPlaying.value,
     isOff = !hasHistory(),
     step = viewedStep ?? lastResponse.step ?? 0,
@@ -56,7 +56,7 @@ export function Timeline() {
     </button>
     <${StepSlider}
       class="scrub"
-      steps=${weightSteps}
+      steps=${store.weightSteps.value}
       step=${viewedStep}
       onStep=${onStep}
       min=${0}

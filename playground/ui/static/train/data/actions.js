@@ -37,7 +37,7 @@ export async function runAction(
     isConnectionLost = false;
   try {
     reply = await store.runCommand(() =>
-      request("runs/action", { owner: state.owner, subject: ref, ...payload }),
+      request("runs/action", { owner: store.owner.value, subject: ref, ...payload }),
     );
     pollNow();
   } catch {
@@ -68,7 +68,7 @@ export async function runAndOpen(payload, ref = state.modelRef) {
 
 /** @param {string} ref */
 export const fetchDetails = (ref) =>
-  requestOrError("runs/details", { owner: state.owner, subject: ref });
+  requestOrError("runs/details", { owner: store.owner.value, subject: ref });
 
 /** Request the list; returns whether the server responded. */
 export async function loadRuns() {

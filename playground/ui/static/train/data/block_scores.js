@@ -35,7 +35,7 @@ async function load({ pass, step, text, options, axes }) {
     return scores ? { ...scores, axes, options } : { error: "The input has changed." };
   }
   const atStep = state.viewedStep === null ? {} : { step: state.viewedStep },
-    payload = { owner: state.owner, subject: state.modelRef, view: "attention-scores" },
+    payload = { owner: store.owner.value, subject: state.modelRef, view: "attention-scores" },
     scores = await request("inspect/view", { ...payload, text, options, ...atStep });
   if (!scores.error && scores.step !== step && state.viewedStep !== null)
     return { error: "A recording has no query and key vectors of earlier steps." };

@@ -138,7 +138,7 @@ function startPolling() {
 }
 
 const buildPayload = () => ({
-  owner: state.owner,
+  owner: store.owner.value,
   subject: state.modelRef,
   n_points: state.isFresh ? 0 : state.pointCount,
   series_id: state.isFresh ? -1 : seriesId,
@@ -181,9 +181,10 @@ function applyUpdate(response) {
 
 /** @param {any} response */
 function updateStore(response) {
-  const steps = response.weight_steps || [];
-  state.weightSteps = steps;
-  if (steps.length !== store.weightSteps.value.length) store.weightSteps.value = steps;
+  const steps = response.weight_steps || [],
+    { value: known } = store.weightSteps;
+  if (steps.length !== known.length || steps.at(-1) !== known.at(-1))
+    store.weightSteps.value = steps;
   store.latestStep.value = response.step || 0;
   store.modelName.value = response.name || "";
 }
@@ -266,9 +267,9 @@ export function resetView() {
     switchScore: null,
     parts: null,
     importance: null,
-    weightSteps: [],
     isOld: true,
   });
+  store.weightSteps.value = [];
   seriesId = -1;
   snapshotVersion = 0;
   leaveSteps();

@@ -75,7 +75,7 @@ export async function fetchOverlays({ isForced = false } = {}) {
   if (!subjects.length) return;
   let response;
   try {
-    response = await request("runs/curves", { owner: state.owner, subjects });
+    response = await request("runs/curves", { owner: store.owner.value, subjects });
   } catch {
     return; // the next poll of the list tries again
   }

@@ -24,7 +24,7 @@ async function sendPrediction(text, step, delayMs) {
   await sleep(delayMs);
   if (text !== store.sequence.value) return {}; // another prediction has followed
   const reply = await request("runs/predict", {
-      owner: state.owner,
+      owner: store.owner.value,
       subject: state.modelRef,
       text,
       with_forward_pass: store.input.value !== null,

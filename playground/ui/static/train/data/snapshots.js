@@ -36,8 +36,7 @@ export const figure = computed(() => {
   return latestFigure;
 });
 
-export const hasHistory = () => state.weightSteps.length > 1;
-const lastRecordedStep = () => state.weightSteps[state.weightSteps.length - 1];
+export const hasHistory = () => store.weightSteps.value.length > 1;
 export function clearSnapshotCache() {
   snapshotCache = new Map();
 }
@@ -45,7 +44,7 @@ export function clearSnapshotCache() {
 /** Request a step, once. @param {number} step */
 function fetchSnapshot(step) {
   const cache = snapshotCache,
-    payload = { owner: state.owner, subject: state.modelRef, step };
+    payload = { owner: store.owner.value, subject: state.modelRef, step };
   if (!cache.has(step)) cache.set(step, request("runs/snapshot", payload));
   cache.get(step).then(
     (/** @type {any} */ reply) => {
@@ -81,7 +80,8 @@ export function leaveSteps() {
  */
 export async function showStep(step) {
   if (!hasHistory()) return;
-  const recordedStep = state.weightSteps[nearestIndex(state.weightSteps, step)];
+  const { value: steps } = store.weightSteps,
+    recordedStep = steps[nearestIndex(steps, step)];
   setViewedStep(recordedStep);
   const reply = await requestedStep.load(recordedStep);
   if (!reply) return;
@@ -143,9 +143,10 @@ export function stopPlayback() {
 }
 
 function indexOfNextStep() {
-  const { viewedStep, weightSteps } = state;
-  if (viewedStep === null || viewedStep >= lastRecordedStep()) return 0;
-  return nearestIndex(weightSteps, viewedStep) + 1;
+  const { viewedStep } = state,
+    { value: steps } = store.weightSteps;
+  if (viewedStep === null || viewedStep >= steps[steps.length - 1]) return 0;
+  return nearestIndex(steps, viewedStep) + 1;
 }
 
 /**
@@ -155,12 +156,13 @@ function indexOfNextStep() {
  * @returns {Promise<boolean>} whether the playback reached the end
  */
 export async function startPlayback(frameMs = () => FRAME_MS, onStep = () => {}) {
-  const id = ++playbackId;
+  const id = ++playbackId,
+    steps = () => store.weightSteps.value; // a run that trains has more later
   store.isPlaying.value = true;
   let at = indexOfNextStep();
-  while (id === playbackId && at < state.weightSteps.length) {
-    for (const next of state.weightSteps.slice(at + 1, at + 4)) fetchSnapshot(next).catch(() => {});
-    await showStep(state.weightSteps[at]);
+  while (id === playbackId && at < steps().length) {
+    for (const next of steps().slice(at + 1, at + 4)) fetchSnapshot(next).catch(() => {});
+    await showStep(steps()[at]);
     if (id !== playbackId) return false;
     onStep();
     // From the display on: a snapshot may arrive late.
@@ -171,7 +173,7 @@ export async function startPlayback(frameMs = () => FRAME_MS, onStep = () => {})
         resolve(undefined);
       };
     });
-    at = nearestIndex(state.weightSteps, state.weightSteps[at] ?? 0) + 1;
+    at = nearestIndex(steps(), steps()[at] ?? 0) + 1;
   }
   if (id !== playbackId) return false;
   showLatest();
