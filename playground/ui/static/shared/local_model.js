@@ -17,7 +17,7 @@ import { store } from "./store.js";
  */
 
 const BYTES_PER_PARAMETER = 4;
-const NO_WEIGHTS = { key: "", subject: "", requestedAt: 0 };
+const NO_WEIGHTS = { key: "", weights: /** @type {Weights | null} */ (null) };
 
 /** A model that the browser cannot run although it should. */
 export const unsupported = signal("");
@@ -85,16 +85,13 @@ export class LocalModel {
   }
 
   /**
-   * Load weights, unless the Worker has them, or got others of this model just now.
-   * @param {Weights} weights @param {number} [maxAgeMs] of the other ones
+   * Load weights, unless the Worker has them.
+   * @param {Weights} weights
    * @returns {Promise<Loaded>}
    */
-  load(weights, maxAgeMs = 0) {
-    const { subject } = weights,
-      { current } = this,
-      isRecent = current.subject === subject && Date.now() - current.requestedAt < maxAgeMs;
-    if (!this.has(weights) && !isRecent) {
-      this.current = { key: JSON.stringify(weights), subject, requestedAt: Date.now() };
+  load(weights) {
+    if (!this.has(weights)) {
+      this.current = { key: JSON.stringify(weights), weights };
       this.ready = this.fetch(weights);
       const forget = () => {
         if (this.has(weights)) this.current = NO_WEIGHTS;
@@ -109,11 +106,10 @@ export class LocalModel {
    * Load weights and compute with them. Return null for a model that the engine lacks, and else the
    * error of the Worker. One of the network is thrown, so that the request is sent again.
    * @param {Weights} weights @param {(loaded: Loaded) => Promise<any>} compute
-   * @param {number} [maxAgeMs] of other weights
    */
-  async use(weights, compute, maxAgeMs) {
+  async use(weights, compute) {
     try {
-      const loaded = await this.load(weights, maxAgeMs);
+      const loaded = await this.load(weights);
       return loaded.error ? loaded : await compute(loaded);
     } catch (error) {
       if (!(error instanceof WorkerError)) throw error;

@@ -75,7 +75,6 @@ export const state = createReactive({
   isOld: true, // whether the page shows the previous model
   hasNoFigures: false, // whether the open model has no weights yet, so that nothing is drawn
   prediction: /** @type {any} */ (null), // of the input: {prediction, target, modelRef}
-  predictedAt: 0,
 });
 
 /** The curves to choose from: label and description. @type {Record<string, [string, string]>} */
@@ -84,6 +83,17 @@ export const METRICS = {
   learning_rate: [LEARNING_RATE, "Learning rate of each step, after warm-up and schedule"],
   grad_norm: ["Gradient norm", "Gradient norm of each step, before clipping"],
 };
+
+const TRAINING_MS = 1000; // while a model trains, between two pieces of work of a kind
+const lastAt = /** @type {Record<string, number>} */ ({});
+
+/** Whether it is time for a kind of work that each new step would repeat. @param {string} kind */
+export function isDue(kind) {
+  const now = Date.now(),
+    isEarly = now - (lastAt[kind] ?? 0) < TRAINING_MS && state.status === "training";
+  if (!isEarly) lastAt[kind] = now;
+  return !isEarly;
+}
 
 /** Whether this tab is the open one. */
 export const isTabOpen = computed(() => (store.tab.value ?? "train") === "train");

@@ -3,14 +3,12 @@
 import { request } from "../../shared/api.js";
 import { formatToken } from "../../shared/format.js";
 import { Resource } from "../../shared/resource.js";
-import { ACTIVE_STATUSES, store } from "../../shared/store.js";
-import { computed, signal } from "../../vendor/preact.js";
-import { isTabOpen, state } from "../state.js";
+import { store } from "../../shared/store.js";
+import { computed } from "../../vendor/preact.js";
+import { isDue, isTabOpen, state } from "../state.js";
 import { scoresLocally } from "./engine.js";
 import { openBlock } from "./selection.js";
 import { figure } from "./snapshots.js";
-
-const MIN_INTERVAL_MS = 400; // between two requests while the model trains
 
 /** The query whose numbers the open block shows; null without a block of attention. */
 const openQuery = computed(() => {
@@ -44,7 +42,6 @@ async function load({ pass, step, text, options, axes }) {
 
 /** The numbers of the open block, with the tokens of its axes. */
 export const blockScores = new Resource(load);
-const isResting = signal(false); // after a request while the model trains
 let requested = /** @type {any} */ (null);
 
 /** Request the numbers of the open block if they are not those of the displayed pass. */
@@ -57,11 +54,9 @@ export function refreshScores() {
   }
   const isSame = query.selection === requested?.selection,
     { isFromEngine } = query.pass,
-    isWaiting = isSame && !isFromEngine && (blockScores.isPending.value || isResting.value),
     isKnown = isFromEngine ? query.pass === requested?.pass : query.step === requested?.step;
-  if (!isTabOpen.value || isWaiting || (isSame && isKnown)) return;
+  if (!isTabOpen.value || (isSame && isKnown)) return;
+  if (isSame && !isFromEngine && !isDue("scores")) return;
   requested = query;
-  isResting.value = ACTIVE_STATUSES.includes(state.status);
-  setTimeout(() => (isResting.value = false), MIN_INTERVAL_MS);
   blockScores.load(query);
 }

@@ -4,12 +4,11 @@ import { includes, measureImportance } from "../../engine/parts.js";
 import { LocalModel, unsupported } from "../../shared/local_model.js";
 import { store } from "../../shared/store.js";
 import { computed } from "../../vendor/preact.js";
-import { NOTHING_OFF, state } from "../state.js";
+import { isDue, NOTHING_OFF, state } from "../state.js";
 
 /** @import { Component } from "../../engine/types.js" */
 /** @import { Loaded } from "../../shared/local_model.js" */
 
-const WEIGHTS_MS = 1000; // between two downloads of weights while the model trains
 const MAX_SCORED_IN_TRAINING = 64; // examples, so that training does not slow down
 const SCORE_EVERY = 32; // examples between two changes of the score on display
 const IMPORTANCE_SAMPLE = 32; // examples
@@ -36,8 +35,10 @@ function displayedWeights() {
  * @param {(loaded: Loaded) => Promise<any>} compute
  */
 export function useWeights(compute) {
-  const isFollowing = state.status === "training" && state.viewedStep === null;
-  return local.use(displayedWeights(), compute, isFollowing ? WEIGHTS_MS : 0);
+  const { weights: loaded } = local.current,
+    weights = displayedWeights(),
+    canWait = loaded?.subject === weights.subject && state.viewedStep === null;
+  return local.use(canWait && !isDue("weights") ? loaded : weights, compute);
 }
 
 const isTouched = () => store.input.value !== null || state.switchedOff.length > 0;

@@ -1,11 +1,11 @@
 // The open model, which any tab may select, and its poll: status, curves and latest snapshot.
 import { formatMessage } from "../../shared/format.js";
 import { poller } from "../../shared/poller.js";
-import { DEFAULT_TAB, store } from "../../shared/store.js";
+import { store } from "../../shared/store.js";
 import { RETRYING } from "../../shared/strings.js";
 import { batch, effect, untracked } from "../../vendor/preact.js";
 import { messages, setMessage } from "../messages.js";
-import { NOTHING_OFF, state, TERMINAL_STATUSES } from "../state.js";
+import { isDue, isTabOpen, NOTHING_OFF, state, TERMINAL_STATUSES } from "../state.js";
 import { overlays, swapOverlay } from "./overlays.js";
 import { predict, predictionAnswer, TYPING_MS } from "./predict.js";
 import { clearSnapshotCache, followStep, leaveSteps } from "./snapshots.js";
@@ -15,7 +15,7 @@ const MAX_POINTS = 20_000; // a downsampled curve replaces a longer one
 const FAST_INTERVAL_MS = 60;
 const ENDED_INTERVAL_MS = 2000;
 const MAX_POLLS_WITHOUT_SNAPSHOT = 30;
-const HIDDEN_MS = 1000; // between polls while another tab is open
+const HIDDEN_MS = 1000; // between polls while another tab is open, which needs the steps
 const OPENING_MS = 400;
 const FAST_MS = 1500;
 const SWITCH_MS = 50;
@@ -44,9 +44,6 @@ export function announce(status, text = "") {
   announcedUntil = status === "starting" ? Infinity : Date.now() + FAST_MS;
 }
 
-/** Whether another tab is open; those need the steps of the model. */
-const isHidden = () => (store.tab.value ?? DEFAULT_TAB) !== "train";
-
 function intervalMs() {
   const { status } = state,
     hasEnded = TERMINAL_STATUSES.includes(status);
@@ -55,7 +52,7 @@ function intervalMs() {
   // The owner may resume an ended run, here or in another tab.
   const isComplete = state.displayedSnapshot || pollsWithoutSnapshot > MAX_POLLS_WITHOUT_SNAPSHOT;
   if (status === "not-found" || (hasEnded && isComplete)) ms = ENDED_INTERVAL_MS;
-  if (isHidden()) ms = Math.max(ms, HIDDEN_MS);
+  if (!isTabOpen.value) ms = Math.max(ms, HIDDEN_MS);
   return Date.now() < fastPollUntil ? Math.min(ms, FAST_INTERVAL_MS) : ms;
 }
 
@@ -80,7 +77,7 @@ export function followSelection() {
   });
   effect(() => {
     void store.input.value;
-    if (isHidden()) return;
+    if (!isTabOpen.value) return;
     untracked(() => predict(TYPING_MS));
     subscription.wake();
   });
@@ -175,7 +172,8 @@ function applyUpdate(response) {
       ? pollsWithoutSnapshot + 1
       : 0;
   const hasChanged = state.status !== previousStatus;
-  if (state.viewedStep === null && (hasChanged || isPredictionOld(response))) predict();
+  const hasNews = isTabOpen.value && response.snapshot && isDue("prediction");
+  if (state.viewedStep === null && (hasChanged || hasNews)) predict();
   if (hasChanged) for (const wake of store.wakes) wake();
 }
 
@@ -228,13 +226,6 @@ const STATUSES_WITHOUT_WEIGHTS = ["waiting", "stopped", "failed", "paused"];
 /** Return whether a response without a snapshot is that of a model that has no weights. */
 export const lacksWeights = (/** @type {{ status: string, step?: number }} */ { status, step }) =>
   ["not-found", "empty"].includes(status) || (!step && STATUSES_WITHOUT_WEIGHTS.includes(status));
-
-const PREDICTION_MS = 1000;
-/** @param {any} response */
-const isPredictionOld = (response) =>
-  !isHidden() &&
-  response.snapshot &&
-  (state.status !== "training" || Date.now() - state.predictedAt > PREDICTION_MS);
 
 /** A new suggestion replaces an unedited sequence. @param {string} sequence */
 function suggestInput(sequence) {

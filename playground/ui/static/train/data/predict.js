@@ -43,7 +43,6 @@ export const predictionAnswer = new Resource(sendPrediction, (reason) =>
 export async function predict(delayMs = 0) {
   const text = store.sequence.value,
     step = state.viewedStep;
-  state.predictedAt = Date.now();
   predictionAnswer.clear();
   if (!text.trim() || store.privacy.value) {
     showPrediction({}, step);
