@@ -1,5 +1,6 @@
 // The preview of a publication: the files that it adds or changes, and the model card.
 import { html } from "../vendor/preact.js";
+import { Table } from "../shared/components/data_table.js";
 import { formatBytes, formatCount, formatInteger } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { plan } from "./state.js";
@@ -60,18 +61,15 @@ export function Plan({ onPublish }) {
     ${notes.map((note) => html`<p class="plan-note" key=${note}>Note: ${note}.</p>`)}
     <details>
       <summary class="files-summary">Files: ${formatChangeCounts(changes)}</summary>
-      <table class="files">
-        <tbody>
-          ${changes.map(
-            ({ path, size, status }) =>
-              html`<tr key=${path}>
-                <td>${path}</td>
-                <td class="pg-number nowrap">${formatBytes(size)}</td>
-                <td class=${status}>${status}</td>
-              </tr>`,
-          )}
-        </tbody>
-      </table>
+      <${Table}
+        class="files"
+        numbers=${[1]}
+        rows=${changes.map(({ path, size, status }) => [
+          path,
+          formatBytes(size),
+          html`<span class=${status}>${status}</span>`,
+        ])}
+      />
     </details>
     <details class="card-preview">
       <summary>Model card</summary>

@@ -1,6 +1,7 @@
 // One repository on the Hub.
 import { html, signal, useEffect, useRef } from "../vendor/preact.js";
 import { CopyButton } from "../shared/components/copy_field.js";
+import { Table } from "../shared/components/data_table.js";
 import { JobProgress } from "../shared/components/job_progress.js";
 import {
   formatCount,
@@ -85,25 +86,20 @@ function Scores() {
     measured = evaluation.value?.measured,
     rows = [card && ["model card", card], measured && ["this server", measured]].filter(Boolean);
   if (!rows.length) return null;
-  return html`<table class="scores">
-    <thead>
-      <tr>
-        <th scope="col"><span class="pg-visually-hidden">Measured by</span></th>
-        <th scope="col">exact match</th>
-        <th scope="col">held-out sequences</th>
-      </tr>
-    </thead>
-    <tbody>
-      ${rows.map(
-        ([source, { exact_match: score, n }]) =>
-          html`<tr key=${source}>
-            <td>${source}</td>
-            <td class="pg-number">${formatPercent(score)}</td>
-            <td class="pg-number">${n ? formatInteger(n) : "not given"}</td>
-          </tr>`,
-      )}
-    </tbody>
-  </table>`;
+  return html`<${Table}
+    class="scores"
+    head=${[
+      html`<span class="pg-visually-hidden">Measured by</span>`,
+      "exact match",
+      "held-out sequences",
+    ]}
+    numbers=${[1, 2]}
+    rows=${rows.map(([source, { exact_match: score, n }]) => [
+      source,
+      formatPercent(score),
+      n ? formatInteger(n) : "not given",
+    ])}
+  />`;
 }
 
 function Files() {
@@ -112,17 +108,7 @@ function Files() {
     <summary>
       ${formatCount(count, "file")}${count > files.length && `, the first ${files.length}`}
     </summary>
-    <table>
-      <tbody>
-        ${files.map(
-          ({ path, size }) =>
-            html`<tr key=${path}>
-              <td>${path}</td>
-              <td class="pg-number">${size}</td>
-            </tr>`,
-        )}
-      </tbody>
-    </table>
+    <${Table} rows=${files.map(({ path, size }) => [path, size])} numbers=${[1]} />
   </details>`;
 }
 
@@ -130,14 +116,20 @@ function Revisions() {
   const { repo, revision, commit, revisions = [], branches = [] } = opened.value,
     others = branches.filter((branch) => branch !== revision);
   if (revisions.length + others.length < 2) return null;
+  const describe = (/** @type {string} */ at) =>
+    at === commit
+      ? "open"
+      : html`<button type="button" class="pg-button" onClick=${() => openRepo(repo, at)}>
+          Open
+        </button>`;
   const rows = [
-    ...revisions.map((each) => ({
-      name: each.commit.slice(0, 8),
-      title: each.title,
-      age: formatRelativeTime(Date.now() / 1000 - each.when),
-      revision: each.commit,
-    })),
-    ...others.map((branch) => ({ name: branch, title: "branch", age: "", revision: branch })),
+    ...revisions.map((each) => [
+      each.commit.slice(0, 8),
+      each.title,
+      formatRelativeTime(Date.now() / 1000 - each.when),
+      describe(each.commit),
+    ]),
+    ...others.map((branch) => [branch, "branch", "", describe(branch)]),
   ];
   return html`<details class="revisions">
     <summary>
@@ -145,31 +137,7 @@ function Revisions() {
         others.length > 0 && `, other branches: ${others.join(", ")}`
       }
     </summary>
-    <table>
-      <tbody>
-        ${rows.map(
-          (row) =>
-            html`<tr key=${row.revision}>
-              <td class="nowrap">${row.name}</td>
-              <td>${row.title}</td>
-              <td class="nowrap">${row.age}</td>
-              <td class="nowrap">
-                ${
-                  row.revision === commit
-                    ? "open"
-                    : html`<button
-                        type="button"
-                        class="pg-button"
-                        onClick=${() => openRepo(repo, row.revision)}
-                      >
-                        Open
-                      </button>`
-                }
-              </td>
-            </tr>`,
-        )}
-      </tbody>
-    </table>
+    <${Table} rows=${rows} />
   </details>`;
 }
 

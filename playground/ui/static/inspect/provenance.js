@@ -1,5 +1,6 @@
 // How one value of a tensor is computed from earlier ones.
 import { html, useMemo } from "../vendor/preact.js";
+import { Table } from "../shared/components/data_table.js";
 import { HeatMapView } from "../shared/components/heat_map_view.js";
 import { formatNumber } from "../shared/format.js";
 
@@ -132,17 +133,11 @@ export function Provenance({ origin, stage, rowName, columnName }) {
     <p class="trace-equation">${equation}</p>
     ${
       variables &&
-      html`<table class="trace-terms">
-        <tbody>
-          ${variables.map(
-            ([name, value]) =>
-              html`<tr key=${name}>
-                <td>${name}</td>
-                <td>${value ?? "−∞"}</td>
-              </tr>`,
-          )}
-        </tbody>
-      </table>`
+      html`<${Table}
+        class="trace-terms"
+        numbers=${[1]}
+        rows=${variables.map(([name, value]) => [name, value ?? "−∞"])}
+      />`
     }
     ${map && html`<${HeatMapView} label="Terms of the value" ...${map} />`}
   </section>`;

@@ -1,4 +1,5 @@
 // The held-out samples of the displayed step, and the scores by length.
+import { Table } from "../shared/components/data_table.js";
 import { TokenStrip, TokenText } from "../shared/components/token_strip.js";
 import { formatInteger, formatPercent } from "../shared/format.js";
 import { store } from "../shared/store.js";
@@ -60,15 +61,6 @@ export function Samples() {
   </section>`;
 }
 
-/** @param {any} row of the scores */
-const renderLength = ({ length, n, available, exact_match: exactMatch }) =>
-  html`<tr key=${length}>
-    <td>${length}</td>
-    <td>${n}</td>
-    <td>${available === null ? "over 10,000" : formatInteger(available)}</td>
-    <td>${exactMatch === null ? "none held out" : formatPercent(exactMatch)}</td>
-  </tr>`;
-
 export function ScoresByLength() {
   const atStep = " at step " + formatInteger(state.lastResponse.step ?? 0);
   return html`<details class="lengths" hidden=${!state.finalScores}>
@@ -77,18 +69,22 @@ export function ScoresByLength() {
       state.viewedStep !== null &&
       html`<p class="pg-hint">These scores are computed after the last step only.</p>`
     }
-    <table>
-      <thead>
-        <tr>
-          <th scope="col">length</th>
-          <th scope="col">held-out sequences evaluated</th>
-          <th scope="col">held-out sequences in total</th>
-          <th scope="col">exact match</th>
-        </tr>
-      </thead>
-      <tbody>
-        ${state.finalScores?.by_length.map(renderLength)}
-      </tbody>
-    </table>
+    ${
+      state.finalScores &&
+      html`<${Table}
+        head=${[
+          "length",
+          "held-out sequences evaluated",
+          "held-out sequences in total",
+          "exact match",
+        ]}
+        rows=${state.finalScores.by_length.map((/** @type {any} */ row) => [
+          row.length,
+          row.n,
+          row.available === null ? "over 10,000" : formatInteger(row.available),
+          row.exact_match === null ? "none held out" : formatPercent(row.exact_match),
+        ])}
+      />`
+    }
   </details>`;
 }

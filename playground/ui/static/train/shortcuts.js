@@ -1,4 +1,5 @@
 // The keyboard shortcuts, and the dialog with them and with what the page shows.
+import { Table } from "../shared/components/data_table.js";
 import { Dialog } from "../shared/components/dialog.js";
 import { html, signal, useEffect } from "../vendor/preact.js";
 import { sendCommand } from "./data/actions.js";
@@ -43,19 +44,12 @@ export function HelpDialog() {
     isOpen=${isHelpOpen.value}
     onClose=${() => (isHelpOpen.value = false)}
   >
-    <table>
-      <tbody>
-        ${SHORTCUTS.map(
-          ([keys, effect]) =>
-            html`<tr>
-              <td>
-                ${/** @type {string[]} */ (keys).map((key) => [html`<kbd>${key}</kbd>`, " "])}
-              </td>
-              <td>${effect}</td>
-            </tr>`,
-        )}
-      </tbody>
-    </table>
+    <${Table}
+      rows=${SHORTCUTS.map(([keys, effect]) => [
+        /** @type {string[]} */ (keys).map((key) => [html`<kbd>${key}</kbd>`, " "]),
+        effect,
+      ])}
+    />
     <dl>
       ${TERMS.map(
         ([term, meaning]) =>
