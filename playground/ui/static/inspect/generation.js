@@ -231,9 +231,9 @@ export const generationSpec = {
   subView: "generation",
   title: "Generation",
   explain:
-    "The model generates one token at a time. On the left, the token that a query predicts reads " +
-    "the source; on the right, that query, the latest token of the decoder input, reads the " +
-    "tokens up to itself. Thicker lines: larger weights.",
+    "The model generates one token at a time. Left: which source tokens each query reads, beside " +
+    "the token that it predicts. Right: which tokens of the decoder input the latest of them " +
+    "reads. Thicker lines: larger weights.",
   Component: Generation,
   options: () => {
     const { mode, temperature, seed } = options.value;

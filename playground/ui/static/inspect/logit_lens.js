@@ -169,7 +169,7 @@ function TokenSelects({ lens, attribution: { token, position, runner_up: runnerU
         label: formatToken(name) + (name === target ? " (target)" : ""),
       }))}
       value=${token}
-      onChange=${(value) => select({ token: value, baseline: baseline === value ? null : baseline })}
+      onChange=${(next) => select({ token: next, baseline: baseline === next ? null : baseline })}
     />
     <${Select}
       label="minus"

@@ -1,4 +1,4 @@
-// The requests of the sections. The server computes every number from the model.
+// The answers of the sections: of the model in this page where it can run, and else of the server.
 import { batch, effect, untracked } from "../vendor/preact.js";
 import { NO_RESPONSE, request } from "../shared/api.js";
 import { unpackWeights } from "../shared/attention_weights.js";

@@ -119,7 +119,10 @@ export function cellAt(data, { offsetX, offsetY, currentTarget }) {
 export function cellText(data, row, column, describe) {
   const { rows, columns, values, mask } = data;
   if (mask && !mask[row][column])
-    return `${rows[row]} cannot attend to ${columns[column]} here: it is a later position, or padding.`;
+    return (
+      `${rows[row]} cannot attend to ${columns[column]} here: ` +
+      "it is a later position, or padding."
+    );
   if (isEmptyCell(data, row, column)) return `${rows[row]}, ${columns[column]}: no value`;
   return (
     describe?.(row, column) ??

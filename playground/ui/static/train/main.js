@@ -1,5 +1,4 @@
-// The Train tab. It polls the server for new data and holds no connection open. The page computes
-// no values: the training and inspection processes do.
+// The Train tab. It polls the server for new data and holds no connection open.
 import { sleep } from "../shared/api.js";
 import { el } from "../shared/dom.js";
 import { store } from "../shared/store.js";
