@@ -49,3 +49,13 @@ test("the view of the guide follows the poll", async () => {
   assert.equal(left(), "1 step left");
   render(null, box);
 });
+
+test("each name of the path from poll to pixel is in its file", async () => {
+  const guide = await readFile(new URL("docs/frontend.md", ROOT), "utf8"),
+    rows = [...guide.matchAll(/^\| `([^`]+\.js)` \| `(\w+)` \|/gm)];
+  assert.equal(rows.length, 9);
+  for (const [, file, name] of rows) {
+    const code = await readFile(new URL("playground/ui/static/" + file, ROOT), "utf8");
+    assert.match(code, new RegExp(`(function|const|async) ${name}\\b`), `${file}: ${name}`);
+  }
+});
