@@ -146,7 +146,7 @@ class DownloadTasks(TaskRunner):
         """Download a checkpoint into a folder, and validate it."""
         about, manifest, card = self._inspect_repo()
         self.report_loading()
-        from playground.runs.inspector_process import Inspector
+        from playground.runs.inspector_process import validate_checkpoint
 
         from .export import checkpoint_from_package
 
@@ -171,7 +171,7 @@ class DownloadTasks(TaskRunner):
         self.hub.fetch(self.task.repo, about.sha, files, package, self.report)
         self.report("Validating the weights", LOADING_TIMEOUT_S)
         checkpoint_from_package(package, destination)
-        Inspector().validate(destination)
+        validate_checkpoint(str(destination))
         return info
 
     def pull(self) -> dict[str, Any]:

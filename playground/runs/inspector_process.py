@@ -11,7 +11,6 @@ A request has a method, a model and an argument. The model is {"checkpoint": fol
     predict   its prediction for `text`
     show      a view of the Inspect tab; `text` is the page's request as JSON (inspection/views/)
     warm      nothing: the request only starts the process
-    check     whether an uploaded checkpoint is valid and can be resumed
     lengths   the number of correct held-out sequences of each length; `text` is
               {"lengths": [...], "n": number of sequences} as JSON
     describe  what the engine of the page needs beside the weights (browser_model.py)
@@ -112,8 +111,6 @@ class Inspector:
         """
         if method == "warm":
             return {}
-        if method == "check":
-            return self.validate(Path(model_ref["checkpoint"]))
         loaded = (
             self.load_at_step(model_ref)
             if "run" in model_ref
@@ -244,43 +241,6 @@ class Inspector:
             loaded.step = step
         return loaded
 
-    def validate(self, folder: Path) -> dict[str, Any]:
-        """Validate an uploaded checkpoint.
-
-        Returns:
-            its step, and whether it can be resumed.
-
-        Raises:
-            CheckpointError: if a file is invalid.
-        """
-        manifest, _ = load_model(folder)
-        steps = 0
-        for steps, line in enumerate(read_lines(folder), start=1):
-            if line["step"] != steps or steps > manifest.step:
-                raise CheckpointError(
-                    "metrics.jsonl does not hold a line for each step; remove it and try again"
-                )
-            if not set(METRIC_COLUMNS) <= set(line) <= METRIC_NAMES or not all(
-                is_number(v) and abs(v) < 1e30 for v in line.values()
-            ):
-                raise CheckpointError(
-                    f"metrics.jsonl, line {steps}: these are not the metrics of a step; "
-                    "remove it and try again"
-                )
-            if not all(0 <= line.get(score, 0) <= 1 for score in ("exact_match", "token_accuracy")):
-                raise CheckpointError(
-                    f"metrics.jsonl, line {steps}: a score must be from 0 to 1; "
-                    "remove it and try again"
-                )
-        if (folder / "metrics.jsonl").is_file() and steps != manifest.step:
-            raise CheckpointError(
-                "metrics.jsonl does not hold a line for each step; remove it and try again"
-            )
-        resumable = (folder / "training.safetensors").is_file()
-        if resumable:
-            resume_trainer(folder, device="cpu", num_threads=1)
-        return {"step": manifest.step, "resumable": resumable}
-
     def _touch(self, key: tuple[str, int]) -> LoadedModel:
         """Return a cached model as the most recent one, and evict the oldest."""
         self._models.move_to_end(key)
@@ -320,7 +280,39 @@ def create_handler() -> Callable[[str, dict[str, Any], str, ProgressReporter], d
     return handle
 
 
-def validate_checkpoint(folder: str) -> dict[str, Any]:
-    """Validate an uploaded checkpoint: the function of a job in its own process."""
-    torch.set_num_threads(1)
-    return Inspector().dispatch("check", {"checkpoint": folder})
+def validate_checkpoint(path: str) -> dict[str, Any]:
+    """Validate an uploaded or downloaded checkpoint.
+
+    Returns:
+        its step, and whether it can be resumed.
+
+    Raises:
+        CheckpointError: if a file is invalid.
+    """
+    folder = Path(path)
+    manifest, _ = load_model(folder)
+    steps = 0
+    for steps, line in enumerate(read_lines(folder), start=1):
+        if line["step"] != steps or steps > manifest.step:
+            raise CheckpointError(
+                "metrics.jsonl does not hold a line for each step; remove it and try again"
+            )
+        if not set(METRIC_COLUMNS) <= set(line) <= METRIC_NAMES or not all(
+            is_number(v) and abs(v) < 1e30 for v in line.values()
+        ):
+            raise CheckpointError(
+                f"metrics.jsonl, line {steps}: these are not the metrics of a step; "
+                "remove it and try again"
+            )
+        if not all(0 <= line.get(score, 0) <= 1 for score in ("exact_match", "token_accuracy")):
+            raise CheckpointError(
+                f"metrics.jsonl, line {steps}: a score must be from 0 to 1; remove it and try again"
+            )
+    if (folder / "metrics.jsonl").is_file() and steps != manifest.step:
+        raise CheckpointError(
+            "metrics.jsonl does not hold a line for each step; remove it and try again"
+        )
+    resumable = (folder / "training.safetensors").is_file()
+    if resumable:
+        resume_trainer(folder, device="cpu", num_threads=1)
+    return {"step": manifest.step, "resumable": resumable}

@@ -220,8 +220,7 @@ class Registry:
                 is used up.
             ConfigError: if memory is not enough, a limit is exceeded, or the dataset is another's.
         """
-        self.validate_size(config)
-        require_dataset(self, config, owner)
+        self.check(config, owner)
         with self._admission_lock:
             self.scheduler.ensure_can_enqueue(Client(self.client_address(), owner_id(owner)))
             self._ensure_can_add(owner, estimated_run_bytes(config))
@@ -237,14 +236,15 @@ class Registry:
             self.scheduler.enqueue(run, "train")
         return run
 
-    def validate_size(self, config: RunConfig) -> None:
-        """Reject a run that exceeds the limits of this server or its free memory.
+    def check(self, config: RunConfig, owner: str) -> None:
+        """Reject a run that exceeds a limit or free memory, or whose dataset is another owner's.
 
         Raises:
             ConfigError: with the setting, its value and the limit.
         """
         self.settings.limits.validate(config)
         ensure_memory_available(config)
+        require_dataset(self, config, owner)
 
     def _ensure_can_add(self, owner: str, n_bytes: int) -> None:
         """Check that an owner can have one more run, of this many bytes.
@@ -316,8 +316,7 @@ class Registry:
             OSError: if it cannot be stored; there is no run then.
         """
         manifest = read_manifest(folder)
-        self.settings.limits.validate(manifest.config)
-        require_dataset(self, manifest.config, owner)
+        self.check(manifest.config, owner)
         self.settings.limits.validate_metrics_size(folder / "metrics.jsonl")
         with self._admission_lock:
             self._ensure_can_add(owner, directory_size(folder))

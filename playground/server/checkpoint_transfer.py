@@ -35,7 +35,7 @@ from playground.common.env import env_bytes
 from playground.errors import UserError
 from playground.jobs.admission import limit
 from playground.models.config_fields import ConfigError
-from playground.runs.access import RUN_PREFIX, require_dataset
+from playground.runs.access import RUN_PREFIX
 from playground.runs.export import CHECKPOINT_FILES, export_checkpoint
 from playground.runs.record import MAX_NAME_LENGTH
 from playground.runs.registry import Registry
@@ -155,8 +155,7 @@ class CheckpointTransfer:
         checkpoint = folder / "checkpoint"
         await self._run(extract_checkpoint, folder / "packed.zip", checkpoint)
         manifest = await self._run(read_manifest, checkpoint)
-        await self._run(self.registry.validate_size, manifest.config)
-        await self._run(require_dataset, self.registry, manifest.config, owner)
+        await self._run(self.registry.check, manifest.config, owner)
         await run_job(self.checks, "check", str(checkpoint))
         run: Run = await self._run(self.registry.import_checkpoint, checkpoint, owner, name)
         return run

@@ -24,7 +24,7 @@ from playground.checkpoints.checkpoint import (
     weights_by_name,
 )
 from playground.checkpoints.manifest import CheckpointError
-from playground.runs.inspector_process import Inspector
+from playground.runs.inspector_process import validate_checkpoint
 from playground.training.trainer import Trainer
 from tests.support.small_runs import repeat_counts, tiny_config
 
@@ -393,7 +393,7 @@ def test_upload_check_accepts_valid_files_only(valid_checkpoint, tmp_path):
     def check(files):
         for file_name, data in files.items():
             (tmp_path / file_name).write_bytes(data)
-        return Inspector().validate(tmp_path)
+        return validate_checkpoint(str(tmp_path))
 
     assert check(with_checksums(files)) == {"step": STEPS, "resumable": True}
     for name in (WEIGHTS, STATE):

@@ -19,6 +19,7 @@ from starlette.testclient import TestClient
 from playground.checkpoints.manifest import CheckpointError
 from playground.errors import UserError
 from playground.jobs.admission import CLIENT_ADDRESS, Admission
+from playground.jobs.entry import last_message
 from playground.jobs.executors import ProcessPerJob
 from playground.runs import download_tokens
 from playground.runs.download_tokens import DownloadTokens
@@ -45,7 +46,7 @@ def registry(tmp_path, monkeypatch):
     """A registry that starts no run and no process."""
 
     def check_in_this_process(executor, job):
-        message = ("result", validate_checkpoint(*job.arguments))
+        message = last_message(lambda: validate_checkpoint(*job.arguments))
         threading.Thread(target=executor.on_end, args=(job, message, None)).start()
         return True
 
