@@ -12,14 +12,21 @@ from playground.runs.export import export_checkpoint
 from .errors import HubError, NotFoundError
 from .existing_card import read_existing_card
 from .formats import package_format
-from .plan import other_content, plan_push
+from .plan import PushPlan, other_content, plan_push
 from .repo_ids import PAGE, check_branch, check_repo
 from .static_space import owner_card_notes, write_space
 from .tasks import LOADING_TIMEOUT_S, TaskRunner
 
 
 class UploadTasks(TaskRunner):
-    """The jobs that write to the Hub, and those that show what they would write."""
+    """The jobs that write to the Hub, and those that show what they would write.
+
+    A preview sends no request: it is the plan for a new repository.
+    """
+
+    @property
+    def is_offline(self) -> bool:
+        return self.task.kind == "preview"
 
     def _export(self) -> Path:
         """Copy the current checkpoint, because a running run may replace it during the job."""
@@ -37,7 +44,7 @@ class UploadTasks(TaskRunner):
                 "a newer checkpoint has replaced this one; try again", retryable=True
             ) from None
 
-    def build(self, checkpoint: Path, card: bytes = b"") -> tuple[Path, list[str]]:
+    def build(self, checkpoint: Path, card: bytes) -> tuple[Path, list[str]]:
         """Write the package of the model; `card` is that of the repository.
 
         Returns the folder, and what stays of the card.
@@ -77,7 +84,7 @@ class UploadTasks(TaskRunner):
 
     def _existing_card(self, kind: str) -> bytes:
         """Return the card of the repository or the Space; empty without one."""
-        for revision in dict.fromkeys((self.task.revision, "main")):
+        for revision in () if self.is_offline else dict.fromkeys((self.task.revision, "main")):
             with suppress(NotFoundError):
                 return self._fetch_existing("README.md", revision, kind)
         return b""
@@ -91,12 +98,15 @@ class UploadTasks(TaskRunner):
         self.hub.fetch(self.task.repo, info.sha, {name: size}, folder, kind=kind)
         return (folder / name).read_bytes()
 
-    def _compare(self, folder: Path, **options: Any) -> Any:
+    def _compare(self, folder: Path, **options: Any) -> PushPlan:
         """Return the plan of a push, which leaves an index.html that is not an exported page.
 
         Raises:
             HubError: if the repository has other content where the push would write.
         """
+        if self.is_offline:
+            return plan_push(folder, self.task.repo, [], endpoint=self.hub.endpoint, **options)
+        self.report("Comparing with the repository")
         plan = self.hub.plan(folder, self.task.repo, **options)
         statuses = {change.path: change.status for change in plan.changes}
         if statuses.get(PAGE) not in ("changed", "removed"):
@@ -108,7 +118,7 @@ class UploadTasks(TaskRunner):
         others = tuple(change for change in plan.changes if change.path != PAGE)
         return replace(plan, changes=others)
 
-    def _write_space(self, package: Path, model: Any, card: bytes = b"") -> Path | None:
+    def _write_space(self, package: Path, model: PushPlan, card: bytes) -> Path | None:
         """Write the files of the Space; return their folder, or None if the push has no Space.
 
         A Space has one page: that of the branch main. `card` is that of the Space.
@@ -119,7 +129,7 @@ class UploadTasks(TaskRunner):
         write_space(package, folder, model.repo, model.url, card)
         return folder
 
-    def _push_plans(self) -> tuple[list[tuple[Path, Any]], int, list[str]]:
+    def _push_plans(self) -> tuple[list[tuple[Path, PushPlan]], int, list[str]]:
         """Return each folder to publish with its plan, the step, and what stays as it is.
 
         The first folder is that of the model, the second one that of its Space.
@@ -131,9 +141,9 @@ class UploadTasks(TaskRunner):
         check_branch(self.task.revision)
         checkpoint = self._export()
         package_format(read_manifest(checkpoint).config.architecture)  # raises before any request
-        self.ensure_can_write()
+        if not self.is_offline:
+            self.ensure_can_write()
         folder, notes = self.build(checkpoint, self._existing_card("model"))
-        self.report("Comparing with the repository")
         model = self._compare(folder, private=self.task.private, revision=self.task.revision)
         pushes = [(folder, model)]
         card = self._existing_card("space") if self.task.page else b""
@@ -167,21 +177,11 @@ class UploadTasks(TaskRunner):
 
     def preview(self) -> dict[str, Any]:
         """Return the files that a push would send, without an account or the network."""
-        check_repo(self.task.repo)
-        check_branch(self.task.revision)
-        checkpoint = self._export()
-        folder, _ = self.build(checkpoint)
-        options = {"endpoint": self.hub.endpoint, "private": self.task.private}
-        plan = plan_push(folder, self.task.repo, [], revision=self.task.revision, **options)
-        plans = [plan]
-        if space := self._write_space(folder, plan):
-            plans.append(plan_push(space, self.task.repo, [], kind="space", **options))
-        step = read_manifest(checkpoint).step
-        result = self._describe(folder, plans, step, [])
-        return result | {"url": plan.url, "compared": False}
+        result = self.plan()
+        return result | {"url": result["plan"]["url"], "compared": False}
 
     def _describe(
-        self, folder: Path, plans: list[Any], step: int, notes: list[str]
+        self, folder: Path, plans: list[PushPlan], step: int, notes: list[str]
     ) -> dict[str, Any]:
         """Return plans and card in JSON; `space` is the plan of the Space, or None."""
         card = (folder / "README.md").read_text(encoding="utf-8", errors="replace")

@@ -3,12 +3,12 @@
 import asyncio
 import base64
 import inspect
-from array import array
 from collections.abc import Callable, Coroutine, Mapping
 from functools import wraps
 from typing import Annotated, Any, get_type_hints
 
 import gradio as gr
+import numpy as np
 from gradio.utils import get_function_description
 from pydantic import BeforeValidator, ConfigDict, Field, create_model
 from starlette.requests import Request
@@ -300,16 +300,10 @@ def decode_weights(
         raise UserError(
             f"the response exceeds {MAX_WEIGHTS:,} weights; request one layer or one head"
         )
-    thousandths = array("h", base64.b64decode(response["weights"]))
-
-    def decode_row(layer: int, head: int, row: int) -> list[float]:
-        start = ((layer * response["heads"] + head) * n_rows + row) * n_columns
-        return [weight / 1000 for weight in thousandths[start : start + n_columns]]
-
-    return [
-        [[decode_row(layer, head, row) for row in range(n_rows)] for head in heads]
-        for layer in layers
-    ]
+    thousandths = np.frombuffer(base64.b64decode(response["weights"]), np.int16)
+    weights_LHRC = thousandths.reshape(-1, response["heads"], n_rows, n_columns) / 1000
+    selected: list[list[list[list[float]]]] = weights_LHRC[layers][:, heads].tolist()
+    return selected
 
 
 def rename_path_keys(value: Any) -> Any:
