@@ -15,7 +15,6 @@ from playground.errors import UserError
 from playground.experiments.analysis import TARGET_SCORE
 from playground.models.config_fields import ConfigError
 from playground.runs.access import RUN_PREFIX, Access, Right
-from playground.runs.registry import Registry
 from playground.runs.summary import task_label
 from playground.training.matched_size import match_parameter_count
 from playground.training.run_config import RunConfig
@@ -129,9 +128,6 @@ def match_parameters(config: RunConfig, family: str, same_optimizer: bool) -> Ru
 
 
 class ArchitectureHandlers(HandlerGroup):
-    def __init__(self, registry: Registry) -> None:
-        self.registry = registry
-
     @handler("architectures/matched", MatchArchitectures, MatchedArchitectures, Right.REUSE)
     def matched(self, request: MatchArchitectures, model: Access) -> dict[str, Any]:
         """Return all architectures at the size of the selected model, or an `error` for each."""

@@ -74,9 +74,6 @@ class HubSession(TypedDict):
 
 
 class HubHandlers(HandlerGroup):
-    def __init__(self, registry: Registry) -> None:
-        self.registry = registry
-
     @handler("hub/session", RequestBody, HubSession)
     async def session_info(self, request: RequestBody, http_request: Request) -> dict[str, Any]:
         """Return how users sign in here and whether this user has; sends no request to the Hub."""

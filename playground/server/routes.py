@@ -23,6 +23,7 @@ from playground.common.strict_json import parse_strict_json
 from playground.common.validation import parse
 from playground.errors import UserError, error_response
 from playground.runs.access import NOT_FOUND, Right
+from playground.runs.registry import Registry
 
 from .asgi import json_error
 from .client import resolve_client_address
@@ -207,7 +208,10 @@ def bind_handlers(context: Any, namespace: Mapping[str, Any]) -> dict[str, Handl
 
 
 class HandlerGroup:
-    """A class whose methods are handlers of routes."""
+    """A class whose methods are handlers of routes, which find models in `registry`."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
 
     def handlers(self) -> dict[str, Handler]:
         """Return the handlers by route name."""

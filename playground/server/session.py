@@ -19,7 +19,6 @@ from pydantic import Field
 from starlette.requests import Request
 
 from playground.runs.owner_keys import OWNER_KEY_PATTERN, new_owner_key, owner_from_session
-from playground.runs.registry import Registry
 
 from .routes import HandlerGroup, handler
 from .schemas.base import OptionalOwner, OwnerRequest, RequestBody
@@ -71,9 +70,6 @@ class CheckedSession(TypedDict):
 
 class SessionHandlers(HandlerGroup):
     """The handlers of the owner key of a browser. A local instance has one, and no cookie."""
-
-    def __init__(self, registry: Registry) -> None:
-        self.registry = registry
 
     @handler("session/open", OpenSession, OpenedSession)
     async def open(self, request: OpenSession, http_request: Request) -> dict[str, Any]:
