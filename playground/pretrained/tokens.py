@@ -41,7 +41,7 @@ def _tokenize_chat(tokenizer: Any, text: str) -> list[int]:
         chat = tokenizer.apply_chat_template(
             [{"role": "user", "content": text}], add_generation_prompt=True, return_dict=True
         )
-    except (TemplateError, ValueError, TypeError) as error:
+    except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise UserError(
             f"the chat template of this model fails ({str(error)[:160]}); turn off As chat"
         ) from error
