@@ -10,7 +10,6 @@ import click
 
 from playground.common import messages
 from playground.common.atomic_write import write_file
-from playground.common.stats import wilson_interval
 
 from .common import (
     check_output_file,
@@ -39,7 +38,7 @@ METRIC_COLUMNS = (
 @click.argument("sequence")
 @output_option("Output folder of the figures.")
 @number_option(
-    "--n", 1, 10_000, "Held-out sequences for the ablation of each component.", default=512
+    "--n", 2, 10_000, "Held-out sequences for the ablation of each component.", default=512
 )
 @json_option
 def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -> None:
@@ -85,36 +84,33 @@ def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -
         report["loss"] = [{name: line.get(name) for name in METRIC_COLUMNS} for line in lines]
     report_progress("drawing figures")
     files = [path for name, data in report.items() for path in write(out, name, data)]
-    heads = [row for row in report["ablation"] if row["method"] == "zero" and "head" in row["name"]]
-    missed, is_distinguishable = most_missed_head(heads)
+    heads = [row for row in report["ablation"] if row["method"] == "mean" and "head" in row["name"]]
+    most_missed, verdict = most_missed_head(heads)
     if as_json:
-        most_missed = missed | {"is_distinguishable": is_distinguishable}
-        names = [path.name for path in files]
-        click.echo(json.dumps({"out": str(out), "files": names, "most_missed": most_missed}))
+        result = {"out": str(out), "files": [path.name for path in files]}
+        click.echo(json.dumps(result | {"most_missed": most_missed | {"verdict": verdict}}))
         return
-    before, after, requested = missed["exact_match_before"], missed["exact_match"], missed["n"]
-    low, high = wilson_interval(round(after * requested), requested)
-    remark = "" if is_distinguishable else "no head differs from all others; among the "
     click.echo(
-        f"{remark}most important head{'' if is_distinguishable else 's'}: "
-        f"{missed['name']}; without it {after:.2%} [{low:.2%}, {high:.2%}] instead of "
-        f"{before:.2%} of {requested:,} held-out sequences"
+        f"{verdict}. The largest mean-ablation effect of a head, {most_missed['name']}: the "
+        f"log-probability of a target falls by {most_missed['log_probability_drop']:.3f} nats "
+        f"[{most_missed['drop_low']:.3f}, {most_missed['drop_high']:.3f}], and exact match is "
+        f"{most_missed['exact_match']:.2%} instead of {most_missed['exact_match_before']:.2%} of "
+        f"{most_missed['n']:,} held-out sequences"
     )
     click.echo(f"{len(report)} figures with their data in {out}: {', '.join(report)}")
 
 
-def most_missed_head(heads: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], bool]:
-    """Return the ablation with the lowest exact match, and whether it differs from all others.
+def most_missed_head(heads: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], str]:
+    """Return the ablation with the largest drop, and how its 95 % interval compares.
 
-    It differs if its 95 % interval lies below those of the intact model and of the other heads.
+    It differs from the others if its interval lies above theirs, and from noise if above zero.
     """
-    first, *others = sorted(heads, key=lambda row: row["exact_match"])
-    n, scores = first["n"], [row["exact_match"] for row in others]
-    _, high = wilson_interval(round(first["exact_match"] * n), n)
-    return first, all(
-        high < wilson_interval(round(score * n), n)[0]
-        for score in (first["exact_match_before"], *scores)
-    )
+    first, *others = sorted(heads, key=lambda row: -row["log_probability_drop"])
+    if first["drop_low"] <= 0:
+        return first, "No head has an effect beyond noise"
+    if all(first["drop_low"] > row["drop_high"] for row in others):
+        return first, "One head has a larger effect than all others"
+    return first, "No head differs from all others"
 
 
 def run_folder(checkpoint: Path) -> Path:

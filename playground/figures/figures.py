@@ -63,8 +63,9 @@ MAX_LAYERS, MAX_HEADS = 8, 16  # the most that one figure draws
 MAX_BARS = 24
 LINE_IN = 0.23  # per component
 MARKERS: dict[str, dict[str, Any]] = {
-    "zero": {"marker": "o", "color": ACCENT},
-    "mean": {"marker": "D", "color": SECONDARY, "markerfacecolor": "white"},
+    "mean": {"marker": "o", "color": ACCENT},
+    "zero": {"marker": "D", "color": SECONDARY, "markerfacecolor": "white"},
+    "resample": {"marker": "x", "color": MUTED},
 }
 
 
@@ -333,7 +334,7 @@ def _check_labels(data: Row, dimensions: int) -> tuple[Any, Sequence[str], Seque
 def ablation_ranking(rows: Sequence[Row], title: str = "") -> Figure:
     """Draw the effects of ablations: the drop in log-probability, and the exact match.
 
-    Zero and mean ablation have different markers. At most 24 components are drawn, in the order of
+    The methods have different markers. At most 24 components are drawn, in the order of
     `rows`: name, method, keep_only, n, exact_match, exact_match_before, log_probability_drop.
 
     Raises:
@@ -353,7 +354,7 @@ def ablation_ranking(rows: Sequence[Row], title: str = "") -> Figure:
     drop.set_yticks(range(len(names)), names)
     _set_log_axis(drop, [row["log_probability_drop"] for row in drawn])
     label_axis(drop.xaxis, "drop in log-probability, in nats")
-    add_legend(drop, loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=2, borderaxespad=0.2)
+    add_legend(drop, loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=3, borderaxespad=0.2)
     set_percent_axis(exact.xaxis)
     label_axis(exact.xaxis, "exact match")
     before = rows[0]["exact_match_before"]
@@ -371,8 +372,8 @@ def ablation_ranking(rows: Sequence[Row], title: str = "") -> Figure:
     replaced = "outputs of all other heads" if keep_only else "output"
     set_caption(
         figure,
-        f"{replaced} replaced by zero, or by the mean at each position; "
-        f"{rows[0]['n']:,} held-out sequences{rest}",
+        f"{replaced} replaced by the mean at each position, by zero, or by that on another "
+        f"sequence; {rows[0]['n']:,} held-out sequences{rest}",
     )
     return figure
 

@@ -16,7 +16,13 @@ from typing import Any
 import torch
 
 from playground.architectures.parameter_groups import parameter_count
-from playground.inspection.ablation import MIN_EXACT_MATCH, Ablation, describe_redundant_heads
+from playground.inspection.ablation import (
+    METHODS,
+    MIN_EXACT_MATCH,
+    Ablation,
+    AblationEffect,
+    describe_spared_heads,
+)
 from playground.inspection.attention_recording import record_teacher_forced
 from playground.inspection.hooks import all_heads
 
@@ -37,6 +43,8 @@ Result = dict[str, Any]
 TARGET_SCORE = 0.99
 EVAL_INTERVAL = 10  # steps between two evaluations on held-out sequences
 EVAL_EXAMPLES = 256  # held-out sequences
+SMALL_SHARE = 0.1  # of the effect of zero ablation
+MAX_BARS = 8  # heads in a figure
 N_EXAMPLES = 5  # generated outputs to display
 
 
@@ -208,44 +216,66 @@ def faster_run(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
     }
 
 
-def rank_heads(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
-    """Measure the head whose ablation lowers the probability of the targets most.
+def compare_ablations(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
+    """Measure what the head with the largest zero-ablation effect loses by its mean.
 
-    To test whether the others are redundant, all heads that can be spared are ablated together.
+    To test whether the others stand in for one another, all heads that can be spared are ablated
+    together.
     """
     subject = runs[0].subject
     ablation = Ablation(subject, EVAL_EXAMPLES)
-    effects = sorted(
-        (ablation.ablate([head]) for head in all_heads(subject.transformer.config)),
-        key=lambda each: -each.log_prob_drop,
+    effects = {
+        method: {head: ablation.ablate([head], method) for head in all_heads(ablation.model.config)}
+        for method in METHODS
+    }
+    head, zero = max(effects["zero"].items(), key=lambda item: item[1].log_prob_drop)
+    mean, resample = effects["mean"][head], effects["resample"][head]
+    left, whole = mean.log_prob_drop, zero.log_prob_drop
+    value = "most" if left > whole / 2 else "part" if left > SMALL_SHARE * whole else "little"
+    by_mean = max(effects["mean"].values(), key=lambda each: each.log_prob_drop)
+    others = describe_spared_heads(ablation, list(effects["mean"].values())).replace(
+        " %", "\u00a0%"
     )
-    first, kind = effects[0], effects[0].components[0].kind
-    before, after = first.baseline.exact_match, first.ablated.exact_match
-    others = describe_redundant_heads(ablation, effects, "zero").replace(" %", "\u00a0%")
-    if before < MIN_EXACT_MATCH:
+    if ablation.baseline.exact_match < MIN_EXACT_MATCH:
         others = (
-            f"The whole model gets only {percent(before)} right, so exact match can fall only "
-            "a little, and the result does not cover the other heads."
+            f"The whole model gets only {percent(ablation.baseline.exact_match)} right, so exact "
+            "match can fall only a little, and the result does not cover the other heads."
         )
     elif not others:
         others = "At most one of the heads has a negligible effect by itself."
     text = (
-        f"Without {first.name}, exact match falls from {percent(before)} to "
-        f"{percent(after)} of {len(ablation.batch.source_BS)} held-out sequences. The mean "
-        f"log-probability of a target falls by {first.log_prob_drop:.1f} nats, the unit of the "
-        "natural logarithm. "
-        f"{others} A plot of its attention does not show how important a head is."
+        f"{zero.name} has the largest effect under zero ablation: the log-probability of a target "
+        f"falls by {_nats(zero)}. Under mean ablation it falls by {_nats(mean)}, under resample "
+        f"ablation by {_nats(resample)}. The mean leaves the constant part of a head in place, and "
+        "zero removes it, too; later layers have never been trained without it (Chan et al., 2022; "
+        "Zhang and Nanda, 2024). Resampling also adds wrong information, that of another sequence. "
+        f"Under mean ablation, the largest effect is that of {by_mean.name}, {_nats(by_mean)}. "
+        f"{others} The intervals are 95 % intervals over {len(ablation.batch.source_BS)} held-out "
+        "sequences of this one model."
     )
-    bars = [
-        {"label": each.name, "value": each.log_prob_drop, "note": percent(each.ablated.exact_match)}
-        for each in effects
+    figures = [
+        {
+            "kind": "bars",
+            "title": f"{method.capitalize()} ablation of each head: decrease of the "
+            "log-probability in nats · exact match",
+            "bars": [
+                {
+                    "label": each.name,
+                    "value": each.log_prob_drop,
+                    "note": percent(each.ablated.exact_match),
+                }
+                for each in sorted(effects[method].values(), key=lambda each: -each.log_prob_drop)
+            ][:MAX_BARS],
+        }
+        for method in METHODS
     ]
-    figure = {
-        "kind": "bars",
-        "title": "Without each head: decrease of the log-probability in nats · exact match",
-        "bars": bars,
-    }
-    return {"value": kind, "outcome": first.name, "explanation": text, "figures": [figure]}
+    return {"value": value, "outcome": value, "explanation": text, "figures": figures}
+
+
+def _nats(effect: AblationEffect) -> str:
+    """Format the drop of the log-probability with its interval."""
+    low, high = effect.log_prob_drop_interval
+    return f"{effect.log_prob_drop:.3f} nats [{low:.3f}, {high:.3f}]"
 
 
 def failure_length(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:

@@ -19,7 +19,7 @@ MEASURES: dict[str, Callable[[list[TrainedRun], Mapping[str, Any]], Result]] = {
         measurements.first_token_attention,
         measurements.without_positions,
         measurements.faster_run,
-        measurements.rank_heads,
+        measurements.compare_ablations,
         measurements.failure_length,
         history_measurements.bottleneck_length,
         history_measurements.attention_gain,

@@ -137,6 +137,7 @@ def test_inspect_command_writes_each_figure_with_its_data(trained, tmp_path):
     result = json.loads(done.stdout.splitlines()[-1])
     assert set(result["files"]) == {path.name for path in figures.iterdir()}
     assert result["most_missed"]["n"] == 20
+    assert result["most_missed"]["verdict"]
     stems = {path.stem for path in figures.iterdir()}
     assert {"encoder-attention", "head", "ablation", "loss", "exact-match-by-length"} <= stems
     for stem in stems:
@@ -147,22 +148,20 @@ def test_inspect_command_writes_each_figure_with_its_data(trained, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("scores", "n", "expected"),
+    ("intervals", "expected"),
     [
-        ((0.5, 0.98, 1.0), 512, True),
-        ((0.998, 1.0, 1.0), 512, False),  # one sequence differs from the intact model
-        ((0.5, 0.502, 1.0), 512, False),
-        ((0.5, 0.98, 1.0), 4, False),
-        ((0.5,), 512, True),
+        (((2, 4), (0, 1)), "One head has a larger effect than all others"),
+        (((2, 4), (1, 3)), "No head differs from all others"),
+        (((-1, 4), (0, 1)), "No head has an effect beyond noise"),
+        (((2, 4),), "One head has a larger effect than all others"),
     ],
 )
-def test_a_head_is_the_most_important_one_beyond_chance_only(scores, n, expected):
+def test_a_head_is_the_most_important_one_beyond_noise_only(intervals, expected):
     heads = [
-        {"name": str(score), "n": n, "exact_match": score, "exact_match_before": 1.0}
-        for score in reversed(scores)
+        {"log_probability_drop": (low + high) / 2, "drop_low": low, "drop_high": high}
+        for low, high in reversed(intervals)
     ]
-    first, is_distinguishable = most_missed_head(heads)
-    assert (first["name"], is_distinguishable) == (str(scores[0]), expected)
+    assert most_missed_head(heads) == (heads[-1], expected)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
 from playground.figures.figures import (
+    MARKERS,
     ablation_ranking,
     attention_grid,
     cross_attention,
@@ -62,7 +63,7 @@ def ablation_rows(names, keep_only=False, losses=None):
             "log_probability": -loss,
             "log_probability_drop": loss * (1 if method == "zero" else 0.7),
         }
-        for method in ("zero", "mean")
+        for method in MARKERS
         for name, loss in zip(names, losses, strict=True)
     ]
 

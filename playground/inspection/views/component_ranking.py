@@ -29,7 +29,7 @@ MIN_SEQUENCES = 32  # sequences
 class RankingRequest(ViewRequest):
     """The ablations that are ranked."""
 
-    method: Method = "zero"
+    method: Method = "mean"
     set: Ranked = "single"
 
 
@@ -78,9 +78,9 @@ def sequences_within_budget(subject: InspectedModel, passes: int, seconds: float
     not timed.
     """
     ablation = Ablation(subject, MIN_SEQUENCES)
-    ablation.score({})
+    ablation.score()
     start = time.perf_counter()
-    ablation.score({})
+    ablation.score()
     seconds_per_sequence = (time.perf_counter() - start) / len(ablation.batch.source_BS)
     n_affordable = int(seconds / (passes * seconds_per_sequence))
     return max(MIN_SEQUENCES, min(NUM_SEQUENCES, n_affordable))
@@ -96,19 +96,25 @@ def _score_fields(score: Any) -> dict[str, Any]:
 def ablation_table(effects: Iterable[AblationEffect], n: int) -> list[dict[str, Any]]:
     """Return one row per effect: the ablation, and both measures before and after it.
 
-    The measures are over `n` sequences.
+    The measures are over `n` sequences; `drop_low` and `drop_high` are the 95 % interval of the
+    drop of the log-probability.
     """
-    return [
-        {
-            "name": effect.name,
-            "method": effect.method,
-            "keep_only": effect.keep_only,
-            "n": n,
-            "exact_match_before": effect.baseline.exact_match,
-            "exact_match": effect.ablated.exact_match,
-            "log_probability_before": round(effect.baseline.log_prob, DECIMALS),
-            "log_probability": round(effect.ablated.log_prob, DECIMALS),
-            "log_probability_drop": round(effect.log_prob_drop, DECIMALS),
-        }
-        for effect in effects
-    ]
+    rows = []
+    for effect in effects:
+        low, high = effect.log_prob_drop_interval
+        rows.append(
+            {
+                "name": effect.name,
+                "method": effect.method,
+                "keep_only": effect.keep_only,
+                "n": n,
+                "exact_match_before": effect.baseline.exact_match,
+                "exact_match": effect.ablated.exact_match,
+                "log_probability_before": round(effect.baseline.log_prob, DECIMALS),
+                "log_probability": round(effect.ablated.log_prob, DECIMALS),
+                "log_probability_drop": round(effect.log_prob_drop, DECIMALS),
+                "drop_low": round(low, DECIMALS),
+                "drop_high": round(high, DECIMALS),
+            }
+        )
+    return rows

@@ -79,7 +79,7 @@ def build_report(
     n_examples = len(ablation.batch.source_BS)
     progress(f"ablating single components, each on {n_examples:,} held-out sequences")
     single = {how: ablation.rank("single", how) for how in METHODS}
-    ranked = (effect.components[0] for effect in single["zero"])
+    ranked = (effect.components[0] for effect in single["mean"])
     figures["head"] = head_table(tables, next(part for part in ranked if part.head is not None))
     progress("ablating groups of components")
     groups = {how: ablation.rank("groups", how) for how in METHODS}

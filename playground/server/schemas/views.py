@@ -56,7 +56,7 @@ class HeadsView(InspectView):
 class AblationView(InspectView):
     """The view `ablation`."""
 
-    method: Literal["mean", "zero"]
+    method: Literal["mean", "zero", "resample"]
     set: Literal["single", "groups", "keep"]
     sequences: int
     is_reduced: bool

@@ -12,7 +12,7 @@ from playground.inspection.ablation import (
     NUM_SEQUENCES,
     Ablation,
     AblationScore,
-    describe_redundant_heads,
+    describe_spared_heads,
 )
 from playground.inspection.head_patterns import PATTERN_SENTENCES, PATTERNS, HeadScore
 from playground.inspection.hooks import (
@@ -176,7 +176,7 @@ def test_ranking_names_the_working_head_and_the_unneeded_heads(handmade):
     assert (data["sequences"], data["is_reduced"], data["method"], data["set"]) == (
         NUM_SEQUENCES,
         False,
-        "zero",
+        "mean",
         "single",
     )
     assert data["baseline"]["exact_match"] == 1
@@ -189,23 +189,24 @@ def test_ranking_names_the_working_head_and_the_unneeded_heads(handmade):
     assert lost == sorted(lost, reverse=True)
 
 
-def test_jointly_ablated_duplicate_heads_are_called_redundant(doubled):
+def test_jointly_ablated_duplicate_heads_agree_with_redundancy(doubled):
     data = rendered(doubled, "ablation")
     exact = by_name(data["rows"], "exact_match")
     assert {exact[head.name] for head in all_heads(doubled.transformer.config)} == {1}
     assert exact["all 12 heads that cost less than 2 points each"] == 0
     # With a needed head of each type, the rest can be redundant.
     ablation = Ablation(doubled, 32)
-    singles = [ablation.ablate([head], "zero") for head in all_heads(doubled.transformer.config)]
+    singles = [ablation.ablate([head]) for head in all_heads(doubled.transformer.config)]
     last_of_kind = {effect.components[0].kind: effect for effect in singles}
     nothing = AblationScore(exact_match=0.0, log_prob=-9.0)
     singles = [
         dataclasses.replace(effect, ablated=nothing) if effect in last_of_kind.values() else effect
         for effect in singles
     ]
-    text = describe_redundant_heads(ablation, singles, "zero")
+    text = describe_spared_heads(ablation, singles)
     assert "9 of 12 heads have a negligible effect" in text
-    assert "far less than the single drops predict. These heads are redundant" in text
+    assert "0.0 in all. Ablated together, the drop is 100.0" in text
+    assert "consistent with heads that stand in for one another" in text
 
 
 def test_groups_and_keep_only_are_ranked(handmade):
@@ -236,10 +237,10 @@ def test_sequence_budget_counts_only_the_time_of_passes(handmade, monkeypatch):
             super().__init__(*args)
             self.passes = 0
 
-        def score(self, replacements):
+        def score(self):
             now[0] += 1 if self.passes else 30
             self.passes += 1
-            return super().score(replacements)
+            return super().score()
 
     monkeypatch.setattr(component_ranking, "Ablation", Slow)
     monkeypatch.setattr(component_ranking.time, "perf_counter", lambda: now[0])

@@ -10,7 +10,7 @@ from playground.checkpoints.checkpoint import save_checkpoint
 from playground.errors import UserError
 from playground.evaluation import exact_match_at_length
 from playground.inspection.cross_attention_alignment import diagonal, score_alignment
-from playground.inspection.hooks import Component
+from playground.inspection.inspected_model import load_inspected_model
 from playground.inspection.views.attention_maps import pack_uint16
 from playground.lessons.lessons import (
     CHOICE,
@@ -34,6 +34,7 @@ from playground.tasks import EOS, PAD
 from playground.training.presets import preset_config
 from playground.training.run_config import RunConfig
 from playground.training.trainer import Trainer
+from tests.support.app_server import ROOT
 from tests.support.handcrafted_models import random_model, redundant_heads_model, reversing_model
 
 SMALL = {
@@ -209,35 +210,40 @@ def test_faster_run_reaches_the_target_first(trained, four, one, answer):
     agrees(LESSONS["heads"], result)
 
 
-def test_heads_are_ranked_by_their_effect(trained):
-    result = MEASURES["rank_heads"]([trained()], {})
-    bars = result["figures"][0]["bars"]
-    assert len(bars) == 6  # three kinds, one layer, two heads
-    assert bars[0]["value"] == max(bar["value"] for bar in bars)
-    assert bars[0]["label"] == result["outcome"]
-    assert result["outcome"].startswith(Component(result["value"], 0).name)
+def test_effects_of_the_three_ablations_are_compared(trained):
+    result = MEASURES["compare_ablations"]([trained()], {})
+    mean, zero, resample = (figure["bars"] for figure in result["figures"])
+    assert len(mean) == len(zero) == len(resample) == 6  # three kinds, one layer, two heads
+    effects = {bar["label"]: bar["value"] for bar in mean}
+    share = effects[zero[0]["label"]] / zero[0]["value"]
+    assert result["value"] == ("most" if share > 0.5 else "part" if share > 0.1 else "little")
+    assert result["explanation"].startswith(zero[0]["label"])
     agrees(LESSONS["ablation"], result)
 
 
-def test_unneeded_heads_are_distinguished_from_redundant_heads():
+def test_the_bundled_model_loses_a_constant_under_zero_ablation():
+    subject = load_inspected_model(ROOT / "checkpoints" / "reverse")
+    result = MEASURES["compare_ablations"]([SimpleNamespace(subject=subject)], {})
+    assert result["value"] == "little"
+    assert result["explanation"].startswith("decoder self-attention, layer 1, head 2 has")
+    agrees(LESSONS["ablation"], result)
+
+
+def test_unneeded_heads_are_distinguished_from_heads_with_a_double():
     idle, doubled = (
-        MEASURES["rank_heads"]([SimpleNamespace(subject=build())], {})
+        MEASURES["compare_ablations"]([SimpleNamespace(subject=build())], {})
         for build in (reversing_model, redundant_heads_model)
     )
-    assert "redundant" not in idle["explanation"]
     assert "11 of 12 heads have a negligible effect one at a time" in idle["explanation"]
-    assert (
-        "Without all 11 together, exact match is 100\u00a0%: the model does not need them for "
-        "these sequences." in idle["explanation"]
-    )
-    assert "do not show which of them are needed" in doubled["explanation"]
-    assert "Without all 12 together, exact match is 0\u00a0%" in doubled["explanation"]
+    assert "consistent with heads that matter little" in idle["explanation"]
+    assert "do not show which of them matter" in doubled["explanation"]
+    assert "Ablated together, the drop is 100.0, and exact match 0\u00a0%" in doubled["explanation"]
 
 
 def test_untrained_model_gets_no_statement_about_its_heads():
-    result = MEASURES["rank_heads"]([SimpleNamespace(subject=random_model())], {})
+    result = MEASURES["compare_ablations"]([SimpleNamespace(subject=random_model())], {})
     assert "can fall only a little" in result["explanation"]
-    assert "redundant" not in result["explanation"]
+    assert "consistent with" not in result["explanation"]
 
 
 def test_failure_length_is_the_first_below_one_half(trained):

@@ -447,7 +447,7 @@ export interface HeadsView extends InspectView {
 
 /** The view `ablation`. */
 export interface AblationView extends InspectView {
-  method: "mean" | "zero";
+  method: "mean" | "zero" | "resample";
   set: "single" | "groups" | "keep";
   sequences: number;
   is_reduced: boolean;
