@@ -18,6 +18,7 @@ from benchmarks import (
     engine_outputs,
     fast_preset,
     gpu,
+    induction,
     inspection_latency,
     lengths,
     load_soak,
@@ -100,6 +101,12 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
         "Replications of published results",
         "Published results, trained here with the settings of their sources. The Lab lists the "
         "deviations.",
+    ),
+    "induction": (
+        induction,
+        "Induction heads with one and with two layers",
+        "The runs of the lesson *Induction heads*, one thread. Prefix matching is that of the best "
+        "head on 256 held-out sequences, copying that of the same head; lowest and highest seed.",
     ),
     "lengths": (
         lengths,

@@ -8,7 +8,12 @@ import torch
 
 from playground.jobs.progress import ProgressReporter
 
-from . import history_measurements, measurements, pretrained_measurements
+from . import (
+    history_measurements,
+    interpretability_measurements,
+    measurements,
+    pretrained_measurements,
+)
 from .measurements import Result
 from .trained_run import TrainedRun
 
@@ -24,6 +29,7 @@ MEASURES: dict[str, Callable[[list[TrainedRun], Mapping[str, Any]], Result]] = {
         history_measurements.bottleneck_length,
         history_measurements.attention_gain,
         history_measurements.recurrent_or_transformer,
+        interpretability_measurements.induction_heads,
         pretrained_measurements.pretrained_alignment,
     )
 }

@@ -5,7 +5,7 @@ Shapes: B batch, T target, Q query, M memory (keys and values).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,10 +14,13 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 
+from playground.architectures.seq2seq_model import Seq2SeqModel
+from playground.checkpoints.checkpoint import build_model, load_weights
 from playground.common.format import format_percent
 from playground.evaluation import exact_match_at_length
 from playground.inspection.inspected_model import InspectedModel, load_inspected_model
-from playground.runs.weight_history import read_lines
+from playground.inspection.views.head_scores import MAX_STEPS, log_spaced
+from playground.runs.weight_history import read_lines, weight_steps, weights_path
 from playground.tasks import EOS, PAD
 from playground.training.run_config import RunConfig
 
@@ -27,15 +30,16 @@ MIN_EXAMPLES = 20  # minimum number of held-out sequences of a length
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """A finished run: its label, its metrics for each step and its checkpoint."""
+    """A finished run: its label, its metrics for each step, its checkpoint and its history."""
 
     label: str
     lines: list[dict[str, Any]]
     folder: Path
+    history: Path
 
     @classmethod
     def of(cls, label: str, run: Path, checkpoint: Path) -> TrainedRun:
-        return cls(label, list(read_lines(run)), checkpoint)
+        return cls(label, list(read_lines(run)), checkpoint, run)
 
     @cached_property
     def subject(self) -> InspectedModel:
@@ -49,15 +53,23 @@ class TrainedRun:
     def evaluations(self) -> list[dict[str, Any]]:
         return [line for line in self.lines if line.get("exact_match") is not None]
 
+    def models_over_training(self) -> Iterator[tuple[int, Seq2SeqModel]]:
+        """Yield some stored steps, and the model with their weights: one model that changes."""
+        model = build_model(self.config).eval()
+        for step in log_spaced(weight_steps(self.history), MAX_STEPS):
+            load_weights(model, weights_path(self.history, step))
+            yield step, model
+
     def first_at(self, goal: float) -> dict[str, Any] | None:
         """Return the first evaluation with at least this exact match, or None."""
         return next((line for line in self.evaluations if line["exact_match"] >= goal), None)
 
-    def curve(self) -> dict[str, Any]:
+    def curve(self, metric: str = "exact_match") -> dict[str, Any]:
+        lines = [line for line in self.lines if line.get(metric) is not None]
         return {
             "label": self.label,
-            "xs": [line["step"] for line in self.evaluations],
-            "ys": [line["exact_match"] for line in self.evaluations],
+            "xs": [line["step"] for line in lines],
+            "ys": [line[metric] for line in lines],
         }
 
 

@@ -1,6 +1,7 @@
 """Lessons are measured on their runs, and predictions can be right and wrong."""
 
 import dataclasses
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +13,8 @@ from playground.evaluation import exact_match_at_length
 from playground.inspection.cross_attention_alignment import diagonal, score_alignment
 from playground.inspection.inspected_model import load_inspected_model
 from playground.inspection.views.attention_maps import pack_uint16
+from playground.lessons import interpretability_measurements
+from playground.lessons.interpretability_measurements import best_induction_head
 from playground.lessons.lessons import (
     CHOICE,
     LESSONS,
@@ -30,6 +33,7 @@ from playground.lessons.trained_run import (
 )
 from playground.models.config_fields import ConfigError
 from playground.models.transformer import AttentionWeights
+from playground.runs.weight_history import weights_path
 from playground.tasks import EOS, PAD
 from playground.training.presets import preset_config
 from playground.training.run_config import RunConfig
@@ -88,7 +92,7 @@ def configs_of(lesson, options):
 
 
 def test_every_lesson_has_a_known_measurement_and_valid_runs():
-    assert len(LESSONS) == 10
+    assert len(LESSONS) == 11
     for lesson in LESSONS.values():
         assert lesson.measure in MEASURES
         assert configs_of(lesson, validate_options(lesson, {}))
@@ -261,6 +265,32 @@ def test_failure_length_is_the_first_below_one_half(trained):
     assert result["value"] == next((length for length, share in shares.items() if share < 0.5), 8)
     assert result["value"] > 3
     agrees(LESSONS["lengths"], result)
+
+
+@pytest.mark.parametrize("quantile", [0, 1, 2])
+def test_runs_with_an_induction_head_are_named(trained, monkeypatch, quantile):
+    runs = []
+    for label, n_layers in (("one layer", 1), ("two layers", 2)):
+        settings = {"task": "repeat", "max_length": 8, "max_steps": 4, "n_layers": n_layers}
+        run = trained(label, architecture="decoder-only", **settings)
+        weights = weights_path(run.history, 3)
+        weights.parent.mkdir(exist_ok=True)
+        shutil.copy(run.folder / "model.safetensors", weights)
+        runs.append(run)
+    scores = {
+        run.label: best_induction_head(run.subject.model, run).prefix_matching for run in runs
+    }
+    low, high = sorted(scores.values())
+    threshold = (0, (low + high) / 2, 1)[quantile]
+    monkeypatch.setattr(interpretability_measurements, "INDUCTION_SCORE", threshold)
+    result = MEASURES["induction_heads"](runs, {})
+    assert result["value"] == ("both", max(scores, key=scores.get), "neither")[quantile]
+    matching, _, _, attention = result["figures"]
+    assert [series["xs"] for series in matching["series"]] == [[3], [3]]
+    assert [series["ys"][0] for series in matching["series"]] == pytest.approx([*scores.values()])
+    assert (len(attention["rows"]), len(attention["columns"])) == (8, 17)
+    assert all(abs(sum(row) - 1) < 0.02 for row in attention["weights"])
+    agrees(LESSONS["induction"], result)
 
 
 def recurrent(trained, attention, label="recurrent"):
