@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from io import TextIOWrapper
 
 # The imports below take seconds, in which Ctrl-C would end this process by the signal itself.
 if __name__ == "__main__":
@@ -73,7 +74,7 @@ def run(
     command: click.Command = main,
 ) -> None:
     """Run a command; report every error that a user can correct in one line, with exit code 2."""
-    _open_closed_streams()
+    _prepare_streams()
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         validate_env()
@@ -93,11 +94,16 @@ def run(
         exit_with_error(f"{place if error.strerror else ''}{error.strerror or error}")
 
 
-def _open_closed_streams() -> None:
-    """Connect closed streams to the null device; the next file would get their descriptor."""
+def _prepare_streams() -> None:
+    """Connect closed streams to the null device; the next file would get their descriptor.
+
+    A console that lacks a character, such as one with cp1252, gets an escape, as on stderr.
+    """
     for stream, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, stream) is None:
             setattr(sys, stream, open(os.devnull, mode))  # noqa: SIM115 (open until the end)
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ The commands, their arguments and their outputs are those of the parser.
 """
 
 import errno
+import io
 import json
 import os
 import socket
@@ -13,7 +14,7 @@ import click
 import pytest
 from huggingface_hub import constants
 
-from playground.__main__ import main
+from playground.__main__ import main, run
 from playground.common.env import ENV_NUMBERS, ENV_TEXTS
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT
@@ -285,3 +286,17 @@ def test_app_py_reports_errors_as_the_command_does():
     )
     assert_refused(done)
     assert done.stderr == script.stderr
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "cp437", "latin-1", "utf-8"])
+def test_a_console_without_a_character_gets_an_escape(monkeypatch, encoding):
+    @click.command()
+    def speak():
+        click.echo("3 → 1 ☃")
+
+    screen = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    monkeypatch.setattr("sys.stdout", screen)
+    run([], command=speak)
+    screen.flush()
+    expected = "3 → 1 ☃\n".encode(encoding, "backslashreplace")
+    assert screen.buffer.getvalue() == expected
