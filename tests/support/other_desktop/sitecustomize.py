@@ -10,7 +10,7 @@ import multiprocessing.context
 import os
 import signal
 import sys
-from multiprocessing import resource_tracker  # it reads the names that are deleted below
+from multiprocessing import resource_tracker  # noqa: F401 - reads what is deleted below
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -18,7 +18,7 @@ POSIX_MODULES = {"fcntl", "grp", "pwd", "resource", "termios"}
 real_import = builtins.__import__
 
 
-def import_portable(name, globals=None, locals=None, fromlist=(), level=0):  # noqa: A002
+def import_portable(name, globals=None, locals=None, fromlist=(), level=0):
     importer = (globals or {}).get("__name__", "")
     if name in POSIX_MODULES and importer.startswith("playground"):
         raise ImportError(f"no module {name} on this system")
