@@ -143,11 +143,5 @@ setTheme();
 const root = /** @type {Element} */ (document.getElementById("page"));
 root.replaceChildren();
 render(html`<${Page} />`, root);
-effect(() => {
-  void [switchedOff.value, method.value];
-  measureScore();
-});
-effect(() => {
-  void method.value;
-  measureAll();
-});
+effect(() => void measureScore());
+effect(() => void measureAll());
