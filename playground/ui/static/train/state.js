@@ -31,48 +31,52 @@ export function createReactive(initial) {
   return object;
 }
 
-export const state = createReactive({
-  // The open model and its state.
-  modelRef: "",
-  defaultModel: "",
-  isFresh: true,
+/** What belongs to the open model, before its first response. */
+export const MODEL_STATE = {
   metricCurve: /** @type {any} */ ({ steps: [], loss: [], learning_rate: [], grad_norm: [] }),
   evaluations: /** @type {any[]} */ ([]),
   pointCount: 0,
-  lastResponse: /** @type {any} */ ({}),
-  status: "opening",
-  announcedStatus: "", // what a click will bring, until a response has it
   probeInfo: /** @type {any} */ (null),
   latestSnapshot: /** @type {any} */ (null),
-  finalScores: /** @type {any} */ (null), // by length, after the last step
   displayedSnapshot: /** @type {any} */ (null),
+  finalScores: /** @type {any} */ (null), // by length, after the last step
   /** The earlier step on display; null for the latest. */
   viewedStep: /** @type {number | null} */ (null),
-  selectedKind: "cross",
-  selectedHead: [0, 0],
-  selectedQuery: 0, // whose scores the open block shows
-  selectedBlock: "", // the block that the diagram explains, instead of the selected head
+  hoverStep: /** @type {number | null} */ (null),
+  hoverCell: /** @type {number[] | null} */ (null), // [row, column] of the selected head's map
+  hoverRow: /** @type {number | null} */ (null), // of the diagram
   /** The forward pass of a sequence that the user has typed, or with parts that are off. */
   typedPass: /** @type {any} */ (null),
   switchedOff: NOTHING_OFF, // the parts of the model that are to be off
   displayedOff: NOTHING_OFF, // those that are, on screen: they change together with the output
-  ablationMethod: /** @type {"zero" | "mean"} */ ("zero"), // what takes the place of their outputs
   /** The right ones of the held-out examples measured so far. */
   switchScore: /** @type {{ right: number, measured: number } | null} */ (null),
   /** All parts that can be switched off, once the model is in the browser. */
   parts: /** @type {import("../engine/types.js").Component[] | null} */ (null),
   /** The share of right tokens that become wrong without a part, by its key. */
   importance: /** @type {Map<string, number> | null} */ (null),
+  isOld: true, // whether the page shows the previous model
+};
+
+export const state = createReactive({
+  ...MODEL_STATE,
+  modelRef: "",
+  defaultModel: "",
+  isFresh: true, // until the first response of the open model
+  lastResponse: /** @type {any} */ ({}),
+  status: "opening",
+  announcedStatus: "", // what a click will bring, until a response has it
+  selectedKind: "cross",
+  selectedHead: [0, 0],
+  selectedQuery: 0, // whose scores the open block shows
+  selectedBlock: "", // the block that the diagram explains, instead of the selected head
+  ablationMethod: /** @type {"zero" | "mean"} */ ("zero"), // what takes the place of outputs
   selectedMetric: "loss",
-  hoverStep: /** @type {number | null} */ (null),
-  hoverCell: /** @type {number[] | null} */ (null), // [row, column] of the selected head's map
-  hoverRow: /** @type {number | null} */ (null), // of the diagram
   isLog: true,
   smoothing: 0,
   speed: "0", // the largest number of steps per second; new runs start at this speed
   isTrainInviting: false, // whether the button Train draws attention
   statusNote: "", // replaces the text of the status until the next response
-  isOld: true, // whether the page shows the previous model
   hasNoFigures: false, // whether the open model has no weights yet, so that nothing is drawn
   prediction: /** @type {any} */ (null), // of the input: {prediction, target, modelRef}
 });

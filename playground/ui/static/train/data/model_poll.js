@@ -5,7 +5,7 @@ import { store } from "../../shared/store.js";
 import { RETRYING } from "../../shared/strings.js";
 import { batch, effect, untracked } from "../../vendor/preact.js";
 import { messages, setMessage } from "../messages.js";
-import { isDue, isTabOpen, NOTHING_OFF, state, TERMINAL_STATUSES } from "../state.js";
+import { isDue, isTabOpen, MODEL_STATE, state, TERMINAL_STATUSES } from "../state.js";
 import { overlays, swapOverlay } from "./overlays.js";
 import { predict, predictionAnswer, TYPING_MS } from "./predict.js";
 import { clearSnapshotCache, followStep, leaveSteps } from "./snapshots.js";
@@ -239,27 +239,7 @@ function suggestInput(sequence) {
  * response, so that the layout does not jump.
  */
 export function resetView() {
-  Object.assign(state, {
-    isFresh: false,
-    metricCurve: { steps: [], loss: [], learning_rate: [], grad_norm: [] },
-    evaluations: [],
-    pointCount: 0,
-    probeInfo: null,
-    latestSnapshot: null,
-    displayedSnapshot: null,
-    finalScores: null,
-    viewedStep: null,
-    hoverStep: null,
-    hoverCell: null,
-    hoverRow: null,
-    typedPass: null,
-    switchedOff: NOTHING_OFF,
-    displayedOff: NOTHING_OFF,
-    switchScore: null,
-    parts: null,
-    importance: null,
-    isOld: true,
-  });
+  Object.assign(state, MODEL_STATE, { isFresh: false });
   store.weightSteps.value = [];
   seriesId = -1;
   snapshotVersion = 0;
