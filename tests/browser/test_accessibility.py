@@ -6,7 +6,14 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from tests.support.browser_page import go_to, wait_until
+from tests.support.browser_page import (
+    displayed_step,
+    go_to,
+    open_section,
+    start_run,
+    wait_for_step,
+    wait_until,
+)
 
 NARROW = {"width": 390, "height": 844}
 TABS = "Train", "Inspect", "Compare", "Lab", "Hub", "Learn"
@@ -139,3 +146,36 @@ def test_axe_finds_nothing_in_the_diagram(app, open_page):
         expect(page.locator(".block-scores table")).to_be_visible()
         actual += findings_of_both_themes(page, f"an explained block: {kind}")
     assert not actual, "\n".join(map(str, actual))
+
+
+# Note what a screen reader would speak: changes in visible live regions that are not off.
+WATCH_LIVE_REGIONS = """() => {
+  window.spoken = [];
+  const LIVE = "[aria-live], [role=status], [role=alert], output";
+  new MutationObserver(records => {
+    for (const { target } of records) {
+      const region = (target.closest ? target : target.parentElement)?.closest(LIVE);
+      if (region?.checkVisibility() && region.getAttribute("aria-live") !== "off")
+        spoken.push(region.className + ": " + region.textContent);
+    }
+  }).observe(document.body, { childList: true, characterData: true, subtree: true });
+}"""
+
+
+def test_live_regions_are_silent_while_a_run_trains(app, open_page):
+    page = open_page(app.url, visit=False)
+    start_run(page, app.url, speed=20, max_steps=100_000)
+    wait_for_step(page, 20)
+    page.evaluate(WATCH_LIVE_REGIONS)
+    wait_for_step(page, displayed_step(page) + 60)
+    assert page.evaluate("spoken") == []
+    go_to(page, "Inspect")
+    for section in ("attention", "steps"):
+        open_section(page, section)
+        page.evaluate("spoken.length = 0")
+        for _ in range(2):  # Inspect follows the run
+            page.wait_for_event("response", lambda reply: "inspect/view" in reply.url)
+        assert page.evaluate("spoken") == []
+    go_to(page, "Train")
+    page.click("#stop")
+    wait_until(page, "spoken.some(each => each.includes('run-announcement'))")

@@ -5,6 +5,7 @@ import { SegmentedControl } from "../shared/components/segments.js";
 import { HeadGrid } from "../shared/diagram/diagram.js";
 import { SelectedHead } from "../shared/diagram/head_map.js";
 import { resolveColor } from "../shared/palette.js";
+import { store } from "../shared/store.js";
 import { ATTENTION_KIND, ATTENTION_KINDS, DECODER_INPUT } from "../shared/strings.js";
 import { theme } from "./cells.js";
 import { createOptions } from "./options.js";
@@ -68,7 +69,7 @@ function HeadMap({ data, pass, selected }) {
       row=${null}
       maxCellSize=${cellSize(data.rows.length)}
       title=""
-      live="polite"
+      live=${store.liveness.value}
     />`;
 }
 

@@ -6,6 +6,7 @@ import { HeatMapView } from "../shared/components/heat_map_view.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { Select } from "../shared/components/select.js";
 import { DECODING_MODES } from "./attention.js";
+import { store } from "../shared/store.js";
 import { createOptions } from "./options.js";
 import { TokenLinks } from "./token_links.js";
 
@@ -207,7 +208,7 @@ function Generation({ data }) {
           />`,
       )}
     </div>
-    <output class="steps-written pg-visually-hidden" aria-live="polite">
+    <output class="steps-written pg-visually-hidden" aria-live=${store.liveness.value}>
       ${[...step.prefix.slice(1), step.token].join(" ")}
     </output>
     <div class="steps-two">

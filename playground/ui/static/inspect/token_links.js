@@ -3,6 +3,7 @@ import { describeWeights, nameQuery } from "../shared/diagram/describe.js";
 import { LinksCanvas } from "../shared/diagram/diagram.js";
 import { paintLinks } from "../shared/diagram/paint.js";
 import { toRows } from "../shared/attention_weights.js";
+import { store } from "../shared/store.js";
 import { html, useState } from "../vendor/preact.js";
 
 const MIN_TOKEN_WIDTH = 40,
@@ -59,7 +60,7 @@ export function TokenLinks({ label, kind, row: selected = null, onSelect, ...lin
         onSelect?.(next);
       }}
     />
-    <figcaption aria-live="polite">${text}</figcaption>
+    <figcaption aria-live=${store.liveness.value}>${text}</figcaption>
   </figure>`;
 }
 

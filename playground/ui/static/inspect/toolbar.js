@@ -31,7 +31,9 @@ export const Toolbar = () =>
     ${isEmbedded && html`<${SequenceInput} />`}
     <span class="pg-quiet">Prediction</span>
     <span class="arrow" aria-hidden="true">→</span>
-    <output class=${"answer" + (store.isInputInvalid.value ? " stale" : "")} aria-live="polite"
+    <output
+      class=${"answer" + (store.isInputInvalid.value ? " stale" : "")}
+      aria-live=${store.liveness.value}
       ><${Prediction}
     /></output>
     <span class="note pg-quiet">${prediction.value?.note}</span>

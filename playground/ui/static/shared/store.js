@@ -95,6 +95,11 @@ export class Store {
         (run) => run.subject === this.model.value || (!run.hidden && run.origin === "user"),
       ),
     );
+    /** The `aria-live` of values of the model: while it trains, they change by themselves. */
+    this.liveness = computed(() => {
+      const model = this.find(this.model.value);
+      return model && "status" in model && model.status === "training" ? "off" : "polite";
+    });
     this.models = computed(() => buildModelOptions(this.listedRuns.value, this.checkpoints.value));
   }
 
