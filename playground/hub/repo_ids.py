@@ -39,9 +39,8 @@ LICENSES = tuple(Path(__file__).with_name("licenses.txt").read_text("utf-8").spl
 
 
 class Phase(Enum):
-    """The phase of a job, which decides what may exist on the Hub if the job ends early."""
+    """What may exist on the Hub if a job ends early; without a phase, nothing."""
 
-    READING = "reading"  # nothing is written yet
     WRITING = "writing"  # a repository, a branch or uploaded files may exist, but no commit
     COMMITTING = "committing"  # the commit may exist
 

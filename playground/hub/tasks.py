@@ -25,8 +25,6 @@ from playground.errors import UserError
 from playground.jobs.progress import JobCancelled, ProgressReporter
 from playground.runs.limits import Limits
 
-from .repo_ids import Phase
-
 log = logging.getLogger(__name__)
 WRITING_KINDS = ("preview", "plan", "push")
 MAX_PULL_BYTES = 200_000_000  # bytes
@@ -67,13 +65,8 @@ class TaskRunner:
     """What the jobs share: the connection, the reports, and the folder for temporary files."""
 
     def __init__(self, hub: Any, task: HubTask, reporter: ProgressReporter) -> None:
-        self.hub, self.task, self.reporter, self.scratch = hub, task, reporter, reporter.scratch
-
-    def report(
-        self, message: str, silence_timeout_s: float = 0.0, phase: Phase = Phase.READING
-    ) -> None:
-        """Report the current operation, its extra seconds without messages, and its phase."""
-        self.reporter.message(message, silence_timeout_s, phase)
+        self.hub, self.task, self.scratch = hub, task, reporter.scratch
+        self.report = reporter.message
 
     def report_loading(self) -> None:
         """Report that imports begin, which may take minutes; call it before the first import."""
