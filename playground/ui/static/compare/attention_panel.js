@@ -239,7 +239,6 @@ export function AttentionPanel({ index, data: whole, kind = null, initial = null
       onSelect=${(_, l, h) => select({ layer: l, head: h })}
     />
     ${error && html`<p class="pg-error" role="alert">${error}</p>`}
-    <${Notes} notes=${data.notes ?? []} />
     <${LargeMap}
       data=${data}
       all=${all}
@@ -248,5 +247,6 @@ export function AttentionPanel({ index, data: whole, kind = null, initial = null
       scores=${visibleScores}
       select=${select}
     />
+    <${Notes} notes=${data.notes ?? []} />
   </section>`;
 }
