@@ -214,7 +214,7 @@ def test_unusable_tokenizer_is_reported_before_weights_load(tiny_models, tmp_pat
     request = {"checkpoint": str(tmp_path / "letters"), "model": str(tiny_models / "tiny-bert")}
     for function in (job.plan, job.finetune):  # its tokenizer converts to lower case
         with pytest.raises(
-            UserError, match="tiny-bert cannot distinguish the symbol A from others"
+            UserError, match="tiny-bert cannot distinguish the symbol a from others"
         ):
             function(request, ProgressReporter())
 
