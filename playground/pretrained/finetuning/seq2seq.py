@@ -273,12 +273,14 @@ class PretrainedSeq2Seq(Seq2SeqModel):
 
     def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
         labels_BL, is_label_BL = self._labels(batch)
+        # vocabulary last: along another dimension, the sum of 49,152 terms is off by 0.0002
+        logits_BLV = self._logits(batch.source_BS, labels_BL, is_label_BL).float()
         loss_BL = F.cross_entropy(
-            self._logits(batch.source_BS, labels_BL, is_label_BL).float().transpose(1, 2),
-            labels_BL,
+            logits_BLV.flatten(0, 1),
+            labels_BL.flatten(),
             reduction="none",
             label_smoothing=label_smoothing,
-        )
+        ).view_as(labels_BL)
         weight_BL = is_label_BL * batch.loss_weight_B[:, None]
         return (loss_BL * weight_BL).sum() / weight_BL.sum().clamp(min=1)
 
