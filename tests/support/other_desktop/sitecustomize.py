@@ -10,7 +10,6 @@ import multiprocessing.context
 import os
 import signal
 import sys
-from multiprocessing import resource_tracker  # noqa: F401 - reads what is deleted below
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
