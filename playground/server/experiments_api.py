@@ -110,7 +110,7 @@ class ExperimentHandlers(HandlerGroup):
         }
         token = resolve_token(request.token, session, is_local)
         if places["hf_jobs"] == "ready" and not token:
-            places["hf_jobs"] = "sign-in"
+            places["hf_jobs"] = "no-token"
         if places["hf_jobs"] == "ready":
             self.experiments.remote.use_token(owner_id(request.owner), token)
             if request.on == "hf-jobs":

@@ -16,7 +16,7 @@ from playground.errors import UserError
 
 MAX_TOKEN_LENGTH = 200  # characters
 JOBS_SCOPE = "jobs"
-JobsAccess = Literal["ready", "sign-in", "off"]
+JobsAccess = Literal["ready", "sign-in", "no-token", "off"]
 
 
 def is_space() -> bool:

@@ -53,6 +53,14 @@ import {
   settingsLabel,
 } from "../../playground/ui/static/lab/result_tables.js";
 import {
+  describePrice,
+  describeShards,
+  isPlaceReady,
+  listPlaceFields,
+  places,
+  toJobs,
+} from "../../playground/ui/static/lab/run_on.js";
+import {
   Results,
   describeProgress,
   describeUntrained,
@@ -465,6 +473,7 @@ test("a new experiment is planned while one types, and has no error at first", a
   ];
   const test = "These seeds cannot show a difference.";
   responses["experiments/plan"] = { runs: 6, variants, estimate: OPEN.estimate, test };
+  responses["experiments/places"] = PLACES;
   await mount(html`<${NewExperiment} />`);
   assert.equal(box.querySelector(".pg-error"), null);
   enter(box.querySelector(".setting-0"), "dropout");
@@ -485,6 +494,50 @@ test("a new experiment is planned while one types, and has no error at first", a
   await settle();
   await click(".begin");
   assert.equal(openId.value, "d");
+});
+
+const PLACES = { slurm: true, hf_jobs: "ready", jobs: 2, machines: [] },
+  MACHINE = { name: "CPU", cpu: "8 vCPU", hourly: 0.03, seconds: 200, cost: 0.21 };
+
+test("a form has the places of this server, with the price of jobs", async () => {
+  const names = (on) => listPlaceFields({ on }).map((field) => field.name);
+  places.value = { ...PLACES, slurm: false, hf_jobs: "off" };
+  assert.deepEqual(names(""), []);
+  places.value = PLACES;
+  assert.deepEqual(names("slurm"), ["on", "partition", "cores", "minutes"]);
+  assert.deepEqual(names("hf-jobs"), ["on"]);
+  assert.equal(isPlaceReady({ on: "hf-jobs" }), false);
+  places.value = {
+    ...PLACES,
+    machines: ["small", "big"].map((flavor) => ({ ...MACHINE, flavor })),
+  };
+  assert.deepEqual(names("hf-jobs"), ["on", "flavor", "minutes"]);
+  assert.match(describePrice({ on: "hf-jobs", flavor: "" }), /^2 jobs, each .* \$0\.21 in all/);
+  assert.equal(describePrice({ on: "slurm", flavor: "" }), "");
+  const values = toValues({}),
+    submit = (changes) => toJobs({ ...values, ...changes });
+  assert.deepEqual(submit({ on: "" }), {});
+  assert.deepEqual(submit({ on: "hf-jobs" }).options, { minutes: 60, flavor: "small" });
+  assert.deepEqual(submit({ on: "slurm", cores: "4" }).options, {
+    minutes: 60,
+    partition: "",
+    cores: 4,
+  });
+});
+
+test("the jobs of an experiment are counted by state", () => {
+  const shards = [
+    { runs: 2, done: 2, state: "" },
+    { runs: 2, done: 1, state: "RUNNING" },
+    { runs: 1, done: 0, state: "PENDING" },
+  ];
+  assert.equal(
+    describeShards({ backend: "slurm", shards }),
+    "SLURM: 1 of 3 jobs done, 1 running, 1 pending",
+  );
+  const elsewhere = { backend: "slurm", shards },
+    row = { ...OPEN, state: "running", statuses: { done: 3, planned: 2 }, runs: 5, elsewhere };
+  assert.equal(describeStatus(row), "in jobs · 3 of 5 runs");
 });
 
 test("the progress of a replication is described", () => {

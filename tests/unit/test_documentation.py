@@ -30,7 +30,7 @@ def test_the_space_runs_the_pinned_gradio():
 def test_a_space_may_only_create_repositories_for_its_user():
     card = front_matter()
     # none that reads or deletes
-    assert (card["hf_oauth"], card["hf_oauth_scopes"]) == (True, ["contribute-repos"])
+    assert (card["hf_oauth"], card["hf_oauth_scopes"]) == (True, ["contribute-repos", "jobs"])
     assert TAG in card["tags"]
 
 

@@ -18,10 +18,14 @@ import {
 const NONE = "No experiments yet. Run one above; it continues in the background after a reload.";
 
 /** Describe the state of an experiment and of its runs. */
-export function describeStatus({ state, statuses, runs, queue_position: position }) {
+export function describeStatus({ state, statuses, runs, queue_position: position, elsewhere }) {
   const { done = 0, failed = 0, training = 0, starting = 0 } = statuses;
   const queued = position ? formatQueuePosition(position) : "queued",
-    active = done + failed === runs ? "evaluating all lengths" : training + starting && "training";
+    active = elsewhere
+      ? "in jobs"
+      : done + failed === runs
+        ? "evaluating all lengths"
+        : training + starting && "training";
   return (
     `${state === "running" ? active || queued : state} · ` +
     `${done} of ${formatCount(runs, "run")}${failed ? `, ${failed} failed` : ""}`

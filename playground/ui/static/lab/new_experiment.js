@@ -8,6 +8,16 @@ import { parseLinkState } from "../shared/links.js";
 import { Resource } from "../shared/resource.js";
 import { store } from "../shared/store.js";
 import {
+  JOB_DEFAULTS,
+  JobsSignIn,
+  describePrice,
+  isPlaceReady,
+  labelStart,
+  listPlaceFields,
+  loadPlaces,
+  toJobs,
+} from "./run_on.js";
+import {
   formatEstimate,
   labelSettings,
   loadLocal,
@@ -29,6 +39,7 @@ const DEFAULTS = {
   times: 5,
   n: 200,
   name: "",
+  ...JOB_DEFAULTS,
 };
 const KIND_OPTIONS = [
   { value: "grid", label: "training curves", title: "Exact match and loss over the steps" },
@@ -44,9 +55,15 @@ export const form = signal(toValues(loadLocal("own")));
 /** The response of `experiments/plan` to the form, or its error; null before. */
 export const plan = signal(/** @type {any} */ (null));
 const isStarting = signal(false);
-const answer = new Resource(() =>
-  requestAsOwner("experiments/plan", { form: toRequest(form.value) }),
-);
+const answer = new Resource(async () => {
+  const { on } = form.value,
+    request = { form: toRequest(form.value), on };
+  const [response, prices] = await Promise.all([
+    requestAsOwner("experiments/plan", request),
+    on === "hf-jobs" ? loadPlaces(request) : null,
+  ]);
+  return response.error ? response : { ...response, priceError: prices?.error };
+});
 
 /** Return the form of the server. @param {Record<string, any>} values of the fields */
 export function toRequest(values) {
@@ -78,7 +95,7 @@ export function toValues(stored) {
 export function placeError({ error, field }, values) {
   if (!error) return {};
   const varied = [0, 1].find((i) => values[`setting-${i}`] && values[`setting-${i}`] === field),
-    isField = ["base", "seeds", "times", "n", "name"].includes(field),
+    isField = ["base", "seeds", "times", "n", "name", ...Object.keys(JOB_DEFAULTS)].includes(field),
     key = varied !== undefined ? `values-${varied}` : field === "grid" ? "values-0" : field;
   return {
     [varied !== undefined || field === "grid" || isField ? key : "form"]: formatMessage(
@@ -120,7 +137,12 @@ effect(() => {
 
 async function startExperiment() {
   isStarting.value = true;
-  const response = await requestAsOwner("experiments/submit", { form: toRequest(form.value) });
+  const jobs = toJobs(form.value),
+    response = await requestAsOwner("experiments/submit", {
+      form: toRequest(form.value),
+      ...jobs,
+      token: store.hubToken.value.trim(),
+    });
   isStarting.value = false;
   if (response.error) plan.value = response;
   else openExperiment(response.experiment);
@@ -186,6 +208,7 @@ export function listFields(values, test) {
     { name: "kind", label: "Compare", type: "select", options: KIND_OPTIONS },
     ...(values.kind === "lengths" ? lengths : []),
     { name: "name", label: "Name", placeholder: "from the varied settings", maxLength: 60 },
+    ...listPlaceFields(values),
   ];
 }
 
@@ -196,14 +219,19 @@ function formatExtent(values) {
   return formatInteger(low) + (low < high ? ` to ${formatInteger(high)}` : "");
 }
 
-/** Describe the runs of a plan, their duration and their size. */
-export function describePlan({ runs, variants, estimate }) {
+/** Describe the runs of a plan, their duration on this machine or their price, and their size. */
+export function describePlan(
+  { runs, variants, estimate },
+  /** @type {Record<string, any>} */ values = {},
+) {
   return [
     `${formatCount(runs, "run")}: ${formatCount(variants.length, "combination")} with ` +
-      `${formatCount(runs / variants.length, "seed")}; ${formatEstimate(estimate)}.`,
+      `${formatCount(runs / variants.length, "seed")}` +
+      (values.on ? "." : `; ${formatEstimate(estimate)}.`),
     `${formatExtent(variants.map((/** @type {any} */ each) => each.parameters))} parameters, ` +
       `${formatExtent(variants.map((/** @type {any} */ each) => each.steps))} steps each.`,
-  ];
+    describePrice(values),
+  ].filter(Boolean);
 }
 
 const copyLink = () => {
@@ -225,7 +253,10 @@ export function NewExperiment() {
   const values = form.value,
     current = plan.value,
     isPlanned = Boolean(current && !current.error),
-    errors = current ? placeError(current, values) : {};
+    errors = current ? placeError(current, values) : {},
+    priceError = current?.priceError,
+    lines = isPlanned ? describePlan(current, values) : [],
+    isReady = isPlanned && isPlaceReady(values);
   return html`<details class="own" open=${isOpen.value} onToggle=${onToggle}>
     <summary>New experiment</summary>
     <${Form}
@@ -234,13 +265,14 @@ export function NewExperiment() {
       errors=${errors}
       onInput=${changeForm}
       onSubmit=${startExperiment}
-      submitLabel=${isPlanned ? `Start ${formatCount(current.runs, "run")}` : "Start"}
+      submitLabel=${isPlanned ? labelStart(current.runs, values) : "Start"}
       submitClass="begin"
-      isBusy=${isStarting.value || !isPlanned}
+      isBusy=${isStarting.value || !isReady}
     >
-      <${StatusMessage} kind="error" text=${errors.form ?? ""} />
+      ${values.on === "hf-jobs" && html`<${JobsSignIn} />`}
+      <${StatusMessage} kind="error" text=${errors.form ?? formatMessage(priceError)} />
       <p class="plan pg-hint" role="status" title=${isPlanned ? current.estimate.message : ""}>
-        ${isPlanned && describePlan(current).map((line) => html`<span key=${line}>${line}</span>`)}
+        ${lines.map((line) => html`<span key=${line}>${line}</span>`)}
       </p>
     <//>
     <p class="pg-buttons">

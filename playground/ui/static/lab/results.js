@@ -5,6 +5,7 @@ import { downloadFile, downloadJson } from "../shared/download.js";
 import { formatInteger, formatMessage } from "../shared/format.js";
 import { Actions, Progress, describeStatus } from "./experiments.js";
 import { ResultCharts } from "./result_charts.js";
+import { JobsSignIn, ShardsTable } from "./run_on.js";
 import { overlayInTrain, ResultTable, RunsTable } from "./result_tables.js";
 import {
   details,
@@ -76,7 +77,7 @@ export function describeProgress(experiment) {
   return [
     formatMessage(describeStatus(experiment)).slice(0, -1),
     listed.join("; ") + (more > 0 ? `; and ${more} more` : ""),
-    experiment.state === "running" && experiment.estimate.seconds
+    experiment.state === "running" && experiment.estimate.seconds && !experiment.elsewhere
       ? formatEstimate(experiment.estimate) + " left"
       : "",
   ]
@@ -142,6 +143,8 @@ export function Results() {
       ${example && html`<p class="pg-hint example-note">${example}</p>`}
       <p class=${"words pg-quiet" + (message ? " pg-bad" : "")}>${describeProgress(experiment)}</p>
       <${Progress} row=${{ ...experiment, share }} />
+      ${experiment.elsewhere && html`<${ShardsTable} elsewhere=${experiment.elsewhere} />`}
+      ${experiment.elsewhere?.needs_token && html`<${JobsSignIn} />`}
       <p class="summary" aria-live="polite">
         ${labelSettings((lengths ?? results.results).summary)}
       </p>

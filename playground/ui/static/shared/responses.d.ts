@@ -182,7 +182,7 @@ export interface Machine {
 /** Where an experiment can train, beside this server; the machines have prices for `jobs`. */
 export interface Places {
   slurm: boolean;
-  hf_jobs: "ready" | "sign-in" | "off";
+  hf_jobs: "ready" | "sign-in" | "no-token" | "off";
   jobs: number;
   machines: Machine[];
 }

@@ -1,4 +1,4 @@
-"""Experiments that visitors of a Space train in jobs of the stand-in Hub, from the page's routes.
+"""Experiments that users of a Space train in jobs of the stand-in Hub, from the page's routes.
 
 A job only writes results. The token of the Space's owner is in the environment, and no request may
 contain it.
@@ -61,7 +61,7 @@ class Server:
         self.registry.shutdown(0)
 
 
-class Visitor:
+class User:
     """A browser with an owner key and, after a sign-in, a session."""
 
     def __init__(self, token="", scope=SCOPES, seconds=3600):
@@ -81,18 +81,18 @@ class Visitor:
         return response
 
 
-def wait_until_done(server, visitor, experiment):
+def wait_until_done(server, user, experiment):
     def poll():
-        row = visitor.send(server, "poll", open=experiment)["open"]
+        row = user.send(server, "poll", open=experiment)["open"]
         assert row["state"] in ("running", "done"), row["message"]
         return row["state"] == "done" and row
 
     return wait_for(poll, 60, "the end of the experiment")
 
 
-def test_a_visitor_pays_and_no_token_leaves_their_requests(hub, space, tmp_path, caplog):
+def test_a_user_pays_and_no_token_leaves_their_requests(hub, space, tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
-    ada, cy = Visitor(hub.ADA), Visitor(hub.CY)
+    ada, cy = User(hub.ADA), User(hub.CY)
     places = ada.send(space, "places", **ON_JOBS)
     assert (places["slurm"], places["hf_jobs"], places["jobs"]) == (False, "ready", 1)
     assert [(each["flavor"], each["hourly"]) for each in places["machines"]] == [
@@ -124,10 +124,10 @@ def test_a_visitor_pays_and_no_token_leaves_their_requests(hub, space, tmp_path,
 )
 def test_jobs_need_a_sign_in_with_access_to_jobs(hub, space, session, access):
     token = getattr(hub, session.get("token", ""), "")
-    visitor = Visitor(**session | {"token": token})
-    places = visitor.send(space, "places", **ON_JOBS)
+    user = User(**session | {"token": token})
+    places = user.send(space, "places", **ON_JOBS)
     assert (places["hf_jobs"], places["machines"]) == (access, [])
-    typed = visitor.send(space, "submit", **ON_JOBS, token=hub.CY)
+    typed = user.send(space, "submit", **ON_JOBS, token=hub.CY)
     assert typed["field"] == "on"
     assert "sign in" in typed["error"]
     assert not hub.requests
@@ -135,28 +135,28 @@ def test_jobs_need_a_sign_in_with_access_to_jobs(hub, space, session, access):
 
 def test_an_owner_who_removes_the_scope_switches_jobs_off(hub, space, monkeypatch):
     monkeypatch.setenv("OAUTH_SCOPES", "openid profile contribute-repos")
-    ada = Visitor(hub.ADA)
+    ada = User(hub.ADA)
     assert ada.send(space, "places", **ON_JOBS)["hf_jobs"] == "off"
     assert "error" in ada.send(space, "submit", **ON_JOBS)
     assert not hub.jobs
 
 
 def test_a_space_starts_no_jobs_of_slurm(hub, space):
-    visitor = Visitor(hub.ADA)
-    assert visitor.send(space, "submit", form=FORM, on="slurm")["field"] == "on"
+    user = User(hub.ADA)
+    assert user.send(space, "submit", form=FORM, on="slurm")["field"] == "on"
 
 
 def test_a_rejected_token_pauses_an_experiment_with_the_reason(hub, space):
-    visitor = Visitor(hub.ADA_READS)
-    started = visitor.send(space, "submit", **ON_JOBS)
+    user = User(hub.ADA_READS)
+    started = user.send(space, "submit", **ON_JOBS)
 
     def poll():
-        row = visitor.send(space, "poll", open=started["experiment"])["open"]
+        row = user.send(space, "poll", open=started["experiment"])["open"]
         return row["state"] == "paused" and row
 
     row = wait_for(poll, 60, "the pause")
     assert "this token has no permission" in row["message"]
-    assert visitor.send(space, "action", experiment=row["id"], action="delete") == {}
+    assert user.send(space, "action", experiment=row["id"], action="delete") == {}
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_a_rejected_token_pauses_an_experiment_with_the_reason(hub, space):
         ({"scope": ["jobs", "x"]}, "openid contribute-repos"),
     ],
 )
-def test_a_sign_in_requests_jobs_only_where_they_are_wanted(query, scope):
+def test_a_sign_in_requests_jobs_only_where_they_are_needed(query, scope):
     location = "https://hub.test/authorize?state=a%2Fb&scope=openid+contribute-repos+jobs"
     expected = f"https://hub.test/authorize?state=a%2Fb&scope={scope.replace(' ', '+')}"
     assert narrow_sign_in(location, query) == expected
