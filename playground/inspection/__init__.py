@@ -10,6 +10,7 @@ cross_attention_alignment  how closely cross-attention follows the alignment of 
 ablation                   effects of components, measured by ablation
 activation_patching        effects of heads, measured by activation patching
 induction                  prefix-matching and copying scores of decoder-only models
+probes                     linear probes of the encoder, with a control task
 logit_lens                 logit lens and direct logit attribution
 contributions              what each sublayer adds to the residual stream
 forward_trace              every tensor of one forward pass; trace_attention, trace_stage: stages

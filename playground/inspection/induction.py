@@ -71,8 +71,8 @@ def induction_scores(model: DecoderOnlyModel, batch: Batch) -> list[InductionSco
             .inputs[0][row_Q, query_Q]
             .unflatten(-1, (model.config.n_heads, -1))
         )
-        weight_DK = model.get_parameter(f"{projections[layer]}.weight")
-        out_HDK = weight_DK.unflatten(1, (model.config.n_heads, -1)).transpose(0, 1)
+        out_DX = model.get_parameter(f"{projections[layer]}.weight")
+        out_HDK = out_DX.unflatten(1, (model.config.n_heads, -1)).transpose(0, 1)
         for head in range(model.config.n_heads):
             attention_QW = weights_BHWW[row_Q, head, query_Q]
             matched_Q = attention_QW.gather(1, next_BW[row_Q, query_Q, None])[:, 0]

@@ -1,4 +1,4 @@
-"""Measure the lessons on the inside of a model: induction heads.
+"""Measure the lessons on the inside of a model: induction heads and probes.
 
 The results are those of measurements.py. Shapes: Q queries, M memory.
 """
@@ -10,6 +10,7 @@ import torch
 
 from playground.architectures.decoder_only import DecoderOnlyModel
 from playground.inspection.induction import InductionScore, induction_scores
+from playground.inspection.probes import PROPERTIES, ProbeScore, probe_layers
 
 from .measurements import EVAL_EXAMPLES, Result
 from .trained_run import TrainedRun, exact_match_curves, percent, rounded
@@ -61,6 +62,47 @@ def induction_heads(runs: list[TrainedRun], options: Mapping[str, Any]) -> Resul
             _attention_map(runs[-1], best[runs[-1].label]),
         ],
     }
+
+
+def probe_selectivity(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
+    """Measure the accuracy of a probe on the control task of the token, on the embeddings."""
+    scores = probe_layers(runs[0].subject)
+    token, *_ = scores
+    positions = [score for score in scores if score.property == "position"]
+    best = max(scores[: len(positions)], key=lambda score: score.selectivity)
+    text = (
+        f"The probe reads the token from the embeddings with an accuracy of "
+        f"{percent(token.accuracy)}, and the random labels of the control task with "
+        f"{percent(token.control_accuracy)}: a selectivity of "
+        f"{100 * token.selectivity:.0f} percentage points. A probe of so many numbers fits part of "
+        "any labels, so an accuracy counts only beside its control (Hewitt and Liang, 2019). The "
+        f"selectivity of the token is largest at {_layer_name(best)}. The lowest accuracy for the "
+        f"position is {percent(min(score.accuracy for score in positions))}. A probe shows what "
+        "can be read from a vector, and not that the model uses it; an ablation tests that."
+    )
+    figures = [
+        {
+            "kind": "bars",
+            "title": f"Accuracy for the {name} · on its control task",
+            "bars": [
+                {
+                    "label": _layer_name(score),
+                    "value": score.accuracy,
+                    "note": percent(score.control_accuracy),
+                }
+                for score in scores
+                if score.property == name
+            ],
+        }
+        for name in PROPERTIES
+    ]
+    value = round(100 * token.control_accuracy, 1)
+    outcome = percent(token.control_accuracy)
+    return {"value": value, "outcome": outcome, "explanation": text, "figures": figures}
+
+
+def _layer_name(score: ProbeScore) -> str:
+    return f"encoder layer {score.layer}" if score.layer else "the embedding"
 
 
 def best_induction_head(model: Any, run: TrainedRun) -> InductionScore:

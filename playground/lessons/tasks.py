@@ -30,6 +30,7 @@ MEASURES: dict[str, Callable[[list[TrainedRun], Mapping[str, Any]], Result]] = {
         history_measurements.attention_gain,
         history_measurements.recurrent_or_transformer,
         interpretability_measurements.induction_heads,
+        interpretability_measurements.probe_selectivity,
         pretrained_measurements.pretrained_alignment,
     )
 }

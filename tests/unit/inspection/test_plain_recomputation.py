@@ -6,6 +6,7 @@ sequence is computed alone, without padding, in double precision.
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -14,6 +15,7 @@ from playground.inspection.ablation import Ablation
 from playground.inspection.hooks import all_heads
 from playground.inspection.induction import induction_scores
 from playground.inspection.inspected_model import InspectedModel
+from playground.inspection.probes import probe_layers
 from playground.training.run_config import RunConfig
 from tests.support.handcrafted_models import random_model
 
@@ -150,3 +152,62 @@ def test_ablations_of_heads_equal_their_definitions(method):
             total += plain.log_prob(*row)
         plain.replaced = {}
         assert abs(ablation.ablate([head], method).ablated.log_prob - total / N) < MAX_DIFFERENCE
+
+
+def softmax_regression(x, labels, n_classes, l2):
+    """Return the weights of a softmax regression with a bias, by damped Newton steps."""
+    x, one_hot = np.c_[x, np.ones(len(x))], np.eye(n_classes)[labels]
+    weights = np.zeros((n_classes, x.shape[1]))
+
+    def evaluate(weights):
+        logits = x @ weights.T
+        top = logits.max(1, keepdims=True)
+        log_sum = top + np.log(np.exp(logits - top).sum(1, keepdims=True))
+        loss = -((logits - log_sum) * one_hot).sum() / len(x) + l2 * (weights**2).sum()
+        return loss, np.exp(logits - log_sum)
+
+    for _ in range(100):
+        loss, p = evaluate(weights)
+        gradient = (p - one_hot).T @ x / len(x) + 2 * l2 * weights
+        spread = np.einsum("nc,ck->nck", p, np.eye(n_classes)) - np.einsum("nc,nk->nck", p, p)
+        hessian = np.einsum("nck,nd,ne->cdke", spread, x, x, optimize=True) / len(x)
+        hessian = hessian.reshape(weights.size, -1) + 2 * l2 * np.eye(weights.size)
+        step = np.linalg.solve(hessian, gradient.ravel()).reshape(weights.shape)
+        size = 1.0
+        while evaluate(weights - size * step)[0] > loss and size > 1e-6:
+            size /= 2
+        weights = weights - size * step
+        if np.abs(step).max() < 1e-10:
+            break
+    return weights
+
+
+def test_probe_accuracies_equal_a_regression_by_newton_steps():
+    subject = random_model()
+    batch = subject.held_out(N).batch
+    plain, rows = Plain(subject.transformer), []
+    for at, (source, _, _) in enumerate(unpadded(batch)):
+        x = plain.embed(source, "source_embedding")
+        layers = [x]
+        for plain.n_layers in (1, 2):
+            layers.append(plain.layers(x, "encoder_layers", None, False))
+        rows += [
+            (at, int(source[i]) - 3, i, [each[i].numpy() for each in layers])
+            for i in range(len(source) - 1)  # without EOS
+        ]
+    row, token, position = (np.array([each[i] for each in rows]) for i in range(3))
+    is_training, generator = row % 2 == 0, torch.Generator().manual_seed(0)
+    scores = iter(probe_layers(subject, N))
+    for labels in (token, position):
+        n_classes, pairs = labels.max() + 1, (int(token.max()) + 1, int(position.max()) + 1)
+        control = torch.randint(int(n_classes), pairs, generator=generator).numpy()
+        for layer in range(3):
+            score, x = next(scores), np.stack([each[3][layer] for each in rows])
+            for measured, each in (
+                (score.accuracy, labels),
+                (score.control_accuracy, control[token, position]),
+            ):
+                weights = softmax_regression(x[is_training], each[is_training], n_classes, 1e-3)
+                logits = np.c_[x, np.ones(len(x))][~is_training] @ weights.T
+                accuracy = (logits.argmax(1) == each[~is_training]).mean()
+                assert abs(measured - accuracy) < MAX_DIFFERENCE

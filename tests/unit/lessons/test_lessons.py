@@ -12,6 +12,7 @@ from playground.errors import UserError
 from playground.evaluation import exact_match_at_length
 from playground.inspection.cross_attention_alignment import diagonal, score_alignment
 from playground.inspection.inspected_model import load_inspected_model
+from playground.inspection.probes import probe_layers
 from playground.inspection.views.attention_maps import pack_uint16
 from playground.lessons import interpretability_measurements
 from playground.lessons.interpretability_measurements import best_induction_head
@@ -92,7 +93,7 @@ def configs_of(lesson, options):
 
 
 def test_every_lesson_has_a_known_measurement_and_valid_runs():
-    assert len(LESSONS) == 11
+    assert len(LESSONS) == 12
     for lesson in LESSONS.values():
         assert lesson.measure in MEASURES
         assert configs_of(lesson, validate_options(lesson, {}))
@@ -291,6 +292,18 @@ def test_runs_with_an_induction_head_are_named(trained, monkeypatch, quantile):
     assert (len(attention["rows"]), len(attention["columns"])) == (8, 17)
     assert all(abs(sum(row) - 1) < 0.02 for row in attention["weights"])
     agrees(LESSONS["induction"], result)
+
+
+def test_the_accuracy_of_a_probe_has_that_of_its_control_beside_it(trained):
+    run = trained()
+    result = MEASURES["probe_selectivity"]([run], {})
+    score = probe_layers(run.subject)[0]
+    assert (score.layer, score.property) == (0, "token")
+    assert result["value"] == pytest.approx(100 * score.control_accuracy, abs=0.05)
+    token, position = (figure["bars"] for figure in result["figures"])
+    assert token[0]["value"] == score.accuracy
+    assert [bar["label"] for bar in position] == ["the embedding", "encoder layer 1"]
+    agrees(LESSONS["probes"], result)
 
 
 def recurrent(trained, attention, label="recurrent"):
