@@ -1,4 +1,5 @@
-// The Worker of the page. It has one model, and answers [id, method, ...] with [id, result, problem].
+// The Worker of the page. It has one model, and answers [id, method, ...] with [id, result] or
+// [id, null, problem].
 import { BrowserModel } from "./browser_model.js";
 
 /** @type {any} */
