@@ -25,15 +25,15 @@ from .inspected_model import InspectedModel
 NUM_SEQUENCES = 256
 L2 = 1e-3  # weight of the squared weights
 MAX_ITERATIONS = 200
-PROPERTIES = ("token", "position")
+FEATURES = ("token", "position")
 
 
 @dataclass(frozen=True)
 class ProbeScore:
-    """Test accuracies of the probes of one property; layer 0 is the embedding."""
+    """Test accuracies of the probes of one feature; layer 0 is the embedding."""
 
     layer: int
-    property: str
+    feature: str
     accuracy: float
     control_accuracy: float
 
@@ -45,7 +45,7 @@ class ProbeScore:
 def probe_layers(
     subject: InspectedModel, n: int = NUM_SEQUENCES, seed: int = 0
 ) -> list[ProbeScore]:
-    """Return the scores of both properties for the embedding and each encoder layer.
+    """Return the scores of both features for the embedding and each encoder layer.
 
     The `seed` determines the labels of the control task.
     """
@@ -57,7 +57,7 @@ def probe_layers(
     is_training_N = row_N % 2 == 0
     generator = torch.Generator().manual_seed(seed)
     scores = []
-    for name, label_N in zip(PROPERTIES, (token_N, position_N), strict=True):
+    for name, label_N in zip(FEATURES, (token_N, position_N), strict=True):
         n_classes = int(label_N.max()) + 1
         pairs = int(token_N.max()) + 1, int(position_N.max()) + 1
         control = torch.randint(n_classes, pairs, generator=generator).to(label_N.device)

@@ -10,7 +10,7 @@ import torch
 
 from playground.architectures.decoder_only import DecoderOnlyModel
 from playground.inspection.induction import InductionScore, induction_scores
-from playground.inspection.probes import PROPERTIES, ProbeScore, probe_layers
+from playground.inspection.probes import FEATURES, ProbeScore, probe_layers
 
 from .measurements import EVAL_EXAMPLES, Result
 from .trained_run import TrainedRun, exact_match_curves, percent, rounded
@@ -68,7 +68,7 @@ def probe_selectivity(runs: list[TrainedRun], options: Mapping[str, Any]) -> Res
     """Measure the accuracy of a probe on the control task of the token, on the embeddings."""
     scores = probe_layers(runs[0].subject)
     token, *_ = scores
-    positions = [score for score in scores if score.property == "position"]
+    positions = [score for score in scores if score.feature == "position"]
     best = max(scores[: len(positions)], key=lambda score: score.selectivity)
     text = (
         f"The probe reads the token from the embeddings with an accuracy of "
@@ -91,10 +91,10 @@ def probe_selectivity(runs: list[TrainedRun], options: Mapping[str, Any]) -> Res
                     "note": percent(score.control_accuracy),
                 }
                 for score in scores
-                if score.property == name
+                if score.feature == name
             ],
         }
-        for name in PROPERTIES
+        for name in FEATURES
     ]
     value = round(100 * token.control_accuracy, 1)
     outcome = percent(token.control_accuracy)

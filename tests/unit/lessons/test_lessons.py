@@ -298,7 +298,7 @@ def test_the_accuracy_of_a_probe_has_that_of_its_control_beside_it(trained):
     run = trained()
     result = MEASURES["probe_selectivity"]([run], {})
     score = probe_layers(run.subject)[0]
-    assert (score.layer, score.property) == (0, "token")
+    assert (score.layer, score.feature) == (0, "token")
     assert result["value"] == pytest.approx(100 * score.control_accuracy, abs=0.05)
     token, position = (figure["bars"] for figure in result["figures"])
     assert token[0]["value"] == score.accuracy
