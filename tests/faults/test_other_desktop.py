@@ -1,0 +1,70 @@
+"""The real app as on Windows: new interpreters, no POSIX modules, open files that are locked.
+
+tests/support/other_desktop describes what it hides and refuses.
+"""
+
+import psutil
+
+from playground.checkpoints.checkpoint import resume_trainer
+from tests.support.app_server import ROOT, AppServer, wait_for
+from tests.support.page_client import PageClient, run_folders
+
+OTHER_DESKTOP = str(ROOT / "tests" / "support" / "other_desktop")
+SMALL = {
+    "max_steps": 1_000_000,
+    "stop_at_exact_match": 0.0,
+    "batch_size": 16,
+    "d_model": 16,
+    "n_heads": 2,
+    "n_layers": 1,
+    "d_ff": 16,
+}
+
+
+def worker_of(app, folder):
+    """Return the process that trains in this folder: it has the lock open."""
+
+    def find():
+        for child in psutil.Process(app.process.pid).children(recursive=True):
+            if any(file.path == str(folder / ".lock") for file in child.open_files()):
+                return child
+        return None
+
+    return wait_for(find, 60, "the worker of a run")
+
+
+def test_a_run_trains_pauses_resumes_and_outlives_its_worker(tmp_path):
+    place = tmp_path / "Größe, with blanks"
+    place.mkdir()
+    app = AppServer(place, PYTHONPATH=OTHER_DESKTOP)
+    try:
+        page = PageClient(app, (app.checkpoints / "runs" / ".owner").read_text())
+        assert page.load()
+        subject = page.train(**SMALL)
+        assert subject.startswith("run:"), subject
+
+        def reaches(status, step):
+            def reached():
+                state = page.poll(subject)
+                return state["status"] == status and state["step"] >= step and state["step"] + 1
+
+            return wait_for(reached, 120, f"{status} at step {step}")
+
+        step = reaches("training", 5)
+        page.run_action(subject, "pause")
+        step = reaches("paused", step)
+        page.run_action(subject, "resume")
+        step = reaches("training", step)
+        (folder,) = run_folders(app)
+        wait_for(lambda: [*(folder / "checkpoints").glob("[0-9]*")], 60, "a checkpoint")
+        worker_of(app, folder).kill()
+        reaches("failed", 1)
+        page.run_action(subject, "resume")
+        reaches("training", 1)
+        page.run_action(subject, "stop")
+        last = reaches("stopped", 1) - 1
+        assert resume_trainer(max((folder / "checkpoints").glob("[0-9]*")))[0].step_count == last
+    finally:
+        app.stop()
+    assert app.process.returncode == 0
+    assert "Traceback" not in app.log.read_text()
