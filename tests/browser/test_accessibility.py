@@ -9,7 +9,6 @@ from playwright.sync_api import expect
 from tests.support.browser_page import (
     displayed_step,
     go_to,
-    open_section,
     start_run,
     wait_for_step,
     wait_until,
@@ -169,13 +168,3 @@ def test_live_regions_are_silent_while_a_run_trains(app, open_page):
     page.evaluate(WATCH_LIVE_REGIONS)
     wait_for_step(page, displayed_step(page) + 60)
     assert page.evaluate("spoken") == []
-    go_to(page, "Inspect")
-    for section in ("attention", "steps"):
-        open_section(page, section)
-        page.evaluate("spoken.length = 0")
-        for _ in range(2):  # Inspect follows the run
-            page.wait_for_event("response", lambda reply: "inspect/view" in reply.url)
-        assert page.evaluate("spoken") == []
-    go_to(page, "Train")
-    page.click("#stop")
-    wait_until(page, "spoken.some(each => each.includes('run-announcement'))")

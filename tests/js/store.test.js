@@ -198,3 +198,15 @@ test("a malformed stored value counts as none, and null removes a value", () => 
   saveText("test", null);
   assert.equal(loadText("test"), null);
 });
+
+test("values of a model that trains are not announced", () => {
+  const store = new Store();
+  store.model.value = "run:a";
+  for (const [status, liveness] of [
+    ["training", "off"],
+    ["done", "polite"],
+  ]) {
+    store.runs.value = [{ subject: "run:a", status }];
+    assert.equal(store.liveness.value, liveness);
+  }
+});
