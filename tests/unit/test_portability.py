@@ -33,7 +33,7 @@ RESERVED = {"con", "prn", "aux", "nul", *(f"{name}{n}" for name in ("com", "lpt"
 
 def problems(source: str) -> list[str]:
     """Return what in this code only some operating systems have."""
-    found = []
+    reasons = []
     tree = ast.parse(source)
     docstrings = {
         id(node.body[0].value)
@@ -56,13 +56,13 @@ def problems(source: str) -> list[str]:
                 or name in FORBIDDEN.get(module, ())
                 or (module == "signal" and name and name not in PORTABLE_SIGNALS)
             ):
-                found.append(f"{node.lineno}: {module}.{name}")
+                reasons.append(f"{node.lineno}: {module}.{name}")
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             if POSIX_PATH.match(node.value) and id(node) not in docstrings:
-                found.append(f"{node.lineno}: {node.value!r}")
+                reasons.append(f"{node.lineno}: {node.value!r}")
         elif isinstance(node, ast.Call):
-            found += [f"{node.lineno}: {each}" for each in problems_of_call(node)]
-    return found
+            reasons += [f"{node.lineno}: {each}" for each in problems_of_call(node)]
+    return reasons
 
 
 def problems_of_call(node: ast.Call) -> list[str]:
