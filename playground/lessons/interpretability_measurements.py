@@ -39,7 +39,8 @@ def induction_heads(runs: list[TrainedRun], options: Mapping[str, Any]) -> Resul
         "from its own token and its position alone, so no query can find the token after an "
         "earlier occurrence. With two, a head of the first layer writes the token before into each "
         "position, and a head of the second layer searches for it (Olsson et al., 2022). This is "
-        "one seed; python -m benchmarks induction trains five."
+        "one seed; five of five seeds of two layers had such a head, and none of one layer "
+        "(python -m benchmarks induction)."
     )
     return {
         "value": value,

@@ -7,6 +7,7 @@ from statistics import median
 import pytest
 
 from playground.lessons.bugs import BUGS
+from playground.lessons.interpretability_measurements import INDUCTION_SCORE
 from playground.lessons.lessons import LESSONS
 from playground.models.config import TransformerConfig
 from playground.tasks.specs import TASKS
@@ -48,6 +49,14 @@ def median_seconds(model, setting="reverse, lengths 1 to 10"):
     ]
     assert len(runs) >= 3
     return median(runs)
+
+
+def test_the_lesson_on_induction_heads_quotes_the_seeds_of_the_benchmark():
+    rows = benchmark_rows("induction")
+    for label, n_above in (("one layer", 0), ("two layers", 5)):
+        scores = [row["prefix_matching"] for row in rows if row["run"] == label]
+        assert len(scores) == 5
+        assert sum(score > INDUCTION_SCORE for score in scores) == n_above
 
 
 def test_measured_figures_of_the_texts_are_those_of_the_results():
