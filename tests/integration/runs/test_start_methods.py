@@ -66,7 +66,7 @@ def test_a_spare_process_that_was_killed_is_not_used(tmp_path, monkeypatch, no_s
     trained_bytes(tmp_path)
 
 
-def test_little_memory_leaves_no_room_for_a_spare_process(monkeypatch, no_spares):
+def test_there_is_no_spare_process_when_memory_is_scarce(monkeypatch, no_spares):
     monkeypatch.setenv("PLAYGROUND_START_METHOD", "spawn")
     monkeypatch.setattr(
         worker_process, "free_memory", lambda: worker_process.SPARE_MEMORY_BYTES - 1

@@ -19,17 +19,17 @@ MPS = torch.device("mps")
 
 
 class FakeMps(TorchFunctionMode):
-    """Runs what asks for mps on the CPU, and refuses new float64 tensors there, as Apple's GPU."""
+    """Runs what checks for mps on the CPU, and refuses new float64 tensors there, as Apple's GPU."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if func is torch.device:
             return func(*args, **kwargs)
-        asks = any(value in (MPS, "mps") for value in [*args, *kwargs.values()] if is_device(value))
+        checks = any(value in (MPS, "mps") for value in [*args, *kwargs.values()] if is_device(value))
         args = [torch.device("cpu") if is_device(each) else each for each in args]
         kwargs = {key: torch.device("cpu") if is_device(v) else v for key, v in kwargs.items()}
         result = func(*args, **kwargs)
-        if asks and isinstance(result, torch.Tensor) and result.dtype == torch.float64:
+        if checks and isinstance(result, torch.Tensor) and result.dtype == torch.float64:
             raise TypeError("Cannot convert a MPS Tensor to float64 dtype")
         return result
 
@@ -89,7 +89,7 @@ def test_mps_trains_with_float32_in_one_process_only(small_run, monkeypatch):
         init_distributed(MPS)
 
 
-def test_a_machine_without_mps_says_what_to_use(small_run):
+def test_a_machine_without_mps_names_the_other_devices(small_run):
     with pytest.raises(ValueError, match="device is 'mps', but Apple's GPU is not available here"):
         Trainer(small_run.replace(device="mps"))
 
