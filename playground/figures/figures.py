@@ -372,8 +372,8 @@ def ablation_ranking(rows: Sequence[Row], title: str = "") -> Figure:
     replaced = "outputs of all other heads" if keep_only else "output"
     set_caption(
         figure,
-        f"{replaced} replaced by the mean at each position, by zero, or by that on another "
-        f"sequence; {rows[0]['n']:,} held-out sequences{rest}",
+        f"{replaced} replaced by the mean at each position, by zero, or by another sequence's; "
+        f"{rows[0]['n']:,} held-out sequences{rest}",
     )
     return figure
 

@@ -107,7 +107,6 @@ def test_every_way_to_start_a_larger_run_is_rejected(registry, workers, start, t
         "a branch": lambda: registry.branch(before, 1, "ada"),
         "extend": lambda: ACTIONS["extend"](registry, before, None),
         "an upload, or from the Hub": lambda: registry.import_checkpoint(checkpoint, "ada", ""),
-        "the size check of an upload": lambda: registry.validate_size(large),
         "a planned experiment": lambda: experiments.plan(grid, "ada"),
         "an experiment": lambda: experiments.start(grid, "ada"),
     }

@@ -153,7 +153,7 @@ def main(tmp_path, monkeypatch, pipe):
     """Run the entry point of the process here; return its last message."""
     # this process keeps its priority and its signals
     monkeypatch.setattr(training_worker, "prepare_process", lambda nice: None)
-    monkeypatch.setattr(training_worker.signal, "signal", lambda number, handler: None)
+    monkeypatch.setattr(training_worker, "handle_stop_signals", lambda *_, **__: None)
 
     def main():
         training_worker.main(pipe, WorkerSpec(str(tmp_path), tiny_config().to_flat()))

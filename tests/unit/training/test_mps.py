@@ -19,17 +19,21 @@ MPS = torch.device("mps")
 
 
 class FakeMps(TorchFunctionMode):
-    """Runs what checks for mps on the CPU, and refuses new float64 tensors there, as Apple's GPU."""
+    """Runs the work for mps on the CPU, and refuses new float64 tensors there, as Apple's GPU."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if func is torch.device:
             return func(*args, **kwargs)
-        checks = any(value in (MPS, "mps") for value in [*args, *kwargs.values()] if is_device(value))
+        devices = [each for each in [*args, *kwargs.values()] if is_device(each)]
         args = [torch.device("cpu") if is_device(each) else each for each in args]
         kwargs = {key: torch.device("cpu") if is_device(v) else v for key, v in kwargs.items()}
         result = func(*args, **kwargs)
-        if checks and isinstance(result, torch.Tensor) and result.dtype == torch.float64:
+        if (
+            {MPS, "mps"} & set(devices)
+            and isinstance(result, torch.Tensor)
+            and result.dtype == torch.float64
+        ):
             raise TypeError("Cannot convert a MPS Tensor to float64 dtype")
         return result
 

@@ -178,7 +178,7 @@ def test_default_config_of_every_task_fits_vocabulary_and_positions(name):
     run = RunConfig.from_flat({"task": name})
     task = run.task.load()
     assert run.model.source_vocab_size == run.model.target_vocab_size == len(task.vocabulary)
-    length = 16 if name == "brackets" else 10
+    length = {"brackets": 16, "translate": 9}.get(name, 10)
     assert run.task.max_length == length
     assert run.model.max_positions == max(length, task.max_target_length(length)) + 1
     with pytest.raises(
