@@ -32,7 +32,9 @@ const TOP = 34, // height of the memory arrow and the column titles
   BOTTOM = 8;
 const TITLES = 18; // height of the column titles above the rows
 const MAX_ROW_HEIGHT = 40;
-const CHARACTER_WIDTH = 10; // with the space around a token
+const FONT_SIZE = 14,
+  SMALL_FONT_SIZE = 12; // for words
+const LINK_MARGIN = 4; // from the end of a link to its token
 const HEAD_DISTANCE = 2.4; // between the links of two heads
 const OUTPUT_WIDTH = 42,
   FAN_WIDTH = 26; // from the tokens to the block that owns the links
@@ -46,10 +48,10 @@ function rowHeightFor(longest, space) {
   return Math.max(smallest, Math.min(MAX_ROW_HEIGHT, Math.floor(space / longest)));
 }
 
-/** @param {string} token @param {number} width in pixels */
-function shorten(token, width) {
+/** @param {Context} c @param {string} token @param {number} width in pixels */
+function shorten(c, token, width) {
   const characters = [...formatToken(token)],
-    most = Math.floor(width / CHARACTER_WIDTH);
+    most = Math.floor(width / c.measureText("0").width);
   return characters.length > most
     ? characters.slice(0, most - 1).join("") + "…"
     : characters.join("");
@@ -83,8 +85,8 @@ export function paintLinks(canvas, view) {
   heads.forEach((head, h) => {
     const shift = (h - (heads.length - 1) / 2) * distance;
     paintCurves(c, view, head, {
-      keysX: x(tokenWidth),
-      queriesX: x(queriesX - tokenWidth / 2),
+      keysX: x(tokenWidth + LINK_MARGIN),
+      queriesX: x(queriesX - tokenWidth / 2 - LINK_MARGIN),
       fanX: x(end),
       ownerX: x(width),
       keyY: (i) => y(keys, i) + shift,
@@ -92,7 +94,7 @@ export function paintLinks(canvas, view) {
       rowHeight,
     });
   });
-  c.font = (rowHeight < 12 ? 8 : 14) + "px " + cssVariable("--pg-mono");
+  setTokenFont(c, [...keys, ...queries, ...(output?.predicted ?? [])], rowHeight, tokenWidth);
   paintTokens(c, keys, tokenWidth, x(tokenWidth / 2), (i) => y(keys, i));
   paintTokens(c, queries, tokenWidth, x(queriesX), (i) => y(queries, i));
   if (output) paintOutput(c, output, outputX, (i) => y(queries, outputRow + i), rowHeight);
@@ -186,13 +188,26 @@ function paintTitle(c, text, x, y, align) {
 }
 
 /**
+ * Set the largest font in which the tokens fit.
+ * @param {Context} c @param {string[]} names @param {number} rowHeight @param {number} width
+ */
+function setTokenFont(c, names, rowHeight, width) {
+  const setSize = (/** @type {number} */ size) => {
+    c.font = `${size}px ${cssVariable("--pg-mono")}`;
+  };
+  setSize(rowHeight < 12 ? 8 : FONT_SIZE);
+  if (rowHeight >= 12 && names.some((name) => shorten(c, name, width) !== formatToken(name)))
+    setSize(SMALL_FONT_SIZE);
+}
+
+/**
  * @param {Context} c @param {string[]} names @param {number} width @param {number} x
  * @param {(i: number) => number} y
  */
 function paintTokens(c, names, width, x, y) {
   c.textAlign = "center";
   c.fillStyle = cssVariable("--pg-text");
-  names.forEach((name, i) => c.fillText(shorten(name, width), x, y(i)));
+  names.forEach((name, i) => c.fillText(shorten(c, name, width), x, y(i)));
 }
 
 /**
@@ -207,7 +222,7 @@ function paintOutput(c, { target, predicted, probability }, x, y, rowHeight) {
   c.textAlign = "left";
   target.forEach((token, i) => {
     const isRight = token === predicted[i],
-      text = shorten(predicted[i], OUTPUT_WIDTH),
+      text = shorten(c, predicted[i], OUTPUT_WIDTH),
       line = y(i) + below;
     c.fillStyle = cssVariable("--pg-grid");
     c.fillRect(x, line + 3, barWidth, barHeight);
