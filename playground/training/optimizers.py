@@ -12,8 +12,6 @@ from playground.models.embeddings import InputEmbedding
 from .muon import Muon
 from .train_config import TrainConfig
 
-# The ends of the names of tables that are no nn.Embedding.
-POSITION_TABLES = ("position_embedding", "relative_attention_bias")
 # Weights of queries, keys and values together, by the end of their name, and the axis of the three:
 # rows in nn.MultiheadAttention, columns in GPT-2.
 FUSED_PROJECTIONS = {"in_proj_weight": 0, "c_attn.weight": 1}
@@ -72,16 +70,17 @@ def weight_groups(
 
 
 def matrices(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Return the weights of two dimensions that are no table of vectors, by name.
+    """Return the weights of linear layers, by name.
 
-    The rule is about tensors, so that it holds for layers of any library. A table of vectors or of
-    numbers for each position is no matrix, nor is an output layer that is tied to one.
+    PyTorch calls them `weight`, so the rule holds for layers of any library. Tables of embeddings
+    are none, also where the output layer shares them, nor are vectors or biases of positions, whose
+    names differ.
     """
     tables = {each.weight for each in model.modules() if isinstance(each, nn.Embedding)}
     return {
         name: weight
         for name, weight in model.named_parameters()
-        if weight.dim() >= 2 and weight not in tables and not name.endswith(POSITION_TABLES)
+        if weight.dim() == 2 and name.endswith("weight") and weight not in tables
     }
 
 
