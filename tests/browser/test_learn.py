@@ -9,7 +9,7 @@ from tests.support.browser_page import go_to
 
 def test_a_link_opens_a_lesson_whose_result_survives_a_reload(app, open_page):
     page = open_page(f"{app.url}/?learn=lengths&positions=rope&seed=1")
-    expect(page.locator(".lesson h3")).to_have_text("6. Length generalization")
+    expect(page.locator(".lesson h3")).to_have_text("7. Length generalization")
     expect(page.locator(".lesson .option")).to_have_value("rope")
     page.fill(".prediction", "21")
     page.click(".measure")

@@ -18,6 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from playground.cli.app import app
+from playground.common import platform
 from playground.common.platform import has_display
 from tests.support.app_server import ROOT, free_port, wait_for
 
@@ -151,8 +152,7 @@ def test_a_browser_opens_on_a_desktop(monkeypatch, environment, is_terminal, scr
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal, raising=False)
     assert has_display() is screen
-    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(platform, "IS_MAC", True)
     assert has_display() is (is_terminal and "SSH_CONNECTION" not in environment)
