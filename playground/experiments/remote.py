@@ -24,6 +24,7 @@ from .store import ExperimentStore
 log = logging.getLogger(__name__)
 
 WAITING_FOR_TOKEN = "sign in with Hugging Face again to see the progress; the jobs go on"
+LEAVE_TIMEOUT_S = 30  # seconds; a thread may wait for an answer of the backend
 ENDING = "the jobs are being ended; their finished runs stay"
 
 
@@ -84,6 +85,17 @@ class RemoteRunner:
         state.is_cancelled = True
         self.store.write(state)
         self.stop_jobs(state, owner)
+
+    def leave(self, state: ExperimentState) -> None:
+        """Follow an experiment no more; its thread writes nothing after this.
+
+        The caller does not hold `store.lock`.
+        """
+        thread = self._threads.get(state.experiment.id)
+        state.owner = ""
+        self._wake.set()
+        if thread:
+            thread.join(LEAVE_TIMEOUT_S)
 
     def resume(self, state: ExperimentState, owner: str) -> None:
         """Start jobs for the shards that have none."""

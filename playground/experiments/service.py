@@ -240,6 +240,7 @@ class ExperimentService:
         state = self.store.state(experiment)
         if state.shards and state.shards.record.jobs and not state.is_complete:
             state.shards.cancel()
+        self.remote.leave(state)
         with self.store.lock:
             self.runner.pause(state, owner)
             self.store.remove(experiment)

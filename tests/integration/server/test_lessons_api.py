@@ -59,6 +59,7 @@ def test_training_times_are_estimated_and_then_measured(lesson_handlers):
         "learning",
         "lengths",
         "one-vector",
+        "induction",
     }
     assert not any(lesson["estimate"]["is_measured"] for lesson in lessons.values())
     one, two = (lessons[name]["estimate"]["seconds"] for name in ("learning", "heads"))

@@ -93,6 +93,7 @@ class FakeHub:
         self.repos: dict[tuple[str, str], Repo] = {}
         self.buckets: dict[str, buckets.Bucket] = {}
         self.jobs: dict[str, jobs.HubJob] = {}
+        self.job_threads: list[threading.Thread] = []
         self.run_job = jobs.run_in_process  # returns the exit code; tests may replace it
         self.unstarted_shards: set[str] = set()  # the jobs of these shards wait for a machine
         self._folder = tempfile.TemporaryDirectory(prefix="fake-hub-")
@@ -119,6 +120,8 @@ class FakeHub:
         """End every connection, including those that a fault blocks, and refuse new ones."""
         self.clear_faults()
         self.end_jobs()
+        for thread in self.job_threads:
+            thread.join(30)  # each reads the log of its job in the folder that ends below
         self.server.shutdown()
         self.server.server_close()
         self.server.close_connections()

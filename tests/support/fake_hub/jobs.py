@@ -155,7 +155,9 @@ def start_job(hub: FakeHub, request: Request, namespace: str) -> Response:
         raise HubError(400, "Invalid flavor")
     hub.jobs[job.id] = job
     if job.shard not in hub.unstarted_shards:
-        threading.Thread(target=_run, args=(hub, job), daemon=True).start()
+        thread = threading.Thread(target=_run, args=(hub, job), daemon=True)
+        hub.job_threads.append(thread)
+        thread.start()
     return json_response(job.to_json())
 
 
