@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from playwright.sync_api import CDPSession, Page, sync_playwright
+from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
 
 from tests.support.app_server import AppServer
 from tests.support.chromium import FLAGS, find_browser
@@ -80,10 +80,18 @@ def measure_memory(page: Page) -> dict[str, Any]:
     return rows
 
 
-def watch_training(page: Page, url: str) -> dict[str, Any]:
-    """Return the tasks of scripts over 50 ms, and the replaced elements, of a watched training."""
-    page.goto(f"{url}/?settings=" + '{"max_steps":1000000,"eval_every":100}')
+def open_page(browser: Browser, url: str) -> Page:
+    """Open the page as on a first visit."""
+    page = browser.new_page(viewport={"width": 1440, "height": 950})
+    page.set_default_timeout(60_000)
+    page.goto(url)
     page.wait_for_selector(".live[data-status=checkpoint]")
+    return page
+
+
+def watch_training(browser: Browser, url: str) -> dict[str, Any]:
+    """Return the tasks of scripts over 50 ms, and the replaced elements, of a watched training."""
+    page = open_page(browser, f"{url}/?settings=" + '{"max_steps":1000000,"eval_every":100}')
     page.click("#train")
     page.wait_for_selector(".live[data-status=training]")
     page.wait_for_timeout(5000)
@@ -91,6 +99,8 @@ def watch_training(page: Page, url: str) -> dict[str, Any]:
     page.wait_for_timeout(1000 * WATCHED_S)
     watched = page.evaluate("window.watched")
     page.click("#pause")
+    page.wait_for_selector(".live[data-status=paused]")
+    page.close()
     return watched | {"tasks": [round(ms) for ms in watched["tasks"] if ms > 50]}
 
 
@@ -99,12 +109,8 @@ def measure() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
         app = AppServer(Path(scratch))
         browser = playwright.chromium.launch(executable_path=find_browser(), args=FLAGS)
-        page = browser.new_page(viewport={"width": 1440, "height": 950})
-        page.set_default_timeout(60_000)
-        page.goto(app.url)
-        page.wait_for_selector(".live[data-status=checkpoint]")
-        memory = measure_memory(page)
-        trainings = [watch_training(page, app.url) for _ in range(TRAININGS)]
+        memory = measure_memory(open_page(browser, app.url))
+        trainings = [watch_training(browser, app.url) for _ in range(TRAININGS)]
         browser.close()
         app.stop()
     return {"memory": memory, "trainings": trainings}
