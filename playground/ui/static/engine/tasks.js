@@ -74,24 +74,29 @@ const WORD_KINDS = "dDDDaaaaaanNnNnNnNnNnNvVvVvVC",
   [ONE, SEVERAL] = ["da{0,2}n", "Da{0,2}N"],
   PHRASE = `(${ONE}|${SEVERAL})`,
   PHRASES = new RegExp(`^(${PHRASE}|(${ONE}v|${SEVERAL}V)${PHRASE}(C${PHRASE})*)$`);
+// The first word of each kind; an object is a noun that is no living being.
+const [ADJECTIVE, NOUN, OBJECT, VERB] = [4, 10, 16, 22],
+  [NUMBER_OUT, ADJECTIVE_OUT, NOUN_OUT, VERB_OUT, AND_OUT] = [29, 32, 44, 50, 56];
 
 /** @type {Rule} */
 function translate(source) {
   const kinds = source.map((word) => WORD_KINDS[word] ?? "?").join(""),
     verb = kinds.search(/v/i),
-    isObject = [...kinds.matchAll(/n/gi)].map(({ index }) => Number(source[index] >= 16));
+    isObject = [...kinds.matchAll(/n/gi)].map(({ index }) => Number(source[index] >= OBJECT));
   if (!PHRASES.test(kinds)) return null;
   const phrases = [...kinds.matchAll(/da*n/gi)].map(({ 0: { length }, index }, at) =>
     source
       .slice(index, index + length)
       .reverse()
       .flatMap((word) => {
-        if (word >= 10) return [44 + Math.floor((word - 10) / 2)];
-        return word >= 4 ? [24 + 2 * word + isObject[at]] : word ? [28 + word] : [];
+        if (word >= NOUN) return [NOUN_OUT + Math.floor((word - NOUN) / 2)];
+        if (word >= ADJECTIVE) return [ADJECTIVE_OUT + 2 * (word - ADJECTIVE) + isObject[at]];
+        return word ? [NUMBER_OUT + word - 1] : []; // "a" has no translation
       }),
   );
-  const words = phrases.flatMap((phrase, at) => (at > 1 ? [56, ...phrase] : phrase));
-  return verb < 0 ? words : [...words, 50 + 2 * Math.floor((source[verb] - 22) / 2) + isObject[0]];
+  const words = phrases.flatMap((phrase, at) => (at > 1 ? [AND_OUT, ...phrase] : phrase));
+  if (verb >= 0) words.push(VERB_OUT + 2 * Math.floor((source[verb] - VERB) / 2) + isObject[0]);
+  return words;
 }
 
 /** @type {Record<string, Rule | undefined>} */
