@@ -107,7 +107,7 @@ def estimate(
     if not remaining:
         return _describe(0.0, 0, "every run has ended")
     n_parallel = min(len(remaining), registry.settings.slots_per_owner) or 1
-    speeds, seconds, unknown = measure_speeds(registry, owner), 0.0, 0
+    speeds, run_seconds, unknown = measure_speeds(registry, owner), [], 0
     for variant, run in remaining:
         if variant.full_label not in speeds_by_variant:  # the same for all seeds
             config = variant.config(experiment.seeds[0])
@@ -117,8 +117,8 @@ def estimate(
         if speed is not None:
             step_s = 1 / speed
         unknown += speed is None
-        seconds += max(0, variant.steps - (run.step if run else 0)) * step_s
-    seconds /= n_parallel
+        run_seconds.append(max(0, variant.steps - (run.step if run else 0)) * step_s)
+    seconds = max(sum(run_seconds) / n_parallel, *run_seconds)
     source = (
         f"estimated from the size of the models for {unknown} of them: no comparable run has "
         "trained here yet"
@@ -144,7 +144,8 @@ def _describe(seconds: float, unknown: int, message: str) -> Estimate:
 
 def declared_step_s(config: RunConfig) -> float:
     """Return the expected seconds of a training step on one core, evaluations included."""
-    tokens = config.training.batch_size * config.task.max_length
+    length = config.model.sequence_length(config.task.max_length, config.task.max_sequence_length)
+    tokens = config.training.batch_size * length
     n_flops = FLOPS_PER_WEIGHT * parameter_count(config.model) * tokens
     layers_s = LAYER_S * getattr(config.model, "n_layers", 1)
     return STEP_S + layers_s + n_flops / FLOPS_PER_SECOND

@@ -3,9 +3,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from playground.experiments.progress import state_name
+from playground.architectures.parameter_groups import parameter_count
+from playground.experiments.progress import declared_step_s, estimate, state_name
 from playground.experiments.spec import parse_experiment
 from playground.experiments.state import ExperimentState
+from playground.training.presets import architecture_preset
 
 SPEC = {"name": "heads", "grid": {"n_heads": [1, 2]}, "seeds": [0]}
 
@@ -30,3 +32,28 @@ def test_an_experiment_runs_while_a_run_does_with_or_without_its_worker(status, 
     runs = {"0/0": SimpleNamespace(status=status), "1/0": SimpleNamespace(status="done")}
     evaluator = SimpleNamespace(unevaluated_runs=lambda state, runs: [])
     assert state_name(state, runs, evaluator) == name
+
+
+def seconds_per_weight_and_token(architecture):
+    """Return how much longer a step takes with each token of the maximum length, by weight."""
+    short, long = (
+        architecture_preset(architecture, position_type="rope", max_length=n) for n in (10, 20)
+    )
+    return (declared_step_s(long) - declared_step_s(short)) / parameter_count(long.model)
+
+
+def test_a_step_of_a_decoder_only_model_reads_source_and_target():
+    once, twice = map(seconds_per_weight_and_token, ("transformer", "decoder-only"))
+    assert twice == pytest.approx(2 * once)
+
+
+def test_an_experiment_takes_as_long_as_its_longest_run():
+    spec = parse_experiment({**SPEC, "grid": {"n_layers": [1, 6]}}, "owner")
+    registry = SimpleNamespace(
+        settings=SimpleNamespace(slots_per_owner=2),
+        all_runs=lambda: [],
+        list_for_owner=lambda owner: [],
+    )
+    seconds = estimate(spec, {}, {}, registry, "ada")["seconds"]
+    longest = max(variant.steps * declared_step_s(variant.config(0)) for variant in spec.variants)
+    assert seconds == pytest.approx(longest)
