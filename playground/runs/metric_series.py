@@ -129,13 +129,6 @@ class MetricSeries:
             ),
         }
 
-    def first_at(self, score: float) -> tuple[int, float] | None:
-        """Return the step and the seconds of the first evaluation with this exact match."""
-        step = next((step for step, exact, *_ in self.evaluations if exact >= score), None)
-        if step is None or step > self.last:
-            return None
-        return step, self.columns["seconds"][step - self.first]
-
     def latest(self) -> dict[str, Any]:
         """Return the last point, with the columns that only the status line needs."""
         count = self._count

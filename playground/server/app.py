@@ -42,7 +42,6 @@ from playground.ui.page import UI_DIR, build_page
 
 from .api import Endpoints, has_mcp
 from .api_page import API_PAGE
-from .architectures_api import ArchitectureHandlers
 from .asgi import accepted_encoding
 from .checkpoint_transfer import CheckpointTransfer
 from .connections import configure_uvicorn, sweep_connections
@@ -104,7 +103,6 @@ def build_handlers(
         SessionHandlers(registry),
         ReportHandlers(registry),
         JobHandlers(registry, pretrained, hub, lessons),
-        ArchitectureHandlers(registry),
         ExperimentHandlers(registry, experiments),
         ReplicationHandlers(registry, experiments),
         DamagedHandlers(registry, experiments),

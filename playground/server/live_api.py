@@ -16,7 +16,6 @@ from starlette.requests import Request
 from playground.architectures.parameter_groups import parameter_count
 from playground.checkpoints.manifest import Manifest, read_manifest
 from playground.errors import UserError, error_text
-from playground.experiments.analysis import TARGET_SCORE
 from playground.jobs.admission import Client
 from playground.runs.access import PRIVATE_EXAMPLES, Access, Right
 from playground.runs.metric_series import MetricSeries
@@ -261,18 +260,15 @@ async def load_view(
 def overlay_curves(
     registry: Registry, request: Curves, models: list[tuple[str, Access]]
 ) -> dict[str, Any]:
-    """Return the curves of other runs, to overlay on a chart or to compare."""
+    """Return the curves of other runs, to overlay on a chart."""
     return {
         "curves": [
-            (points := run.load_points()).downsampled(MAX_CURVE_POINTS)
+            run.load_points().downsampled(MAX_CURVE_POINTS)
             | {
                 "subject": subject,
                 "name": model.name,
                 "status": run.status,
                 "step": run.step,
-                "steps_in_all": run.steps,
-                "queue_position": registry.scheduler.position(run),
-                "reached": points.first_at(TARGET_SCORE),
             }
             for subject, model in models
             if (run := model.run) and not run.is_deleted

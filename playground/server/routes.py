@@ -60,7 +60,6 @@ LOAD_MS_BY_ROUTE = {
     "datasets/action": 50,
     "jobs/submit": 50,
     "jobs/poll": 2,
-    "architectures/train": 100,
     "experiments/poll": 5,
     "experiments/submit": 100,
     "replications/outcome": 50,

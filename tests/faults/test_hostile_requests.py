@@ -8,7 +8,6 @@ import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from playground.architectures import ARCHITECTURES
 from playground.checkpoints.checkpoint import (
     build_model,
 )
@@ -99,7 +98,6 @@ VALUES_BY_FIELD = {
     "setting": st.sampled_from(["learning_rate", "max_steps", "speed", "stop_at_exact_match"]),
     "value": st.floats(0, 100),
     "checkpoint": st.just(f"{STEPS:07d}-kept"),
-    "architectures": st.lists(st.sampled_from(sorted(ARCHITECTURES)), max_size=3),
     "min_length": st.integers(1, 3),
     "max_length": st.integers(3, 9),
     "job": st.just("task"),
@@ -149,8 +147,6 @@ FIELDS_BY_ROUTE = {  # what a page's script sends along, beside whose page it is
     "datasets/action": ["action", "sha256"],
     "jobs/submit": ["kind", "request"],
     "jobs/poll": ["job", "cursor"],
-    "architectures/matched": ["min_length", "max_length"],
-    "architectures/train": ["architectures"],
     "jobs/cancel": ["job"],
     "experiments/plan": ["form"],
     "experiments/places": ["form", "on", "token"],
@@ -278,7 +274,7 @@ def test_every_input_gets_a_result_or_an_error_message(server, count):
 
 # Hub tasks have no network, no experiment has finished, and no measurement runs. These routes
 # reject every request with a message.
-ALWAYS_REJECTED = ("datasets/action", "damaged/remove", "architectures/train", "lessons/guess")
+ALWAYS_REJECTED = ("datasets/action", "damaged/remove", "lessons/guess")
 
 
 @pytest.mark.parametrize(

@@ -13,23 +13,9 @@ import {
   serve,
   submit,
   text,
-  texts,
   unmount,
   waitFor,
 } from "./support/page.js";
-import { validateField } from "../../playground/ui/static/shared/components/form.js";
-import {
-  buildFields,
-  Choices,
-  describeSize,
-} from "../../playground/ui/static/compare/architectures.js";
-import {
-  addSet,
-  describeRun,
-  readSets,
-  SetChoice,
-  subscribeToCurves,
-} from "../../playground/ui/static/compare/architecture_runs.js";
 import { fromPretrained, tokenNames } from "../../playground/ui/static/compare/attention.js";
 import {
   AttentionPanel,
@@ -598,82 +584,7 @@ test("heads that share their keys are named", () => {
   assert.equal(describeSharedKeys({ heads: 4 }, 3), "");
 });
 
-const MATCHED = {
-  task: "reverse 1–10",
-  parameters: 1000,
-  optimizer: "Muon, 0.003",
-  min_length: 1,
-  max_length: 10,
-  architectures: ["bert", "transformer"].map((architecture) => ({
-    architecture,
-    title: architecture,
-    description: "",
-    parameters: 1000,
-    optimizer: "Adam, 0.002",
-  })),
-};
-
-test("sets of runs are kept, and a running set can be stopped", async () => {
-  assert.deepEqual(readSets(null), []);
-  const stored = [{ label: "x", runs: [{ subject: "run:b" }] }];
-  assert.deepEqual(readSets([...stored, { label: "y", runs: 5 }]), stored);
-
-  store.setModels({ runs: [], checkpoints: [REVERSE] });
-  responses["architectures/matched"] = MATCHED;
-  responses["architectures/train"] = { runs: [{ subject: "run:1", title: "bert" }] };
-  responses["runs/curves"] = { curves: [] };
-  await mount(html`<${Choices} /><${SetChoice} />`);
-  await waitFor(() => text(".train-all") === "Train 2 models");
-  await submit(".pg-form");
-  await waitFor(() => text(".train-all") === "Stop 1 run");
-  const lengths = buildFields({ min_length: 9 }, "", false);
-  assert.ok(
-    lengths.every((field) => !validateField(field, 0)),
-    "a length does not block Stop",
-  );
-  const train = sent.find(([route]) => route === "architectures/train")[1];
-  assert.equal(train.same_optimizer, false);
-  await submit(".pg-form");
-  await waitFor(() => sent.some(([route]) => route === "runs/action"));
-  const stop = sent.find(([route]) => route === "runs/action")[1];
-  assert.deepEqual([stop.subject, stop.action], ["run:1", "stop"]);
-
-  addSet("second", [{ subject: "run:2", title: "gpt2" }]);
-  await settle();
-  const labels = texts("option");
-  assert.deepEqual(labels, ["2. second", "1. reverse 1–10: 1 model, own optimizers"]);
-
-  // a response without a run means that it was deleted
-  view.value = "architectures";
-  responses["runs/curves"] = {
-    curves: [
-      { subject: "run:2", name: "", status: "done", step: 5, evaluations: [], steps: [], loss: [] },
-    ],
-  };
-  const { unsubscribe } = subscribeToCurves(() => true);
-  await waitFor(() => text(".train-all") === "Train 2 models");
-  unsubscribe();
-});
-
-test("lengths that do not fit each other are an error, and no request", () => {
-  const [, max] = buildFields({ min_length: 5 }, "");
-  assert.match(max.validate(4), /^Maximum length is 4; enter at least the minimum length, 5\.$/);
-  assert.equal(max.validate(5), "");
-  assert.equal(max.validate(""), "");
-});
-
-test("sentences on models, runs and training", () => {
-  assert.equal(describeSize({ parameters: 1010 }, 1000), "1,010 parameters, +1.0 %");
-  assert.match(
-    describeSize({ parameters: 1000, is_current: true }, 1000),
-    /^Your model's .*000 par/,
-  );
-  assert.equal(describeRun({ status: "waiting", queue_position: 2 }), "queued");
-  assert.equal(describeRun({ status: "done", step: 1200 }), "done at step 1,200");
-  assert.equal(
-    describeRun({ status: "training", step: 5, steps_in_all: 10 }),
-    "training, step 5 of 10",
-  );
+test("a series leaves out the rows without a value", () => {
   assert.deepEqual(
     Array.from(
       toSeries(

@@ -218,8 +218,6 @@ REQUESTS = {
     ],
     "jobs/poll": [{"job": "x"}],
     "jobs/cancel": [{"job": "x"}],
-    "architectures/matched": [{}],
-    "architectures/train": [{"architectures": ["transformer"]}],
     "experiments/presets": [{}],
     "experiments/plan": [{"form": FORM}],
     "experiments/places": [{"form": FORM}],

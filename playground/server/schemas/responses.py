@@ -316,15 +316,12 @@ class Prediction(TypedDict):
 
 
 class OverlaidCurve(Points):
-    """The curves of another model; `reached` is the step and the seconds at which it has 99 %."""
+    """The curves of another model."""
 
     subject: str
     name: str
     status: RunStatus
     step: int
-    steps_in_all: int
-    queue_position: int | None
-    reached: tuple[int, float] | None
 
 
 class CurveList(TypedDict):

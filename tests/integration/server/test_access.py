@@ -181,7 +181,6 @@ def test_the_owner_gets_everything_and_no_path(site):
     assert WORDS.split()[0] in page["html"]
     assert site.sha256[:12] not in page["html"]
     assert responses["runs/predict"][0]["target"] == ROWS[SOURCE].split()
-    assert not any(response["error"] for response in responses["architectures/train"])
     assert "experiment" in responses["experiments/submit"][0]
     assert results["download"] == 200
     assert any("subject" in response for response in responses["runs/action"])
@@ -231,8 +230,8 @@ def test_consent_is_the_owners_choice_and_applies_at_once(site, trained_checkpoi
     assert "only its owner" in site.post("runs/action", **viewer | share)["error"]
     assert site.post("runs/action", **own | share) == {}
     assert "no longer stored" in site.post("jobs/poll", **job)["error"]
-    for route in ("runs/predict", "runs/report", "jobs/submit", "architectures/train"):
-        more = fields | {"text": "1 2", "architectures": ["transformer"]}
+    for route in ("runs/predict", "runs/report", "jobs/submit"):
+        more = fields | {"text": "1 2"}
         assert "keeps its examples private" in site.post(route, **viewer | more)["error"]
     poll = site.post("runs/poll", **viewer)
     assert "keeps its examples private" in poll["private"]

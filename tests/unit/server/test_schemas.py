@@ -3,7 +3,6 @@
 import pytest
 
 from playground.server import form_api, live_api, runs_api
-from playground.server.architectures_api import ArchitectureHandlers
 from playground.server.damaged_api import DamagedHandlers
 from playground.server.datasets_api import DatasetHandlers
 from playground.server.experiments_api import ExperimentHandlers
@@ -19,7 +18,6 @@ GROUPS = (
     form_api,
     live_api,
     runs_api,
-    ArchitectureHandlers,
     DamagedHandlers,
     DatasetHandlers,
     ExperimentHandlers,

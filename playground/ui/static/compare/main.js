@@ -5,8 +5,6 @@ import { CopyButton } from "../shared/components/copy_field.js";
 import { Tabs } from "../shared/components/segments.js";
 import { poller } from "../shared/poller.js";
 import { store } from "../shared/store.js";
-import { subscribeToCurves } from "./architecture_runs.js";
-import { Architectures } from "./architectures.js";
 import { Benchmark } from "./benchmark.js";
 import { resumeJobs } from "./jobs.js";
 import { listLocalModels, retryConnection } from "./models.js";
@@ -17,13 +15,6 @@ import { attach, root } from "./view.js";
 
 const MODELS_INTERVAL_MS = 4000;
 const PANELS = {
-  architectures: {
-    Component: Architectures,
-    form: () => "",
-    about:
-      "Trains encoder-only, decoder-only and encoder-decoder models with the parameter count of " +
-      "your model from scratch, on the same data.",
-  },
   benchmark: {
     Component: Benchmark,
     form: () => "table",
@@ -79,14 +70,13 @@ export default async function main(panel) {
   render(html`<${Compare} />`, root);
   await attach(panel);
   store.subscribeToModels(isVisible, poller, MODELS_INTERVAL_MS);
-  subscribeToCurves(isVisible);
   resumeJobs();
 }
 
 // The list starts the process of the pretrained models, so it waits for a view that needs them.
 let isListed = false;
 effect(() => {
-  if (isListed || !store.owner.value || view.value === "architectures") return;
+  if (isListed || !store.owner.value) return;
   isListed = true;
   listLocalModels();
 });

@@ -7,7 +7,6 @@ import { rememberedModel, store } from "../shared/store.js";
 
 const DEFAULT_MODEL = "checkpoint:reverse";
 export const VIEWS = [
-  { value: "architectures", label: "Architectures" },
   { value: "benchmark", label: "Benchmark" },
   { value: "pretrained", label: "Pretrained models" },
 ];

@@ -31,42 +31,6 @@ export interface LessonResult {
   runs: MeasuredRun[];
 }
 
-/** An architecture at the size of the user's model, or the `error` why it has none. */
-export interface MatchedArchitecture {
-  architecture: string;
-  title: string;
-  description: string;
-  is_current: boolean;
-  parameters?: number;
-  optimizer?: string;
-  error?: string;
-}
-
-/** The response of `architectures/matched`. */
-export interface MatchedArchitectures {
-  architectures: MatchedArchitecture[];
-  task: string;
-  parameters: number;
-  optimizer: string;
-  min_length: number;
-  max_length: number;
-}
-
-/** A run that started. */
-export interface StartedArchitecture {
-  architecture: string;
-  title: string;
-  parameters: number;
-  optimizer: string;
-  subject: string;
-}
-
-/** The response of `architectures/train`; `error` lists failed starts. */
-export interface StartedArchitectures {
-  runs: StartedArchitecture[];
-  error: string;
-}
-
 /** A run, checkpoint or experiment on disk that cannot be read. */
 export interface DamagedRecord {
   kind: string;
@@ -781,15 +745,12 @@ export interface Points {
   evaluations: ([number, number, number, number, number | null])[];
 }
 
-/** The curves of another model; `reached` is the step and the seconds at which it has 99 %. */
+/** The curves of another model. */
 export interface OverlaidCurve extends Points {
   subject: string;
   name: string;
   status: RunStatus;
   step: number;
-  steps_in_all: number;
-  queue_position: number | null;
-  reached: [number, number] | null;
 }
 
 /** The response of `runs/curves`. */
