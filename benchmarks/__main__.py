@@ -99,7 +99,7 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
     "published": (
         published,
         "Replications of published results",
-        "Published results, trained here with the settings of their sources. The Lab lists the "
+        "Published results, trained here with the settings of their sources. *Compare* lists the "
         "deviations.",
     ),
     "induction": (

@@ -1,4 +1,4 @@
-"""Length generalization of the position encodings: the prepared experiment of the Lab."""
+"""Length generalization of the position encodings: the prepared experiment."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ SWITCHES = 200
 OPENED_MODELS = 20
 TRAININGS = 3
 WATCHED_S = 30
-TABS = ("train", "inspect", "compare", "lab", "hub", "learn")
+TABS = ("train", "inspect", "compare", "learn", "hub")
 METRICS = {"JSHeapUsedSize": "heap", "JSEventListeners": "listeners", "Nodes": "nodes"}
 # The durations of scripts in long animation frames, and the elements of the live view that others
 # replace.

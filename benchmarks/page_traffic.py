@@ -21,7 +21,7 @@ from tests.support.app_server import ROOT, AppServer
 from tests.support.browser_page import go_to
 from tests.support.chromium import FLAGS, find_browser
 
-TABS = ("Inspect", "Compare", "Lab", "Hub", "Learn")
+TABS = ("Inspect", "Compare", "Learn", "Hub")
 SETTLE_MS = 1500  # after the last visible change
 BEFORE = "637f24af"  # the last commit whose page had Gradio's components in all tabs
 N_LOADS = 5

@@ -1,4 +1,4 @@
-"""Length generalization of recurrent models: the preset experiment of the Lab."""
+"""Length generalization of recurrent models: the prepared experiment."""
 
 from __future__ import annotations
 

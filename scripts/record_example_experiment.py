@@ -1,6 +1,6 @@
-"""Record the example of the Lab tab: `python -m scripts.record_example_experiment [FOLDER]`.
+"""Record the example experiment: `python -m scripts.record_example_experiment [FOLDER]`.
 
-The script trains the runs of the experiment and writes their results, as the Lab tab shows them.
+The script trains the runs of the experiment and writes their results, as the page shows them.
 Finished runs in the folder are not repeated.
 """
 

@@ -51,7 +51,7 @@ column opens the view on a local instance (`python app.py`), or the section of t
 PUBLISHED_HEADER = """
 ## Published results, trained again
 
-`python -m benchmarks published` trains every claim. The Lab shows the settings, their differences
+`python -m benchmarks published` trains every claim. *Compare* has the settings, their differences
 from the source, and the duration. It draws the published values of the Annotated Transformer and of
 grokking beside those of the runs.
 

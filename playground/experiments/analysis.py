@@ -384,7 +384,7 @@ def format_p_value(p: float) -> str:
 def format_range(values: Mapping[str, Any], format_value: Callable[[float], str]) -> str:
     """Format a median with its range, as in "3.0 % (1.0–5.0 %)".
 
-    `formatRange` of lab/result_tables.js follows the same rule; one test has both.
+    `formatRange` of result_tables.js follows the same rule; one test has both.
     """
     low, high = format_value(values["low"]), format_value(values["high"])
     return format_value(values["median"]) + (

@@ -205,7 +205,7 @@ def faster_run(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
         else f"{line}. "
     ) + (
         "Each has one seed, which fixes its random numbers, and other seeds give other results. "
-        "The Lab tab trains both with several seeds and reports whether the difference holds."
+        "Compare trains both with several seeds and reports whether the difference holds."
     )
     outcome = "neither" if value == "same" else value
     return {

@@ -1,7 +1,7 @@
-"""Serve the experiments of the Lab tab: prepared ones, and those of the owner.
+"""Serve the experiments of the Compare tab: prepared ones, and those of the owner.
 
-The front end is in ui/static/lab. experiments/service.py runs the experiments, and the page polls
-them. This module does not load torch.
+The front end is in ui/static/compare/experiments. experiments/service.py runs the experiments, and
+the page polls them. This module does not load torch.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Serve the replications of the Lab tab: published claims, and the owner's experiments of them."""
+"""Serve replications: published claims, and the owner's experiments of them."""
 
 import asyncio
 from contextlib import suppress

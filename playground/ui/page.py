@@ -29,14 +29,7 @@ UI_DIR = Path(__file__).parent
 STATIC_DIR = UI_DIR / "static"
 HUB = "https://huggingface.co"
 PAPER_URL = "https://arxiv.org/abs/1706.03762"
-TABS = (
-    "train",
-    "inspect",
-    "compare",
-    "lab",
-    "hub",
-    "learn",
-)
+TABS = ("train", "inspect", "compare", "learn", "hub")
 EMBED_VIEWS = ("learning", "attention", "try", "samples", "inspect")
 IMPORT_PATTERN = re.compile(r'^(?:import|\} from|import .* from|export .* from) "(\.[^"]+)";', re.M)
 # The header and the Train tab are the first that the page shows.

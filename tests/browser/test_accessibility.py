@@ -15,7 +15,7 @@ from tests.support.browser_page import (
 )
 
 NARROW = {"width": 390, "height": 844}
-TABS = "Train", "Inspect", "Compare", "Lab", "Hub", "Learn"
+TABS = "Train", "Inspect", "Compare", "Learn", "Hub"
 
 
 SETTLED = """() => !document.querySelector(".waiting, .heads-stale, .live.old, .answer.old")

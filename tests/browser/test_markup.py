@@ -25,7 +25,7 @@ from playground.runs.registry import Registry
 from playground.training.run_config import RunConfig
 from playground.training.trainer import Trainer
 from tests.support.app_server import AppServer, wait_for
-from tests.support.browser_page import INSPECT_SECTIONS, open_section, wait_until
+from tests.support.browser_page import INSPECT_SECTIONS, go_to_experiments, open_section, wait_until
 from tests.support.fake_hub import FakeHub
 from tests.support.small_runs import TINY_SETTINGS
 
@@ -296,7 +296,7 @@ def test_names_of_models_in_compare(page):
 
 
 def test_names_and_values_of_experiments(page):
-    page.get_by_role("tab", name="Lab").click()
+    go_to_experiments(page)
     wait_for_all(page, ".experiments .open-it")
     page.click(".own > summary")
     page.select_option(".own .setting-0", "d_model")

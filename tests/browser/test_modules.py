@@ -36,8 +36,8 @@ def test_modules_of_a_tab_load_when_it_is_first_opened(app, open_page):
     assert "hub/main.js" in paths
     n_requests = len(paths)
     go_to(page, "Train")
-    go_to(page, "Hub")
-    expect(page.locator("#panel-hub .hub")).to_be_visible()
+    go_to(page, "Learn")
+    expect(page.locator("#panel-learn .learn")).to_be_visible()
     assert len(paths) == n_requests
 
 
@@ -87,13 +87,13 @@ def test_a_dialog_loads_when_it_is_first_opened(app, open_page):
 def test_a_tab_without_its_modules_advises_a_reload(app, open_page):
     """This happens to a page that was open during an update of the server."""
     page = open_page(app.url, visit=False, may_complain=True)
-    page.route("**/lab/main.js", lambda route: route.fulfill(status=404, body="Not found."))
+    page.route("**/hub/main.js", lambda route: route.fulfill(status=404, body="Not found."))
     page.goto(app.url)
     page.wait_for_selector(".live[data-status=checkpoint]")
-    go_to(page, "Lab")
-    expect(page.locator("#panel-lab")).to_have_text(
+    go_to(page, "Hub")
+    expect(page.locator("#panel-hub")).to_have_text(
         "This part of the page could not be loaded. Reload the page."
     )
-    page.unroute("**/lab/main.js")
-    go_to(page, "Hub")
-    expect(page.locator("#panel-hub .hub")).to_be_visible()
+    page.unroute("**/hub/main.js")
+    go_to(page, "Learn")
+    expect(page.locator("#panel-learn .learn")).to_be_visible()

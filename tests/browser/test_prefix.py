@@ -66,7 +66,7 @@ def test_page_uploads_links_and_api_work_below_a_path(address, open_page):
     page, requested = open_page(address, visit=False, may_complain=True), []
     page.on("request", lambda request: requested.append(request.url))
     page.goto(address)
-    for tab in ("Inspect", "Compare", "Lab", "Hub", "Learn", "Train"):
+    for tab in ("Inspect", "Compare", "Hub", "Learn", "Train"):
         go_to(page, tab)
     wait_for_status(page, "checkpoint")
     page.select_option("#field-task select", "dataset")

@@ -129,7 +129,6 @@ READY = {
     "Train": ".live .runs",
     "Inspect": ".inspect[data-drawn]",
     "Compare": ".compare .views [aria-selected=true]",
-    "Lab": ".lab .presets li",
     "Hub": ".hub .local-runs tbody tr",
 }
 

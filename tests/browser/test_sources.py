@@ -26,8 +26,8 @@ def expect_place(page, place):
             "#panel-inspect :is(.folded [aria-expanded=true], .views [aria-selected=true]):visible"
         )
         expect(opened.get_by_text(view, exact=True).last).to_be_visible()
-    elif view == "Architectures":
-        expect(page.get_by_role("tab", name=view)).to_have_attribute("aria-selected", "true")
+    elif "experiments" in page.url:
+        expect(page.locator(".of-experiments").get_by_text(view).first).to_be_visible()
     elif tab == "Compare":
         expect(page.locator("#panel-compare .parts [aria-pressed=true]")).to_have_text(view)
     elif view and tab != "Train":  # the settings of a link have tests of their own
@@ -40,7 +40,6 @@ def test_links_open_the_views_that_they_name(app, open_page):
         "Train",
         "Inspect",
         "Compare",
-        "Lab",
         "Learn",
     }
     page, sections = open_page(app.url), set(chain.from_iterable(INSPECT_SECTIONS.values()))
@@ -60,8 +59,8 @@ def test_links_of_a_rendered_document_open(app, open_page):
     page.get_by_role("main").get_by_role("link", name="Teaching").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Teaching")
     page.goto(f"{app.url}/playground/files/docs/sources.md")
-    page.get_by_role("link", name="Lab, ").first.click()
-    expect(page.get_by_role("tab", name="Lab")).to_have_attribute("aria-selected", "true")
+    page.get_by_role("link", name="Compare, Where").first.click()
+    expect(page.get_by_role("tab", name="Experiments")).to_have_attribute("aria-selected", "true")
     page.go_back()
     page.get_by_role("link", name="Sources: Wavelengths").first.click()
     expect(page.get_by_role("heading", name="Wavelengths")).to_be_in_viewport()

@@ -65,10 +65,10 @@ test("the address keeps its step while recorded steps are played", async () => {
 test("the Back button restores tab, model and step", async () => {
   connectAddress(store);
   store.openModel("checkpoint:reverse");
-  goTo("?tab=lab&model=checkpoint%3Acopy&step=4");
+  goTo("?tab=learn&model=checkpoint%3Acopy&step=4");
   assert.deepEqual(
     [store.tab.value, store.model.value, store.step.value],
-    ["lab", "checkpoint:copy", 4],
+    ["learn", "checkpoint:copy", 4],
   );
   const entries = history.length;
   store.openModel("checkpoint:reverse");
@@ -84,9 +84,9 @@ test("the first address opens its tab, an empty one the last tab", async () => {
   connectAddress((store = new Store()));
   assert.equal(store.tab.value, "inspect");
   history.replaceState(null, "", "/space/");
-  document.documentElement.dataset.tab = "lab"; // the user was faster than the modules
+  document.documentElement.dataset.tab = "learn"; // the user was faster than the modules
   connectAddress((store = new Store()));
-  assert.equal(store.tab.value, "lab");
+  assert.equal(store.tab.value, "learn");
   delete document.documentElement.dataset.tab;
   history.replaceState(null, "", "/space/?model=reverse");
   connectAddress((store = new Store()));

@@ -91,7 +91,7 @@ test("Compare uses the model of the bar, but neither its step nor its input", as
 });
 
 test("the bar belongs to the tabs that use it", () => {
-  const tabs = ["train", "inspect", "compare", "lab", "hub", "learn", null];
+  const tabs = ["train", "inspect", "compare", "learn", "hub", null];
   const tabsWithBar = tabs.filter((tab) => {
     store.tab.value = tab;
     return hasModelBar();

@@ -124,7 +124,7 @@ test("charts are not drawn while another tab is open", async () => {
   await mount(html`<${Curves} />`);
   const drawnSteps = () => box.querySelector(".loss-chart").steps;
   assert.deepEqual(drawnSteps(), [1]);
-  store.tab.value = "lab";
+  store.tab.value = "learn";
   state.metricCurve = curve(1, 2);
   assert.deepEqual(drawnSteps(), [1]);
   store.tab.value = "train";
@@ -134,7 +134,7 @@ test("charts are not drawn while another tab is open", async () => {
 test("the keys of Train have no effect in another tab", async () => {
   await mount(html`<${HelpDialog} />`);
   responses["runs/action"] = {};
-  store.tab.value = "lab";
+  store.tab.value = "learn";
   press(document.body, " ");
   store.tab.value = "train";
   assert.deepEqual(sent, []);

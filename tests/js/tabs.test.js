@@ -5,7 +5,7 @@ import "./support/dom.js";
 import { store } from "../../playground/ui/static/shared/store.js";
 import { initTabs } from "../../playground/ui/static/shell/tabs.js";
 
-const NAMES = ["train", "inspect", "lab"];
+const NAMES = ["train", "inspect", "learn"];
 const tab = (name) => document.getElementById("tab-" + name);
 const visible = () => NAMES.filter((name) => !document.getElementById("panel-" + name).hidden);
 let opened;
@@ -22,7 +22,7 @@ beforeEach(() => {
 });
 
 test("one tab is open and in the order of focus, and shows its panel", () => {
-  for (const name of ["inspect", "lab"]) {
+  for (const name of ["inspect", "learn"]) {
     tab(name).click();
     assert.equal(store.tab.value, name);
     assert.deepEqual(visible(), [name]);
@@ -35,7 +35,7 @@ test("one tab is open and in the order of focus, and shows its panel", () => {
       NAMES.map((each) => (each === name ? ["true", 0] : ["false", -1])),
     );
   }
-  assert.deepEqual(opened, ["train", "inspect", "lab"]);
+  assert.deepEqual(opened, ["train", "inspect", "learn"]);
 });
 
 test("arrow keys open the next tab, around the ends", () => {
@@ -45,7 +45,7 @@ test("arrow keys open the next tab, around the ends", () => {
     return store.tab.value;
   };
   assert.deepEqual(["ArrowLeft", "ArrowRight", "ArrowRight", "a"].map(press), [
-    "lab",
+    "learn",
     "train",
     "inspect",
     "inspect",
@@ -54,8 +54,8 @@ test("arrow keys open the next tab, around the ends", () => {
 });
 
 test("the address opens a tab; one that does not exist is the first", () => {
-  store.tab.value = "lab";
-  assert.deepEqual(visible(), ["lab"]);
+  store.tab.value = "learn";
+  assert.deepEqual(visible(), ["learn"]);
   store.tab.value = "admin";
   assert.deepEqual([store.tab.value, visible()], ["train", ["train"]]);
 });

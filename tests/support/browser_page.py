@@ -41,6 +41,11 @@ def go_to(page: Page, tab: str) -> None:
     page.get_by_role("tab", name=tab, exact=True).click()
 
 
+def go_to_experiments(page: Page) -> None:
+    go_to(page, "Compare")
+    go_to(page, "Experiments")
+
+
 def wait_until(
     page: Page | Frame, script: str, arg: Any = None, timeout: float | None = None
 ) -> None:

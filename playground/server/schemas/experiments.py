@@ -100,7 +100,7 @@ class ExperimentPreset(TypedDict):
 
 
 class PresetList(TypedDict):
-    """The response of `experiments/presets`: the form of the Lab."""
+    """The response of `experiments/presets`: the form of a new experiment."""
 
     presets: list[ExperimentPreset]
     settings: list[VariableSetting]

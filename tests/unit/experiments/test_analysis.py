@@ -30,7 +30,7 @@ from playground.experiments.spec import ExperimentSpec
 from playground.experiments.variant import Variant
 from tests.support.app_server import ROOT
 
-# the page's script follows the same rules: tests/js/lab.test.js
+# the page's script follows the same rules: tests/js/experiments.test.js
 VECTORS = json.loads((ROOT / "tests/data/range_vectors.json").read_text(encoding="utf-8"))
 
 

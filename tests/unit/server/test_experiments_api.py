@@ -1,4 +1,4 @@
-"""The routes of the Lab tab; nothing trains in another process."""
+"""The routes of experiments; nothing trains in another process."""
 
 import asyncio
 import json
@@ -45,7 +45,7 @@ def registry(tmp_path):
 
 
 class LabHandlers:
-    """Combine the handlers of the Lab tab."""
+    """Combine the handlers of experiments."""
 
     def __init__(self, registry, service):
         self.experiments, self.registry = service, registry

@@ -35,7 +35,7 @@ def test_every_file_that_it_names_exists():
     modules = re.findall(r'rel="modulepreload" href="playground/static/[^/]+/([^"]+)"', PAGE)
     assert modules[0] == "shell/page.js"
     assert {"train/main.js", "shared/view.js", "shared/dom.js"} < set(modules)
-    assert not any(module.startswith(("hub/", "lab/")) for module in modules)
+    assert not any(module.startswith(("hub/", "compare/")) for module in modules)
 
 
 def test_its_picture_of_a_model_has_a_map_for_each_head():

@@ -1,11 +1,14 @@
-// The Compare tab: the selected model beside other architectures and pretrained models. A process
-// of the server runs everything that needs a pretrained model, as a job.
+// The Compare tab: experiments, and the selected model beside pretrained ones. A process of the
+// server runs everything that needs a pretrained model, as a job.
 import { effect, html, render } from "../vendor/preact.js";
 import { CopyButton } from "../shared/components/copy_field.js";
 import { Tabs } from "../shared/components/segments.js";
 import { poller } from "../shared/poller.js";
 import { store } from "../shared/store.js";
 import { Benchmark } from "./benchmark.js";
+import { ExperimentsView } from "./experiments/experiments_view.js";
+import { formView } from "./experiments/new_experiment.js";
+import { startPolling } from "./experiments/polling.js";
 import { resumeJobs } from "./jobs.js";
 import { listLocalModels, retryConnection } from "./models.js";
 import { Outage } from "./outage.js";
@@ -15,6 +18,7 @@ import { attach, root } from "./view.js";
 
 const MODELS_INTERVAL_MS = 4000;
 const PANELS = {
+  experiments: { Component: ExperimentsView, form: () => "", about: "" },
   benchmark: {
     Component: Benchmark,
     form: () => "table",
@@ -57,7 +61,7 @@ function Compare() {
       />
     </div>
     <div class="stage" role="tabpanel" aria-labelledby=${"compare-" + view.value}>
-      <p class="pg-hint about">${about}</p>
+      ${about && html`<p class="pg-hint about">${about}</p>`}
       <${Component} />
     </div>`;
 }
@@ -66,17 +70,24 @@ const isVisible = () => Boolean(root.offsetParent);
 
 /** Show the tab in its panel. @param {Element} panel */
 export default async function main(panel) {
-  store.addView("compare", compareView);
+  store.addView("compare", {
+    read: () => ({ ...compareView.read(), ...formView.read() }),
+    apply(params) {
+      compareView.apply(params);
+      formView.apply(params);
+    },
+  });
   render(html`<${Compare} />`, root);
   await attach(panel);
   store.subscribeToModels(isVisible, poller, MODELS_INTERVAL_MS);
+  startPolling();
   resumeJobs();
 }
 
 // The list starts the process of the pretrained models, so it waits for a view that needs them.
 let isListed = false;
 effect(() => {
-  if (isListed || !store.owner.value) return;
+  if (isListed || !store.owner.value || view.value === "experiments") return;
   isListed = true;
   listLocalModels();
 });

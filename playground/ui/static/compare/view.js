@@ -2,6 +2,7 @@ import { createView } from "../shared/view.js";
 
 export const { attach, root } = createView("compare pg", [
   new URL("./compare.css", import.meta.url),
+  new URL("./experiments/experiments.css", import.meta.url),
 ]);
 
 /** Scroll to the result of the open form unless it is visible. */

@@ -18,7 +18,7 @@ import {
   Experiments,
   describeStatus,
   listActions,
-} from "../../playground/ui/static/lab/experiments.js";
+} from "../../playground/ui/static/compare/experiments/experiments.js";
 import {
   NewExperiment,
   describePlan,
@@ -28,22 +28,26 @@ import {
   plan,
   toRequest,
   toValues,
-} from "../../playground/ui/static/lab/new_experiment.js";
-import { loadOutcomes, outcomeKey, outcomes } from "../../playground/ui/static/lab/outcomes.js";
-import { Presets, describePreset } from "../../playground/ui/static/lab/presets.js";
+} from "../../playground/ui/static/compare/experiments/new_experiment.js";
+import {
+  loadOutcomes,
+  outcomeKey,
+  outcomes,
+} from "../../playground/ui/static/compare/experiments/outcomes.js";
+import { Presets, describePreset } from "../../playground/ui/static/compare/experiments/presets.js";
 import {
   Replications,
   buildClaimSeries,
   describeResult,
   describeSettings,
   describeVerdict,
-} from "../../playground/ui/static/lab/replications.js";
+} from "../../playground/ui/static/compare/experiments/replications.js";
 import {
   buildHeatMap,
   buildLengthSeries,
   buildPublishedSeries,
   buildSeries,
-} from "../../playground/ui/static/lab/result_charts.js";
+} from "../../playground/ui/static/compare/experiments/result_charts.js";
 import {
   describeMeasurement,
   describeRun,
@@ -51,7 +55,7 @@ import {
   formatRange,
   formatStepsTo,
   settingsLabel,
-} from "../../playground/ui/static/lab/result_tables.js";
+} from "../../playground/ui/static/compare/experiments/result_tables.js";
 import {
   describePrice,
   describeShards,
@@ -59,13 +63,13 @@ import {
   listPlaceFields,
   places,
   toJobs,
-} from "../../playground/ui/static/lab/run_on.js";
+} from "../../playground/ui/static/compare/experiments/run_on.js";
 import {
   Results,
   describeProgress,
   describeUntrained,
   listRepresentatives,
-} from "../../playground/ui/static/lab/results.js";
+} from "../../playground/ui/static/compare/experiments/results.js";
 import {
   EXAMPLE_ID,
   applyPoll,
@@ -82,7 +86,7 @@ import {
   settings,
   toggleVariant,
   variants,
-} from "../../playground/ui/static/lab/state.js";
+} from "../../playground/ui/static/compare/experiments/state.js";
 import { formatPercent } from "../../playground/ui/static/shared/format.js";
 import { store } from "../../playground/ui/static/shared/store.js";
 import { html } from "../../playground/ui/static/vendor/preact.js";

@@ -1,8 +1,8 @@
 // The open experiment.
-import { html, useEffect, useRef } from "../vendor/preact.js";
-import { StatusMessage } from "../shared/components/status_message.js";
-import { downloadFile, downloadJson } from "../shared/download.js";
-import { formatInteger, formatMessage } from "../shared/format.js";
+import { html, useEffect, useRef } from "../../vendor/preact.js";
+import { StatusMessage } from "../../shared/components/status_message.js";
+import { downloadFile, downloadJson } from "../../shared/download.js";
+import { formatInteger, formatMessage } from "../../shared/format.js";
 import { Actions, Progress, describeStatus } from "./experiments.js";
 import { ResultCharts } from "./result_charts.js";
 import { JobsSignIn, ShardsTable } from "./run_on.js";

@@ -1,10 +1,10 @@
 // The experiments of the owner.
-import { html } from "../vendor/preact.js";
-import { ConfirmButton } from "../shared/components/confirm_button.js";
-import { Section } from "../shared/components/section.js";
-import { StatusMessage } from "../shared/components/status_message.js";
-import { formatCount } from "../shared/format.js";
-import { poller } from "../shared/poller.js";
+import { html } from "../../vendor/preact.js";
+import { ConfirmButton } from "../../shared/components/confirm_button.js";
+import { Section } from "../../shared/components/section.js";
+import { StatusMessage } from "../../shared/components/status_message.js";
+import { formatCount } from "../../shared/format.js";
+import { poller } from "../../shared/poller.js";
 import {
   EXAMPLE_ID,
   errors,

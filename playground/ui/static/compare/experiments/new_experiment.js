@@ -1,12 +1,12 @@
 // The form of a new experiment.
-import { computed, effect, html, signal, untracked } from "../vendor/preact.js";
-import { CopyButton } from "../shared/components/copy_field.js";
-import { Form } from "../shared/components/form.js";
-import { StatusMessage } from "../shared/components/status_message.js";
-import { formatCount, formatInteger, formatMessage } from "../shared/format.js";
-import { parseLinkState } from "../shared/links.js";
-import { Resource } from "../shared/resource.js";
-import { store } from "../shared/store.js";
+import { computed, effect, html, signal, untracked } from "../../vendor/preact.js";
+import { CopyButton } from "../../shared/components/copy_field.js";
+import { Form } from "../../shared/components/form.js";
+import { StatusMessage } from "../../shared/components/status_message.js";
+import { formatCount, formatInteger, formatMessage } from "../../shared/format.js";
+import { parseLinkState } from "../../shared/links.js";
+import { Resource } from "../../shared/resource.js";
+import { store } from "../../shared/store.js";
 import {
   JOB_DEFAULTS,
   JobsSignIn,
@@ -105,7 +105,7 @@ export function placeError({ error, field }, values) {
 }
 
 /** The form of a link; the browser remembers its later values. */
-export const labView = {
+export const formView = {
   read: () => ({ form: null }),
   apply(/** @type {URLSearchParams} */ params) {
     const link = parseLinkState(params.get("form"));
@@ -166,7 +166,7 @@ const settingOptions = computed(() =>
  * Return the fields of the form; the hint of the seeds is the p-value that they can reach.
  * @param {Record<string, any>} values
  * @param {string} [test] of the plan
- * @returns {import("../shared/types.js").FieldSpec[]}
+ * @returns {import("../../shared/types.js").FieldSpec[]}
  */
 export function listFields(values, test) {
   const varied = [0, 1].flatMap((i) => {

@@ -1,11 +1,11 @@
 // Replications of published claims.
-import { html, useMemo, useState } from "../vendor/preact.js";
-import { CopyButton } from "../shared/components/copy_field.js";
-import { LineChart } from "../shared/components/line_chart.js";
-import { Section } from "../shared/components/section.js";
-import { StatusMessage } from "../shared/components/status_message.js";
-import { formatCount, formatMessage, formatPercent } from "../shared/format.js";
-import { poller } from "../shared/poller.js";
+import { html, useMemo, useState } from "../../vendor/preact.js";
+import { CopyButton } from "../../shared/components/copy_field.js";
+import { LineChart } from "../../shared/components/line_chart.js";
+import { Section } from "../../shared/components/section.js";
+import { StatusMessage } from "../../shared/components/status_message.js";
+import { formatCount, formatMessage, formatPercent } from "../../shared/format.js";
+import { poller } from "../../shared/poller.js";
 import { outcomeKey, outcomes } from "./outcomes.js";
 import {
   claims,
@@ -70,7 +70,7 @@ const open = ({ experiment }) => openExperiment(experiment);
  * Return the published values of a claim and those of its run, as lines.
  * @param {any} claim
  * @param {any} outcome
- * @returns {import("../shared/types.js").Series[]}
+ * @returns {import("../../shared/types.js").Series[]}
  */
 export function buildClaimSeries({ curve, measure }, outcome) {
   const isStep = measure === "generalization_step",

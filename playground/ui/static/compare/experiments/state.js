@@ -1,14 +1,14 @@
-// The state of the tab, and its requests. Components read the signals.
-import { computed, signal } from "../vendor/preact.js";
-import { requestOrError } from "../shared/api.js";
-import { createStorage } from "../shared/storage.js";
-import { formatDuration, formatMessage } from "../shared/format.js";
-import { store } from "../shared/store.js";
+// The state of the experiments, and their requests. Components read the signals.
+import { computed, signal } from "../../vendor/preact.js";
+import { requestOrError } from "../../shared/api.js";
+import { createStorage } from "../../shared/storage.js";
+import { formatDuration, formatMessage } from "../../shared/format.js";
+import { store } from "../../shared/store.js";
 
 export const EXAMPLE_ID = "example"; // of the finished experiment that the app includes
 const INITIAL_VARIANTS = 12; // lines that are visible by default
 
-export const { loadLocal, saveLocal } = createStorage("transformer-playground-lab");
+export const { loadLocal, saveLocal } = createStorage("transformer-playground-experiments");
 const storedId = loadLocal("open");
 
 /** The owner's experiments, newest first; null before the first response. */

@@ -1,8 +1,8 @@
 // Prepared experiments.
-import { html, signal } from "../vendor/preact.js";
-import { Section } from "../shared/components/section.js";
-import { StatusMessage } from "../shared/components/status_message.js";
-import { formatCount, formatMessage } from "../shared/format.js";
+import { html, signal } from "../../vendor/preact.js";
+import { Section } from "../../shared/components/section.js";
+import { StatusMessage } from "../../shared/components/status_message.js";
+import { formatCount, formatMessage } from "../../shared/format.js";
 import { NewExperiment } from "./new_experiment.js";
 import {
   describeDurations,

@@ -1,8 +1,10 @@
-// What the tab polls: the experiments, and what changes with their states.
-import { effect } from "../vendor/preact.js";
-import { errorMessage } from "../shared/api.js";
-import { poller } from "../shared/poller.js";
-import { store } from "../shared/store.js";
+// What the view polls: the experiments, and what changes with their states.
+import { effect } from "../../vendor/preact.js";
+import { errorMessage } from "../../shared/api.js";
+import { poller } from "../../shared/poller.js";
+import { store } from "../../shared/store.js";
+import { view } from "../state.js";
+import { root } from "../view.js";
 import { loadOutcomes } from "./outcomes.js";
 import {
   applyPoll,
@@ -15,14 +17,13 @@ import {
   setError,
   settings,
 } from "./state.js";
-import { root } from "./view.js";
 
 const RUNNING_INTERVAL_MS = 1000;
 const IDLE_INTERVAL_MS = 4000;
 const CLAIMS_INTERVAL_MS = 2500;
 const LONG_INTERVAL_MS = 60_000; // other changes wake the poller
 
-const isVisible = () => Boolean(root.offsetParent);
+const isVisible = () => view.value === "experiments" && Boolean(root.offsetParent);
 /** @param {string} part @param {(response: any) => void} onData */
 const createHandlers = (part, onData) => ({
   onData: (/** @type {any} */ response) => {
@@ -73,7 +74,6 @@ export function startPolling() {
       loadOutcomes();
     }),
   });
-  store.subscribeToModels(isVisible);
   wakeOnChanges();
 }
 
@@ -83,6 +83,7 @@ function wakeOnChanges() {
   effect(() => {
     const rows = experiments.value ?? [],
       current = JSON.stringify([
+        view.value,
         openId.value,
         rows.map((row) => [row.id, row.state, row.statuses.done]),
       ]);

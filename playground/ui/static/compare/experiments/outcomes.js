@@ -1,6 +1,6 @@
 // The outcomes of replications: measured on the server once a run has ended.
-import { signal } from "../vendor/preact.js";
-import { requestWithRetry } from "../shared/api.js";
+import { signal } from "../../vendor/preact.js";
+import { requestWithRetry } from "../../shared/api.js";
 import { claims, requestAsOwner, setError } from "./state.js";
 
 const TIMEOUT_MS = 200_000;

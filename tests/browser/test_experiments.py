@@ -1,19 +1,19 @@
-"""The Lab tab in a real browser, with experiments of a few steps."""
+"""Compare → Experiments in a real browser, with experiments of a few steps."""
 
 import csv
 import re
 
 from playwright.sync_api import expect
 
-from tests.support.browser_page import count_colors, go_to, wait_for_status
+from tests.support.browser_page import count_colors, go_to_experiments, wait_for_status
 
 BASE = "checkpoint:reverse-one-head"
 
 
-def to_lab(page):
+def to_experiments(page):
     page.wait_for_selector(".live:not([data-status=opening])", state="attached")
-    go_to(page, "Lab")
-    page.wait_for_selector(".lab .presets li")
+    go_to_experiments(page)
+    page.wait_for_selector(".of-experiments .presets li")
 
 
 def fill_form(page, *varied, seeds="0", kind="grid", name=""):
@@ -37,7 +37,7 @@ def wait_for_end(page, state="done", seconds=120):
 
 def test_an_opened_result_and_the_skip_link_move_the_focus(app, open_page):
     page = open_page(app.url, width=390, height=768)
-    to_lab(page)
+    to_experiments(page)
     page.focus(".skip-link")
     page.keyboard.press("Enter")
     expect(page.locator("#panels > [role=tabpanel]:visible")).to_be_focused()
@@ -53,13 +53,13 @@ def test_an_opened_result_and_the_skip_link_move_the_focus(app, open_page):
 
 def test_new_experiment_is_run_survives_a_reload_and_opens_in_tabs(app, open_page, tmp_path):
     page = open_page(app.url)
-    to_lab(page)
+    to_experiments(page)
     fill_form(page, ("norm_placement", "pre, post"), ("max_steps", "10"), name="norms")
     expect(page.locator(".own .plan")).to_contain_text("2 runs: ")
     page.click(".own .begin")
     expect(page.locator(".results .title")).to_have_text("norms")
     page.reload()  # the experiment is on the server
-    to_lab(page)
+    to_experiments(page)
     expect(page.locator(".results .title")).to_have_text("norms")
     wait_for_end(page)
     expect(page.locator(".results .measured-on")).to_contain_text("on 2,000 held-out sequences")
@@ -80,7 +80,7 @@ def test_new_experiment_is_run_survives_a_reload_and_opens_in_tabs(app, open_pag
     wait_for_status(page, "done")
     # the hidden line is not among the overlays
     expect(page.locator(".live .runs .plot-run:checked")).to_have_count(1)
-    go_to(page, "Lab")
+    go_to_experiments(page)
     page.locator(".variants tbody tr").first.get_by_role("button", name="Inspect").click()
     expect(page.locator(".page-bar .subject option:checked")).to_contain_text(
         "norms: norm_placement pre, seed 0"

@@ -1,12 +1,17 @@
 // The charts of the open experiment.
-import { html } from "../vendor/preact.js";
-import { HeatMapView } from "../shared/components/heat_map_view.js";
-import { LineChart } from "../shared/components/line_chart.js";
-import { formatCount, formatInteger, formatPercent, formatWholePercent } from "../shared/format.js";
-import { TRAINING_LOSS } from "../shared/strings.js";
+import { html } from "../../vendor/preact.js";
+import { HeatMapView } from "../../shared/components/heat_map_view.js";
+import { LineChart } from "../../shared/components/line_chart.js";
+import {
+  formatCount,
+  formatInteger,
+  formatPercent,
+  formatWholePercent,
+} from "../../shared/format.js";
+import { TRAINING_LOSS } from "../../shared/strings.js";
 import { claims, details, hiddenVariants, labelSettings } from "./state.js";
 
-/** @import { HeatMapData, Series } from "../shared/types.js" */
+/** @import { HeatMapData, Series } from "../../shared/types.js" */
 
 const HEIGHT = 210;
 const PERCENT_AXIS = {
@@ -175,7 +180,7 @@ export function ResultCharts({ results: { results, lengths } }) {
       height: HEIGHT,
       xRange: /** @type {[number, number]} */ ([0, last]),
       formatX: formatInteger,
-      syncKey: "lab",
+      syncKey: "experiments",
       emptyText: NO_CURVES,
     };
   return html`${

@@ -1,9 +1,9 @@
 // The tables of the open experiment.
-import { html } from "../vendor/preact.js";
-import { DataTable } from "../shared/components/data_table.js";
-import { formatCount, formatInteger, formatNumber, formatPercent } from "../shared/format.js";
-import { dashOf, resolveColor } from "../shared/palette.js";
-import { store } from "../shared/store.js";
+import { html } from "../../vendor/preact.js";
+import { DataTable } from "../../shared/components/data_table.js";
+import { formatCount, formatInteger, formatNumber, formatPercent } from "../../shared/format.js";
+import { dashOf, resolveColor } from "../../shared/palette.js";
+import { store } from "../../shared/store.js";
 import {
   formatQueuePosition,
   hiddenVariants,
@@ -12,7 +12,7 @@ import {
   toggleVariant,
 } from "./state.js";
 
-/** @typedef {import("../shared/types.js").Column<any>} Column */
+/** @typedef {import("../../shared/types.js").Column<any>} Column */
 
 /** Format the median of a spread with its range: 3 % (1–5 %). */
 export function formatRange({ median, low, high }, format) {

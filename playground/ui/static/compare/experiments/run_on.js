@@ -1,12 +1,12 @@
 // Where an experiment trains: on this machine, or in jobs of SLURM or of Hugging Face.
-import { baseUrl } from "../shared/api.js";
-import { DataTable } from "../shared/components/data_table.js";
-import { formatCount, formatDuration, formatInteger } from "../shared/format.js";
-import { store } from "../shared/store.js";
-import { effect, html, signal, untracked } from "../vendor/preact.js";
+import { baseUrl } from "../../shared/api.js";
+import { DataTable } from "../../shared/components/data_table.js";
+import { formatCount, formatDuration, formatInteger } from "../../shared/format.js";
+import { store } from "../../shared/store.js";
+import { effect, html, signal, untracked } from "../../vendor/preact.js";
 import { experiments, requestAsOwner } from "./state.js";
 
-/** @import { Places } from "../shared/responses.js" */
+/** @import { Places } from "../../shared/responses.js" */
 
 export const JOB_DEFAULTS = { on: "", partition: "", cores: 1, minutes: 60, flavor: "" };
 const NAMES = { slurm: "SLURM", "hf-jobs": "Hugging Face Jobs" };
@@ -75,7 +75,7 @@ export const isPlaceReady = ({ on, flavor }) =>
 /**
  * Return the fields of a form for the place of the training; none where only this machine can.
  * @param {Record<string, any>} values
- * @returns {import("../shared/types.js").FieldSpec[]}
+ * @returns {import("../../shared/types.js").FieldSpec[]}
  */
 export function listPlaceFields({ on }) {
   const { slurm = false, hf_jobs: access = "off", machines = [] } = places.value ?? {};
@@ -129,7 +129,7 @@ export function describeShards({ backend, shards }) {
   ].join(", ");
 }
 
-/** @type {import("../shared/types.js").Column<any>[]} */
+/** @type {import("../../shared/types.js").Column<any>[]} */
 const COLUMNS = [
   { key: "shard", label: "job", isNumber: true, value: ({ index }) => index + 1 },
   { key: "done", label: "runs done", isNumber: true },
