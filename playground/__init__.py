@@ -20,7 +20,7 @@ its own folder.
    10  reports/       the HTML report of a model
    11  hub/           publishing and importing models
    12  experiments/   experiments, their shards, length generalization, published claims
-   12  pretrained/    pretrained models: loading, inference, benchmark, attention, fine-tuning
+   12  pretrained/    the Compare tab: pretrained models, the benchmark, the race
    13  lessons/       lessons with measurements, and models with a bug to find
    15  ui/            the page: its views, the form of a run, the Train tab
    16  server/        the app, its middleware, the JSON routes, the public API

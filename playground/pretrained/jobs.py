@@ -47,6 +47,7 @@ class JobKind(NamedTuple):
 KINDS = {
     "model-info": JobKind("playground.pretrained.loading.resolver:describe_models", is_query=True),
     "cached-models": JobKind("playground.pretrained.loading.resolver:list_cached", is_query=True),
+    "race": JobKind("playground.pretrained.race:race", Right.REUSE),
     "benchmark": JobKind("playground.pretrained.benchmark.job:run_benchmark", Right.REUSE),
     "finetune": JobKind("playground.pretrained.finetuning.job:finetune", Right.REUSE, saves=True),
     "finetune-plan": JobKind(

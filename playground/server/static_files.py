@@ -20,7 +20,7 @@ from playground.ui.page import STATIC_DIR, STATIC_URL
 from .asgi import accepted_encoding
 
 CACHE_SECONDS = 365 * 24 * 3600
-TEXT_SUFFIXES = (".css", ".js", ".svg")  # fonts are compressed already
+TEXT_SUFFIXES = (".css", ".js", ".json", ".svg")  # fonts are compressed already
 MIN_COMPRESSED_BYTES = 500
 BROTLI_QUALITY = 10  # 11 takes twice as long and saves 3 % more
 # Comments at the start of a line. Elsewhere the same characters may be part of a text.
