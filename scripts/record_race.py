@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from playground import CHECKPOINTS_DIR
-from playground.pretrained.race import race
 from playground.jobs.progress import ProgressReporter
+from playground.pretrained.race import race
 from playground.ui.page import STATIC_DIR
 
 REQUEST = {"lanes": ["transformer", "one-head", "decoder-only", "recurrent"], "seed": 0}
