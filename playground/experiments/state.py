@@ -123,9 +123,16 @@ class ExperimentState:
             self.cache.summaries = None
 
     def summary(self, run_id: str | None, run: Run | None) -> RunSummary | None:
-        """Return the stored results of a run, unless it has trained further; None without."""
+        """Return the stored results of a run, unless it has trained further; None without.
+
+        Damaged results count as missing from then on.
+        """
         line = self.summaries.get(run_id) if run_id else None
-        stored = RunSummary.model_validate_json(bytes(line)) if line else None
+        try:
+            stored = RunSummary.model_validate_json(bytes(line)) if line else None
+        except ValueError:
+            self.summarized.discard(str(run_id))
+            stored = None
         has_ended = run is None or run.status == "done" or run.diverged
         return stored if stored and has_ended and (run is None or run.step == stored.step) else None
 

@@ -3,6 +3,7 @@
 They are the results of the experiment also after the runs are deleted.
 """
 
+import re
 from collections.abc import Iterable
 from contextlib import suppress
 from mmap import ACCESS_READ, mmap
@@ -12,6 +13,9 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from playground.common.atomic_write import append
+
+
+_LINE = re.compile(rb'^\{"run":"([!-~]+?)",.*\}\n', re.MULTILINE)  # as `RunSummary.line` writes it
 
 
 class RunMetrics(BaseModel):
@@ -78,18 +82,13 @@ def append_lines(path: Path, lines: Iterable[bytes]) -> None:
 
 
 def read_lines(path: Path) -> dict[str, memoryview]:
-    """Return the line of each run in a file; damaged lines are ignored.
+    """Return the line of each run in a file, without torn lines; who reads a line validates it.
 
     They are views of the file, which is in memory while one of them exists: as objects, they would
     need ten times as much, and as texts leave gaps.
     """
-    lines: dict[str, memoryview] = {}
     with suppress(OSError, ValueError), path.open("rb") as file:
-        content = memoryview(mmap(file.fileno(), 0, access=ACCESS_READ))  # ValueError: it is empty
-        start = 0
-        for line in file:
-            end = start + len(line)
-            with suppress(ValueError):
-                lines[RunSummary.model_validate_json(line).run] = content[start:end]
-            start = end
-    return lines
+        content = mmap(file.fileno(), 0, access=ACCESS_READ)  # ValueError: it is empty
+        view = memoryview(content)
+        return {each[1].decode(): view[slice(*each.span())] for each in _LINE.finditer(content)}
+    return {}

@@ -57,16 +57,20 @@ def validate_field(field_definition: Field[Any], value: Any) -> Any:
     name, kind = field_definition.name, type(field_definition.default)
     low, high, choices = (field_definition.metadata[key] for key in ("low", "high", "choices"))
     if choices:
-        is_valid, accepted = value in choices, f"choose one of {', '.join(choices)}"
+        is_valid = value in choices
     elif kind is bool or kind is str:
         is_valid = isinstance(value, kind)
-        accepted = "it must be " + ("true or false" if kind is bool else "text")
     else:
         is_number = isinstance(value, int if kind is int else int | float)
         is_valid = is_number and not isinstance(value, bool) and low <= value <= high
-        noun = "a whole number" if kind is int else "a number"
-        accepted = f"it must be {noun} from {format_number(low)} to {format_number(high)}"
     if not is_valid:
+        if choices:
+            accepted = f"choose one of {', '.join(choices)}"
+        elif kind is bool or kind is str:
+            accepted = "it must be " + ("true or false" if kind is bool else "text")
+        else:
+            noun = "a whole number" if kind is int else "a number"
+            accepted = f"it must be {noun} from {format_number(low)} to {format_number(high)}"
         raise ConfigError(name, f"{name} is {short_repr(value)}; {accepted}")
     # 1 and 1.0 are the same setting and must be saved the same
     return float(value) if kind is float else value

@@ -10,6 +10,7 @@ import pytest
 from playground.errors import UserError
 from playground.experiments.runner import MAX_QUEUED_RUNS, ExperimentRunner
 from playground.experiments.service import ExperimentService
+from playground.experiments.state import ResultCache
 from playground.models.config_fields import ConfigError
 from playground.runs.record import WEIGHTS_EVICTED, owner_id
 from playground.runs.registry import Registry
@@ -240,7 +241,9 @@ def test_a_damaged_line_of_stored_results_is_ignored(create_server, workers):
     run_to_end(experiments, workers, experiment)
     expected = experiments.details(experiment, "ada")["results"]
     path = experiments.store.states[experiment.id].summaries_path
-    for damaged in (b'{"run": "x"}\n', path.read_bytes()[:40], b""):
+    content = path.read_bytes()
+    changed = content.replace(b'"steps":', b'"step":')
+    for damaged in (b'{"run": "x"}\n', content[:40], b"", changed):
         path.write_bytes(damaged)
         _, experiments = create_server()
         assert (
@@ -250,6 +253,25 @@ def test_a_damaged_line_of_stored_results_is_ignored(create_server, workers):
     path.with_suffix(".json").unlink()
     create_server()
     assert not path.exists()
+
+
+def test_damaged_results_of_a_deleted_run_are_trained_again(server, workers):
+    registry, experiments = server
+    experiment = submit(experiments, **ONE)
+    run_to_end(experiments, workers, experiment)
+    (run,) = experiments.runs(experiment, "ada")
+    registry.delete(run)
+    assert statuses(experiments, experiment) == ["done"]
+    state = experiments.store.states[experiment.id]
+    state.summaries_path.write_bytes(
+        state.summaries_path.read_bytes().replace(b'"steps":', b'"step":')
+    )
+    state.cache = ResultCache()
+    experiments.details(experiment, "ada")
+    assert statuses(experiments, experiment) == ["planned"]
+    experiments.resume(experiment, "ada")
+    advance(experiments)
+    assert len(workers) == 2
 
 
 def test_results_that_cannot_be_stored_are_those_of_the_runs(server, workers, monkeypatch):
