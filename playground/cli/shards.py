@@ -66,13 +66,15 @@ def collect(
 ) -> None:
     """Show the jobs and the results so far of an experiment that trains elsewhere."""
     from playground.experiments.shards import ShardedExperiment
+    from playground.experiments.spec import MAX_RUNS
+    from playground.figures.experiment import MAX_LINES
     from playground.runs.record import owner_id
 
     sharded = ShardedExperiment.read(folder, owner_id(OWNER))
     sharded.backend.token = machine_token()
     if cancel:
         sharded.cancel()
-    report = _merged_report(sharded)
+    report = _merged_report(sharded, MAX_RUNS if as_json else MAX_LINES if figure else 0)
     states = sharded.states()
     jobs = ", ".join(f"shard {shard} {state}" for shard, state in sorted(states.items()))
     click.echo(f"{_format_progress(report)}; {jobs or 'no job waits or runs'}", err=True)
@@ -89,7 +91,7 @@ def train_elsewhere(
     """
     from playground.experiments.backends import BACKENDS
     from playground.experiments.shards import ShardedExperiment, ShardJobs
-    from playground.experiments.spec import parse_experiment
+    from playground.experiments.spec import MAX_RUNS, parse_experiment
     from playground.runs.record import owner_id
 
     requested = parse_experiment(spec, owner_id(OWNER))
@@ -123,14 +125,14 @@ def train_elsewhere(
             err=True,
         )
         raise SystemExit(128 + signals[0] if signals else 0)
-    return _merged_report(sharded)
+    return _merged_report(sharded, MAX_RUNS)
 
 
-def _merged_report(sharded: ShardedExperiment) -> dict[str, Any]:
+def _merged_report(sharded: ShardedExperiment, n_drawn: int) -> dict[str, Any]:
     from playground.experiments.shards import MERGED
 
     sharded.merge()
-    return read_report(sharded.folder, MERGED)
+    return read_report(sharded.folder, MERGED, n_drawn)
 
 
 def _format_progress(report: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ The functions take measured numbers; they do not access runs or files.
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NotRequired, TypedDict
+from typing import Any, TypedDict
 
 from playground.common.format import format_csv, format_percent
 from playground.common.stats import (
@@ -24,67 +24,14 @@ from .variant import VARIANT_KEY, Variant
 
 TARGET_SCORE = 0.99  # exact match of a learned task
 SIGNIFICANCE_LEVEL = 0.05  # significance level
-MAX_POINTS = 200  # of one curve
-MAX_EVALUATIONS = 400  # maximum evaluations of one run in a curve
-
-
-def first_step_reaching(
-    evaluations: Sequence[tuple[int, float]], share: float = TARGET_SCORE, every: int = 1
-) -> int | None:
-    """Return the step of the first evaluation with at least this exact match, or None.
-
-    Only evaluations at multiples of `every` and the last one count: an interrupted run has an extra
-    evaluation, which would otherwise favor it.
-    """
-    planned = [
-        (step, exact)
-        for step, exact in evaluations
-        if step % every == 0 or step == evaluations[-1][0]
-    ]
-    return next((step for step, exact in planned if exact >= share), None)
-
-
-def exact_match_at(
-    evaluations: Sequence[tuple[int, float]], budget: int, every: int
-) -> float | None:
-    """Return the exact match after the last of `budget` steps that every run evaluates, or None.
-
-    These are the multiples of `every`. A run that ended before keeps its last score.
-    """
-    until = budget // every * every
-    return next((exact for step, exact in reversed(evaluations) if step <= until), None)
-
-
-def subsample_steps(steps: Sequence[int], every: int, planned: int) -> list[int]:
-    """Return at most a few hundred of the evaluation steps, including the last one.
-
-    The selection depends only on `every` and `planned`, so all seeds of a variant share it.
-    """
-    spacing = every * max(1, -(-planned // (every * MAX_EVALUATIONS)))
-    return [step for step in steps if step % spacing == 0 or step == steps[-1]]
-
-
-def interval_means(
-    evaluations: Sequence[int], losses: Sequence[float], first: int = 1
-) -> list[list[float]]:
-    """Return the mean training loss between evaluations: [[step, mean], ...].
-
-    `evaluations` lists the evaluation steps; `losses` has one value per step, starting at `first`.
-    """
-    means, begin = [], 0
-    for step in evaluations:
-        part = losses[begin : step - first + 1]
-        if part:
-            means.append([step, sum(part) / len(part)])
-        begin = step - first + 1
-    return means
 
 
 class VariantResult(TypedDict):
     """The result of a variant over its seeds; `planned` counts runs, `n` those with a score.
 
-    live, eval_size and seeds come from the runs (results.py): curves of unfinished runs, the
-    held-out sequences of an evaluation, and the numbers of each run.
+    The curves, those of unfinished runs (`live`) and the numbers of each run (`seeds`) are empty
+    where nothing draws them (curves.py). `eval_size` is the number of held-out sequences of an
+    evaluation.
     """
 
     label: str
@@ -100,28 +47,25 @@ class VariantResult(TypedDict):
     by_seed: dict[str, list[Any]]
     budget: int
     eval_every: int
+    eval_size: int
     steps: int
     seconds: dict[str, Any] | None
     curve: dict[str, list[float]]
     loss: dict[str, list[float]]
-    live: NotRequired[list[dict[str, Any]]]
-    eval_size: NotRequired[int]
-    seeds: NotRequired[list[dict[str, Any]]]
+    live: list[dict[str, Any]]
+    seeds: list[dict[str, Any]]
 
 
-def summarize_variant(variant: Variant, runs: Sequence[Mapping[str, Any]]) -> VariantResult:
-    """Summarize one variant.
+def summarize_variant(variant: Variant, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the result of a variant without what its runs draw (curves.py).
 
     Each of `runs` has seed, done, exact_match (final; None before the end), exact_at_budget (see
-    `exact_match_at`), steps (total), steps_to (None: not reached), seconds, curve ([[step, exact
-    match], ...]) and loss (see `interval_means`). Only finished runs count, and only with unchanged
-    settings (changed: []). A diverged run counts as ended without reaching the target.
+    `exact_match_at`), steps (total), steps_to (None: not reached) and seconds. Only finished runs
+    count, and only with unchanged settings (changed: []). A diverged run counts as ended without
+    reaching the target.
     """
-    done = [
-        run
-        for run in runs
-        if run["done"] and run["exact_match"] is not None and not run.get("changed")
-    ]
+    done = list(filter(has_score, runs))
+    training = variant.config(0).training
     diverged = sum(bool(run.get("diverged")) and not run.get("changed") for run in runs)
     exact_match = [run["exact_match"] for run in done]
     at_budget = [exact for run in done if (exact := run["exact_at_budget"]) is not None]
@@ -141,27 +85,16 @@ def summarize_variant(variant: Variant, runs: Sequence[Mapping[str, Any]]) -> Va
         "at_budget": five_number_summary(at_budget),
         "by_seed": {"exact_match": exact_match, "steps_to": steps_needed, "at_budget": at_budget},
         "budget": variant.steps,
-        "eval_every": variant.config(0).training.eval_every,
+        "eval_every": training.eval_every,
+        "eval_size": training.eval_size,
         "steps": max((run["steps"] for run in runs), default=0),
         "seconds": five_number_summary([run["seconds"] for run in done]),
-        "curve": median_and_range([run["curve"] for run in done]),
-        "loss": median_and_range([run["loss"] for run in done]),
     }
 
 
-def median_and_range(curves: Sequence[Sequence[Sequence[float]]]) -> dict[str, list[float]]:
-    """Return median and range over seeds at the steps that all curves share."""
-    by_step = [{int(step): value for step, value in curve} for curve in curves]
-    common = sorted(set.intersection(*map(set, by_step))) if by_step else []
-    if len(common) > MAX_POINTS:
-        common = [common[i * (len(common) - 1) // (MAX_POINTS - 1)] for i in range(MAX_POINTS)]
-    at = [[curve[step] for curve in by_step] for step in common]
-    return {
-        "steps": list(common),
-        "median": [quantile(shares, 0.5) for shares in at],
-        "low": [min(shares) for shares in at],
-        "high": [max(shares) for shares in at],
-    }
+def has_score(run: Mapping[str, Any]) -> bool:
+    """Return whether a run counts: it has ended, with unchanged settings."""
+    return run["done"] and run["exact_match"] is not None and not run.get("changed")
 
 
 # The summary
@@ -214,6 +147,13 @@ def _ranked(variants: Sequence[Mapping[str, Any]]) -> tuple[str, list[Mapping[st
     if any(variant["steps_to"]["reached"] for variant in variants):
         return "steps_to", sorted(variants, key=_ranking_key)
     return "exact_match", sorted(variants, key=lambda each: -_median(each, "exact_match"))
+
+
+def best_variants(variants: Sequence[Mapping[str, Any]], n: int) -> list[str]:
+    """Return the labels of the best `n` variants; those without a result are last."""
+    ended = [variant for variant in variants if _ended(variant)]
+    ranked = _ranked(ended)[1] + [variant for variant in variants if not _ended(variant)]
+    return [variant["label"] for variant in ranked[:n]]
 
 
 def _measured(variant: Mapping[str, Any], measure: str) -> list[Any]:

@@ -15,6 +15,7 @@ from playground.runs.state import Run
 from .length_generalization import next_lengths
 from .spec import LENGTHS
 from .state import ExperimentState, PendingEvaluation
+from .summary import ScoreSummary
 
 
 class LengthEvaluator:
@@ -32,7 +33,7 @@ class LengthEvaluator:
         if cached is None:
             if run.status != "done":
                 return []
-            stored = state.summary(run.id, run)
+            stored = state.summary(run.id, run, ScoreSummary)
             cached = state.cache.length_counts[key] = stored.counts if stored else []
             if not self.remaining_lengths(state, run):
                 state.evaluated.add(key)

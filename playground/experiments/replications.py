@@ -13,8 +13,8 @@ from playground.runs.state import Run
 from playground.runs.weight_history import read_lines
 from playground.training.run_config import RunConfig
 
-from .analysis import first_step_reaching, interval_means
 from .claims import CLAIMS, Claim
+from .curves import first_step_reaching, interval_means
 from .variant import VARIANT_KEY
 
 LOSS = "annotated_transformer_loss"  # a measure that needs the model of the run

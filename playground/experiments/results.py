@@ -1,75 +1,110 @@
 """Collect the results of an experiment from its runs; unchanged results are not recomputed."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from playground.runs.state import Run
 
-from . import analysis, length_generalization
+from . import analysis, curves, length_generalization
+from .analysis import VariantResult
 from .length_evaluator import LengthEvaluator
+from .spec import MAX_RUNS
 from .state import ExperimentState
-from .summary import RunMetrics
+from .summary import RunMetrics, RunSummary, ScoreSummary
 from .variant import Variant
-
-CURVES = ("curve", "loss")
 
 
 def variant_results(
-    state: ExperimentState, runs: Mapping[str, Run]
+    state: ExperimentState, runs: Mapping[str, Run], drawn: Collection[str] | int = MAX_RUNS
 ) -> tuple[Hashable, dict[str, Any]]:
-    """Return a cache key, and the medians, ranges and curves of each variant with a summary."""
-    experiment = state.experiment
-    key = tuple(_run_key(state, key, runs) for key, _, _ in experiment.planned_runs())
-    cached = state.cache.results
+    """Return a cache key, and the medians and ranges of each variant with a summary.
+
+    The variants whose labels are in `drawn` also have curves and single runs; a number stands for
+    that many of the best variants. The results list them, the best first.
+    """
+    experiment, cache = state.experiment, state.cache
+    if isinstance(drawn, int):
+        drawn = _best(state, runs, drawn)
+    labels = frozenset(drawn)
+    key = tuple(_run_key(state, key, runs) for key, _, _ in experiment.planned_runs()), labels
+    cached = cache.results
     if cached is None or cached[0] != key:
+        cache.drawn = {label: cache.drawn[label] for label in labels & cache.drawn.keys()}
         names = list(experiment.grid)
-        variants = [_variant_result(state, runs, *each) for each in enumerate(experiment.variants)]
+        variants = [
+            _variant_result(state, runs, at, variant, RunSummary, cache.drawn)
+            if variant.full_label in labels
+            else _variant_result(state, runs, at, variant, ScoreSummary, cache.by_variant)
+            for at, variant in enumerate(experiment.variants)
+        ]
         results = {
             "fields": names,
             "variants": variants,
+            "drawn": analysis.best_variants(
+                [each for each in variants if each["label"] in labels], len(labels)
+            ),
             "summary": analysis.summarize(names, variants, experiment.why_untestable)
             + experiment.task_note,
             "test": analysis.conclusion(variants, experiment.why_untestable).strip(),
         }
-        cached = state.cache.results = (key, results)
+        cached = cache.results = (key, results)
         state.release_summaries()
     return cached
 
 
+def _best(state: ExperimentState, runs: Mapping[str, Run], n: int) -> list[str]:
+    """Return the labels of the best variants; of all, if there are no more than `n`."""
+    variants = state.experiment.variants
+    if n >= len(variants):
+        return [variant.full_label for variant in variants]
+    cache = state.cache.by_variant
+    rows = [
+        _variant_result(state, runs, *each, ScoreSummary, cache) for each in enumerate(variants)
+    ]
+    return analysis.best_variants(rows, n)
+
+
 def _variant_result(
-    state: ExperimentState, runs: Mapping[str, Run], at: int, variant: Variant
-) -> analysis.VariantResult:
-    """Return the result of a variant; `live` has the curves of its unfinished runs so far."""
+    state: ExperimentState,
+    runs: Mapping[str, Run],
+    at: int,
+    variant: Variant,
+    kind: type[ScoreSummary],
+    cache: dict[str, tuple[Hashable, VariantResult]],
+) -> VariantResult:
+    """Return the result of a variant, with curves and single runs for the kind `RunSummary`."""
     keys = {seed: f"{at}/{seed}" for seed in state.experiment.seeds}
     key = tuple(_run_key(state, each, runs) for each in keys.values())
-    cached = state.cache.by_variant.get(variant.full_label)
-    if cached and cached[0] == key:
-        return cached[1]
-    metrics = [
-        {"seed": seed} | _metrics(state, variant, state.runs.get(key), runs.get(key)).model_dump()
-        for seed, key in keys.items()
-    ]
-    result = analysis.summarize_variant(variant, metrics)
-    result["live"] = [
-        {name: each[name] for name in ("seed", *CURVES)}
-        for each in metrics
-        if each["curve"] and not each["done"]
-    ]
-    result["eval_size"] = variant.config(state.experiment.seeds[0]).training.eval_size
-    result["seeds"] = [
-        {name: value for name, value in each.items() if name not in CURVES} for each in metrics
-    ]
-    state.cache.by_variant[variant.full_label] = (key, result)
-    return result
+    cached = cache.get(variant.full_label)
+    if cached is None or cached[0] != key:
+        metrics = [
+            {"seed": seed} | _metrics(state, variant, state.runs.get(key), runs.get(key), kind)
+            for seed, key in keys.items()
+        ]
+        drawn = curves.draw_runs(metrics if kind is RunSummary else [])
+        result: Any = analysis.summarize_variant(variant, metrics) | drawn
+        cached = cache[variant.full_label] = key, result
+    return cached[1]
+
+
+def drawn_results(state: ExperimentState, runs: Mapping[str, Run]) -> Iterator[VariantResult]:
+    """Yield the result of each variant with its curves and its single runs; none stays here."""
+    for each in enumerate(state.experiment.variants):
+        yield _variant_result(state, runs, *each, RunSummary, {})
+    state.release_summaries()
 
 
 def _metrics(
-    state: ExperimentState, variant: Variant, run_id: str | None, run: Run | None
-) -> RunMetrics:
+    state: ExperimentState,
+    variant: Variant,
+    run_id: str | None,
+    run: Run | None,
+    kind: type[ScoreSummary],
+) -> dict[str, Any]:
     """Return the metrics of a run of the plan: stored ones, or those of the run so far."""
-    if summary := state.summary(run_id, run):
-        return summary.metrics.model_copy(update={"run": f"run:{run_id}" if run else None})
-    return run_metrics(state, run) if run else RunMetrics(steps=variant.steps)
+    if summary := state.summary(run_id, run, kind):
+        return vars(summary.metrics) | {"run": f"run:{run_id}" if run else None}
+    return vars(run_metrics(state, run) if run else RunMetrics(steps=variant.steps))
 
 
 def run_metrics(state: ExperimentState, run: Run) -> RunMetrics:
@@ -77,7 +112,7 @@ def run_metrics(state: ExperimentState, run: Run) -> RunMetrics:
     points = run.load_points()
     evaluations = [(step, exact) for step, exact, *_ in points.evaluations]
     training = run.config.training
-    steps = analysis.subsample_steps(
+    steps = curves.subsample_steps(
         [step for step, _ in evaluations], training.eval_every, training.max_steps
     )
     exact_at = dict(evaluations)
@@ -87,15 +122,15 @@ def run_metrics(state: ExperimentState, run: Run) -> RunMetrics:
         diverged=run.diverged,
         changed=run.modified_settings,
         exact_match=run.scores["exact_match"] if run.scores else None,
-        exact_at_budget=analysis.exact_match_at(
+        exact_at_budget=curves.exact_match_at(
             evaluations, state.experiment.smallest_budget, training.eval_every
         ),
         n=run.scores["n"] if run.scores else None,
         steps=run.steps,
-        steps_to=analysis.first_step_reaching(evaluations, every=training.eval_every),
+        steps_to=curves.first_step_reaching(evaluations, every=training.eval_every),
         seconds=run.seconds,
         curve=[[step, exact_at[step]] for step in steps],
-        loss=analysis.interval_means(steps, points.columns["loss"], points.first),
+        loss=curves.interval_means(steps, points.columns["loss"], points.first),
     )
 
 
@@ -168,7 +203,7 @@ def _length_scores(
     """Return the scores of an evaluated run; `out` marks a run that will have no scores."""
     run = runs.get(key)
     if run is None:
-        stored = state.summary(state.runs.get(key), None)
+        stored = state.summary(state.runs.get(key), None, ScoreSummary)
         if stored is None:
             return {"scores": [], "out": False}
         is_out = stored.metrics.diverged or bool(stored.metrics.changed)

@@ -24,7 +24,7 @@ from .progress import ENDED_STATUSES, state_name
 from .results import run_metrics
 from .state import ExperimentState
 from .store import ExperimentStore
-from .summary import RunSummary
+from .summary import RunSummary, ScoreSummary
 
 log = logging.getLogger(__name__)
 
@@ -240,7 +240,7 @@ class ExperimentRunner:
             ).line()
             for run in runs.values()
             if (run.status == "done" and run.scores and run not in unevaluated) or run.diverged
-            if state.summary(run.id, run) is None
+            if state.summary(run.id, run, ScoreSummary) is None
         }
         self.store.add_summaries(state, lines)
 

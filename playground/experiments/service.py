@@ -8,9 +8,10 @@ until its owner resumes it, as are runs. All public methods are safe to call fro
 background thread submits and evaluates the runs (runner.py).
 """
 
+import json
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from playground.architectures.parameter_groups import parameter_count
@@ -30,10 +31,10 @@ from .claims import Claim
 from .length_evaluator import LengthEvaluator
 from .progress import Estimate
 from .remote import RemoteRunner, describe_place, plan_shards
-from .results import length_results, variant_results
+from .results import drawn_results, length_results, variant_results
 from .runner import ExperimentRunner
 from .shards import core_seconds
-from .spec import LENGTHS, SPEC_FIELDS, Experiment, ExperimentSpec, parse_experiment
+from .spec import LENGTHS, MAX_RUNS, SPEC_FIELDS, Experiment, ExperimentSpec, parse_experiment
 from .state import ExperimentState
 from .store import ExperimentStore
 
@@ -280,11 +281,13 @@ class ExperimentService:
         state = self.store.state(experiment)
         return progress.state_name(state, state.find_runs(self.registry, owner), self.evaluator)
 
-    def details(self, experiment: Experiment, owner: str) -> dict[str, Any]:
+    def details(
+        self, experiment: Experiment, owner: str, drawn: Collection[str] | int = MAX_RUNS
+    ) -> dict[str, Any]:
         """Return the state, the runs with their queue positions, and the results so far.
 
         Polling counts as activity and keeps the runs from idling out. `version` changes with the
-        results.
+        results and with the variants that are `drawn` (results.variant_results).
         """
         state = self.store.touch(experiment)
         runs, now = state.find_runs(self.registry, owner), time.monotonic()
@@ -297,7 +300,7 @@ class ExperimentService:
                 {"variant": variant.full_label, "seed": seed}
                 | self._describe_run(run, "done" if key in stored else "planned")
             )
-        results_key, results = variant_results(state, runs)
+        results_key, results = variant_results(state, runs, drawn)
         computed: dict[str, Any] = {"results": results}
         if experiment.kind == LENGTHS:
             lengths_key, computed["lengths"] = length_results(state, runs, self.evaluator)
@@ -305,12 +308,12 @@ class ExperimentService:
         return (
             self._summary(state, runs)
             | {
-                "spec": experiment.model_dump(mode="json", include=set(SPEC_FIELDS)),
                 "planned_runs": planned_runs,
                 "estimate": self._estimate(state, runs, owner),
                 # hashes of text differ between processes
                 "version": f"{hash(results_key) & 0xFFFFFFFFFFFFFFFF:016x}",
             }
+            | describe_spec(experiment)
             | computed
         )
 
@@ -337,8 +340,26 @@ class ExperimentService:
         if experiment.kind == LENGTHS:
             lengths = length_results(state, runs, self.evaluator)[1]
             return length_generalization.to_csv(lengths["rows"], lengths["test"])
-        results = variant_results(state, runs)[1]
+        results = variant_results(state, runs, 0)[1]
         return analysis.to_csv(results["fields"], results["variants"], results["test"])
+
+    def to_json(self, experiment: Experiment, owner: str) -> Iterator[str]:
+        """Return the parts of a JSON file with every number: one variant at a time is computed."""
+        state = self.store.touch(experiment)
+        runs = state.find_runs(self.registry, owner)
+        results = {**variant_results(state, runs, 0)[1]}
+        del results["variants"]
+        file = describe_spec(experiment)
+        if experiment.kind == LENGTHS:
+            file["lengths"] = length_results(state, runs, self.evaluator)[1]
+
+        def parts() -> Iterator[str]:
+            yield f'{json.dumps(file)[:-1]}, "results": {json.dumps(results)[:-1]}, "variants": ['
+            for at, each in enumerate(drawn_results(state, runs)):
+                yield ",\n" * bool(at) + json.dumps(each)
+            yield "]}}\n"
+
+        return parts()
 
     def estimate(self, experiment: Experiment, owner: str) -> Estimate:
         """Estimate the remaining time of an experiment; see `progress.estimate`."""
@@ -367,3 +388,8 @@ class ExperimentService:
         """Return the completed and the total number of steps and lengths, for a progress bar."""
         state = self.store.state(experiment)
         return progress.progress(state, state.find_runs(self.registry, owner), self.evaluator)
+
+
+def describe_spec(experiment: Experiment) -> dict[str, Any]:
+    """Return the specification of an experiment, with its name and its question."""
+    return {"spec": experiment.model_dump(mode="json", include=set(SPEC_FIELDS))}

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from playground.jobs.admission import CLIENT_ADDRESS
 from playground.runs.registry import Registry
@@ -16,10 +16,12 @@ from playground.runs.state import Run
 
 from .analysis import VariantResult
 from .spec import Experiment
-from .summary import RunSummary, read_lines
+from .summary import ScoreSummary, read_lines
 
 if TYPE_CHECKING:
     from .shards import ShardedExperiment
+
+Summary = TypeVar("Summary", bound=ScoreSummary)
 
 
 @dataclass
@@ -31,6 +33,7 @@ class ResultCache:
     results: tuple[Hashable, dict[str, Any]] | None = None
     lengths: tuple[Hashable, dict[str, Any]] | None = None
     by_variant: dict[str, tuple[Hashable, VariantResult]] = field(default_factory=dict)
+    drawn: dict[str, tuple[Hashable, VariantResult]] = field(default_factory=dict)  # with curves
     losses: dict[tuple[str, int], float] = field(default_factory=dict)  # by run and step
     # What the speed of a variant's runs depends on, by label.
     speeds_by_variant: dict[str, tuple[Hashable, float]] = field(default_factory=dict)
@@ -122,14 +125,14 @@ class ExperimentState:
         if not self.owner:
             self.cache.summaries = None
 
-    def summary(self, run_id: str | None, run: Run | None) -> RunSummary | None:
+    def summary(self, run_id: str | None, run: Run | None, kind: type[Summary]) -> Summary | None:
         """Return the stored results of a run, unless it has trained further; None without.
 
         Damaged results count as missing from then on.
         """
         line = self.summaries.get(run_id) if run_id else None
         try:
-            stored = RunSummary.model_validate_json(bytes(line)) if line else None
+            stored = kind.model_validate_json(bytes(line)) if line else None
         except ValueError:
             self.summarized.discard(str(run_id))
             stored = None

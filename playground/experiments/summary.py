@@ -14,11 +14,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from playground.common.atomic_write import append
 
-
 _LINE = re.compile(rb'^\{"run":"([!-~]+?)",.*\}\n', re.MULTILINE)  # as `RunSummary.line` writes it
 
 
-class RunMetrics(BaseModel):
+class RunScores(BaseModel):
     """The numbers of a run; the defaults are those of a run that has not started.
 
     run              the name of the model, if the run exists
@@ -26,7 +25,6 @@ class RunMetrics(BaseModel):
     exact_match, n   the final score, and its number of sequences
     exact_at_budget  exact match after the steps that all runs of the experiment have
     steps_to         the step that reaches 99 %
-    curve, loss      exact match and mean loss at evaluations
     """
 
     model_config = ConfigDict(allow_inf_nan=False)
@@ -41,6 +39,11 @@ class RunMetrics(BaseModel):
     steps: int
     steps_to: int | None = None
     seconds: float = 0.0
+
+
+class RunMetrics(RunScores):
+    """The numbers of a run with its curves: exact match and mean loss at evaluations."""
+
     curve: list[list[float]] = []
     loss: list[list[float]] = []
 
@@ -52,16 +55,22 @@ def _check_counts(counts: list[dict[str, int]]) -> list[dict[str, int]]:
     return counts
 
 
-class RunSummary(BaseModel):
-    """The results of a run.
+class ScoreSummary(BaseModel):
+    """The results of a run, without its curves.
 
     counts  of an experiment over lengths: how many of `n` sequences of each length are right
     """
 
     run: str
     step: int
-    metrics: RunMetrics
+    metrics: RunScores
     counts: Annotated[list[dict[str, int]], AfterValidator(_check_counts)]
+
+
+class RunSummary(ScoreSummary):
+    """The results of a run, as a line of a file."""
+
+    metrics: RunMetrics
 
     def line(self) -> bytes:
         return self.model_dump_json().encode() + b"\n"

@@ -32,18 +32,20 @@ def experiment_figure(report: Mapping[str, Any]) -> Figure:
         ValueError: when no run has a result yet.
     """
     lengths = report.get("lengths")
+    variants = report["results"]["variants"]
+    curves = {each["label"]: each["curve"] for each in variants}
     lines: list[tuple[str, Sequence[float], Mapping[str, Any]]] = (
         [(row["label"], row["lengths"], row) for row in lengths["rows"]]
         if lengths
         else [
-            (each["label"], each["curve"]["steps"], each["curve"])
-            for each in report["results"]["variants"]
+            (label, curves[label]["steps"], curves[label]) for label in report["results"]["drawn"]
         ]
     )
     lines = [line for line in lines if line[1]]
     if not lines:
         raise ValueError("no run has a result yet; draw the figure later")
-    lines.sort(key=lambda line: -sum(line[2]["median"]) / len(line[1]))
+    if lengths:
+        lines.sort(key=lambda line: -sum(line[2]["median"]) / len(line[1]))
     figure = new_figure(3.4)
     axes = style_chart(figure.subplots(), report["question"] or report["name"])
     for i, (label, places, values) in enumerate(lines[:MAX_LINES]):
@@ -68,7 +70,7 @@ def experiment_figure(report: Mapping[str, Any]) -> Figure:
         label_axis(axes.xaxis, "step")
     add_legend(axes, loc="lower right")
     notes = ["exact match on held-out sequences: median and range over seeds"]
-    if len(lines) > MAX_LINES:
-        notes.append(f"the best {MAX_LINES} of {len(lines)} variants by the mean of their curve")
+    if len(variants) > len(axes.lines):
+        notes.append(f"the best {len(axes.lines)} of {len(variants)} variants")
     set_caption(figure, *notes)
     return figure

@@ -12,10 +12,11 @@ from contextlib import suppress
 from typing import Any
 
 from starlette.requests import Request
+from starlette.responses import StreamingResponse
 
 from playground.common.validation import parse
 from playground.errors import UserError
-from playground.experiments.analysis import to_csv
+from playground.experiments.analysis import best_variants, to_csv
 from playground.experiments.presets import EXAMPLE_ID, EXPERIMENT_PRESETS, load_example, spec
 from playground.experiments.service import ExperimentService
 from playground.experiments.spec import LENGTHS, Experiment, ExperimentSpec
@@ -33,11 +34,13 @@ from .runs_api import displayed_settings
 from .schemas.base import OwnerRequest
 from .schemas.experiments import (
     MAX_FORM_TEXT,
+    MAX_ROWS,
     ActOnExperiment,
     CsvFile,
     ExperimentForm,
     ExperimentList,
     ExperimentRequest,
+    ExportedExperiment,
     Places,
     Plan,
     PlanExperiment,
@@ -48,6 +51,10 @@ from .schemas.experiments import (
 from .schemas.responses import Done
 from .variable_settings import VARIABLE_SETTINGS
 
+MAX_DRAWN = 12  # variants with lines in the charts at first
+MAX_LISTED_RUNS = 200
+MEASURES = ("exact_match", "steps_to", "at_budget", "seconds")
+SPREAD = ("n", "median", "low", "high", "reached")
 LENGTH_FIELDS = ("times", "n")
 NO_JOBS = "jobs of Hugging Face need your sign-in with access to jobs; sign in, and try again"
 NO_SLURM = "this server has several users, so it starts no jobs of SLURM; start your own playground"
@@ -162,8 +169,9 @@ class ExperimentHandlers(HandlerGroup):
         experiment = self.experiments.find(request.open, owner)
         if experiment:
             with suppress(UserError):
+                drawn = MAX_DRAWN if request.drawn is None else request.drawn
                 response["open"] = _split_results(
-                    self.experiments.details(experiment, owner), request.version
+                    self.experiments.details(experiment, owner, drawn), request.version
                 )
         elif request.open == EXAMPLE_ID:
             response["open"] = _split_results(load_example(), request.version)
@@ -195,6 +203,14 @@ class ExperimentHandlers(HandlerGroup):
             return {"csv": to_csv(results["fields"], results["variants"], results["test"])}
         experiment = self._require_experiment(request)
         return {"csv": self.experiments.to_csv(experiment, request.owner)}
+
+    @handler("experiments/json", ExperimentRequest, ExportedExperiment)
+    def export_json(self, request: ExperimentRequest) -> Any:
+        """Return every number of an experiment, which is sent while it is computed."""
+        if request.experiment == EXAMPLE_ID:
+            return {"results": load_example()["results"]}
+        parts = self.experiments.to_json(self._require_experiment(request), request.owner)
+        return StreamingResponse(parts, media_type="application/json")
 
     def _require_experiment(self, request: ExperimentRequest) -> Experiment:
         experiment = self.experiments.find(request.experiment, request.owner)
@@ -248,9 +264,47 @@ def _without_seed(model: Access) -> dict[str, Any]:
 def _split_results(details: dict[str, Any], known_version: Any) -> dict[str, Any]:
     """Return the details of an experiment; the results are None if the page has this version."""
     names = ("results", "lengths", "spec")
-    results = {name: details[name] for name in names if name in details}
     state = {name: value for name, value in details.items() if name not in names}
-    return state | {"results": None if known_version == details["version"] else results}
+    state["planned_runs"] = _list_runs(details["planned_runs"])
+    if known_version == details["version"]:
+        return state | {"results": None}
+    results = {name: details[name] for name in names if name in details}
+    return state | {"results": results | _list_rows(results["results"], results.get("lengths"))}
+
+
+def _list_runs(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return up to `MAX_LISTED_RUNS` of the runs of an experiment, first those that need a look."""
+    if len(runs) <= MAX_LISTED_RUNS:
+        return runs
+    return sorted(runs, key=lambda run: run["status"] in ("done", "planned"))[:MAX_LISTED_RUNS]
+
+
+def _list_rows(results: dict[str, Any], lengths: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the results of up to `MAX_ROWS` variants, without the parts that no page draws."""
+    variants, drawn = results["variants"], set(results["drawn"])
+    best = drawn | set(best_variants(variants, MAX_ROWS))
+    places = [at for at, each in enumerate(variants) if each["label"] in best]
+    rows = [
+        {
+            name: {part: value[part] for part in SPREAD if part in value}
+            if name in MEASURES and value
+            else value
+            for name, value in variants[at].items()
+        }
+        | {"by_seed": {}, "values": {}}
+        for at in places
+    ]
+    page = {"results": results | {"variants": rows, "n_variants": len(variants)}}
+    if lengths:
+        no_curve = dict.fromkeys(("lengths", "median", "low", "high", "runs"), ())
+        is_drawn = [variants[at]["label"] in drawn for at in places]
+        page["lengths"] = lengths | {
+            "rows": [
+                lengths["rows"][at] | ({} if is_line else no_curve)
+                for at, is_line in zip(places, is_drawn, strict=True)
+            ]
+        }
+    return page
 
 
 def _default_name(grid: Mapping[str, Any]) -> str:

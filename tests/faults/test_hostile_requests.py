@@ -154,6 +154,7 @@ FIELDS_BY_ROUTE = {  # what a page's script sends along, beside whose page it is
     "experiments/poll": ["open"],
     "experiments/action": ["experiment", "action"],
     "experiments/csv": ["experiment"],
+    "experiments/json": ["experiment"],
     "replications/start": ["name"],
     "replications/outcome": ["name"],
     "session/open": ["stored"],
@@ -207,6 +208,7 @@ def create_objects(client, owner):
     return {
         "experiments/action": experiment_fields,
         "experiments/csv": experiment_fields,
+        "experiments/json": experiment_fields,
         "jobs/poll": job,
         "jobs/cancel": job,
         "lessons/guess": measurement,

@@ -225,6 +225,7 @@ REQUESTS = {
     "experiments/poll": [{}],
     "experiments/action": [{"action": "delete", "experiment": "x"}],
     "experiments/csv": [{"experiment": "x"}],
+    "experiments/json": [{"experiment": "x"}],
     "damaged/list": [{}],
     "damaged/remove": [{"kind": "run", "name": "x"}],
     "replications/list": [{}],

@@ -21,6 +21,7 @@ from playground.server.variable_settings import VariableSetting
 from .base import MAX_TEXT_LENGTH, JsonObject, Name, OwnerRequest, RequestBody, Token
 
 MAX_FORM_TEXT = 20_000  # characters
+MAX_ROWS = 1000  # variants in the page
 FormText = Annotated[str, Field(max_length=MAX_FORM_TEXT)]
 Pair = Annotated[list[FormText], Field(min_length=2, max_length=2)]
 
@@ -68,10 +69,14 @@ class PlanExperiment(OwnerRequest):
 
 
 class PollExperiments(OwnerRequest):
-    """The open experiment, and the version of its results that the page has."""
+    """The open experiment, the version of its results that the page has, and what it draws.
+
+    `drawn` has the labels of variants; without it, the best ones are drawn.
+    """
 
     open: str | None = None
     version: Any = None
+    drawn: Annotated[list[FormText], Field(max_length=MAX_ROWS)] | None = None
 
 
 class ExperimentRequest(OwnerRequest):
@@ -175,10 +180,15 @@ class PlannedRun(TypedDict):
 
 
 class VariantResults(TypedDict):
-    """The results of all variants."""
+    """The results of all variants; `drawn` has those with curves and runs, the best first.
+
+    `n_variants` is their number. The page gets up to `MAX_ROWS`, the best ones.
+    """
 
     fields: list[str]
     variants: list[VariantResult]
+    n_variants: NotRequired[int]
+    drawn: list[str]
     summary: str
     test: str
 
@@ -217,6 +227,10 @@ class ExperimentList(TypedDict):
 
     experiments: list[ExperimentSummary]
     open: OpenExperiment | None
+
+
+class ExportedExperiment(Results):
+    """The response of `experiments/json`: every number of an experiment."""
 
 
 class CsvFile(TypedDict):

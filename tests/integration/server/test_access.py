@@ -106,7 +106,7 @@ USED = (
 WITHOUT_MODEL = (
     r"(form|session|datasets|lessons|replications|damaged)/|runs/list |"
     r"(jobs|hub)/(session|poll|cancel) |"
-    r"experiments/(presets|poll|action|csv) |endpoint (settings|models|start|job|cancel) |"
+    r"experiments/(presets|poll|action|csv|json) |endpoint (settings|models|start|job|cancel) |"
     r"jobs/submit .*'(model-info|cached-models|inference|attention|translate|unknown|"
     r"account|gallery|repo_info|reproduce|pull|lesson|bug)'"
 )
@@ -144,6 +144,7 @@ def test_every_route_answers_its_owner(site):
     for route, fields in (
         ("experiments/poll", {"open": experiment["experiment"]}),
         ("experiments/csv", experiment),
+        ("experiments/json", experiment),
         ("experiments/action", experiment | {"action": "delete"}),
         ("replications/start", claim),
         ("replications/outcome", claim),

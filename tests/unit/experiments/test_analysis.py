@@ -14,16 +14,18 @@ from playground.experiments.analysis import (
     conclusion,
     count,
     describe_planned_test,
-    exact_match_at,
-    first_step_reaching,
     format_range,
-    interval_means,
-    median_and_range,
     min_seeds,
-    subsample_steps,
     summarize,
     summarize_variant,
     to_csv,
+)
+from playground.experiments.curves import (
+    exact_match_at,
+    first_step_reaching,
+    interval_means,
+    median_and_range,
+    subsample_steps,
 )
 from playground.experiments.presets import EXPERIMENT_PRESETS, load_example, spec
 from playground.experiments.spec import ExperimentSpec

@@ -7,7 +7,8 @@ CURVE = {"median": [0.1, 0.9], "low": [0.0, 0.8], "high": [0.2, 1.0]}
 
 def report(n, **more):
     variants = [{"label": f"n_heads {i}", "curve": CURVE | {"steps": [10, 20]}} for i in range(n)]
-    return {"question": "", "name": "heads", "results": {"variants": variants}} | more
+    results = {"variants": variants, "drawn": [each["label"] for each in variants]}
+    return {"question": "", "name": "heads", "results": results} | more
 
 
 def lines(figure):

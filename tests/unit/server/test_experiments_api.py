@@ -194,6 +194,7 @@ def test_experiment_is_visible_to_its_owner_only(lab):
     for route, fields in (
         ("experiments/action", {"action": "delete"}),
         ("experiments/csv", {}),
+        ("experiments/json", {}),
     ):
         assert (
             "not yours"
@@ -201,6 +202,31 @@ def test_experiment_is_visible_to_its_owner_only(lab):
         )
     assert send(lab, "experiments/action", experiment=experiment_id, action="delete") == {}
     assert send(lab, "experiments/poll", open=experiment_id) == {"experiments": [], "open": None}
+
+
+def test_a_large_experiment_sends_lines_and_runs_of_few_variants(lab, monkeypatch):
+    monkeypatch.setattr("playground.server.experiments_api.MAX_ROWS", 14)
+    monkeypatch.setattr("playground.server.experiments_api.MAX_LISTED_RUNS", 20)
+    spec = {"name": "many", "seeds": [0, 1], "samples": 15}
+    spec |= {"grid": {"learning_rate": {"low": 1e-4, "high": 1e-2}}}
+    experiment = lab.experiments.start(spec, OWNER)
+
+    def poll(**more):
+        return send(lab, "experiments/poll", open=experiment.id, **more)["open"]
+
+    answer = poll()
+    results = answer["results"]["results"]
+    assert (len(answer["planned_runs"]), answer["runs"]) == (20, 30)
+    assert (len(results["variants"]), results["n_variants"]) == (14, 15)
+    drawn = [each["label"] for each in results["variants"] if each["seeds"]]
+    assert len(drawn) == 12
+    assert set(drawn) == set(results["drawn"])
+    assert poll(version=answer["version"], drawn=drawn[::-1])["results"] is None
+    fewer = poll(version=answer["version"], drawn=drawn[:2])["results"]["results"]
+    assert [len(each["seeds"]) for each in fewer["variants"] if each["seeds"]] == [2, 2]
+    parts = lab.experiments.to_json(experiment, OWNER)
+    variants = json.loads("".join(parts))["results"]["variants"]
+    assert [len(each["seeds"]) for each in variants] == [2] * 15
 
 
 def change_claim(monkeypatch, name, **settings):

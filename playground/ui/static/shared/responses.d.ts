@@ -133,6 +133,79 @@ export interface CsvFile {
   csv: string;
 }
 
+/** The result of a variant over its seeds; `planned` counts runs, `n` those with a score. The curves, those of unfinished runs (`live`) and the numbers of each run (`seeds`) are empty where nothing draws them (curves.py). `eval_size` is the number of held-out sequences of an evaluation. */
+export interface VariantResult {
+  label: string;
+  short: string;
+  values: Record<string, any>;
+  planned: number;
+  n: number;
+  diverged: number;
+  changed: number;
+  exact_match: Record<string, any> | null;
+  steps_to: Record<string, any> | null;
+  at_budget: Record<string, any> | null;
+  by_seed: Record<string, any[]>;
+  budget: number;
+  eval_every: number;
+  eval_size: number;
+  steps: number;
+  seconds: Record<string, any> | null;
+  curve: Record<string, number[]>;
+  loss: Record<string, number[]>;
+  live: Record<string, any>[];
+  seeds: Record<string, any>[];
+}
+
+/** The results of all variants; `drawn` has those with curves and runs, the best first. `n_variants` is their number. The page gets up to `MAX_ROWS`, the best ones. */
+export interface VariantResults {
+  fields: string[];
+  variants: VariantResult[];
+  n_variants?: number;
+  drawn: string[];
+  summary: string;
+  test: string;
+}
+
+/** The exact match of a scheme by length, over its seeds. reach the maximum reliable length, of each seed in `reaches` beyond the mean exact match beyond the training lengths untrained see `untrained_positions` */
+export interface SchemeResult {
+  label: string;
+  planned: number;
+  n: number;
+  out: number;
+  lengths: number[];
+  median: number[];
+  low: number[];
+  high: number[];
+  reach: Record<string, any> | null;
+  reaches: number[];
+  max_length: number;
+  beyond: Record<string, any> | null;
+  untrained: Record<string, number[]> | null;
+  runs: Record<string, any>[];
+}
+
+/** The results of all schemes by length. */
+export interface LengthResults {
+  trained: [number, number];
+  max_length: number;
+  n_requested: number;
+  rows: SchemeResult[];
+  summary: string;
+  test: string;
+}
+
+/** The results of an experiment, and its settings. */
+export interface Results {
+  results: VariantResults;
+  lengths?: LengthResults;
+  spec?: Record<string, any>;
+}
+
+/** The response of `experiments/json`: every number of an experiment. */
+export interface ExportedExperiment extends Results {
+}
+
 /** A kind of machine with its price: dollars an hour, and of all jobs of an experiment. `seconds` is the expected duration of the longest job. */
 export interface Machine {
   flavor: string;
@@ -220,73 +293,6 @@ export interface PlannedRun {
   queue_position: number | null;
   steps?: number;
   message?: string;
-}
-
-/** The result of a variant over its seeds; `planned` counts runs, `n` those with a score. live, eval_size and seeds come from the runs (results.py): curves of unfinished runs, the held-out sequences of an evaluation, and the numbers of each run. */
-export interface VariantResult {
-  label: string;
-  short: string;
-  values: Record<string, any>;
-  planned: number;
-  n: number;
-  diverged: number;
-  changed: number;
-  exact_match: Record<string, any> | null;
-  steps_to: Record<string, any> | null;
-  at_budget: Record<string, any> | null;
-  by_seed: Record<string, any[]>;
-  budget: number;
-  eval_every: number;
-  steps: number;
-  seconds: Record<string, any> | null;
-  curve: Record<string, number[]>;
-  loss: Record<string, number[]>;
-  live?: Record<string, any>[];
-  eval_size?: number;
-  seeds?: Record<string, any>[];
-}
-
-/** The results of all variants. */
-export interface VariantResults {
-  fields: string[];
-  variants: VariantResult[];
-  summary: string;
-  test: string;
-}
-
-/** The exact match of a scheme by length, over its seeds. reach the maximum reliable length, of each seed in `reaches` beyond the mean exact match beyond the training lengths untrained see `untrained_positions` */
-export interface SchemeResult {
-  label: string;
-  planned: number;
-  n: number;
-  out: number;
-  lengths: number[];
-  median: number[];
-  low: number[];
-  high: number[];
-  reach: Record<string, any> | null;
-  reaches: number[];
-  max_length: number;
-  beyond: Record<string, any> | null;
-  untrained: Record<string, number[]> | null;
-  runs: Record<string, any>[];
-}
-
-/** The results of all schemes by length. */
-export interface LengthResults {
-  trained: [number, number];
-  max_length: number;
-  n_requested: number;
-  rows: SchemeResult[];
-  summary: string;
-  test: string;
-}
-
-/** The results of an experiment, and its settings. */
-export interface Results {
-  results: VariantResults;
-  lengths?: LengthResults;
-  spec?: Record<string, any>;
 }
 
 /** The open experiment; `results` is null if the page has this version of them. */
