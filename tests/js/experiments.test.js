@@ -78,8 +78,8 @@ import {
   details,
   experiments,
   formatEstimate,
-  hiddenVariants,
   labelSettings,
+  lines,
   openExperiment,
   openId,
   presets,
@@ -134,7 +134,7 @@ const OPEN = {
     { variant: "norm pre", seed: 1, run: "run:1", status: "training", step: 10, steps: 20 },
     { variant: "norm post", seed: 0, run: null, status: "planned", step: 0 },
   ],
-  results: { results: { variants: [VARIANT], summary: "So far, so good." } },
+  results: { results: { variants: [VARIANT], drawn: ["norm pre"], summary: "So far, so good." } },
 };
 const CLAIM = {
   name: "sort",
@@ -210,27 +210,48 @@ test("the example is open until another experiment is opened", () => {
   assert.equal(openId.value, EXAMPLE_ID);
 });
 
-test("a large experiment draws its first twelve lines", () => {
+test("a large experiment draws the best lines, and others in the first free color", () => {
   const variants = Array.from({ length: 14 }, (_, i) => ({ ...VARIANT, label: String(i) }));
   openExperiment("a");
-  applyPoll({ experiments: [ROW], open: { ...OPEN, results: { results: { variants } } } });
-  assert.deepEqual([...hiddenVariants.value], ["12", "13"]);
+  const results = { results: { variants, drawn: ["9", "1", "3"] } };
+  applyPoll({ experiments: [ROW], open: { ...OPEN, results } });
+  assert.deepEqual([...lines.value.keys()], ["1", "3", "9"]);
+  toggleVariant("3");
   toggleVariant("12");
-  toggleVariant("0");
-  assert.deepEqual([...hiddenVariants.value], ["13", "0"]);
+  assert.deepEqual(Object.fromEntries(lines.value), { 1: 0, 9: 2, 12: 1 });
+});
+
+test("a large table is filtered by words, and begins with a hundred rows", async () => {
+  settings.value = [{ name: "n_heads", label: "Heads" }];
+  const variants = Array.from({ length: 120 }, (_, i) => ({ ...VARIANT, label: `n_heads ${i}` }));
+  openExperiment("a");
+  const results = { results: { variants, n_variants: 500, drawn: ["n_heads 1"], summary: "" } };
+  applyPoll({ experiments: [ROW], open: { ...OPEN, runs: 5000, results } });
+  await mount(html`<${Results} />`);
+  const rows = () => box.querySelectorAll(".variants tbody tr").length;
+  assert.equal(rows(), 100);
+  await click(button("Show all 120 rows"));
+  assert.equal(rows(), 120);
+  assert.match(text(".find"), /120 of 120 combinations, the best of 500; the files have all/);
+  assert.match(text(".runs-of summary"), /3 of 5,000/);
+  await enter(box.querySelector(".find input"), "HEADS 11");
+  assert.equal(rows(), 11);
+  settings.value = [];
 });
 
 test("curves are medians with ranges, and those of the runs that train", () => {
-  const [line, live] = buildSeries([VARIANT], new Set(), "curve");
+  const drawn = new Map([["norm pre", 0]]),
+    [line, live] = buildSeries([VARIANT], drawn, "curve");
   assert.deepEqual([line.label, line.x, line.low], ["pre", [10, 20], [0.1, 0.4]]);
   assert.deepEqual([live.label, live.x, live.y], ["pre, seed 1 so far", [10], [0.1]]);
   const empty = { ...VARIANT, curve: { steps: [], median: [], low: [], high: [] } };
-  assert.equal(buildSeries([empty], new Set(), "curve").length, 1);
-  assert.equal(buildSeries([{ ...empty, live: [] }], new Set(), "curve").length, 1);
-  assert.deepEqual(buildSeries([VARIANT], new Set(["norm pre"]), "curve"), []);
+  assert.equal(buildSeries([empty], drawn, "curve").length, 1);
+  assert.equal(buildSeries([{ ...empty, live: [] }], drawn, "curve").length, 1);
+  assert.deepEqual(buildSeries([VARIANT], new Map(), "curve"), []);
   settings.value = [{ name: "learning_rate", label: "Learning rate" }];
   const rate = { ...VARIANT, label: "learning_rate 0.006", short: "0.006" };
-  assert.equal(buildSeries([rate], new Set(), "loss")[0].label, "learning rate 0.006");
+  const rates = new Map([[rate.label, 3]]);
+  assert.equal(buildSeries([rate], rates, "loss")[0].label, "learning rate 0.006");
 });
 
 test("the published losses of a claim are a line beside ours", () => {
@@ -320,8 +341,8 @@ test("the progress has the runs that train and the remaining time", () => {
   assert.equal(describeUntrained([{ label: "rope" }]), "");
   const untrained = { source: [11, 20], row: [3, 4] };
   assert.match(describeUntrained([{ label: "learned", untrained }]), /source 11 to 20, 3 to 4\./);
-  assert.deepEqual(listRepresentatives([VARIANT], new Set()), ["run:0"]);
-  assert.deepEqual(listRepresentatives([VARIANT], new Set(["norm pre"])), []);
+  assert.deepEqual(listRepresentatives([VARIANT], new Map([["norm pre", 0]])), ["run:0"]);
+  assert.deepEqual(listRepresentatives([VARIANT], new Map()), []);
 });
 
 test("the open experiment has its table, its curves and its files", async () => {
@@ -335,13 +356,14 @@ test("the open experiment has its table, its curves and its files", async () => 
   URL.createObjectURL = mock.fn(() => "blob:1");
   URL.revokeObjectURL = () => {};
   await click(".as-csv");
-  box.querySelector(".as-json").click();
+  responses["experiments/json"] = OPEN.results;
+  await click(".as-json");
   responses["experiments/csv"] = { error: "no run has finished yet" };
   await click(".as-csv");
   assert.equal(URL.createObjectURL.mock.callCount(), 2);
   assert.match(box.querySelector(".results-note").textContent, /No run has finished yet\./);
   await click(".variant input");
-  assert.deepEqual([...hiddenVariants.value], ["norm pre"]);
+  assert.deepEqual([...lines.value], []);
 });
 
 test("unequal budgets have the score that is compared", async () => {

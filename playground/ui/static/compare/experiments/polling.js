@@ -12,6 +12,7 @@ import {
   details,
   experiments,
   isAnyRunning,
+  lines,
   openId,
   presets,
   setError,
@@ -42,7 +43,10 @@ export function startPolling() {
     payload: () =>
       withOwner({
         open: openId.value,
-        version: details.value?.id === openId.value ? details.value.version : "",
+        ...(details.value?.id === openId.value && {
+          version: details.value.version,
+          drawn: [...lines.value.keys()],
+        }),
       }),
     get intervalMs() {
       return isAnyRunning.value ? RUNNING_INTERVAL_MS : IDLE_INTERVAL_MS;
@@ -77,7 +81,7 @@ export function startPolling() {
   wakeOnChanges();
 }
 
-/** Poll at once when another experiment opens, or when a run or an experiment ends. */
+/** Poll at once when other lines are drawn, or when a run or an experiment opens or ends. */
 function wakeOnChanges() {
   let states = "";
   effect(() => {
@@ -85,6 +89,7 @@ function wakeOnChanges() {
       current = JSON.stringify([
         view.value,
         openId.value,
+        [...lines.value.keys()],
         rows.map((row) => [row.id, row.state, row.statuses.done]),
       ]);
     if (current !== states) poller.wakeAll();

@@ -9,7 +9,7 @@ import {
   formatWholePercent,
 } from "../../shared/format.js";
 import { TRAINING_LOSS } from "../../shared/strings.js";
-import { claims, details, hiddenVariants, labelSettings } from "./state.js";
+import { claims, details, labelSettings, lines } from "./state.js";
 
 /** @import { HeatMapData, Series } from "../../shared/types.js" */
 
@@ -33,13 +33,14 @@ function labelLine({ label, short }) {
  * Return the lines of one quantity: the median with the range over the finished seeds, and the
  * curves so far of the seeds that train.
  * @param {any[]} variants
- * @param {Set<string>} hidden the labels of the variants without a line
+ * @param {Map<string, number>} lines the color of each line, by the label of its variant
  * @param {"curve" | "loss"} quantity
  * @returns {Series[]}
  */
-export function buildSeries(variants, hidden, quantity) {
-  return variants.flatMap((variant, color) => {
-    if (hidden.has(variant.label)) return [];
+export function buildSeries(variants, lines, quantity) {
+  return variants.flatMap((variant) => {
+    const color = lines.get(variant.label);
+    if (color === undefined) return [];
     const { steps, median, low, high } = variant[quantity],
       name = labelLine(variant),
       line = { key: variant.label, label: name, x: steps, y: median, low, high, color },
@@ -127,8 +128,8 @@ function LengthCharts({ lengths }) {
   const { rows, trained, max_length: maxLength } = lengths,
     [first, last] = trained,
     visible = rows
-      .map((row, color) => ({ row, color }))
-      .filter((each) => !hiddenVariants.value.has(lengths.labels[each.color])),
+      .map((row, i) => ({ row, color: lines.value.get(lengths.labels[i]) ?? -1 }))
+      .filter((each) => each.color >= 0),
     data = buildHeatMap(
       visible.map((each) => each.row),
       maxLength,
@@ -171,10 +172,9 @@ function LengthCharts({ lengths }) {
 
 export function ResultCharts({ results: { results, lengths } }) {
   const { variants } = results,
-    hidden = hiddenVariants.value,
     last = Math.max(1, ...variants.map((variant) => variant.steps)),
     hasLive = variants.some((variant) => variant.live?.length),
-    published = buildPublishedSeries(claims.value, details.value?.id, variants.length),
+    published = buildPublishedSeries(claims.value, details.value?.id, lines.value.size),
     isOneSeed = !variants.some((variant) => variant.planned > 1),
     options = {
       height: HEIGHT,
@@ -192,13 +192,13 @@ export function ResultCharts({ results: { results, lengths } }) {
     <div class="pg-halves pg-charts">
       <div class="score-chart">
         <${LineChart}
-          series=${buildSeries(variants, hidden, "curve")}
+          series=${buildSeries(variants, lines.value, "curve")}
           options=${{ ...options, ...PERCENT_AXIS, label: "Exact match" }}
         />
       </div>
       <div class="loss-chart">
         <${LineChart}
-          series=${[...buildSeries(variants, hidden, "loss"), ...published]}
+          series=${[...buildSeries(variants, lines.value, "loss"), ...published]}
           options=${{ ...options, label: TRAINING_LOSS, isLog: true }}
           hasLog
         />

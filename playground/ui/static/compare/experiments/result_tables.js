@@ -1,18 +1,14 @@
 // The tables of the open experiment.
-import { html } from "../../vendor/preact.js";
+import { html, useState } from "../../vendor/preact.js";
 import { DataTable } from "../../shared/components/data_table.js";
 import { formatCount, formatInteger, formatNumber, formatPercent } from "../../shared/format.js";
 import { dashOf, resolveColor } from "../../shared/palette.js";
 import { store } from "../../shared/store.js";
-import {
-  formatQueuePosition,
-  hiddenVariants,
-  labelSettings,
-  settings,
-  toggleVariant,
-} from "./state.js";
+import { formatQueuePosition, labelSettings, lines, settings, toggleVariant } from "./state.js";
 
 /** @typedef {import("../../shared/types.js").Column<any>} Column */
+
+const FILTERED_VARIANTS = 12; // with more, the table has a filter
 
 /** Format the median of a spread with its range: 3 % (1–5 %). */
 export function formatRange({ median, low, high }, format) {
@@ -43,29 +39,30 @@ export function overlayInTrain(runs) {
 
 const formatSpread = (spread, format) => (spread ? formatRange(spread, format) : "–");
 
-function Swatch({ index }) {
-  const line = { color: index };
-  return html`<svg width="26" height="8" aria-hidden="true">
-    <line
-      x2="26"
-      y1="4"
-      y2="4"
-      stroke=${resolveColor(index)}
-      stroke-width="2.4"
-      stroke-dasharray=${dashOf(line).join(" ")}
-    />
+const Swatch = ({ color }) =>
+  html`<svg width="26" height="8" aria-hidden="true">
+    ${
+      color !== undefined &&
+      html`<line
+        x2="26"
+        y1="4"
+        y2="4"
+        stroke=${resolveColor(color)}
+        stroke-width="2.4"
+        stroke-dasharray=${dashOf({ color }).join(" ")}
+      />`
+    }
   </svg>`;
-}
 
 /** The name of a variant, which shows or hides its line. */
-const VariantName = ({ variant, index }) =>
+const VariantName = ({ variant }) =>
   html`<label class="variant" title=${labelSettings(variant.label) + ": show or hide its line"}>
     <input
       type="checkbox"
-      checked=${!hiddenVariants.value.has(variant.label)}
+      checked=${lines.value.has(variant.label)}
       onChange=${() => toggleVariant(variant.label)}
     />
-    <${Swatch} index=${index} />
+    <${Swatch} color=${lines.value.get(variant.label)} />
     <span class="name">${labelSettings(variant.short)}</span>
     <span class="pg-sub">${describeRuns(variant)}</span>
   </label>`;
@@ -84,8 +81,7 @@ const nameColumn = (variants) => ({
   key: "name",
   label: settingsLabel(variants),
   value: ({ variant }) => variant.label,
-  render: ({ variant }) =>
-    html`<${VariantName} variant=${variant} index=${variants.indexOf(variant)} />`,
+  render: ({ variant }) => html`<${VariantName} variant=${variant} />`,
 });
 
 /** @type {Column[]} */
@@ -174,13 +170,43 @@ function renderActions(runs) {
   </span>`;
 }
 
+/** Whether a label has every word of a filter, such as "n_heads 4" or "heads 4". */
+export function matchesFilter(label, filter) {
+  const text = ` ${label}, ${labelSettings(label)},`.toLowerCase();
+  return filter
+    .toLowerCase()
+    .split(/[\s,]+/)
+    .every((word) => text.includes(word));
+}
+
 export function ResultTable({ results: { results, lengths } }) {
-  const { variants } = results,
-    rows = variants.map((variant, i) => ({ variant, scheme: lengths?.rows[i] })),
+  const { variants, n_variants: total = variants.length } = results,
+    [filter, setFilter] = useState(""),
+    rows = variants
+      .map((variant, i) => ({ variant, scheme: lengths?.rows[i] }))
+      .filter(({ variant }) => matchesFilter(variant.label, filter)),
     columns = [nameColumn(variants), ...(lengths ? LENGTH_COLUMNS : []), ...TRAINING_COLUMNS];
   if (variants.some(({ budget }) => budget !== variants[0].budget)) columns.push(BUDGET_COLUMN);
-  return html`<${DataTable}
+  return html`${
+      variants.length > FILTERED_VARIANTS &&
+      html`<label class="pg-row find">
+        <span>Find</span>
+        <input
+          type="search"
+          class="pg-input"
+          value=${filter}
+          placeholder=${labelSettings(variants[0].label)}
+          onInput=${(event) => setFilter(event.currentTarget.value)}
+        />
+        <span class="pg-sub" role="status">
+          ${formatInteger(rows.length)} of ${formatCount(variants.length, "combination")}
+          ${total > variants.length && `, the best of ${formatInteger(total)}; the files have all`}
+        </span>
+      </label>`
+    }
+    <${DataTable}
       class="variants"
+      emptyText="No combination has these words."
       caption="Results of each combination"
       isCaptionHidden
       columns=${columns}
@@ -215,14 +241,20 @@ const RUN_COLUMNS = [
   },
 ];
 
-export const RunsTable = ({ lines }) =>
+export const RunsTable = ({ runs, total }) =>
   html`<details class="runs-of">
-    <summary>All runs (${lines.length})</summary>
+    <summary>
+      ${
+        total > runs.length
+          ? `Runs: ${runs.length} of ${formatInteger(total)}, the active and failed ones first`
+          : `All runs (${total})`
+      }
+    </summary>
     <${DataTable}
-      caption="All runs"
+      caption="Runs"
       isCaptionHidden
       columns=${RUN_COLUMNS}
-      rows=${lines}
+      rows=${runs}
       rowKey=${(line) => `${line.variant}/${line.seed}`}
       actions=${({ run }) => renderActions(run ? [run] : [])}
     />

@@ -13,8 +13,8 @@ import {
   experiments,
   focusedId,
   formatEstimate,
-  hiddenVariants,
   labelSettings,
+  lines,
   send,
   variants,
 } from "./state.js";
@@ -27,9 +27,9 @@ const fileName = (kind) =>
   kind;
 
 /** Return one run of each visible line: the first finished seed. */
-export const listRepresentatives = (variants, hidden) =>
+export const listRepresentatives = (variants, lines) =>
   variants
-    .filter((variant) => !hidden.has(variant.label))
+    .filter((variant) => lines.has(variant.label))
     .map(
       (variant) =>
         (variant.seeds.find((run) => run.run && run.done) ?? variant.seeds.find((run) => run.run))
@@ -43,13 +43,15 @@ async function exportCsv() {
   if (response) downloadFile(name, response.csv);
 }
 
-function exportJson() {
-  const { name, question, results, planned_runs: runs } = details.value;
-  downloadJson(fileName("json"), { name, question, ...results, runs });
+async function exportJson() {
+  const name = fileName("json"),
+    { id: experiment, name: title, question } = details.value,
+    response = await send("files", "experiments/json", { experiment });
+  if (response) downloadJson(name, { name: title, question, ...response });
 }
 
 function Files() {
-  const runs = listRepresentatives(variants.value, hiddenVariants.value);
+  const runs = listRepresentatives(variants.value, lines.value);
   const button = (className, label, title, onClick) =>
     html`<button type="button" class=${`pg-button ${className}`} title=${title} onClick=${onClick}>
       ${label}
@@ -153,7 +155,7 @@ export function Results() {
       <${ResultTable} results=${results} />
       ${lengths && html`<p class="pg-hint untrained">${describeUntrained(lengths.rows)}</p>`}
       <${Files} />
-      <${RunsTable} lines=${experiment.planned_runs} />
+      <${RunsTable} runs=${experiment.planned_runs} total=${experiment.runs} />
     </div>
   </section>`;
 }

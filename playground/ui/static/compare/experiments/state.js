@@ -6,7 +6,6 @@ import { formatDuration, formatMessage } from "../../shared/format.js";
 import { store } from "../../shared/store.js";
 
 export const EXAMPLE_ID = "example"; // of the finished experiment that the app includes
-const INITIAL_VARIANTS = 12; // lines that are visible by default
 
 export const { loadLocal, saveLocal } = createStorage("transformer-playground-experiments");
 const storedId = loadLocal("open");
@@ -18,8 +17,8 @@ export const openId = signal(typeof storedId === "string" && storedId ? storedId
 export const focusedId = signal("");
 /** The open experiment; null before its first response. */
 export const details = signal(/** @type {any} */ (null));
-/** The labels of the variants that the charts omit. */
-export const hiddenVariants = signal(/** @type {Set<string>} */ (new Set()));
+/** The variants that the charts draw: the color of the line of each label. */
+export const lines = signal(/** @type {Map<string, number>} */ (new Map()));
 export const presets = signal(/** @type {any[]} */ ([]));
 /** The settings that an experiment can vary. */
 export const settings = signal(/** @type {any[]} */ ([]));
@@ -90,17 +89,20 @@ export function applyPoll({ experiments: list, open }) {
   }
   const isNew = details.value?.id !== open.id;
   details.value = { ...open, results: open.results ?? details.value.results };
-  if (isNew)
-    hiddenVariants.value = new Set(
-      variants.value.slice(INITIAL_VARIANTS).map((each) => each.label),
-    );
+  if (!isNew) return;
+  const drawn = new Set(open.results.results.drawn),
+    labels = variants.value.map((each) => each.label).filter((label) => drawn.has(label));
+  lines.value = new Map(labels.map((label, color) => [label, color]));
 }
 
-/** Show or hide the lines of a variant. @param {string} label */
-export function toggleVariant(label) {
-  const hidden = new Set(hiddenVariants.value);
-  if (!hidden.delete(label)) hidden.add(label);
-  hiddenVariants.value = hidden;
+/** Show or hide the lines of a variant; a new line has the first free color. */
+export function toggleVariant(/** @type {string} */ label) {
+  const next = new Map(lines.value),
+    used = new Set(next.values());
+  let color = 0;
+  while (used.has(color)) color++;
+  if (!next.delete(label)) next.set(label, color);
+  lines.value = next;
 }
 
 /** Format an expected duration. @param {{ seconds: number }} estimate */

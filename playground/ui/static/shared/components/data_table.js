@@ -1,8 +1,11 @@
 import { html, useState } from "../../vendor/preact.js";
 import { toCsv } from "../csv.js";
 import { downloadFile } from "../download.js";
+import { formatInteger } from "../format.js";
 
 /** @import { Column } from "../types.js" */
+
+const MAX_ROWS = 100; // until a user asks for more
 
 /** @param {Column} column @param {any} row */
 const valueOf = (column, row) => (column.value ? column.value(row) : row[column.key]);
@@ -62,7 +65,8 @@ export function DataTable({
   }));
   const sortColumn = columns.find((column) => column.key === sort.key),
     direction = /** @type {"ascending" | "descending"} */ (sort.direction),
-    sorted = sortColumn ? sortRows(rows, sortColumn, direction) : rows;
+    sorted = sortColumn ? sortRows(rows, sortColumn, direction) : rows,
+    [limit, setLimit] = useState(MAX_ROWS);
   const onSort = (/** @type {Column<Row>} */ column) => {
     const first = column.isNumber ? "descending" : "ascending",
       other = first === "ascending" ? "descending" : "ascending";
@@ -95,11 +99,18 @@ export function DataTable({
         </tr>
       </thead>
       <tbody>
-        ${sorted.map((row) => renderRow(row, rowKey(row), columns, actions))}
+        ${sorted.slice(0, limit).map((row) => renderRow(row, rowKey(row), columns, actions))}
       </tbody>
     </table>
+    ${sorted.length > limit && renderMore(sorted.length, () => setLimit(Infinity))}
   </div>`;
 }
+
+/** @param {number} n @param {() => void} onClick */
+const renderMore = (n, onClick) =>
+  html`<button type="button" class="pg-button" onClick=${onClick}>
+    Show all ${formatInteger(n)} rows
+  </button>`;
 
 /**
  * @param {any} row
