@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -44,15 +45,24 @@ if TYPE_CHECKING:
     help="Folder for a copy of the results, from which a later attempt on another disk continues.",
 )
 def run_shard(spec: Path, shard: str, out: Path, results: Path | None) -> None:
-    """Train a part of the experiment in a file. A signal saves the runs and ends the command."""
+    """Train a part of the experiment in a file. A signal saves the runs and ends the command.
+
+    The weights of finished runs stay only with weights = true in the file.
+    """
     from playground.experiments.mirror import mirrored_results
+    from playground.experiments.shards import finished_runs
 
     words = shard.split("/")
     if len(words) != 2 or not all(word.isascii() and word.isdigit() for word in words):
         exit_with_error(f"--shard {shard} is no shard; use K/N, such as 0/8")
     experiment = read_spec(spec) | {"shard": tuple(map(int, words))}
-    with mirrored_results(out, results) if results else nullcontext():
-        run_experiment(experiment, out)
+    has_weights = experiment.get("weights") is True
+    try:
+        with mirrored_results(out, results, has_weights) if results else nullcontext():
+            run_experiment(experiment, out)
+    finally:
+        for run in () if has_weights else finished_runs(out):
+            shutil.rmtree(run)
 
 
 @click.command()

@@ -4,6 +4,7 @@
     <folder>/jobs.json      the backend, the number of shards, and the last job of each
     <folder>/shards/<k>/    the storage folder of shard k: its runs, and their results
     <folder>/experiments/   the merged experiment, as a server or a command stores it
+    <folder>/runs/          its runs with their weights, if the experiment keeps them
 
 A shard is an experiment with the runs k, k + n, k + 2n, ... of the plan. The command `run-shard`
 trains it on this machine or elsewhere, and continues what an earlier attempt left. The folder is
@@ -243,7 +244,7 @@ class ShardedExperiment:
 
         A long run advances from its checkpoint, so a job can be of use without finishing one.
         """
-        metrics = (self.folder / "shards" / str(shard)).glob("*/metrics.jsonl")
+        metrics = self._shard(shard).glob("runs/*/metrics.jsonl")
         return self._n_finished(shard), sum(path.stat().st_size for path in metrics)
 
     def _poll(self) -> tuple[dict[int, str], int, list[int]]:
@@ -284,7 +285,7 @@ class ShardedExperiment:
         runs: dict[str, str] = {}
         lines: dict[str, bytes] = {}
         for shard in range(self.record.n_shards):
-            for path, stored in self._stored(shard):
+            for path, stored in stored_results(self._shard(shard)):
                 new = {run for run in stored.summarized if run not in known}
                 by_run = read_lines(path.with_suffix(".jsonl")) if new else {}
                 lines |= {run: bytes(by_run[run]) for run in new & by_run.keys()}
@@ -298,6 +299,8 @@ class ShardedExperiment:
             UserError: when they cannot be written, or the backend does not answer.
         """
         runs, lines = self.collect()
+        if self.experiment.weights:
+            self._collect_weights()
         merged = StoredExperiment.model_construct(
             **dict(self.experiment) | {"id": MERGED},
             runs=runs,
@@ -310,16 +313,35 @@ class ShardedExperiment:
             write_file(target.with_suffix(".jsonl"), b"".join(lines.values()))
             write_file(target, merged.model_dump_json(indent=1).encode() + b"\n")
 
-    def _n_finished(self, shard: int) -> int:
-        return sum(len(stored.summarized) for _, stored in self._stored(shard))
+    def _collect_weights(self) -> None:
+        """Move the runs of the shards that have ended to where this machine would train them."""
+        active = self.states()
+        with storing("the weights"):
+            (self.folder / "runs").mkdir(exist_ok=True)
+            for shard in set(range(self.record.n_shards)) - active.keys():
+                for path in finished_runs(self._shard(shard)):
+                    path.rename(self.folder / "runs" / path.name)
 
-    def _stored(self, shard: int) -> Iterator[tuple[Path, ShardResults]]:
-        """Yield the file of the experiment that a shard has stored, if it has begun."""
-        for path in (self.folder / "shards" / str(shard) / "experiments").glob("*.json"):
-            try:
-                yield path, parse(ShardResults, read_json(path))
-            except (OSError, UserError, ValueError):
-                continue  # a damaged file: the shard trains these runs again
+    def _n_finished(self, shard: int) -> int:
+        return sum(len(stored.summarized) for _, stored in stored_results(self._shard(shard)))
+
+    def _shard(self, shard: int) -> Path:
+        return self.folder / "shards" / str(shard)
+
+
+def stored_results(shard: Path) -> Iterator[tuple[Path, ShardResults]]:
+    """Yield the file of the experiment that a shard has stored in its folder, if it has begun."""
+    for path in (shard / "experiments").glob("*.json"):
+        try:
+            yield path, parse(ShardResults, read_json(path))
+        except (OSError, UserError, ValueError):
+            continue  # a damaged file: the shard trains these runs again
+
+
+def finished_runs(shard: Path) -> list[Path]:
+    """Return the folders of the runs whose results a shard has stored."""
+    names = [name for _, stored in stored_results(shard) for name in stored.summarized]
+    return [path for name in names if (path := shard / "runs" / name).is_dir()]
 
 
 def core_seconds(experiment: ExperimentSpec, n_shards: int) -> list[float]:

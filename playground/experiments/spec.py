@@ -19,6 +19,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    StrictBool,
     StrictInt,
     ValidationError,
     model_validator,
@@ -97,7 +98,8 @@ class ExperimentSpec(BaseModel):
     max_length, then evaluates all lengths up to `times` max_length, with `n` held-out sequences of
     each. Its models get position encodings for them. With `samples`, that many combinations are
     sampled, and a value of `grid` may be a range (`sampling.py`). With a `shard` (k, n), the
-    experiment has only the runs k, k + n, k + 2n, ... of the plan.
+    experiment has only the runs k, k + n, k + 2n, ... of the plan. Shards keep the weights of their
+    finished runs only with `weights`; on this machine, all runs keep them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -110,6 +112,7 @@ class ExperimentSpec(BaseModel):
     sampling: Literal["random", "latin-hypercube"] = "random"
     seeds: Seeds = DEFAULT_SEEDS
     shard: Shard | None = None
+    weights: StrictBool = False
     kind: Literal["grid", "lengths"] = GRID
     times: StrictInt = Field(5, ge=1, le=20)
     n: StrictInt = Field(200, ge=MIN_PER_LENGTH, le=2000)

@@ -3,8 +3,9 @@
     spec.json                the specification of the experiment
     package/                 the wheel of this checkout, and its requirements
     shards/<k>/experiments/  the results of shard k
+    shards/<k>/runs/         its finished runs, if the experiment keeps weights
 
-A job trains on its own disk and copies the results into the bucket; weights stay on the disk. The
+A job trains on its own disk and copies the results into the bucket. The
 labels of a job name its experiment and its shard, so this machine needs no list of the jobs. The
 account of the token pays. No job gets a token.
 """
@@ -138,7 +139,8 @@ class HfJobs(Backend):
             self._hub.api.sync_bucket(
                 f"hf://buckets/{self._bucket(job)}/shards",
                 str(job.folder / "shards"),
-                include=["*/experiments/*"],
+                include=["*/experiments/*", "*/runs/*"],
+                exclude=[f"*/runs/{each.name}/*" for each in job.folder.glob("runs/*")],
                 ignore_times=True,
                 quiet=True,
             )

@@ -46,3 +46,16 @@ def test_unfinished_files_are_not_copied(tmp_path):
     with mirrored_results(out, results):
         (out / "experiments" / ".a.json.1234.tmp").write_text("{")
     assert files(results) == {}
+
+
+@pytest.mark.parametrize("has_weights", [True, False])
+def test_finished_runs_are_copied_where_weights_stay(tmp_path, has_weights):
+    out, results = tmp_path / "out", tmp_path / "results"
+    with mirrored_results(out, results, has_weights):
+        for run in ("done", "training"):
+            checkpoint = out / "runs" / run / "checkpoints" / "5"
+            checkpoint.mkdir(parents=True)
+            (checkpoint / "model.safetensors").write_bytes(b"weights")
+        write(out, a_json='{"runs": {"0/0": "done", "0/1": "training"}, "summarized": ["done"]}')
+    copied = [path.relative_to(results).parts[1] for path in results.rglob("*.safetensors")]
+    assert copied == ["done"] * has_weights

@@ -55,7 +55,7 @@ def test_a_shard_that_always_ends_early_is_named(cluster, tmp_path):
 @pytest.mark.parametrize("has_results", [True, False])
 def test_progress_of_a_shard_resets_its_attempts(cluster, tmp_path, has_results):
     finish(tmp_path, 0)
-    metrics = tmp_path / "shards" / "1" / "run" / "metrics.jsonl"
+    metrics = tmp_path / "shards" / "1" / "runs" / "run" / "metrics.jsonl"
     metrics.parent.mkdir(parents=True)
     training = create(tmp_path).train()
     for n in range(4):  # each job adds a run, or steps of a long run
@@ -140,3 +140,21 @@ def test_a_damaged_result_counts_as_missing(cluster, tmp_path):
     finish(tmp_path, 1)
     (tmp_path / "shards" / "1" / "experiments" / "id.json").write_text("{")
     assert next(create(tmp_path).train())[0] == 4
+
+
+@pytest.mark.parametrize("weights", [True, False])
+def test_collected_weights_are_where_this_machine_leaves_them(cluster, tmp_path, weights):
+    sharded = create(tmp_path, weights=weights)
+    next(sharded.train())
+    finish(tmp_path, 0, n=1)
+    finish(tmp_path, 1, n=1)
+    shards = tmp_path / "shards"
+    run, other = (shards / each for each in ("0/runs/run-0-0", "1/runs/run-1-0"))
+    for folder in (run, other, run.with_name("unfinished")):
+        folder.mkdir(parents=True)
+        (folder / "model.safetensors").write_text("weights")
+    del cluster.states[sharded.record.jobs[0]]  # the other shard still writes
+    sharded.merge()
+    assert [path.name for path in tmp_path.glob("runs/*")] == ["run-0-0"] * weights
+    assert other.exists()
+    sharded.merge()
