@@ -7,7 +7,7 @@ the page polls them. This module does not load torch.
 import asyncio
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -51,7 +51,8 @@ from .schemas.experiments import (
 from .schemas.responses import Done
 from .variable_settings import VARIABLE_SETTINGS
 
-MAX_DRAWN = 12  # variants with lines in the charts at first
+MAX_DRAWN = 12  # with more variants, the charts begin with the lines of the best ones
+N_BEST_DRAWN = 5
 MAX_LISTED_RUNS = 200
 MEASURES = ("exact_match", "steps_to", "at_budget", "seconds")
 SPREAD = ("n", "median", "low", "high", "reached")
@@ -169,7 +170,10 @@ class ExperimentHandlers(HandlerGroup):
         experiment = self.experiments.find(request.open, owner)
         if experiment:
             with suppress(UserError):
-                drawn = MAX_DRAWN if request.drawn is None else request.drawn
+                n_variants = len(experiment.variants)
+                drawn: Any = request.drawn
+                if drawn is None:
+                    drawn = n_variants if n_variants <= MAX_DRAWN else N_BEST_DRAWN
                 response["open"] = _split_results(
                     self.experiments.details(experiment, owner, drawn), request.version
                 )
@@ -280,10 +284,17 @@ def _list_runs(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _list_rows(results: dict[str, Any], lengths: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the results of up to `MAX_ROWS` variants, without the parts that no page draws."""
+    """Return the results of up to `MAX_ROWS` variants, without the parts that no page draws.
+
+    Where the charts have only some lines, the best variants come first.
+    """
     variants, drawn = results["variants"], set(results["drawn"])
-    best = drawn | set(best_variants(variants, MAX_ROWS))
-    places = [at for at, each in enumerate(variants) if each["label"] in best]
+    places: Sequence[int] = range(len(variants))
+    if len(variants) > MAX_DRAWN:
+        place = {each["label"]: at for at, each in enumerate(variants)}
+        best = dict.fromkeys([*best_variants(variants, MAX_ROWS), *results["drawn"]])
+        places = [place[label] for label in best]
+    has_budgets = len({each["budget"] for each in variants}) > 1
     rows = [
         {
             name: {part: value[part] for part in SPREAD if part in value}
@@ -292,6 +303,7 @@ def _list_rows(results: dict[str, Any], lengths: dict[str, Any] | None) -> dict[
             for name, value in variants[at].items()
         }
         | {"by_seed": {}, "values": {}}
+        | ({} if has_budgets else {"at_budget": None})
         for at in places
     ]
     page = {"results": results | {"variants": rows, "n_variants": len(variants)}}

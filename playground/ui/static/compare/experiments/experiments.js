@@ -3,7 +3,7 @@ import { html } from "../../vendor/preact.js";
 import { ConfirmButton } from "../../shared/components/confirm_button.js";
 import { Section } from "../../shared/components/section.js";
 import { StatusMessage } from "../../shared/components/status_message.js";
-import { formatCount } from "../../shared/format.js";
+import { formatCount, formatInteger } from "../../shared/format.js";
 import { poller } from "../../shared/poller.js";
 import {
   EXAMPLE_ID,
@@ -28,7 +28,7 @@ export function describeStatus({ state, statuses, runs, queue_position: position
         : training + starting && "training";
   return (
     `${state === "running" ? active || queued : state} · ` +
-    `${done} of ${formatCount(runs, "run")}${failed ? `, ${failed} failed` : ""}`
+    `${formatInteger(done)} of ${formatCount(runs, "run")}${failed ? `, ${failed} failed` : ""}`
   );
 }
 
