@@ -254,6 +254,24 @@ def replace_outputs(model: Transformer, values: Mapping[Component, Tensor]) -> I
             handle.remove()
 
 
+@contextmanager
+def replace_vectors(
+    model: Transformer, module_name: str, position: int, vectors_BD: Tensor
+) -> Iterator[None]:
+    """Replace the vectors that a module outputs at one position, inside the block."""
+
+    def hook(module: nn.Module, inputs: tuple[Any, ...], output_BPD: Tensor) -> Tensor:
+        output_BPD = output_BPD.clone()
+        output_BPD[:, position] = vectors_BD
+        return output_BPD
+
+    handle = model.get_submodule(module_name).register_forward_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
 class _Replacement:
     """The hooks of `replace_outputs`."""
 

@@ -94,6 +94,8 @@ const PATCHED = {
   ...{ corrupted_source: ["1", "1"], position: 1, clean_token: "3", corrupted_token: "1" },
   ...{ clean_logit_diff: 2, corrupted_logit_diff: -2 },
   heads: [{ name: HEAD, kind: "cross", layer: 1, head: 1, recovered_fraction: 0.8 }],
+  pairs: 3,
+  layers: [{ side: "source", rows: ["encoder layer 1"], restored: [[0.5]], lost: [[0.25]] }],
 };
 const PRODUCT = {
   ...{ kind: "product", row: 0, column: 1, names: ["query", "key"], at: [0, 3], terms: 4 },
@@ -290,7 +292,14 @@ test("patching has a section, and its own rows in files", async () => {
   await waitFor(() => sent.at(-1)[1].options.source_position === 1);
   assert.deepEqual(patchingSpec.rows(ANSWER), [
     { set: "patching", component: HEAD, recovered_fraction: 0.8, step: 4 },
+    {
+      ...{ set: "patching", component: "encoder layer 1", position: 1, step: 4 },
+      ...{ recovered_fraction: 0.5, lost_fraction: 0.25 },
+    },
   ]);
+  assert.match(text(".patching-layers"), /encoder layer 1\s*0\.50/);
+  document.querySelector('[data-value="lost"]').click();
+  await waitFor(() => /encoder layer 1\s*0\.25/.test(text(".patching-layers")));
 });
 
 test("sets and methods of an ablation have a sentence", () => {

@@ -6,7 +6,13 @@ Shapes: L layers, T target, V vocabulary.
 from typing import Any
 
 from playground.common import messages
-from playground.inspection.activation_patching import patch_heads
+from playground.inspection.activation_patching import (
+    LayerPatching,
+    corrupt,
+    patch_heads,
+    patch_layers,
+    similar_pairs,
+)
 from playground.inspection.inspected_model import InspectedModel, InspectionError
 from playground.inspection.logit_lens import direct_logit_attribution, logit_lens
 
@@ -36,25 +42,50 @@ class AttributionRequest(SequenceRequest):
 
 
 def activation_patching(subject: InspectedModel, request: PatchingRequest) -> dict[str, Any]:
-    """Return the activation patching of one source token."""
-    name, example = subject.task.vocabulary.token_name, request.example(subject)
-    position = request.source_position
-    result = patch_heads(example, position, request.replacement)
+    """Return the activation patching of one source token.
+
+    The fractions by layer and position are of similar pairs, or of this one if there are none.
+    """
+    name, position = subject.task.vocabulary.token_name, request.source_position
+    pair = corrupt(request.example(subject), position, request.replacement)
+    result = patch_heads(pair)
+    pairs = similar_pairs(pair) or [pair]
+    source, corrupted = (
+        subject.token_names(each.source_BS[0, :-1].tolist())
+        for each in (pair.clean, pair.corrupted)
+    )
     return {
-        "source": subject.token_names(example.source_BS[0, :-1].tolist()),
-        "corrupted_source": subject.token_names(result.corrupted_source),
+        "source": source,
+        "corrupted_source": corrupted,
         "source_position": position,
-        "replacement": name(result.corrupted_source[position]),
-        "position": result.position,
-        "clean_token": name(result.clean_token),
-        "corrupted_token": name(result.corrupted_token),
+        "replacement": corrupted[position],
+        "position": pair.position,
+        "clean_token": name(pair.clean_token),
+        "corrupted_token": name(pair.corrupted_token),
         "clean_logit_diff": json_number(result.clean_logit_diff),
         "corrupted_logit_diff": json_number(result.corrupted_logit_diff),
         "heads": [
             {**head_id(head), "recovered_fraction": json_number(fraction)}
             for head, fraction in result.recovered_fraction.items()
         ],
+        "pairs": len(pairs),
+        "layers": [_layer_fields(side, table) for side, table in patch_layers(pairs).items()],
     }
+
+
+def _layer_fields(side: str, table: LayerPatching) -> dict[str, Any]:
+    return {
+        "side": side,
+        "rows": [_layer_name(module) for module in table.layers],
+        "restored": json_array(table.restored_LP),
+        "lost": json_array(table.lost_LP),
+    }
+
+
+def _layer_name(module: str) -> str:
+    """Return the displayed name of a module, such as "encoder layer 1" for encoder_layers.0."""
+    stack, _, index = module.partition("_layers.")
+    return f"{stack} layer {int(index) + 1}" if index else module.replace("_", " ")
 
 
 def lens(subject: InspectedModel, request: SequenceRequest) -> dict[str, Any]:

@@ -72,6 +72,15 @@ class OutputView(AnswerView):
     vocabulary: list[str]
 
 
+class LayerTable(TypedDict):
+    """The fraction recovered, and the fraction lost, by layer and position of one side."""
+
+    side: Literal["source", "target"]
+    rows: list[str]
+    restored: list[list[Number]]
+    lost: list[list[Number]]
+
+
 class PatchView(InspectView):
     """The view `patch`."""
 
@@ -85,6 +94,8 @@ class PatchView(InspectView):
     clean_logit_diff: Number
     corrupted_logit_diff: Number
     heads: list[Row]
+    pairs: int
+    layers: list[LayerTable]
 
 
 class LensView(AnswerView):

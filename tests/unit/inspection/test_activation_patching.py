@@ -1,6 +1,12 @@
 import pytest
+import torch
 
-from playground.inspection.activation_patching import patch_heads
+from playground.inspection.activation_patching import (
+    corrupt,
+    patch_heads,
+    patch_layers,
+    similar_pairs,
+)
 from playground.inspection.hooks import Component, replace_outputs
 from playground.inspection.inspected_model import InspectionError
 from playground.tasks import UnknownSymbolError
@@ -9,11 +15,12 @@ from tests.support.handcrafted_models import REVERSING_HEAD, random_model, rever
 
 def test_the_share_is_of_the_way_back_to_the_logit_difference_before(one_head):
     family, task = one_head.transformer, one_head.task
-    patching = patch_heads(one_head.encode_text("2 7 1 8"), 0, "5")
+    pair = corrupt(one_head.encode_text("2 7 1 8"), 0, "5")
+    patching = patch_heads(pair)
     assert (
-        task.vocabulary.token_name(patching.clean_token),
-        task.vocabulary.token_name(patching.corrupted_token),
-        patching.position,
+        task.vocabulary.token_name(pair.clean_token),
+        task.vocabulary.token_name(pair.corrupted_token),
+        pair.position,
     ) == (
         "2",
         "5",
@@ -23,7 +30,7 @@ def test_the_share_is_of_the_way_back_to_the_logit_difference_before(one_head):
 
     def difference(text):
         logits_V = family(one_head.encode_text(text).source_BS, input_BT)[0, 3].detach()
-        return float(logits_V[patching.clean_token] - logits_V[patching.corrupted_token])
+        return float(logits_V[pair.clean_token] - logits_V[pair.corrupted_token])
 
     assert patching.clean_logit_diff == pytest.approx(difference("2718"))
     assert patching.corrupted_logit_diff == pytest.approx(difference("5718"))
@@ -47,11 +54,24 @@ def test_the_share_is_of_the_way_back_to_the_logit_difference_before(one_head):
 
 def test_the_single_working_head_restores_the_whole_difference():
     for position in range(5):
-        result = patch_heads(reversing_model().encode_text("31415"), position, "7")
-        assert result.position == 4 - position
+        result = patch_heads(corrupt(reversing_model().encode_text("31415"), position, "7"))
+        assert result.pair.position == 4 - position
         recovered = dict(result.recovered_fraction)
         assert recovered.pop(Component("cross", *REVERSING_HEAD)) == pytest.approx(1, abs=0.01)
         assert list(recovered.values()) == [pytest.approx(0, abs=0.01)] * len(recovered)
+
+
+def test_a_token_is_carried_at_its_position_and_then_at_its_output():
+    pair = corrupt(reversing_model().encode_text("31415"), 1, "7")
+    tables = patch_layers(similar_pairs(pair, n=3))
+    for side, position in (("source", 1), ("target", pair.position)):
+        for table in (tables[side].restored_LP, tables[side].lost_LP):
+            expected_LP = torch.zeros_like(table)
+            if side == "source":
+                expected_LP[:, position] = 1
+            else:  # from the layer of the head on
+                expected_LP[REVERSING_HEAD[0] :, position] = 1
+            torch.testing.assert_close(table, expected_LP, atol=0.02, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -66,19 +86,19 @@ def test_the_single_working_head_restores_the_whole_difference():
 )
 def test_a_replacement_without_effect_is_rejected(mixed, position, replacement, expected_message):
     with pytest.raises(InspectionError, match=expected_message):
-        patch_heads(mixed.encode_text("3 1 4"), position, replacement)
+        corrupt(mixed.encode_text("3 1 4"), position, replacement)
 
 
 def test_unknown_symbols_are_rejected(mixed):
     with pytest.raises(UnknownSymbolError):
-        patch_heads(mixed.encode_text("3 1 4"), 1, "x")
+        corrupt(mixed.encode_text("3 1 4"), 1, "x")
 
 
 def test_patching_rejects_insensitive_models_and_tasks():
     deaf = random_model()
     deaf.transformer.output_proj.weight.data.zero_()
     with pytest.raises(InspectionError, match="hardly changes"):
-        patch_heads(deaf.encode_text("3 1 4"), 1, "7")
+        patch_heads(corrupt(deaf.encode_text("3 1 4"), 1, "7"))
 
     class Tail(type(deaf.task)):
         name = "tail"
@@ -88,10 +108,10 @@ def test_patching_rejects_insensitive_models_and_tasks():
 
     careless = type(deaf)(deaf.config, deaf.transformer, Tail())
     with pytest.raises(InspectionError, match="does not depend on position 0"):
-        patch_heads(careless.encode_text("3 1 4"), 0, "7")
+        corrupt(careless.encode_text("3 1 4"), 0, "7")
 
 
 def test_without_a_known_target_nothing_is_patched(rowed):
     for text, position, replacement in (("b a", 0, "c"), ("c a", 0, "b")):
         with pytest.raises(InspectionError, match="the target of b a is unknown"):
-            patch_heads(rowed.encode_text(text), position, replacement)
+            corrupt(rowed.encode_text(text), position, replacement)

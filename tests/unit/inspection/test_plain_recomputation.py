@@ -12,6 +12,7 @@ import torch
 
 from playground.architectures.decoder_only import DecoderOnlyModel
 from playground.inspection.ablation import Ablation
+from playground.inspection.activation_patching import corrupt, patch_layers, similar_pairs
 from playground.inspection.hooks import all_heads
 from playground.inspection.induction import induction_scores
 from playground.inspection.inspected_model import InspectedModel
@@ -30,6 +31,7 @@ class Plain:
         self.w = {name: each.detach().double() for name, each in model.state_dict().items()}
         self.n_heads, self.n_layers = model.config.n_heads, model.config.n_layers
         self.heads, self.patterns, self.replaced = {}, {}, {}
+        self.vectors, self.patched = {}, {}  # of the residual stream, by module
 
     def linear(self, x, name):
         return x @ self.w[f"{name}.weight"].T + self.w[f"{name}.bias"]
@@ -42,7 +44,16 @@ class Plain:
     def embed(self, tokens, name):
         table = self.w[f"{name}.token_embedding.weight"]
         scale = math.sqrt(table.shape[1])
-        return table[tokens] * scale + self.w[f"{name}.position_embedding"][: len(tokens)]
+        positions = self.w[f"{name}.position_embedding"][: len(tokens)]
+        return self.store(table[tokens] * scale + positions, name)
+
+    def store(self, x, name):
+        """Record the vectors that a module outputs, one of them replaced where a test patches."""
+        self.vectors[name] = x
+        for position, vectors in self.patched.get(name, {}).items():
+            x = x.clone()
+            x[position] = vectors[position]
+        return x
 
     def attend(self, x, memory, name, is_causal):
         query, key, value = (
@@ -70,17 +81,21 @@ class Plain:
                 x = x + self.attend(y, memory, f"{at}.cross_attn", False)
             y = self.norm(x, f"{at}.feed_forward_residual.norm")
             y = self.linear(y, f"{at}.feed_forward.up_proj").relu()
-            x = x + self.linear(y, f"{at}.feed_forward.down_proj")
+            x = self.store(x + self.linear(y, f"{at}.feed_forward.down_proj"), at)
         return x
 
-    def log_prob(self, source, decoder_input, labels):
-        """Return the log-probability of the labels of an encoder-decoder."""
+    def logits(self, source, decoder_input):
+        """Return the logits of an encoder-decoder."""
         memory = self.norm(
             self.layers(self.embed(source, "source_embedding"), "encoder_layers", None, False),
             "encoder_norm",
         )
         x = self.layers(self.embed(decoder_input, "target_embedding"), "decoder_layers", memory)
-        logs = self.linear(self.norm(x, "decoder_norm"), "output_proj").log_softmax(-1)
+        return self.linear(self.norm(x, "decoder_norm"), "output_proj")
+
+    def log_prob(self, source, decoder_input, labels):
+        """Return the log-probability of the labels."""
+        logs = self.logits(source, decoder_input).log_softmax(-1)
         return sum(float(logs[i, label]) for i, label in enumerate(labels.tolist()))
 
 
@@ -152,6 +167,43 @@ def test_ablations_of_heads_equal_their_definitions(method):
             total += plain.log_prob(*row)
         plain.replaced = {}
         assert abs(ablation.ablate([head], method).ablated.log_prob - total / N) < MAX_DIFFERENCE
+
+
+def test_patching_by_layer_and_position_equals_its_definition():
+    subject, at, n_pairs = random_model(), 1, 3
+    pair = corrupt(subject.encode_text("3 1 4 1"), at)
+    plain = Plain(subject.transformer)
+    pairs = []
+    for source, decoder_input, labels in unpadded(subject.held_out(512).batch):
+        if len(source) == 5 and len(pairs) < n_pairs:
+            other = source.clone()
+            other[at] = 3 + (source[at] - 3 + 1) % 10  # the next digit
+            pairs.append((source, other, decoder_input, 4 - 1 - at, int(labels[4 - 1 - at])))
+
+    def total(side, recorded=None):
+        """Return the summed logit differences of a side; the vectors may be of another run."""
+        result, runs = 0.0, []
+        for i, (*sources, decoder_input, t, token) in enumerate(pairs):
+            source = sources[side]
+            if recorded:
+                (name, position), vectors = recorded
+                plain.patched = {name: {position: vectors[i][name]}}
+            logits = plain.logits(source, decoder_input)[t]
+            plain.patched = {}
+            runs.append(dict(plain.vectors))
+            result += float(logits[token] - logits[3 + (token - 3 + 1) % 10])
+        return result, runs
+
+    (clean, clean_runs), (corrupted, corrupted_runs) = total(0), total(1)
+    for table in patch_layers(similar_pairs(pair, n_pairs)).values():
+        for layer, name in enumerate(table.layers):
+            for position in range(5):
+                key = name, position
+                restored = total(1, (key, clean_runs))[0] - corrupted
+                lost = clean - total(0, (key, corrupted_runs))[0]
+                for tensor, change in ((table.restored_LP, restored), (table.lost_LP, lost)):
+                    value = float(tensor[layer, position])
+                    assert abs(value - change / (clean - corrupted)) < MAX_DIFFERENCE
 
 
 def softmax_regression(x, labels, n_classes, l2):

@@ -1,11 +1,12 @@
 // Activation patching: which heads carry the information about one source token.
 import { html, signal, useEffect } from "../vendor/preact.js";
 import { DataTable } from "../shared/components/data_table.js";
+import { SegmentedControl } from "../shared/components/segments.js";
 import { Select } from "../shared/components/select.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { formatMessage } from "../shared/format.js";
 import { Resource } from "../shared/resource.js";
-import { formatSigned, formatTwoDecimals, SignedBar } from "./cells.js";
+import { formatSigned, formatTwoDecimals, shade, SignedBar } from "./cells.js";
 import { headOrder, shortHeadName } from "./head_roles.js";
 import { requestView } from "./requests.js";
 
@@ -73,6 +74,59 @@ function RecoveredTable({ heads }) {
   />`;
 }
 
+const DIRECTIONS = [
+  { value: "restored", label: "clean into corrupted" },
+  { value: "lost", label: "corrupted into clean" },
+];
+const direction = signal("restored");
+
+/** The effect of the vector after each layer, at each position, averaged over pairs. */
+function LayerTables({ data }) {
+  const isRestored = direction.value === "restored";
+  return html`<h4 class="lens-title">By layer and position</h4>
+    <div class="pg-row row">
+      <${SegmentedControl}
+        label="direction"
+        options=${DIRECTIONS}
+        value=${direction.value}
+        onChange=${(value) => (direction.value = value)}
+      />
+    </div>
+    <p class="caption pg-quiet">
+      ${
+        `The vector after one layer, at one position, is taken from the ` +
+        `${isRestored ? "clean" : "corrupted"} run. A cell is the fraction of the difference ` +
+        `that ${isRestored ? "returns" : "is lost"}, over ${data.pairs} ` +
+        `${data.pairs === 1 ? "pair" : "pairs of unseen sequences of this length"}.`
+      }
+    </p>
+    ${data.layers.map(({ side, rows, restored, lost }) => {
+      const values = isRestored ? restored : lost;
+      return html`<div key=${side} class="pg-table-box">
+        <table class="lens-table patching-layers picture">
+          <thead>
+            <tr>
+              <th scope="row">${side === "source" ? "input position" : "output position"}</th>
+              ${values[0].map((_, i) => html`<th key=${i} scope="col">${i + 1}</th>`)}
+            </tr>
+          </thead>
+          <tbody>
+            ${rows.map(
+              (name, i) =>
+                html`<tr key=${name}>
+                  <th scope="row">${name}</th>
+                  ${values[i].map(
+                    (value, at) =>
+                      html`<td key=${at} style=${shade(value)}>${formatTwoDecimals(value)}</td>`,
+                  )}
+                </tr>`,
+            )}
+          </tbody>
+        </table>
+      </div>`;
+    })}`;
+}
+
 function Patching({ data: response }) {
   const selected = selectCorruption(response, choice.value),
     { data, error } = usePatching(response, selected),
@@ -104,7 +158,7 @@ function Patching({ data: response }) {
       kind=${error ? "error" : "info"}
       text=${error ? formatMessage(error) : data ? describePatching(data) : ""}
     />
-    ${data && html`<${RecoveredTable} heads=${data.heads} />`}`;
+    ${data && html`<${RecoveredTable} heads=${data.heads} /><${LayerTables} data=${data} />`}`;
 }
 
 export const patchingSpec = {
@@ -112,7 +166,8 @@ export const patchingSpec = {
   title: "Activation patching",
   explain:
     "The clean input is your sequence; the corrupted input has another token at one position. " +
-    "The output of one head on the clean input replaces its output on the corrupted input.",
+    "The output of one head on the clean input replaces its output on the corrupted input. Below, " +
+    "the vectors between the layers are exchanged instead, in both directions.",
   request: "output",
   Component: Patching,
   reset() {
@@ -125,11 +180,27 @@ export const patchingSpec = {
       choice.value = { position, token: String(token ?? "") };
   },
   exportData: (response) => ({ own: response, patching: patching.data.peek() }),
-  rows: (response) =>
-    (patching.data.peek()?.heads ?? []).map((head) => ({
-      set: "patching",
-      component: head.name,
-      recovered_fraction: head.recovered_fraction,
-      step: response.step,
-    })),
+  rows({ step }) {
+    const { heads = [], layers = [] } = patching.data.peek() ?? {};
+    return [
+      ...heads.map(({ name, recovered_fraction }) => ({
+        set: "patching",
+        component: name,
+        recovered_fraction,
+        step,
+      })),
+      ...layers.flatMap(({ rows, restored, lost }) =>
+        rows.flatMap((name, i) =>
+          restored[i].map((recovered_fraction, at) => ({
+            set: "patching",
+            component: name,
+            position: at + 1,
+            recovered_fraction,
+            lost_fraction: lost[i][at],
+            step,
+          })),
+        ),
+      ),
+    ];
+  },
 };

@@ -432,6 +432,14 @@ export interface OutputView extends AnswerView {
   vocabulary: string[];
 }
 
+/** The fraction recovered, and the fraction lost, by layer and position of one side. */
+export interface LayerTable {
+  side: "source" | "target";
+  rows: string[];
+  restored: ((number | null)[])[];
+  lost: ((number | null)[])[];
+}
+
 /** The view `patch`. */
 export interface PatchView extends InspectView {
   source: string[];
@@ -444,6 +452,8 @@ export interface PatchView extends InspectView {
   clean_logit_diff: number | null;
   corrupted_logit_diff: number | null;
   heads: Record<string, any>[];
+  pairs: number;
+  layers: LayerTable[];
 }
 
 /** The view `lens`. */
