@@ -13,6 +13,7 @@ from . import (
     interpretability_measurements,
     measurements,
     pretrained_measurements,
+    training_measurements,
 )
 from .measurements import Result
 from .trained_run import TrainedRun
@@ -21,6 +22,7 @@ MEASURES: dict[str, Callable[[list[TrainedRun], Mapping[str, Any]], Result]] = {
     each.__name__: each
     for each in (
         measurements.half_accuracy_step,
+        training_measurements.gradient_step,
         measurements.first_token_attention,
         measurements.without_positions,
         measurements.faster_run,
@@ -31,6 +33,7 @@ MEASURES: dict[str, Callable[[list[TrainedRun], Mapping[str, Any]], Result]] = {
         history_measurements.recurrent_or_transformer,
         interpretability_measurements.induction_heads,
         interpretability_measurements.probe_selectivity,
+        training_measurements.grokking_frequencies,
         pretrained_measurements.pretrained_alignment,
     )
 }

@@ -11,6 +11,7 @@ from playground.checkpoints.checkpoint import save_checkpoint
 from playground.errors import UserError
 from playground.evaluation import exact_match_at_length
 from playground.inspection.cross_attention_alignment import diagonal, score_alignment
+from playground.inspection.fourier import n_main_frequencies
 from playground.inspection.inspected_model import load_inspected_model
 from playground.inspection.probes import probe_layers
 from playground.inspection.views.attention_maps import pack_uint16
@@ -32,6 +33,7 @@ from playground.lessons.trained_run import (
     same,
     same_multiset,
 )
+from playground.lessons.training_measurements import falls_of_one_step, symbol_power
 from playground.models.config_fields import ConfigError
 from playground.models.transformer import AttentionWeights
 from playground.runs.weight_history import weights_path
@@ -93,7 +95,7 @@ def configs_of(lesson, options):
 
 
 def test_every_lesson_has_a_known_measurement_and_valid_runs():
-    assert len(LESSONS) == 12
+    assert len(LESSONS) == 14
     for lesson in LESSONS.values():
         assert lesson.measure in MEASURES
         assert configs_of(lesson, validate_options(lesson, {}))
@@ -268,15 +270,63 @@ def test_failure_length_is_the_first_below_one_half(trained):
     agrees(LESSONS["lengths"], result)
 
 
+def store_weights(run, step):
+    """Store the weights of the end as those of a step."""
+    weights = weights_path(run.history, step)
+    weights.parent.mkdir(exist_ok=True)
+    shutil.copy(run.folder / "model.safetensors", weights)
+
+
+def test_a_step_on_one_batch_is_compared_with_its_effect_on_others(trained):
+    run = trained()
+    store_weights(run, 120)
+    result = MEASURES["gradient_step"]([run], {})
+    transfer, softmax = (figure["series"] for figure in result["figures"])
+    assert transfer[0]["xs"] == [120]
+    assert result["value"] == round(100 * transfer[0]["ys"][0])
+    divided, plain = (series["ys"] for series in softmax)
+    assert min(divided) > 0.3 > plain[-1]  # the dot products of 256 numbers saturate the softmax
+    agrees(LESSONS["gradient-step"], result)
+
+
+def test_a_step_changes_nothing_but_its_loss(trained):
+    model = trained().subject.model
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    batch = trained().subject.held_out(32).batch
+    own, other = falls_of_one_step(model, [batch, batch])
+    assert own == pytest.approx(other, rel=1e-3)  # the same batch
+    assert own == pytest.approx(1, abs=0.1)  # as the gradient predicts
+    for name, weight in model.state_dict().items():
+        torch.testing.assert_close(weight, before[name], rtol=1e-4, atol=1e-6)
+
+
+def test_the_frequencies_of_an_embedding_are_counted_over_training(trained):
+    settings = {"task": "modular-addition", "n_symbols": 13, "n_training_sources": 80}
+    run = trained("one layer", architecture="decoder-only", max_steps=20, **settings)
+    store_weights(run, 3)
+    result = MEASURES["grokking_frequencies"]([run], {})
+    power_F = symbol_power(run.subject.model)
+    assert len(power_F) == 6
+    assert result["value"] == n_main_frequencies(power_F, 0.9)
+    assert result["figures"][2]["series"][0]["ys"] == [result["value"] / 6]
+    assert "did not pass both" in result["explanation"]
+    lines = [{**line, "loss": 0.05 if line["step"] >= 4 else 1.0} for line in run.lines]
+    lines[-1] |= {"exact_match": 0.95}
+    late = MEASURES["grokking_frequencies"]([dataclasses.replace(run, lines=lines)], {})
+    assert (
+        "below 0.1 at step 4; held-out exact match reached 90.0\u00a0% at step 20, 5 times"
+        in (late["explanation"])
+    )
+    agrees(LESSONS["grokking"], result)
+
+
 @pytest.mark.parametrize("quantile", [0, 1, 2])
 def test_runs_with_an_induction_head_are_named(trained, monkeypatch, quantile):
     runs = []
     for label, n_layers in (("one layer", 1), ("two layers", 2)):
         settings = {"task": "repeat", "max_length": 8, "max_steps": 4, "n_layers": n_layers}
         run = trained(label, architecture="decoder-only", **settings)
-        weights = weights_path(run.history, 3)
-        weights.parent.mkdir(exist_ok=True)
-        shutil.copy(run.folder / "model.safetensors", weights)
+        store_weights(run, 3)
         runs.append(run)
     scores = {
         run.label: best_induction_head(run.subject.model, run).prefix_matching for run in runs

@@ -166,8 +166,8 @@ export const patchingSpec = {
   title: "Activation patching",
   explain:
     "The clean input is your sequence; the corrupted input has another token at one position. " +
-    "The output of one head on the clean input replaces its output on the corrupted input. Below, " +
-    "the vectors between the layers are exchanged instead, in both directions.",
+    "The output of one head on the clean input replaces its output on the corrupted input. " +
+    "Below, the vectors between the layers are exchanged instead, in both directions.",
   request: "output",
   Component: Patching,
   reset() {

@@ -57,7 +57,7 @@ export function buildChart({
       formatY: isLoss ? formatNumber : formatPercent,
       formatTick: isLoss ? formatNumber : formatWholePercent,
       xRange: [first, max ?? null],
-      yRange: isLoss ? undefined : [0, 1],
+      yRange: isLoss ? undefined : [Math.min(0, ...series.flatMap((each) => each.ys)), 1],
       restingX: hasLengths ? Math.max(...xs) : null,
       shaded: trained ? [first, trained] : undefined,
     },
