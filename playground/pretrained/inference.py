@@ -1,6 +1,7 @@
 """Inference with pretrained models: fill-mask and text generation."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -11,7 +12,7 @@ from playground.common import messages
 from playground.errors import UserError
 from playground.jobs.progress import ProgressReporter
 
-from .loading.pipelines import open_pipeline
+from .loading.pipelines import check_kind, open_pipeline
 from .loading.resolver import resolve
 from .requests import JobRequest, ModelName, Seed, Text
 from .tokens import (
@@ -59,7 +60,7 @@ def run_inference(request: dict[str, Any], progress: ProgressReporter) -> dict[s
     """
     parsed = InferenceRequest.parse(request)
     task, text = parsed.task, parsed.text
-    resolved = resolve(parsed.model, progress)
+    resolved = resolve(parsed.model, progress, partial(check_kind, task))
     pipe = open_pipeline(task, resolved, progress)
     result = {"task": task, "model": resolved.name, "parameters": resolved.parameters, "text": text}
     progress.raise_if_cancelled()
@@ -125,7 +126,7 @@ def generate_text(
     both before temperature and top-p.
     """
     ids = tokenize(pipe, request.text, request.chat)
-    max_tokens = max_input_tokens(pipe.model, pipe.tokenizer)
+    max_tokens = max_input_tokens(pipe.model.config, pipe.tokenizer)
     n_new = min(request.new_tokens, max_tokens - len(ids))
     rows: list[dict[str, Any]] = []
     steps, ended = "", ""

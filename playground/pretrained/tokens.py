@@ -26,7 +26,7 @@ def tokenize(pipe: Any, text: str, as_chat: bool = False) -> list[int]:
     )
     if not ids:
         raise UserError(messages.NO_TOKENS)
-    if len(ids) > (maximum := max_input_tokens(pipe.model, pipe.tokenizer)):
+    if len(ids) > (maximum := max_input_tokens(pipe.model.config, pipe.tokenizer)):
         raise UserError(
             f"the text has {len(ids):,} tokens and this model accepts at most {maximum:,}; "
             "shorten it"
@@ -63,10 +63,10 @@ def check_symbols(tokenizer: Any, symbols: Iterable[str], name: str) -> None:
             )
 
 
-def max_input_tokens(model: Any, tokenizer: Any) -> int:
+def max_input_tokens(config: Any, tokenizer: Any) -> int:
     """Return the maximum number of tokens of a model's input; a million if it states none."""
     limits = (
-        getattr(model.config, "max_position_embeddings", None),
+        getattr(config, "max_position_embeddings", None),
         getattr(tokenizer, "model_max_length", None),
     )
     return min([MAX_POSITIONS, *(each for each in limits if isinstance(each, int) and each > 0)])

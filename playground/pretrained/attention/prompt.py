@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,7 +23,12 @@ from playground.inspection.views.attention_maps import pack_uint16
 from playground.jobs.progress import ProgressReporter
 
 from ..loading.model_files import ResolvedModel, kind_of, read_config
-from ..loading.pipelines import PIPELINE_BY_KIND, open_pipeline
+from ..loading.pipelines import (
+    PIPELINE_BY_KIND,
+    check_kind,
+    load_tokenizer,
+    open_pipeline,
+)
 from ..loading.resolver import resolve
 from ..requests import MAX_TEXT_LENGTH, JobRequest, ModelName, Text
 
@@ -158,7 +164,7 @@ def load_for_inspection(name: Any, progress: ProgressReporter) -> InspectedModel
         UserError: for a model without self-attention over one text, or with a tokenizer that does
             not return offsets.
     """
-    resolved = resolve(name, progress)
+    resolved = resolve(name, progress, check_is_one_stack)
     config = read_config(resolved.folder, resolved.name)
     built = config.get("architectures")
     with_head = isinstance(built, list) and any(
@@ -167,16 +173,16 @@ def load_for_inspection(name: Any, progress: ProgressReporter) -> InspectedModel
     kind = kind_of(config)
     task = PIPELINE_BY_KIND.get(kind if with_head else "", "feature-extraction")
     pipe = open_pipeline(task, resolved, progress)
-    if pipe.model.config.is_encoder_decoder:
-        raise UserError(
-            f"{resolved.name} has an encoder and a decoder; name an encoder such as BERT or a "
-            "decoder such as GPT-2"
-        )
-    if not getattr(pipe.tokenizer, "is_fast", False):
-        raise UserError(
-            f"{resolved.name} has a tokenizer that returns no token offsets; choose another model"
-        )
     return InspectedModel(resolved, pipe.model.base_model, pipe.tokenizer, kind)
+
+
+def check_is_one_stack(name: str, folder: Path) -> None:
+    """Check that a model has no second stack, and a tokenizer that returns the offsets."""
+    check_kind("feature-extraction", name, folder)
+    if not getattr(load_tokenizer(name, folder), "is_fast", False):
+        raise UserError(
+            f"{name} has a tokenizer that returns no token offsets; choose another model"
+        )
 
 
 @torch.no_grad()

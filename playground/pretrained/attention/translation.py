@@ -7,6 +7,7 @@ way.
 Shapes: L layers, H heads, Q queries, M memory, T target, V vocabulary.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from playground.inspection.views.attention_maps import pack_uint16
 from playground.jobs.progress import ProgressReporter
 
 from ..loading.model_files import read_config
-from ..loading.pipelines import Seq2SeqPipeline, open_pipeline
+from ..loading.pipelines import Seq2SeqPipeline, check_kind, open_pipeline
 from ..loading.resolver import resolve
 from ..requests import JobRequest, ModelName, Text
 from ..tokens import generated_token_info, token_info, tokenize
@@ -32,7 +33,6 @@ N_CANDIDATES = 5
 DEFAULT_MODEL = "google-t5/t5-small"
 # T5 was trained on several tasks, and the text names the task (Raffel et al. 2020, section 2.4)
 DEFAULT_TEXT = "translate English to German: The cat sat on the mat."
-ENCODER_DECODER_TYPES = ("t5", "mt5", "bart", "mbart", "marian", "pegasus", "blenderbot-small")
 
 
 class TranslationRequest(JobRequest):
@@ -65,13 +65,10 @@ def translate(request: dict[str, Any], progress: ProgressReporter) -> dict[str, 
     `score_alignment` with the diagonal, which begins after the `prefix_tokens` of a task prefix.
     """
     parsed = TranslationRequest.parse(request)
-    resolved = resolve(parsed.model, progress)
+    task = "text2text-generation"
+    resolved = resolve(parsed.model, progress, partial(check_kind, task))
     config = read_config(resolved.folder, resolved.name)
-    if not is_encoder_decoder(config):
-        raise UserError(
-            f"{resolved.name} is not an encoder-decoder; choose a model such as {DEFAULT_MODEL}"
-        )
-    loaded = open_pipeline("text2text-generation", resolved, progress)
+    loaded = open_pipeline(task, resolved, progress)
     source = tokenize(loaded, parsed.text)
     if len(source) > MAX_SOURCE_TOKENS:
         raise UserError(
@@ -105,11 +102,6 @@ def translate(request: dict[str, Any], progress: ProgressReporter) -> dict[str, 
         if has_ended
         else [f"The output stops at the limit of {parsed.new_tokens} tokens."],
     }
-
-
-def is_encoder_decoder(config: dict[str, Any]) -> bool:
-    """Return whether a config.json describes an encoder-decoder for text."""
-    return config.get("model_type") in ENCODER_DECODER_TYPES
 
 
 def count_prefix_tokens(loaded: Seq2SeqPipeline, config: dict[str, Any], text: str) -> int:

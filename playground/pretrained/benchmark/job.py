@@ -22,15 +22,30 @@ from playground.errors import UserError
 from playground.jobs.progress import JobCancelled, ProgressReporter, to_user_error
 from playground.training.task_config import TaskConfig
 
-from ..loading.model_files import ResolvedModel, is_finetuned, training_data_note
+from ..loading.model_files import (
+    MASKED,
+    ResolvedModel,
+    is_finetuned,
+    kind_of,
+    read_config,
+    training_data_note,
+)
 from ..loading.model_names import local_paths_allowed
-from ..loading.pipelines import PIPELINE_BY_KIND, load_and_detect_kind, memory_delta, memory_used
+from ..loading.pipelines import (
+    PIPELINE_BY_KIND,
+    check_kind,
+    load_and_detect_kind,
+    load_tokenizer,
+    memory_delta,
+    memory_used,
+)
 from ..loading.resolver import resolve
 from ..prompts import Example
 from ..requests import JobRequest, ModelName
+from ..tokens import check_symbols
 from .causal_lm import PretrainedCausalLM
 from .examples import MAX_FEW_SHOT_EXAMPLES, ExampleSet, choices_for, sample_examples
-from .masked_lm import PretrainedMaskedLM
+from .masked_lm import PretrainedMaskedLM, find_symbol_tokens
 from .metrics import MetricAccumulator, correct_positions, exact_match, first_credit, rank_of
 from .models import (
     BenchmarkModel,
@@ -313,11 +328,19 @@ class Benchmark:
 
     # Pretrained models
 
+    def check(self, name: str, folder: Path) -> None:
+        """Check that a model is a language model whose tokenizer can write the symbols."""
+        check_kind("the benchmark", name, folder)
+        tokenizer = load_tokenizer(name, folder)
+        check_symbols(tokenizer, self.symbols, name)
+        if kind_of(read_config(folder, name)) == MASKED:
+            find_symbol_tokens(tokenizer, self.symbols, name)
+
     def evaluate_pretrained(self, name: str) -> None:
         """Resolve, load and evaluate one model; an error is stored in its row."""
         resolved: ResolvedModel | None = None
         try:
-            resolved = resolve(name, self.progress)
+            resolved = resolve(name, self.progress, self.check)
             kind_label = training_data_note(resolved)
             pipe, kind = load_and_detect_kind(resolved, self.progress)
             task = PIPELINE_BY_KIND[kind]

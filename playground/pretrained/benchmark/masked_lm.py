@@ -13,6 +13,29 @@ from ..tokens import find_masks
 from .models import BATCH_SIZE, Output, PretrainedModel
 
 
+def find_symbol_tokens(tokenizer: Any, symbols: Sequence[str], name: str) -> dict[str, int]:
+    """Return the token id of each symbol, with a leading space if the vocabulary has that.
+
+    Raises:
+        UserError: if the tokenizer of the model `name` has no mask, or no token for a symbol.
+    """
+    if not tokenizer.mask_token:
+        raise UserError(messages.missing_mask_token(name))
+    token_ids: dict[str, int] = {}
+    for symbol in symbols:
+        encoded = (
+            tokenizer.encode(text, add_special_tokens=False) for text in (f" {symbol}", symbol)
+        )
+        ids = [ids[0] for ids in encoded if len(ids) == 1 and ids[0] != tokenizer.unk_token_id]
+        if not ids:
+            raise UserError(
+                f"{name} has no single token for {symbol!r}, so it cannot predict it at one "
+                "masked position; compare on a task of digits"
+            )
+        token_ids[symbol] = int(ids[0])
+    return token_ids
+
+
 class PretrainedMaskedLM(PretrainedModel):
     """A masked language model: predicts the target, whose length is known, at masked positions."""
 
@@ -21,9 +44,7 @@ class PretrainedMaskedLM(PretrainedModel):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.mask = self.tokenizer.mask_token
-        if not self.mask:
-            raise UserError(messages.missing_mask_token(self.name))
-        self.token_id_by_symbol = {symbol: self._token_id(symbol) for symbol in self.symbols}
+        self.token_id_by_symbol = find_symbol_tokens(self.tokenizer, self.symbols, self.name)
         max_example = max(self.items, key=lambda item: len(item.source) + len(item.target))
         self.fit_few_shot(
             lambda shots: len(self.token_ids(masked_prompt(max_example, shots, self.mask)))
@@ -40,17 +61,6 @@ class PretrainedMaskedLM(PretrainedModel):
             self.add_caveat(
                 f"its tokenizer maps {' '.join(ambiguous)} to the same token as another symbol"
             )
-
-    def _token_id(self, symbol: str) -> int:
-        """Return the token id of a symbol, with a leading space if the vocabulary has that."""
-        for text in (f" {symbol}", symbol):
-            ids = self.tokenizer.encode(text, add_special_tokens=False)
-            if len(ids) == 1 and ids[0] != self.tokenizer.unk_token_id:
-                return int(ids[0])
-        raise UserError(
-            f"{self.name} has no single token for {symbol!r}, so it cannot predict it at one "
-            "masked position; compare on a task of digits"
-        )
 
     @torch.no_grad()
     def generate(self, example: Example) -> Output:

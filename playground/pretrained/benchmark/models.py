@@ -23,7 +23,7 @@ from playground.tasks import EOS, PAD
 from playground.tasks.task import Batch, Task, batch_of_targets
 
 from ..prompts import Example
-from ..tokens import check_symbols, max_input_tokens
+from ..tokens import max_input_tokens
 from .examples import choices_for
 
 # Tokens beyond the longest answer, which show whether the model would have stopped.
@@ -220,7 +220,6 @@ class PretrainedModel(BenchmarkModel):
         self.symbols, self.progress, self.items = tuple(symbols), progress, items
         self._few_shot_examples, self._n_requested = few_shot_examples, n_requested
         self.model, self.tokenizer = pipe.model, pipe.tokenizer
-        check_symbols(self.tokenizer, self.symbols, name)
         self.parameters = sum(each.numel() for each in self.model.parameters())
         self.weights = sum(each.numel() * each.element_size() for each in self.model.parameters())
 
@@ -231,7 +230,7 @@ class PretrainedModel(BenchmarkModel):
         """
         candidates = self._few_shot_examples
         n_requested = min(self._n_requested, len(candidates))
-        positions = max_input_tokens(self.model, self.tokenizer)
+        positions = max_input_tokens(self.model.config, self.tokenizer)
         numbers = range(n_requested + 1)  # more examples never take fewer tokens
         n_fitting = bisect_right(numbers, positions, key=lambda n: count_tokens(candidates[:n]))
         if not n_fitting:

@@ -10,6 +10,7 @@ The job reports rows of two kinds:
 """
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -33,10 +34,16 @@ from playground.training.trainer import Trainer
 
 from ..loading.model_files import CAUSAL, MASKED, ResolvedModel, kind_of, read_config
 from ..loading.model_names import local_paths_allowed
-from ..loading.pipelines import load_and_detect_kind, load_tokenizer, unload
+from ..loading.pipelines import (
+    check_kind,
+    load_and_detect_kind,
+    load_config,
+    load_tokenizer,
+    unload,
+)
 from ..loading.resolver import describe_models, resolve
 from ..requests import JobRequest, Seed
-from ..tokens import MAX_POSITIONS
+from ..tokens import max_input_tokens
 from .seq2seq import (
     CausalSeq2Seq,
     MaskedSeq2Seq,
@@ -123,7 +130,7 @@ def finetune(request: dict[str, Any], progress: ProgressReporter) -> dict[str, A
     parsed = FinetuneRequest.parse(request)
     task = read_manifest(Path(parsed.checkpoint)).config.task
     task.load().check_lengths(task.min_length, task.max_length)  # before a download
-    resolved = resolve(parsed.model, progress)
+    resolved = resolve(parsed.model, progress, partial(read_sizes, task))
     folder, name = output_location(parsed.destination, resolved, task)
     parts = memory_estimate(resolved, task, parsed.batch_size)
     ensure_memory(resolved.name, parts)
@@ -137,7 +144,6 @@ def finetune(request: dict[str, Any], progress: ProgressReporter) -> dict[str, A
     model = (CausalSeq2Seq if kind == CAUSAL else MaskedSeq2Seq)(
         pipe.model, pipe.tokenizer, task.load(), resolved.name
     )
-    model.ensure_fits_context(task.max_length)
     trainer = Trainer(parsed.run_config(task), model=model)
     before, after = _train(trainer, model, parsed, resolved.name, progress)
     metadata = {
@@ -245,30 +251,34 @@ def plan(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     return {"bytes": needed, "parts": parts, "free_bytes": free, "fits": needed <= 0.9 * free}
 
 
-def memory_estimate(resolved: ResolvedModel, task: TaskConfig, batch_size: int) -> dict[str, int]:
-    """Estimate the bytes that training takes, by purpose, from the config and the tokenizer.
+def read_sizes(
+    task: TaskConfig, name: str, folder: Path, parameters: int = 1
+) -> PretrainedSeq2SeqConfig:
+    """Read the sizes of a model, and check that it can be trained on a task, without its weights.
 
     Raises:
-        UserError: for a model whose config does not contain its sizes, or whose tokenizer does not
-            distinguish the symbols of the task.
+        UserError: for a model of another kind, a config without the sizes, a tokenizer that does
+            not distinguish the symbols of the task, or too few positions.
     """
-    from transformers import AutoConfig
-
-    loaded = task.load()
-    kind = kind_of(read_config(resolved.folder, resolved.name))
-    template = PromptTemplate.of(
-        load_tokenizer(resolved), loaded.vocabulary.symbols, resolved.name, kind
-    )
+    check_kind("fine-tuning", name, folder)
+    kind, loaded = kind_of(read_config(folder, name)), task.load()
+    config, tokenizer = load_config("fine-tuning", name, folder), load_tokenizer(name, folder)
+    template = PromptTemplate.of(tokenizer, loaded.vocabulary.symbols, name, kind)
+    positions = max_input_tokens(config, tokenizer)
     try:
-        config = AutoConfig.from_pretrained(resolved.folder, trust_remote_code=False)
-        sizes = PretrainedSeq2SeqConfig.of(
-            config, MAX_POSITIONS, template, resolved.parameters, kind == MASKED
-        )
+        sizes = PretrainedSeq2SeqConfig.of(config, positions, template, parameters, kind == MASKED)
     except (AttributeError, ConfigError, ValueError, TypeError) as error:
         raise UserError(
-            f"{resolved.name} cannot be fine-tuned here ({str(error)[:160]}); choose another model"
+            f"{name} cannot be fine-tuned here ({str(error)[:160]}); choose another model"
         ) from None
-    target = loaded.max_target_length(task.max_length) + 1
+    sizes.ensure_fits_context(task.max_length, loaded.max_target_length(task.max_length))
+    return sizes
+
+
+def memory_estimate(resolved: ResolvedModel, task: TaskConfig, batch_size: int) -> dict[str, int]:
+    """Estimate the bytes that training takes, by purpose, from the config and the tokenizer."""
+    sizes = read_sizes(task, resolved.name, Path(resolved.folder), resolved.parameters)
+    target = task.load().max_target_length(task.max_length) + 1
     return sizes.training_bytes(batch_size, task.max_length + 1, target)
 
 

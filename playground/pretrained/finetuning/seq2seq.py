@@ -81,6 +81,19 @@ class PretrainedSeq2SeqConfig(AttentionConfig):
     def sequence_length(self, source: int, target: int) -> int:
         return self.prompt_tokens + self.tokens_per_symbol * (source + target)
 
+    def ensure_fits_context(self, source: int, target: int) -> None:
+        """Check that the longest source and its target fit into the model's positions.
+
+        Raises:
+            UserError: if they do not fit.
+        """
+        width = self.sequence_length(source, target)
+        if width > self.max_positions:
+            raise UserError(
+                f"sequences of {source} take {width:,} tokens with their targets, and this model "
+                f"has {self.max_positions:,} positions; choose a checkpoint of shorter sequences"
+            )
+
     def max_batch_size(self, length: int) -> int:
         return max(
             1,
@@ -210,7 +223,7 @@ class PretrainedSeq2Seq(Seq2SeqModel):
         parameters = sum(each.numel() for each in model.parameters())
         self.config = PretrainedSeq2SeqConfig.of(
             model.config,
-            max_input_tokens(model, tokenizer),
+            max_input_tokens(model.config, tokenizer),
             template,
             parameters,
             self.kind == MASKED,
@@ -233,20 +246,6 @@ class PretrainedSeq2Seq(Seq2SeqModel):
         for key, table in tables.items():
             self.register_buffer(key, table, persistent=False)
         self.train()
-
-    def ensure_fits_context(self, max_length: int) -> None:
-        """Check that the longest source and its target fit into the model's positions.
-
-        Raises:
-            UserError: if they do not fit.
-        """
-        width = self.config.sequence_length(max_length, self.task.max_target_length(max_length))
-        if width > self.config.max_positions:
-            raise UserError(
-                f"sequences of {max_length} take {width:,} tokens with their targets, and this "
-                f"model has {self.config.max_positions:,} positions; choose a checkpoint of "
-                "shorter sequences"
-            )
 
     def _prompt(self, source_BS: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Return the parts of the prompt: the model's tokens, and True where they are not

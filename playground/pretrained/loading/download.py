@@ -1,7 +1,7 @@
 """Download a pretrained model from the Hub into the cache, without a token.
 
-The size is checked first. Small files are fetched first and the weights last, so that a model
-with weights in the cache is complete.
+The size is checked first. Small files are fetched first, and checked before the weights, which
+come last: a model with weights in the cache is complete.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from playground.errors import UserError
 from playground.jobs.progress import JobCancelled, ProgressReporter
 
 from .cache import describe_cache, ensure_disk_space
-from .model_files import INDEX_FILE, SHARD_PATTERN, WEIGHTS_FILE, ensure_size_allowed
+from .model_files import INDEX_FILE, SHARD_PATTERN, WEIGHTS_FILE, Check, ensure_size_allowed
 
 log = logging.getLogger(__name__)
 SMALL_FILES = (".json", ".jinja", ".txt", ".model", ".spm")
@@ -64,8 +64,8 @@ def name_model(name: str, error: Exception) -> str:
     return str(error) if name in str(error) else f"{name}: {error}"
 
 
-def files_to_download(info: dict[str, Any], name: str) -> dict[str, int]:
-    """Return the files of a model to download with their sizes, the weights last.
+def files_to_download(info: dict[str, Any], name: str) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the files of a model to download with their sizes: the small ones, and the weights.
 
     Raises:
         UserError: if there are no safetensors weights, or the files are too large.
@@ -100,7 +100,7 @@ def files_to_download(info: dict[str, Any], name: str) -> dict[str, int]:
             f"{name} has {format_bytes(sum(small.values()))} of files besides its weights, more "
             "than the maximum; choose another model"
         )
-    return small | weights
+    return small, weights
 
 
 class ByteMeter:
@@ -127,18 +127,19 @@ class ByteMeter:
             raise JobCancelled
 
 
-def download(name: str, progress: ProgressReporter) -> Path:
+def download(name: str, progress: ProgressReporter, check: Check) -> Path:
     """Download a model into the Hub's cache and return its folder there.
 
-    A thread fetches the files. An aborted one is abandoned, because a silent connection may hold it
-    until its timeout.
+    `check` gets the small files; if it raises an error, no weights are requested. A thread fetches
+    the files. An aborted one is abandoned, because a silent connection may hold it until its
+    timeout.
     """
     progress.message(f"Connecting to the Hub for {name}")
     meter, folder = ByteMeter(), Future[Path]()
 
     def fetch() -> None:
         try:
-            folder.set_result(_fetch(name, progress, meter))
+            folder.set_result(_fetch(name, progress, meter, check))
         except Exception as error:
             folder.set_exception(_download_error(name, error))
 
@@ -162,18 +163,21 @@ def download(name: str, progress: ProgressReporter) -> Path:
     return folder.result()
 
 
-def _fetch(name: str, progress: ProgressReporter, meter: ByteMeter) -> Path:
+def _fetch(name: str, progress: ProgressReporter, meter: ByteMeter, check: Check) -> Path:
     hub = open_hub()
-    files = files_to_download(fetch_model_info(hub, name), name)
+    small, weights = files_to_download(fetch_model_info(hub, name), name)
+    files = small | weights
     total = sum(files.values())
     ensure_disk_space(name, total)
     progress.message(
         f"Downloading {name}: {format_bytes(total)} in {len(files)} files, to this machine's cache"
     )
     meter.total = total
-    folders = set()
+    folders = set[Path]()
     for path in files:
         progress.raise_if_cancelled()
+        if path == next(iter(weights)):
+            check(name, next(iter(folders)))
         with hub.translating_errors(f"fetch {path} of", name):
             folders.add(Path(hub.api.hf_hub_download(name, path, tqdm_class=meter)).parent)
         meter.received_at = time.monotonic()

@@ -6,6 +6,7 @@ in the header of a weight file are bounded.
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,10 @@ KIND_OF_TYPE = {
     "electra": MASKED,
     "deberta-v2": MASKED,
 }
+
+
+# raises an error if a model is unsuitable, given its name and a folder that may lack its weights
+Check = Callable[[str, Path], object]
 
 
 @dataclass(frozen=True)
@@ -172,19 +177,23 @@ def memory_needed(parameters: int) -> int:
     return 4 * parameters + MEMORY_HEADROOM_BYTES
 
 
-def inspect_folder(name: str, folder: Path, commit: str, location: str) -> ResolvedModel:
-    """Validate a model's folder: a config, a tokenizer, and weights of an accepted size."""
+def check_config(name: str, folder: Path) -> None:
+    """Check that a config can be read, and that its model needs no code of its own."""
     config = read_config(folder, name)
+    if "auto_map" in config and str(config.get("model_type")) not in KIND_OF_TYPE:
+        raise UserError(
+            f"{name} needs its own code, which is not run here; choose a model that "
+            "transformers supports"
+        )
+
+
+def inspect_folder(name: str, folder: Path, commit: str, location: str) -> ResolvedModel:
+    """Return a model with its size, after checking its weights; `check_config` comes before."""
     weights = weight_files(folder)
     if not weights:
         raise UserError(
             f"{name} contains no {WEIGHTS_FILE}; only weights in the safetensors format are "
             "supported; choose a model with those"
-        )
-    if "auto_map" in config and str(config.get("model_type")) not in KIND_OF_TYPE:
-        raise UserError(
-            f"{name} needs its own code, which is not run here; choose a model that "
-            "transformers supports"
         )
     size = sum(path.stat().st_size for path in weights)
     ensure_size_allowed(name, size)

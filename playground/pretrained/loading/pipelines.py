@@ -31,6 +31,7 @@ AUTO_CLASS_BY_TASK = {  # pipeline: the class of transformers that loads its mod
     "text2text-generation": "AutoModelForSeq2SeqLM",
 }
 PIPELINE_BY_KIND = {"causal": "text-generation", "masked": "fill-mask"}
+ENCODER_DECODER_TYPES = ("t5", "mt5", "bart", "mbart", "marian", "pegasus", "blenderbot-small")
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,6 @@ def open_pipeline(task: str, resolved: ResolvedModel, progress: ProgressReporter
 
     torch.set_num_threads(max(1, usable_cores() // 2))  # the other half is for training
     key = (task, resolved.folder)
-    _check_kind(task, resolved)
     while not _lock.acquire(timeout=0.1):
         progress.raise_if_cancelled()
     try:
@@ -88,18 +88,29 @@ def open_pipeline(task: str, resolved: ResolvedModel, progress: ProgressReporter
         _lock.release()
 
 
-def _check_kind(task: str, resolved: ResolvedModel) -> None:
-    """Check, before its weights load, that a model is of the kind that a task needs."""
-    kind = kind_of(read_config(resolved.folder, resolved.name))
-    if (task, kind) == ("fill-mask", CAUSAL):
+def check_kind(task: str, name: str, folder: Path) -> None:
+    """Check, before its weights, that a model is of the kind that a task needs."""
+    config, kind = load_config(task, name, folder), kind_of(read_config(folder, name))
+    if task == "text2text-generation":
+        if config.model_type not in ENCODER_DECODER_TYPES:
+            raise UserError(
+                f"{name} is not an encoder-decoder for text; choose a model such as "
+                "google-t5/t5-small"
+            )
+    elif config.is_encoder_decoder:
         raise UserError(
-            f"{resolved.name} is a causal language model: it continues a text and has no mask; "
-            "choose a masked language model, such as bert-base-uncased, or generate text with it"
+            f"{name} has an encoder and a decoder; name an encoder such as BERT or a decoder such "
+            "as GPT-2"
         )
-    if (task, kind) == ("text-generation", MASKED):
+    elif (task, kind) == ("fill-mask", CAUSAL):
         raise UserError(
-            f"{resolved.name} is a masked language model: it predicts masked tokens and continues "
-            "no text; choose a causal language model, such as gpt2, or fill masks with it"
+            f"{name} is a causal language model: it continues a text and has no mask; choose a "
+            "masked language model, such as bert-base-uncased, or generate text with it"
+        )
+    elif (task, kind) == ("text-generation", MASKED):
+        raise UserError(
+            f"{name} is a masked language model: it predicts masked tokens and continues no text; "
+            "choose a causal language model, such as gpt2, or fill masks with it"
         )
 
 
@@ -183,17 +194,11 @@ def _load(task: str, resolved: ResolvedModel) -> Any:
     """Load a pipeline."""
     import torch
     import transformers
-    from transformers import AutoConfig, pipeline
+    from transformers import pipeline
 
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    config = AutoConfig.from_pretrained(resolved.folder, trust_remote_code=False)
-    if config.model_type == "marian" and find_spec("sentencepiece") is None:
-        raise UserError(
-            f"{resolved.name} needs the Python package sentencepiece for its tokenizer; run "
-            "pip install sentencepiece and restart the playground, or choose another model, such "
-            "as google-t5/t5-small"
-        )
+    config = load_config(task, resolved.name, Path(resolved.folder))
     auto = getattr(transformers, AUTO_CLASS_BY_TASK[task])
     _validate_config(auto, config, resolved)
     model, loading_info = auto.from_pretrained(
@@ -217,7 +222,7 @@ def _load(task: str, resolved: ResolvedModel) -> Any:
             f"{resolved.name} has weights that are not finite; download it again, or choose "
             "another model"
         )
-    tokenizer = load_tokenizer(resolved)
+    tokenizer = load_tokenizer(resolved.name, Path(resolved.folder))
     if task == "text2text-generation":  # transformers 5 has no pipeline for it
         return Seq2SeqPipeline(model.eval().to(device()), tokenizer)
     return pipeline(  # type: ignore[call-overload]
@@ -225,7 +230,28 @@ def _load(task: str, resolved: ResolvedModel) -> Any:
     )
 
 
-def load_tokenizer(resolved: ResolvedModel) -> Any:
+def load_config(task: str, name: str, folder: Path) -> Any:
+    """Load the config of a model, which needs no weights.
+
+    Raises:
+        UserError: if transformers does not know it, or its tokenizer needs a missing package.
+    """
+    from transformers import AutoConfig
+
+    try:
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    except Exception as error:
+        raise _load_error(error, name, task) from error
+    if config.model_type == "marian" and find_spec("sentencepiece") is None:
+        raise UserError(
+            f"{name} needs the Python package sentencepiece for its tokenizer; run pip install "
+            "sentencepiece and restart the playground, or choose another model, such as "
+            "google-t5/t5-small"
+        )
+    return config
+
+
+def load_tokenizer(name: str, folder: Path) -> Any:
     """Load the tokenizer of a model.
 
     Raises:
@@ -234,9 +260,9 @@ def load_tokenizer(resolved: ResolvedModel) -> Any:
     from transformers import AutoTokenizer
 
     try:
-        return AutoTokenizer.from_pretrained(resolved.folder, trust_remote_code=False)
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:
-        raise _load_error(error, resolved.name, "tokenization") from error
+        raise _load_error(error, name, "tokenization") from error
 
 
 def _validate_config(auto: Any, config: Any, resolved: ResolvedModel) -> None:

@@ -10,7 +10,9 @@ from playground.jobs.progress import ProgressReporter
 from .cache import cached_snapshot, describe_cache, list_cached_names, mark_as_used
 from .download import download, fetch_model_info, files_to_download, open_hub
 from .model_files import (
+    Check,
     ResolvedModel,
+    check_config,
     has_chat_template,
     inspect_folder,
     kind_of,
@@ -20,25 +22,40 @@ from .model_files import (
 from .model_names import local_folder, local_paths_allowed, validate_name
 
 
-def resolve(name: str, progress: ProgressReporter, local_only: bool = False) -> ResolvedModel:
+def resolve(
+    name: str,
+    progress: ProgressReporter,
+    check: Check | None = None,
+    local_only: bool = False,
+) -> ResolvedModel:
     """Return a model's files on this machine; download them if necessary, unless `local_only`.
+
+    `check` reads the config and the tokenizer before any weights are downloaded or read.
 
     Raises:
         UserError: with the name of the model and what to do.
         JobCancelled: at most 0.2 s after the job was cancelled.
     """
     name = validate_name(name)
+
+    def check_files(name: str, folder: Path) -> None:
+        check_config(name, folder)
+        if check:
+            check(name, folder)
+
     if folder := local_folder(name):
+        check_files(name, folder)
         return inspect_folder(name, folder, "", "directory")
-    if cached_folder := cached_snapshot(name):
-        if not local_only:
-            mark_as_used(cached_folder.parent.parent)
-        return inspect_folder(name, cached_folder, cached_folder.name, "cache")
-    if local_only:
+    location, cached_folder = "cache", cached_snapshot(name)
+    if cached_folder:
+        check_files(name, cached_folder)
+    elif local_only:
         raise UserError(f"{name} is not on this machine yet{describe_cache()}")
-    folder = download(name, progress)
-    mark_as_used(folder.parent.parent)
-    return inspect_folder(name, folder, folder.name, "downloaded")
+    else:
+        location, cached_folder = "downloaded", download(name, progress, check_files)
+    if not local_only:
+        mark_as_used(cached_folder.parent.parent)
+    return inspect_folder(name, cached_folder, cached_folder.name, location)
 
 
 def describe_models(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
@@ -85,14 +102,14 @@ def _describe_local(name: str, progress: ProgressReporter) -> dict[str, Any]:
 def _describe_remote(hub: Any, name: str) -> dict[str, Any]:
     info = fetch_model_info(hub, name)
     numbers, config = info.get("safetensors"), info.get("config")
-    files = files_to_download(info, name)
+    small, weights = files_to_download(info, name)
     total = numbers.get("total") if isinstance(numbers, dict) else None
     return {
         "location": "hub",
-        "bytes": sum(files.values()),
+        "bytes": sum((small | weights).values()),
         "parameters": total if type(total) is int else None,
         "kind": kind_of(config) if isinstance(config, dict) else "",
-        "has_chat_template": "chat_template.jinja" in files,
+        "has_chat_template": "chat_template.jinja" in small,
     }
 
 

@@ -222,7 +222,7 @@ def test_unusable_tokenizer_is_reported_before_weights_load(tiny_models, tmp_pat
 def test_sequences_beyond_the_models_positions_are_rejected(load_model):
     model, _ = load_model("tiny-gpt2")
     with pytest.raises(UserError, match="this model has 256 positions"):
-        model.ensure_fits_context(200)
+        model.config.ensure_fits_context(200, 200)
 
 
 def test_cancelling_saves_the_weights_so_far(finetune_request, root, tiny_models):

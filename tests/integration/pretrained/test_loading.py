@@ -16,16 +16,20 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from playground.checkpoints.checkpoint import save_checkpoint
 from playground.errors import UserError
 from playground.jobs.progress import JobCancelled, ProgressReporter
+from playground.pretrained.jobs import run
 from playground.pretrained.loading import cache as model_cache
 from playground.pretrained.loading import download, model_files, pipelines
 from playground.pretrained.loading.cache import list_cached_names
 from playground.pretrained.loading.model_files import kind_of
 from playground.pretrained.loading.pipelines import open_pipeline, unload
 from playground.pretrained.loading.resolver import describe_models, list_cached, resolve
+from playground.training.trainer import Trainer
 from tests.support.app_server import wait_for
 from tests.support.files import read_files
+from tests.support.small_runs import tiny_config
 
 
 @pytest.fixture
@@ -120,6 +124,53 @@ def test_a_gated_model_is_not_requested(served, tiny_gpt2):
     assert "give its folder" in message
 
 
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory):
+    """Folders of untrained checkpoints: reversal of letters, and of long sequences of digits."""
+    folders = {}
+    for name, task in (("letters", {"n_symbols": 62}), ("long", {"max_length": 200})):
+        trainer = Trainer(tiny_config(max_steps=1, max_positions=201, **task))
+        folders[name] = tmp_path_factory.mktemp("checkpoint") / name
+        save_checkpoint(folders[name], trainer, list(trainer))
+    return folders
+
+
+@pytest.mark.parametrize(
+    ("kind", "model", "fields", "message"),
+    [
+        ("finetune", "tiny-bert", {"checkpoint": "letters"}, "cannot distinguish the symbol a"),
+        ("finetune", "tiny-gpt2", {"checkpoint": "long"}, "this model has 256 positions"),
+        ("finetune", "tiny-t5", {"checkpoint": "letters"}, "has an encoder and a decoder"),
+        ("benchmark", "bert-without-z", {"checkpoint": "letters"}, "has no single token for 'z'"),
+        ("benchmark", "tiny-t5", {"checkpoint": "letters"}, "has an encoder and a decoder"),
+        ("inference", "tiny-bert", {"task": "text-generation"}, "is a masked language model"),
+        ("inference", "tiny-gpt2", {"task": "fill-mask"}, "is a causal language model"),
+        ("attention", "tiny-t5", {}, "has an encoder and a decoder"),
+        ("translate", "tiny-gpt2", {}, "is not an encoder-decoder for text"),
+    ],
+)
+def test_an_unsuitable_model_is_rejected_before_its_weights_are_requested(
+    hub, cache, tiny_models, checkpoints, kind, model, fields, message
+):
+    files = read_files(tiny_models / model.replace("bert-without-z", "tiny-bert"))
+    if model == "bert-without-z":
+        files["tokenizer.json"] = files["tokenizer.json"].replace(b'"z"', b'"zz"')
+    hub.put(f"ada/{model}", files)
+    fields = fields | {"model": f"ada/{model}", "models": [f"ada/{model}"], "n": 1, "text": "a"}
+    if "checkpoint" in fields:
+        fields["checkpoint"] = str(checkpoints[fields["checkpoint"]])
+    with hub.record_requests() as requests:
+        try:
+            problem = run(kind, fields, ProgressReporter())["rows"][-1]["error"]
+        except UserError as error:
+            problem = str(error)
+    assert message in problem
+    paths = [request.path for request in requests]
+    assert any(path.endswith("/tokenizer.json") for path in paths)
+    assert not any(path.endswith(".safetensors") for path in paths)
+    assert list_cached_names() == []
+
+
 @pytest.mark.smoke
 def test_pickles_and_foreign_code_are_not_loaded(served, tiny_gpt2):
     files = read_files(tiny_gpt2)
@@ -136,7 +187,7 @@ def test_pickles_and_foreign_code_are_not_loaded(served, tiny_gpt2):
     assert "needs its own code" in get_error("ben/code")[0]
     with served.record_requests() as requests:
         get_error("ben/code")
-    assert not [request for request in requests if request.path.endswith(".py")]
+    assert not [each for each in requests if each.path.endswith((".py", ".safetensors"))]
 
 
 def test_on_a_space_models_that_were_preloaded_are_used_without_a_download(

@@ -55,5 +55,6 @@ def test_a_template_is_beside_the_tokenizer_or_in_its_settings(tmp_path):
 
 def test_a_template_in_a_file_of_its_own_is_downloaded():
     names = ["config.json", "model.safetensors", "chat_template.jinja", "README.md"]
-    files = files_to_download({"siblings": [{"rfilename": name, "size": 1} for name in names]}, "m")
-    assert list(files) == ["config.json", "chat_template.jinja", "model.safetensors"]
+    siblings = [{"rfilename": name, "size": 1} for name in names]
+    small, weights = files_to_download({"siblings": siblings}, "m")
+    assert [*small, *weights] == ["config.json", "chat_template.jinja", "model.safetensors"]
