@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { beforeEach, test } from "node:test";
 
-import { box, click, mount, sent, serve, text, texts, waitFor } from "./support/page.js";
+import { box, button, click, mount, sent, serve, text, texts, waitFor } from "./support/page.js";
 import "./support/worker.js";
 import { attentionView, listAblations } from "../../playground/ui/static/inspect/engine_views.js";
 import { ablationSpec } from "../../playground/ui/static/inspect/ablation.js";
@@ -116,6 +116,20 @@ test("ablations are measured without the server, and open in the diagram", async
   assert.deepEqual(store.readView(), { off: "cross.2.1", means: "mean" });
 });
 
+test("a resampled component has another effect, and opens no diagram", async () => {
+  await mount(html`<${Sections} />`);
+  selectView("ablation");
+  await waitFor(() => text(".ablation-message").startsWith("Intact model"));
+  const before = ablationSpec.rows().map((row) => row.log_probability_after);
+  await click(button("resample"));
+  await waitFor(() => ablationSpec.rows()[0]?.method === "resample");
+  const rows = ablationSpec.rows();
+  assert.ok(!rows.some(({ component }) => component.endsWith("positions")));
+  assert.ok(rows.some((row) => !before.includes(row.log_probability_after)));
+  assert.equal(box.querySelector(".ablation-table tbody button"), null);
+  ablationSpec.restoreOptions({ method: "mean" });
+});
+
 test("the table of ablations grows row by row", async () => {
   const sizes = /** @type {number[]} */ ([]);
   const table = await measureLocally({ method: "zero", set: "groups" }, ({ total, data }) => {
@@ -145,12 +159,13 @@ async function componentsOf() {
 
 test("ablations have the names of the server, by set", async () => {
   const components = await componentsOf(),
-    names = (set) => listAblations(components, set).map(({ name }) => name);
+    names = (set, method = "mean") =>
+      listAblations(components, set, method).map(({ name }) => name);
   assert.ok(names("single").includes("decoder feed-forward, layer 2"));
   assert.ok(names("groups").includes("cross-attention, layer 1"));
   assert.ok(names("groups").includes("encoder feed-forward, every layer"));
   assert.ok(!names("keep").some((name) => name.includes("feed-forward")));
-  const [first] = listAblations(components, "keep"),
+  const [first] = listAblations(components, "keep", "mean"),
     heads = components.filter(({ head }) => head !== null);
   assert.equal(first.off.length, heads.length - 1);
 });

@@ -59,9 +59,10 @@ function score(off, method) {
   }
   return [right / n, logProbability / n];
 }
-const tables = isSingle ? [] : ["zero", "mean"].flatMap(method =>
+const tables = isSingle ? [] : ["zero", "mean", "resample"].flatMap(method =>
   ["single", "groups", "keep"].map(set => [method, set, Object.fromEntries(
-    listAblations(model.components(), set).map(({ name, off }) => [name, score(off, method)]))]));
+    listAblations(model.components(), set, method)
+      .map(({ name, off }) => [name, score(off, method)]))]));
 console.log(JSON.stringify({ answers, scores, views, tables },
   (_, value) => ArrayBuffer.isView(value) ? [...value] : value));
 """

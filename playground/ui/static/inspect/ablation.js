@@ -18,6 +18,13 @@ const METHODS = [
     label: "mean",
     help: "its mean over the held-out sequences, which does not depend on the input",
   },
+  {
+    value: "resample",
+    label: "resample",
+    help:
+      "its output on another held-out sequence of the same lengths, a value that the model " +
+      "produces itself. The diagram cannot show it, and position vectors do not change",
+  },
 ];
 const SETS = [
   {
@@ -79,11 +86,15 @@ const toLogScale = (nats) => Math.sign(nats) * Math.log1p(Math.abs(nats) / BAR_U
 const openInDiagram = (off) =>
   store.open("train", { off: formatParts(off), means: options.value.method });
 
-/** The name of an ablation; a click shows it in the diagram, which has no switch for positions. */
+/**
+ * The name of an ablation; a click shows it in the diagram, which has no switch for positions, and
+ * no other sequence to resample.
+ */
 const Name = ({ row: { name, off } }) => {
-  const names = html`<span class="ablation-full-name">${name}</span>
-    <span class="ablation-short-name">${shorten(name)}</span>`;
-  if (!off || off.some(({ layer }) => layer === null)) return names;
+  const { method } = options.value,
+    names = html`<span class="ablation-full-name">${name}</span>
+      <span class="ablation-short-name">${shorten(name)}</span>`;
+  if (!off || method === "resample" || off.some(({ layer }) => layer === null)) return names;
   const title = "Switch off in the diagram, for your input";
   return html`<button type="button" title=${title} onClick=${() => openInDiagram(off)}>
     ${names}

@@ -58,12 +58,15 @@ function groupComponents(components) {
 }
 
 /**
- * Return the name of each ablation of a set, and what it switches off.
- * @param {Component[]} components
+ * Return the name of each ablation of a set, and what it switches off. Position vectors are the
+ * same on all sequences, so resampling does not change them.
+ * @param {Component[]} all
  * @param {AblationSet} set
+ * @param {string} method
  */
-export function listAblations(components, set) {
-  const single = components.map(
+export function listAblations(all, set, method) {
+  const components = all.filter(({ layer }) => layer !== null || method !== "resample"),
+    single = components.map(
       (part) => /** @type {[string, Component[]]} */ ([nameOf(part), [part]]),
     ),
     groups = groupComponents(components),

@@ -6,7 +6,7 @@ import { openSection } from "./state.js";
 
 /** @import { Component } from "../engine/types.js" */
 /** @import { Loaded } from "../shared/local_model.js" */
-/** @typedef {{ method: string, set: import("./engine_views.js").AblationSet }} TableOptions */
+/** @typedef {{ method: "zero" | "mean" | "resample", set: import("./engine_views.js").AblationSet }} TableOptions */
 
 const MAX_WORK = 1e11; // multiply-adds of a table: half a minute
 const NEGLIGIBLE_DROP = 0.02; // of exact match, as in inspection/views/ablation.py
@@ -63,7 +63,7 @@ export async function answerLocally({ kind = "", mode }) {
  */
 export const measureLocally = ({ method, set }, onProgress) =>
   computeWith(tables, async ({ step, description, nParameters, components }) => {
-    const ablations = listAblations(components, set),
+    const ablations = listAblations(components, set, method),
       { lengths, max_tokens: maxTokens, examples } = description,
       work = nParameters * (lengths[1] + maxTokens) * examples.length * ablations.length;
     if (!examples.length || work > MAX_WORK) return null;

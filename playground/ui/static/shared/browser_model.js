@@ -9,11 +9,12 @@ import {
   createRunner,
   logProbabilityOf,
   measureMeanOutputs,
+  recordOutputs,
 } from "../engine/scores.js";
 import { EOS, FIRST_SYMBOL, SOS, Vocabulary, hasRule, targetOf } from "../engine/tasks.js";
 /** @import { Ablation, Component } from "../engine/types.js" */
 /** @import { ModelDescription } from "./responses.js" */
-/** @typedef {"zero" | "mean"} Method of ablation */
+/** @typedef {"zero" | "mean" | "resample"} Method of ablation */
 
 export const SMALL_SAMPLE = 32; // examples for mean outputs
 const PIECE_MS = 2; // of counting between two messages
@@ -29,6 +30,8 @@ export class BrowserModel {
     this.run = createRunner(this.model, description.examples);
     /** The mean output of a component over the first examples, by their number. */
     this.means = /** @type {Map<number, (component: Component) => Float32Array>} */ (new Map());
+    /** The outputs of the components on an example, by its index. */
+    this.outputs = /** @type {Map<number, Map<string, Float32Array>>} */ (new Map());
   }
 
   /**
@@ -230,7 +233,7 @@ export class BrowserModel {
    * @param {number} [nMeans] examples of the means
    */
   count(from, to, off, method, nMeans) {
-    const ablations = this.ablate(off, method, nMeans),
+    const fixed = method === "resample" ? null : this.ablate(off, method, nMeans),
       end = performance.now() + PIECE_MS;
     let right = 0,
       tokens = 0,
@@ -238,11 +241,12 @@ export class BrowserModel {
       next = from;
     do {
       const { labels } = this.description.examples[next],
-        rows = this.run(next++, ablations),
+        rows = this.run(next, fixed ?? this.resample(off, next)),
         count = countRight(rows, labels);
       tokens += count;
       right += Number(count === labels.length);
       logProbability += logProbabilityOf(rows, labels);
+      next++;
     } while (next < to && performance.now() < end);
     return { right, tokens, logProbability, next };
   }
@@ -255,6 +259,23 @@ export class BrowserModel {
     if (method === "zero") return off.map((component) => ({ component }));
     const meanOf = this.means.get(nMeans) ?? this.measureMeans(nMeans);
     return off.map((component) => ({ component, output: meanOf(component) }));
+  }
+
+  /**
+   * Return ablations by the outputs on the next example of the same lengths, as the server does.
+   * The last one of some lengths gets those of the first.
+   * @param {Component[]} off @param {number} index of an example
+   * @returns {Ablation[]}
+   */
+  resample(off, index) {
+    const { examples } = this.description,
+      lengthsOf = (/** @type {number} */ i) =>
+        `${examples[i].source.length} ${examples[i].labels.length}`,
+      after = examples.map((_, i) => (index + 1 + i) % examples.length),
+      donor = /** @type {number} */ (after.find((i) => lengthsOf(i) === lengthsOf(index))),
+      outputs = this.outputs.get(donor) ?? recordOutputs(this.model, examples[donor]);
+    this.outputs.set(donor, outputs);
+    return off.map((component) => ({ component, output: outputs.get(keyOf(component)) }));
   }
 
   /** @param {number} n examples */
