@@ -6,7 +6,8 @@ import { openSection } from "./state.js";
 
 /** @import { Component } from "../engine/types.js" */
 /** @import { Loaded } from "../shared/local_model.js" */
-/** @typedef {{ method: "zero" | "mean" | "resample", set: import("./engine_views.js").AblationSet }} TableOptions */
+/** @import { Method } from "../shared/browser_model.js" */
+/** @typedef {{ method: Method, set: import("./engine_views.js").AblationSet }} TableOptions */
 
 const MAX_WORK = 1e11; // multiply-adds of a table: half a minute
 const NEGLIGIBLE_DROP = 0.02; // of exact match, as in inspection/views/ablation.py
