@@ -4,7 +4,7 @@ lessons.py         the experiment, the question and the accepted answers of each
 measurements.py    the measurements on the runs of a lesson
 history_measurements.py  those of the lessons from recurrent networks to the transformer
 interpretability_measurements.py  those of the lessons on the inside of a model
-pretrained_measurements.py  that of the lesson on a pretrained model
+pretrained_measurements.py  those of the lessons on a pretrained model
 trained_run.py     a finished run of a lesson, for the measurements
 bugs.py            known bugs, each as one changed line of the source (bugs.toml)
 bug_injection.py   copies of the model that contain such a bug

@@ -65,8 +65,8 @@ class Lesson(Definition):
     low, high       for a number: the accepted range
     tolerance       for a number: the largest error of a correct prediction
     choices         for a choice: the accepted predictions, each with its label
-    has_translation whether a pretrained encoder-decoder translates the option `sentence`; the
-                    measurement gets the result as the option `translation`
+    pretrained_job  the kind of a job of the model `pretrained` on the `prompt`, both options; the
+                    measurement gets its result as the option `pretrained_result`
     sources         the section of the notebook on the same subject, by its heading
     """
 
@@ -84,7 +84,7 @@ class Lesson(Definition):
     tolerance: int = 0
     choices: Mapping[str, str] = {}
     options: Mapping[str, Option] = {}
-    has_translation: bool = False
+    pretrained_job: Literal["", "translate", "next-token"] = ""
     sources: str = ""
 
     @cached_property

@@ -68,7 +68,7 @@ class Measurement(Job):
     name: str = ""  # of the lesson or of the bug
     request: dict[str, Any] = field(default_factory=dict)
     experiment: Experiment | None = None  # of a lesson: its runs
-    translation: Job | None = None  # of a pretrained model, if the lesson has one
+    pretrained: Job | None = None  # of a pretrained model, if the lesson has one
     bug_identified: bool = False  # for a bug: whether the user identified it
     line_identified: bool = False  # for a bug: whether the user identified its line
 

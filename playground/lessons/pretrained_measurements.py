@@ -1,6 +1,6 @@
-"""Compare the cross-attention of a pretrained encoder-decoder with that of a lesson's model.
+"""Measure the lessons on a pretrained model: its cross-attention, and its next token.
 
-The result is that of measurements.py. Shapes: L layers, H heads, Q queries, M memory.
+The results are those of measurements.py. Shapes: L layers, H heads, Q queries, M memory.
 """
 
 from collections.abc import Mapping
@@ -17,15 +17,17 @@ from .measurements import Result
 from .trained_run import TrainedRun, percent, rounded
 
 EXAMPLE_TEXT = "3 1 4 1 5"  # of the own model
+MAX_CURVES = 5  # tokens
+OUTPUT_MEAN = "Each cell is a mean over the output tokens."
 CLEAR_SCORE = 0.5  # a head with at least this share of attention near the aligned token follows it
 
 
 def pretrained_alignment(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
     """Measure where the cross-attention heads of a pretrained model attend.
 
-    `options["translation"]` is the result of a job of pretrained/attention/translation.py.
+    `options["pretrained_result"]` is that of a job of pretrained/attention/translation.py.
     """
-    translation = options["translation"]
+    translation = options["pretrained_result"]
     name = translation["model"].rsplit("/", 1)[-1]
     pretrained = torch.tensor(translation["alignment"]["scores"])
     aligned = float(pretrained.mean())
@@ -62,6 +64,124 @@ def pretrained_alignment(runs: list[TrainedRun], options: Mapping[str, Any]) -> 
     }
 
 
+def next_token_probability(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
+    """Measure the probability of the most probable next token of a prompt, in percent.
+
+    `options["pretrained_result"]` is that of a job of pretrained/next_token.py.
+    """
+    result = options["pretrained_result"]
+    plain, name = result["plain"], result["model"].rsplit("/", 1)[-1]
+    best = plain["candidates"][0]
+    own, own_sink, own_uniform = _own_first_token(runs[0])
+    figures = [
+        _candidate_bars(f"Next token of {name}: probability", plain),
+        {
+            "kind": "curves",
+            "title": "Probability of these tokens by temperature",
+            "metric": "probability",
+            "x_label": "temperature",
+            "series": [
+                {
+                    "label": _quote(candidate),
+                    "xs": [each["temperature"] for each in plain["temperatures"]],
+                    "ys": [each["probabilities"][i] for each in plain["temperatures"]],
+                }
+                for i, candidate in enumerate(plain["candidates"][:MAX_CURVES])
+            ],
+            "note": _nucleus_note(plain),
+        },
+    ]
+    text = (
+        f"{name} splits the prompt into {len(plain['tokens'])} tokens. It gives each of the "
+        f"{plain['vocabulary']:,} tokens of its vocabulary a logit, and a softmax turns the logits "
+        f"into probabilities. The most probable next token is {_quote(best)} with "
+        f"{percent(best['probability'])} and the logit {best['logit']:.1f}. A temperature divides "
+        "the logits before the softmax, and top-p samples from the smallest set of tokens with "
+        f"that total probability (Holtzman et al., 2020). {_describe_chat(result, name)} "
+    )
+    if plain["sinks"]:
+        shares = torch.tensor(plain["sinks"])
+        text += (
+            f"On average, {percent(float(shares.mean()))} of the attention of the later tokens is "
+            f"on the first token; equal weights would put {percent(plain['uniform'])} there. The "
+            "weights of a query sum to 1, so a head without a match must put them somewhere: an "
+            "attention sink (Xiao et al., 2023, arXiv 2309.17453). "
+        )
+        title = f"Attention of the later tokens on the first one, by head: {name}"
+        figures.append(_head_map(title, shares, "Each cell is a mean over these queries."))
+    if result["chat"]:
+        figures.insert(1, _candidate_bars("Next token as a chat: probability", result["chat"]))
+    text += (
+        f"Your model gives the first token of its output for {EXAMPLE_TEXT} a probability of "
+        f"{percent(own)}, because its task determines it. Its decoder puts "
+        f"{percent(own_sink)} of the attention on SOS (equal weights: {percent(own_uniform)})."
+    )
+    value = round(100 * best["probability"], 1)
+    outcome = percent(best["probability"])
+    return {"value": value, "outcome": outcome, "explanation": text, "figures": figures}
+
+
+def _quote(token: Mapping[str, Any]) -> str:
+    """Return the text of a token in quotation marks, with visible white space."""
+    return f"“{token['word'].replace(chr(10), '⏎')}”"
+
+
+def _candidate_bars(title: str, prediction: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "kind": "bars",
+        "title": f"{title} · logit",
+        "bars": [
+            {
+                "label": _quote(each),
+                "value": each["probability"],
+                "note": f"{each['logit']:.1f}",
+            }
+            for each in prediction["candidates"]
+        ],
+    }
+
+
+def _nucleus_note(prediction: Mapping[str, Any]) -> str:
+    sizes = {each["temperature"]: each["nucleus"] for each in prediction["temperatures"]}
+    return (
+        f"Top-p {prediction['top_p']} samples from {sizes[0.5]:,} of the "
+        f"{prediction['vocabulary']:,} tokens at temperature 0.5, from {sizes[1.0]:,} at 1 and "
+        f"from {sizes[2.0]:,} at 2."
+    )
+
+
+def _describe_chat(result: Mapping[str, Any], name: str) -> str:
+    """Describe what the chat template of the model changes."""
+    plain, chat = result["plain"], result["chat"]
+    if not chat:
+        return f"{name} has no chat template: it was trained to continue texts."
+    best = chat["candidates"][0]
+    return (
+        f"{name} was trained on chats. Its chat template writes the prompt as the message of a "
+        f"user, in {len(chat['tokens'])} tokens instead of {len(plain['tokens'])}. Then the most "
+        f"probable next token is {_quote(best)} with {percent(best['probability'])}."
+    )
+
+
+@torch.no_grad()
+def _own_first_token(run: TrainedRun) -> tuple[float, float, float]:
+    """Return the probability of the first output token on the example, and the share of SOS.
+
+    The share is that of the attention of the later decoder tokens on SOS, beside equal weights.
+    """
+    subject = run.subject
+    batch = subject.encode_text(EXAMPLE_TEXT)
+    recording = record_teacher_forced(subject.transformer, batch)
+    weights_LHQM = recording.attention_weights["decoder"][:, 0]
+    first_V = subject.model(batch.source_BS, batch.decoder_input_BT)[0, 0].softmax(-1)
+    counts_Q = torch.arange(2, weights_LHQM.shape[-2] + 1)
+    return (
+        float(first_V.max()),
+        float(weights_LHQM[:, :, 1:, 0].mean()),
+        float((1 / counts_Q).mean()),
+    )
+
+
 @torch.no_grad()
 def _align_own_model(run: TrainedRun) -> tuple[Tensor, list[str], list[str], dict[str, Any]]:
     """Return cross-attention (LHQM), source, target and alignment on the example."""
@@ -81,7 +201,7 @@ def _count_clear_heads(scores_LH: Tensor) -> int:
     return int((scores_LH >= CLEAR_SCORE).sum())
 
 
-def _head_map(title: str, scores_LH: Tensor) -> dict[str, Any]:
+def _head_map(title: str, scores_LH: Tensor, meaning: str = OUTPUT_MEAN) -> dict[str, Any]:
     """Return a figure with a cell for each head."""
     n_layers, n_heads = scores_LH.shape
     return {
@@ -91,7 +211,7 @@ def _head_map(title: str, scores_LH: Tensor) -> dict[str, Any]:
         "columns": [f"head {head + 1}" for head in range(n_heads)],
         "weights": rounded(scores_LH),
         "has_heads": True,
-        "caption": "Rows: layers. Columns: heads. Each cell is a mean over the output tokens.",
+        "caption": f"Rows: layers. Columns: heads. {meaning}",
     }
 
 

@@ -40,7 +40,7 @@ class LessonJobs(JobQueue):
     Args:
         experiments: the service that trains the runs of lessons.
         base: default settings, which the settings of each lesson override.
-        pretrained: the queue of the jobs with pretrained models; it has the kind "translate".
+        pretrained: the queue of the jobs with pretrained models.
     """
 
     job_type = Measurement
@@ -89,8 +89,10 @@ class LessonJobs(JobQueue):
         fields = {"name": name, "request": request, "is_ready": False}
         job = cast(Measurement, self.submit("lesson", owner=owner, **fields))
         try:
-            if lesson.has_translation:
-                job.translation = self._submit_translation(chosen_options, owner)
+            if lesson.pretrained_job:
+                job.pretrained = self._submit_pretrained(
+                    lesson.pretrained_job, chosen_options, owner
+                )
             run_names = [f"{lesson.title}: {label}" for label in lesson.runs]
             job.experiment = self.experiments.start_for_lesson(spec.model_dump(), run_names, owner)
         except Exception:  # end what was started before the error
@@ -123,13 +125,13 @@ class LessonJobs(JobQueue):
             bug_identified=not is_hidden,
         )
 
-    def _submit_translation(self, options: Mapping[str, Any], owner: str) -> Job:
-        """Submit the translation of a lesson's sentence by a pretrained model."""
+    def _submit_pretrained(self, kind: str, options: Mapping[str, Any], owner: str) -> Job:
+        """Submit the job of a lesson's pretrained model on its prompt."""
         if self.pretrained is None:
             raise UserError("this server has no process for pretrained models")
         model = options["pretrained"]
-        request = {"model": model, "text": options["sentence"]}
-        return self.pretrained.submit("translate", request, owner=owner, label=model)
+        request = {"model": model, "text": options["prompt"]}
+        return self.pretrained.submit(kind, request, owner=owner, label=model)
 
     def poll(self, job_id: object, owner: str, cursor: int = 0) -> Response:
         """Return the state of a measurement; it keeps its runs from idling out.
@@ -139,8 +141,8 @@ class LessonJobs(JobQueue):
         """
         job = self._get(job_id, owner)
         job.polled_at = self._clock()
-        if job.translation is not None:
-            job.translation.polled_at = time.monotonic()
+        if job.pretrained is not None:
+            job.pretrained.polled_at = time.monotonic()
         self._advance(job)
         return super().poll(job_id, owner, cursor)
 
@@ -196,21 +198,21 @@ class LessonJobs(JobQueue):
                     run.last_viewed_at = max(run.last_viewed_at, time.monotonic() - VIEWER_TTL_S)
                     if run.status == "done" and not run.has_worker:
                         trained[label] = run
-            translation = job.translation
-            if translation is not None and translation.status in (
+            pretrained = job.pretrained
+            if pretrained is not None and pretrained.status in (
                 JobStatus.FAILED,
                 JobStatus.CANCELLED,
             ):
-                self.fail(job, translation.message)
+                self.fail(job, pretrained.message)
                 return
             self._describe_training(job, {label: run for label, run in runs.items() if run})
             if len(trained) < job.experiment.n_runs:
                 return
-            if translation is None or translation.status is JobStatus.DONE:
+            if pretrained is None or pretrained.status is JobStatus.DONE:
                 self._measure(job, trained)
             else:
-                job.message = translation.message or "Waiting for the pretrained model"
-                job.progress = translation.progress
+                job.message = pretrained.message or "Waiting for the pretrained model"
+                job.progress = pretrained.progress
 
     def _describe_training(self, job: Measurement, runs: Mapping[str, Run]) -> None:
         """Set the progress of a lesson from its runs."""
@@ -251,16 +253,16 @@ class LessonJobs(JobQueue):
                 return
             runs.append([label, str(run.folder), str(checkpoints[0][0])])
         options = job.request["options"]
-        if job.translation is not None:
-            options = options | {"translation": job.translation.result}
+        if job.pretrained is not None:
+            options = options | {"pretrained_result": job.pretrained.result}
         self.release(job, lessons.LESSONS[job.name].measure, options, runs)
 
     def _stop_training(self, ended: Job) -> None:
-        """Stop the runs and the translation of a measurement that ended before its process."""
+        """Stop the runs and the pretrained model of a measurement that ended before its process."""
         job = cast(Measurement, ended)
         with self._advancing:
-            if job.translation is not None and self.pretrained is not None:
-                self.pretrained.cancel(job.translation)
+            if job.pretrained is not None and self.pretrained is not None:
+                self.pretrained.cancel(job.pretrained)
             if job.experiment is not None:
                 if not job.is_ready:
                     self.experiments.pause(job.experiment, job.owner)

@@ -35,6 +35,7 @@ MEASURES: dict[str, Callable[[list[TrainedRun], Mapping[str, Any]], Result]] = {
         interpretability_measurements.probe_selectivity,
         training_measurements.grokking_frequencies,
         pretrained_measurements.pretrained_alignment,
+        pretrained_measurements.next_token_probability,
     )
 }
 

@@ -2,6 +2,7 @@
 
     loading/      names, download, cache, checks of the files, pipelines in memory
     inference     fill-mask and text generation
+    next_token    the next token of a prompt: logits, temperatures, attention sinks
     benchmark/    a checkpoint, pretrained models and baselines on the same examples
     attention/    attention of a pretrained model on a prompt, and of an encoder-decoder
     finetuning/   training a pretrained model on the task of a checkpoint

@@ -190,5 +190,10 @@ def generate_tokens(
 def sample(logits_V: Tensor, temperature: float, top_p: float, generator: torch.Generator) -> int:
     """Sample one token. The most probable one always stays eligible."""
     ordered_V, indices_V = (logits_V / temperature).softmax(-1).sort(descending=True)
-    allowed_V = ordered_V * (ordered_V.cumsum(-1) - ordered_V < top_p)
+    allowed_V = ordered_V * nucleus(ordered_V, top_p)
     return int(indices_V[torch.multinomial(allowed_V, 1, generator=generator)])
+
+
+def nucleus(ordered_V: Tensor, top_p: float) -> Tensor:
+    """Return which tokens top-p leaves, given their probabilities, the highest first."""
+    return ordered_V.cumsum(-1) - ordered_V < top_p

@@ -54,6 +54,7 @@ KINDS = {
         "playground.pretrained.finetuning.job:plan", Right.REUSE, is_query=True
     ),
     "inference": JobKind("playground.pretrained.inference:run_inference"),
+    "next-token": JobKind("playground.pretrained.next_token:next_token"),
     "attention": JobKind("playground.pretrained.attention.prompt:attention"),
     "translate": JobKind("playground.pretrained.attention.translation:translate"),
 }

@@ -34,6 +34,11 @@ def tokenize(pipe: Any, text: str, as_chat: bool = False) -> list[int]:
     return ids
 
 
+def limit_tokens(ids: list[int], maximum: int) -> None:
+    if len(ids) > maximum:
+        raise UserError(f"the text has {len(ids):,} tokens; the maximum is {maximum}; shorten it")
+
+
 def _tokenize_chat(tokenizer: Any, text: str) -> list[int]:
     if not tokenizer.chat_template:
         raise UserError("this model has no chat template; turn off As chat, or choose another one")

@@ -92,7 +92,7 @@ class LessonInfo(TypedDict):
     tolerance: int
     choices: list[tuple[str, str]]
     options: list[LessonOption]
-    has_translation: bool
+    pretrained_job: Literal["", "translate", "next-token"]
     sources: str
     sources_anchor: str
     reuses_runs: bool

@@ -66,7 +66,7 @@ const NUMBER = {
     { name: "positions", label: "Positions", default: "learned", choices: ["learned", "rope"] },
   ],
   estimate: { seconds: 7.8, is_measured: true },
-  has_translation: false,
+  pretrained_job: "",
   sources: "Word order",
   sources_anchor: "word-order",
   reuses_runs: false,
@@ -252,7 +252,7 @@ test("the button names its action, with the time of its training", async () => {
   assert.equal(text(".measure"), "Train and measure");
   assert.equal($(".duration").textContent, "Training takes about 8 s.");
   assert.match($(".empty").textContent, /measured value appear here/);
-  catalog.value = { ...CATALOG, lessons: [{ ...NUMBER, has_translation: true }] };
+  catalog.value = { ...CATALOG, lessons: [{ ...NUMBER, pretrained_job: "translate" }] };
   await settle();
   assert.equal(text(".measure"), "Load and measure");
   assert.match($(".duration").textContent, /download of the pretrained model/);

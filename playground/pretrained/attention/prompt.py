@@ -140,12 +140,22 @@ def attention(request: dict[str, Any], progress: ProgressReporter) -> dict[str, 
     }
 
 
+def first_token_shares(weights_LHQM: Tensor) -> Tensor:
+    """Return the mean attention of the later tokens on the first one, by layer and head (LH)."""
+    return weights_LHQM[:, :, 1:, 0].mean(-1)
+
+
+def uniform_share(mask_QM: Tensor) -> float:
+    """Return that share for equal weights."""
+    return float((1 / mask_QM[1:].sum(1)).mean())
+
+
 def sink_note(outputs: AttentionOutputs) -> str:
     """Describe the layers whose heads attend mostly to the first token; empty if there are none."""
-    weights_LQ = outputs.weights_LHQM[:, :, 1:, 0].mean(1)
-    if not weights_LQ.numel():
+    if len(outputs.mask_QM) < 2:
         return ""
-    share_L, uniform = weights_LQ.mean(1), float((1 / outputs.mask_QM[1:].sum(1)).mean())
+    share_L = first_token_shares(outputs.weights_LHQM).mean(1)
+    uniform = uniform_share(outputs.mask_QM)
     is_sink_L = share_L > max(SINK_SHARE, SINK_FACTOR * uniform)
     if not is_sink_L.any():
         return ""

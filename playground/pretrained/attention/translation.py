@@ -25,7 +25,7 @@ from ..loading.model_files import read_config
 from ..loading.pipelines import Seq2SeqPipeline, check_kind, open_pipeline
 from ..loading.resolver import resolve
 from ..requests import JobRequest, ModelName, Text
-from ..tokens import generated_token_info, token_info, tokenize
+from ..tokens import generated_token_info, limit_tokens, token_info, tokenize
 
 MAX_SOURCE_TOKENS = 64
 MAX_NEW_TOKENS = 64
@@ -70,10 +70,7 @@ def translate(request: dict[str, Any], progress: ProgressReporter) -> dict[str, 
     config = read_config(resolved.folder, resolved.name)
     loaded = open_pipeline(task, resolved, progress)
     source = tokenize(loaded, parsed.text)
-    if len(source) > MAX_SOURCE_TOKENS:
-        raise UserError(
-            f"the text has {len(source):,} tokens; the maximum is {MAX_SOURCE_TOKENS}; shorten it"
-        )
+    limit_tokens(source, MAX_SOURCE_TOKENS)
     progress.message(messages.generation_progress(parsed.new_tokens))
     target, generated = generate(loaded, source, parsed.new_tokens, progress)
     attention = record_attention(loaded.model, source, target)

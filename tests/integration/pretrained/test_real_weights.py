@@ -89,6 +89,27 @@ def test_attention_is_that_of_transformers_with_sinks_and_shared_keys(folder, pl
     assert "Attention sink: in" in result["notes"][0]
 
 
+def test_next_token_is_that_of_transformers_as_text_and_as_chat(folder, plain):
+    model, tokenizer = plain
+    result = job("next-token", model=folder, text=QUESTION)
+    message = [{"role": "user", "content": QUESTION}]
+    encoded = tokenizer.apply_chat_template(message, add_generation_prompt=True, return_dict=True)
+    inputs = {"plain": tokenizer(QUESTION)["input_ids"], "chat": encoded["input_ids"]}
+    for name, ids in inputs.items():
+        with torch.no_grad():
+            output = model(torch.tensor([ids]), output_attentions=True)
+        best = output.logits[0, -1].softmax(-1).topk(8)
+        prediction = result[name]
+        candidates = prediction["candidates"]
+        assert [each["id"] for each in candidates] == best.indices.tolist()
+        probabilities = [each["probability"] for each in candidates]
+        assert probabilities == pytest.approx(best.values.tolist(), abs=1e-5)
+        shares_LH = torch.cat(output.attentions)[:, :, 1:, 0].mean(-1)
+        actual_LH = torch.tensor(prediction["sinks"])
+        torch.testing.assert_close(actual_LH, shares_LH, atol=1e-5, rtol=0)
+        assert actual_LH.mean() > 0.5 > prediction["uniform"]  # an attention sink
+
+
 def test_benchmark_answers_are_those_of_transformers(folder, plain, digits):
     model, tokenizer = plain
     events = []

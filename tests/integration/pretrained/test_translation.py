@@ -85,7 +85,7 @@ def test_attention_weights_of_all_kinds_are_those_of_transformers(tiny_t5):
 
 def test_a_lesson_compares_the_translation_with_the_own_model(tiny_t5):
     run = SimpleNamespace(subject=reversing_model())
-    result = MEASURES["pretrained_alignment"]([run], {"translation": translate(tiny_t5)})
+    result = MEASURES["pretrained_alignment"]([run], {"pretrained_result": translate(tiny_t5)})
     assert "der hund hat die katze gesehen" in result["explanation"]
     pretrained = result["figures"][2]
     assert pretrained["columns"] == ["the", "dog", "saw", "the", "cat", "</s>"]

@@ -107,7 +107,7 @@ WITHOUT_MODEL = (
     r"(form|session|datasets|lessons|replications|damaged)/|runs/list |"
     r"(jobs|hub)/(session|poll|cancel) |"
     r"experiments/(presets|poll|action|csv|json) |endpoint (settings|models|start|job|cancel) |"
-    r"jobs/submit .*'(model-info|cached-models|inference|attention|translate|unknown|"
+    r"jobs/submit .*'(model-info|cached-models|inference|next-token|attention|translate|unknown|"
     r"account|gallery|repo_info|reproduce|pull|lesson|bug)'"
 )
 

@@ -95,7 +95,7 @@ def configs_of(lesson, options):
 
 
 def test_every_lesson_has_a_known_measurement_and_valid_runs():
-    assert len(LESSONS) == 14
+    assert len(LESSONS) == 15
     for lesson in LESSONS.values():
         assert lesson.measure in MEASURES
         assert configs_of(lesson, validate_options(lesson, {}))
@@ -424,7 +424,7 @@ def test_pretrained_attention_is_compared_with_that_of_the_own_model(column, val
         weights[..., column] = 1
     weights[1, 1] = torch.eye(8)
     run = SimpleNamespace(subject=reversing_model())
-    result = MEASURES["pretrained_alignment"]([run], {"translation": translation_of(weights)})
+    result = MEASURES["pretrained_alignment"]([run], {"pretrained_result": translation_of(weights)})
     assert result["value"] == value
     heads, own_heads, pretrained, own = result["figures"]
     assert heads["weights"][1][1] == 1
@@ -438,6 +438,48 @@ def test_pretrained_attention_is_compared_with_that_of_the_own_model(column, val
     n_clear = 4 if column is None else 1
     assert f"{n_clear} of the 4 heads have at least 50.0\u00a0%" in result["explanation"]
     agrees(LESSONS["pretrained"], result)
+
+
+def prediction_of(probabilities, sinks):
+    words = ["a", "b\n", "c"]
+    candidates = [
+        {"word": word, "token": word, "id": i, "logit": 3.0 - i, "probability": probability}
+        for i, (word, probability) in enumerate(zip(words, probabilities, strict=True))
+    ]
+    temperatures = [
+        {"temperature": t, "probabilities": probabilities, "nucleus": n}
+        for t, n in ((0.5, 1), (1.0, 2), (2.0, 3))
+    ]
+    return {
+        "tokens": candidates[:2],
+        "vocabulary": 50_257,
+        "top_p": 0.9,
+        "candidates": candidates,
+        "temperatures": temperatures,
+        "sinks": sinks,
+        "uniform": sinks and 0.5,
+    }
+
+
+@pytest.mark.parametrize("has_chat", [False, True])
+@pytest.mark.parametrize("sinks", [None, [[0.5, 1.0]]])
+def test_the_next_token_is_described_with_what_the_model_has(has_chat, sinks):
+    plain, chat = prediction_of([0.6, 0.3, 0.1], sinks), prediction_of([0.9, 0.1, 0.0], sinks)
+    result = {"model": "ada/tiny", "plain": plain, "chat": chat if has_chat else None}
+    run = SimpleNamespace(subject=reversing_model())
+    measured = MEASURES["next_token_probability"]([run], {"pretrained_result": result})
+    agrees(LESSONS["next-token"], measured)
+    text, figures = measured["explanation"], measured["figures"]
+    assert measured["value"] == 60
+    assert "most probable next token is “a” with 60.0\u00a0% and the logit 3.0" in text
+    assert ("next token is “a” with 90.0\u00a0%" in text) is has_chat
+    assert ("has no chat template" in text) is not has_chat
+    assert ("75.0\u00a0% of the attention" in text) is bool(sinks)
+    assert figures[0]["bars"][1]["label"] == "“b⏎”"
+    assert [each["kind"] for each in figures] == (
+        ["bars"] + ["bars"] * has_chat + ["curves"] + ["map"] * bool(sinks)
+    )
+    assert "from 2 at 1 and from 3 at 2" in figures[1 + has_chat]["note"]
 
 
 def test_the_model_of_lesson_1_is_the_preset_that_it_names():

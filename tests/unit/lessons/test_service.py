@@ -357,7 +357,7 @@ def test_giving_up_reveals_the_bug(service, hidden_bug):
 @pytest.fixture
 def translated(service, translations):
     """Return the id of a lesson with a translation, and the job of the translation."""
-    options = {"pretrained": "ada/tiny", "sentence": "the dog"}
+    options = {"pretrained": "ada/tiny", "prompt": "the dog"}
     measurement_id = service.submit_lesson("pretrained", "aligned", options, OWNER).id
     (job,) = translations.started
     assert job.arguments == ({"model": "ada/tiny", "text": "the dog"},)
@@ -373,7 +373,7 @@ def test_a_lesson_waits_for_its_translation(service, workers, started, translati
     translations.done(job, output="der hund")
     service.poll(measurement_id, OWNER)
     _, (_, options, _), _ = started[0].arguments
-    assert options["translation"] == {"output": "der hund"}
+    assert options["pretrained_result"] == {"output": "der hund"}
 
 
 def test_a_failed_translation_ends_the_measurement_and_its_run(

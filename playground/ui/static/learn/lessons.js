@@ -278,13 +278,13 @@ export function buildLiveFigure({ curves = [], runs = [] }) {
   };
 }
 
-const buttonText = ({ has_translation: isPretrained }, hasResult) =>
+const buttonText = ({ pretrained_job: isPretrained }, hasResult) =>
   hasResult ? MEASURE_AGAIN : (isPretrained ? "Load" : "Train") + " and measure";
 
 /** Describe how long the training of a lesson takes. */
 export const describeDuration = ({
   estimate,
-  has_translation: isPretrained,
+  pretrained_job: isPretrained,
   reuses_runs: isReusing,
 }) =>
   `Training takes ${formatEstimate(estimate)}` +

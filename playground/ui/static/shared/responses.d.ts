@@ -627,7 +627,7 @@ export interface LessonInfo {
   tolerance: number;
   choices: [string, string][];
   options: LessonOption[];
-  has_translation: boolean;
+  pretrained_job: "" | "translate" | "next-token";
   sources: string;
   sources_anchor: string;
   reuses_runs: boolean;
