@@ -40,7 +40,8 @@ def load_checked_tensors(
     """
     validate_header(path, expected, optional)
     try:
-        tensors = safetensors.torch.load_file(path)
+        # Copies: what is loaded is a map of the file, which Windows would not replace or remove.
+        tensors = {name: each.clone() for name, each in safetensors.torch.load_file(path).items()}
     except READ_ERRORS as error:
         raise CheckpointError(
             f"{file_label(path)} is not a complete safetensors file ({error}); use another "

@@ -114,6 +114,15 @@ def test_a_loaded_model_has_the_same_bits_and_gives_the_same_scores(pristine, tr
     assert evaluate(family, requested) == evaluate(trainer.model, requested)
 
 
+@pytest.mark.skipif(not hasattr(psutil.Process, "memory_maps"), reason="macOS does not list them")
+def test_loaded_weights_leave_their_file_unmapped(folder, tiny):
+    """Windows would neither replace nor remove it."""
+    path = folder / "model.safetensors"
+    tensors = checkpoint.load_checked_tensors(path, checkpoint.expected_tensors(tiny))
+    assert tensors
+    assert str(path) not in [each.path for each in psutil.Process().memory_maps()]
+
+
 def test_scores_and_versions_are_stored_in_config_json(pristine, trainer):
     manifest = read_manifest(pristine)
     assert manifest.scores == json.loads(json.dumps(dataclasses.asdict(trainer.evaluate(50))))
