@@ -6,7 +6,6 @@ They are the results of the experiment also after the runs are deleted.
 import re
 from collections.abc import Iterable
 from contextlib import suppress
-from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Annotated
 
@@ -93,11 +92,11 @@ def append_lines(path: Path, lines: Iterable[bytes]) -> None:
 def read_lines(path: Path) -> dict[str, memoryview]:
     """Return the line of each run in a file, without torn lines; who reads a line validates it.
 
-    They are views of the file, which is in memory while one of them exists: as objects, they would
-    need ten times as much, and as texts leave gaps.
+    They are views of the file's bytes: as objects, they would need ten times the memory, and as
+    texts leave gaps. Windows could not remove a file that is mapped.
     """
-    with suppress(OSError, ValueError), path.open("rb") as file:
-        content = mmap(file.fileno(), 0, access=ACCESS_READ)  # ValueError: it is empty
+    with suppress(OSError):
+        content = path.read_bytes()
         view = memoryview(content)
         return {each[1].decode(): view[slice(*each.span())] for each in _LINE.finditer(content)}
     return {}
