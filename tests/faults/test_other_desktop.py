@@ -4,12 +4,13 @@ tests/support/other_desktop describes what it hides and refuses.
 """
 
 import psutil
+import pytest
 
 from playground.checkpoints.checkpoint import resume_trainer
-from tests.support.app_server import ROOT, AppServer, wait_for
+from tests.support.app_server import OTHER_DESKTOP, AppServer, wait_for
+from tests.support.fake_hub import FakeHub
 from tests.support.page_client import PageClient, run_folders
 
-OTHER_DESKTOP = str(ROOT / "tests" / "support" / "other_desktop")
 SMALL = {
     "max_steps": 1_000_000,
     "stop_at_exact_match": 0.0,
@@ -33,10 +34,17 @@ def worker_of(app, folder):
     return wait_for(find, 60, "the worker of a run")
 
 
-def test_a_run_trains_pauses_resumes_and_outlives_its_worker(tmp_path):
+@pytest.fixture
+def hub():
+    with FakeHub() as hub:
+        yield hub
+
+
+def test_a_run_outlives_its_worker_and_is_published(hub, tmp_path):
     place = tmp_path / "Größe, with blanks"
     place.mkdir()
-    app = AppServer(place, PYTHONPATH=OTHER_DESKTOP)
+    machine = hub.environment(place / "hf", token=hub.ADA, HF_HUB_DISABLE_IMPLICIT_TOKEN="0")
+    app = AppServer(place, PYTHONPATH=OTHER_DESKTOP, **machine)
     try:
         page = PageClient(app, (app.checkpoints / "runs" / ".owner").read_text())
         assert page.load()
@@ -64,6 +72,11 @@ def test_a_run_trains_pauses_resumes_and_outlives_its_worker(tmp_path):
         page.run_action(subject, "stop")
         last = reaches("stopped", 1) - 1
         assert resume_trainer(max((folder / "checkpoints").glob("[0-9]*")))[0].step_count == last
+        published = page.run_job("push", subject, repo="ada/other-desktop", expected="")
+        assert published["status"] == "done", published
+        assert hub.commit_titles("ada/other-desktop")[-1] == f"Step {last:,}"
+        page.run_action(subject, "delete")
+        wait_for(lambda: not folder.exists(), 60, "the deletion of the folder")
     finally:
         app.stop()
     assert app.process.returncode == 0

@@ -185,22 +185,6 @@ class User(PageClient):
         self.responses.append(super().call(function, **request))
         return self.responses[-1]
 
-    def start(self, kind, subject="", **request):
-        return self.call("jobs/submit", kind=kind, subject=subject, request=request)
-
-    def hub_task(self, **fields):
-        """Return the response to the submission if it is an error, else the result of the job."""
-        started = self.start(**fields)
-        return started if "error" in started else self.wait_for_end(started["job"])
-
-    def wait_for_end(self, job):
-        wait_for(
-            lambda: self.call("jobs/poll", job=job)["status"] not in ("waiting", "working"),
-            110,
-            "the end of a hub task",
-        )
-        return self.responses[-1]
-
     def was_reported(self, *secrets):
         return any(
             secret in json.dumps(response) for response in self.responses for secret in secrets
@@ -246,18 +230,18 @@ def test_no_hub_task_reveals_the_token_of_the_owner_of_a_space(hub, space):
             for typed in ({}, {"token": hub.ADA}, {"token": hub.CY}):
                 assert (
                     "sign in first"
-                    in user.hub_task(kind=kind, repo="owner/own", subject=REVERSE, **typed)["error"]
+                    in user.run_job(kind=kind, repo="owner/own", subject=REVERSE, **typed)["error"]
                 )
-        assert "sign in first" in user.hub_task(kind="account", token=hub.ADA)["message"]
+        assert "sign in first" in user.run_job(kind="account", token=hub.ADA)["message"]
         assert user.call("hub/session", token=hub.ADA)["signed_in"] is False
         for kind in ("gallery", "pull"):
-            result = user.hub_task(kind=kind, repo="dee/digits", token=hub.ADA)
+            result = user.run_job(kind=kind, repo="dee/digits", token=hub.ADA)
             assert result["status"] == "done", result
         for kind in ("repo_info", "pull", "reproduce"):
-            result = user.hub_task(kind=kind, repo="owner/secret", token=hub.ADA)
+            result = user.run_job(kind=kind, repo="owner/secret", token=hub.ADA)
             assert "there is no repository owner/secret that is public" in result["message"], kind
         assert "no longer stored" in user.call("jobs/cancel", job="none")["error"]
-        assert "is not a kind of job" in user.hub_task(kind="token")["error"]
+        assert "is not a kind of job" in user.run_job(kind="token")["error"]
     assert {
         request.path.split("/")[2] for request in requests if request.path.startswith("/api/")
     } == {"models"}
@@ -304,7 +288,7 @@ def test_a_single_user_publishes_with_the_token_of_the_machine(hub, local):
     user = User(local)
     assert user.call("hub/session")["method"] == "machine"
     with hub.record_requests() as requests:
-        result = user.hub_task(kind="push", repo="ada/local", subject=REVERSE, expected="")
+        result = user.run_job(kind="push", repo="ada/local", subject=REVERSE, expected="")
     assert result["status"] == "done", result
     assert {request.token for request in requests if request.host == hub.host} == {hub.ADA}
     assert not any(
@@ -320,7 +304,7 @@ def test_a_typed_token_has_precedence_and_is_not_stored(hub, local):
     folder, user = local.log.parent, User(local)
     excluded = {folder / "home/token"}
     with hub.record_requests() as requests, hub.fault(hub.COMMIT, "silent") as fault:
-        started = user.start(
+        started = user.submit(
             "push",
             repo="cy/typed",
             subject=REVERSE,
@@ -334,14 +318,14 @@ def test_a_typed_token_has_precedence_and_is_not_stored(hub, local):
         assert user.call("jobs/poll", job=started["job"])["status"] == "working"
     result = user.wait_for_end(started["job"])
     assert (result["status"], result["retryable"]) == ("failed", True)
-    result = user.hub_task(kind="push", repo="cy/typed", subject=REVERSE, token=hub.CY)
+    result = user.run_job(kind="push", repo="cy/typed", subject=REVERSE, token=hub.CY)
     assert result["status"] == "done", result
     with hub.record_requests() as later_requests:
-        rejected = user.hub_task(
+        rejected = user.run_job(
             kind="push", repo="cy/typed", subject=REVERSE, token=f"{hub.CY}\n{hub.BEN}"
         )
         assert "copy it again" in rejected["error"]
-        assert "create a new one" in user.hub_task(kind="account", token=hub.UNKNOWN)["message"]
+        assert "create a new one" in user.run_job(kind="account", token=hub.UNKNOWN)["message"]
     assert {request.token for request in requests if request.host == hub.host} == {hub.CY}
     assert {request.token for request in later_requests} == {hub.UNKNOWN}
     assert not user.was_reported(hub.CY, hub.BEN, hub.ADA, hub.UNKNOWN)

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+# as PYTHONPATH of a process: it then sees Linux as if it were Windows
+OTHER_DESKTOP = str(ROOT / "tests" / "support" / "other_desktop")
 BUNDLED_CHECKPOINTS = ("reverse", "reverse-one-head", "copy")
 
 
@@ -49,8 +51,8 @@ def free_port() -> int:
 class AppServer:
     """`python app.py` on a free port, with a copy of the bundled checkpoints.
 
-    `checkout` is the code to run, and `command_prefix` another command that runs it. With `root`,
-    the server uses the files in that folder instead of a copy.
+    `checkout` is the code to run, `program` its command, and `command_prefix` another command that
+    runs it. With `root`, the server uses the files in that folder instead of a copy.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class AppServer:
         checkout: Path = ROOT,
         command_prefix: Sequence[str] = (),
         root: Path | None = None,
+        program: Sequence[str] = (sys.executable, "app.py"),
         **environment: str,
     ) -> None:
         self.checkpoints = (root or folder) / "checkpoints"
@@ -74,7 +77,7 @@ class AppServer:
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = folder / "app.log"
         self.command, self.checkout, self.environment = (
-            [*command_prefix, sys.executable, "app.py"],
+            [*command_prefix, *program],
             root or checkout,
             environment,
         )

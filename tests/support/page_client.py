@@ -16,7 +16,7 @@ from typing import Any
 from playground.checkpoints.checkpoint import save_checkpoint
 from playground.training.run_config import RunConfig
 from playground.training.trainer import Trainer
-from tests.support.app_server import AppServer
+from tests.support.app_server import AppServer, wait_for
 from tests.support.small_runs import tiny_config
 
 
@@ -81,6 +81,24 @@ class PageClient:
         response = self.call("form/start", values=fields)
         errors = "".join(response.get("errors", {}).values())
         return response.get("subject") or response.get("error") or errors
+
+    def submit(self, kind: str, subject: str = "", **request: Any) -> dict[str, Any]:
+        """Submit a job; return the response."""
+        return self.call("jobs/submit", kind=kind, subject=subject, request=request)
+
+    def run_job(self, kind: str, subject: str = "", **request: Any) -> dict[str, Any]:
+        """Return the response to the submission if it is an error, else the end of the job."""
+        started = self.submit(kind, subject, **request)
+        return started if "error" in started else self.wait_for_end(started["job"])
+
+    def wait_for_end(self, job: str) -> dict[str, Any]:
+        """Wait until a job ends; return its last state."""
+        wait_for(
+            lambda: self.call("jobs/poll", job=job)["status"] not in ("waiting", "working"),
+            240,
+            "the end of a job",
+        )
+        return self.call("jobs/poll", job=job)
 
     def upload(self, archive_bytes: bytes) -> str:
         """Upload a checkpoint as a run; return its subject."""
