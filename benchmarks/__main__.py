@@ -33,6 +33,7 @@ from benchmarks import (
     recurrent_lengths,
     scaling,
     slider,
+    start_methods,
     startup,
     steps,
     stored_runs,
@@ -252,6 +253,13 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
         startup,
         "Start-up",
         "Whole processes, timed from outside; the file cache of the machine is warm.",
+    ),
+    "start-methods": (
+        start_methods,
+        "Start methods of workers",
+        "Small runs of 30 steps, one at a time. Windows has only new interpreters, with a spare "
+        "one that has imported PyTorch; the default of macOS is the same. Warm: it has finished "
+        "its imports. Memory is what no other process shares.",
     ),
     "before": (
         page_history,

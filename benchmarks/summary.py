@@ -17,6 +17,7 @@ from .accuracy import format_median
 from .accuracy_vs_references import REFERENCES
 from .decoding import CACHED, CACHED_ROPE
 from .reference_models import OURS, TUTORIAL
+from .start_methods import TITLES
 
 MIXED = "reverse, lengths 1 to 10"
 FIGURE = Path(__file__).parent.parent / "docs" / "images" / "results.svg"
@@ -48,6 +49,7 @@ def summarize() -> list[Result]:
         "page": _page,
         "page-traffic": _traffic,
         "watching": _watching,
+        "start-methods": _start_methods,
     }
     results: list[Result] = []
     for subset, collect in collectors.items():
@@ -235,6 +237,18 @@ def _watching(rows: dict[str, Any]) -> Iterator[Result]:
     )
     poll = rows["poll_ms"]["median"]
     yield Result("a poll, median", "below 2 ms", f"{poll:g} ms", poll < 2, "watching")
+
+
+def _start_methods(rows: dict[str, Any]) -> Iterator[Result]:
+    for method, title in TITLES.items():
+        seconds = rows[method]["warm_seconds"]
+        yield Result(
+            f"start of a run to its first point, {title}, warm",
+            "at most 5 s",
+            f"{median(seconds):.2f} s; n = {len(seconds)}",
+            median(seconds) <= 5,
+            "start-methods",
+        )
 
 
 def table(results: list[Result]) -> str:
