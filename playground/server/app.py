@@ -166,7 +166,7 @@ def launch_options(
 
 def page_route() -> Route:
     """Return the route of the page."""
-    html = build_page(ProjectFiles().links(), os.environ.get("SPACE_ID", ""), has_mcp())
+    html = build_page(ProjectFiles().links(), os.environ.get("SPACE_ID", ""))
 
     bodies = {name: encode_text(html.encode(), name) for name in ("br", "gzip", "identity")}
 

@@ -85,13 +85,12 @@ def module_graph(*entries: str) -> list[str]:
     return modules
 
 
-def build_page(project_links: dict[str, str], space: str, has_mcp: bool) -> str:
+def build_page(project_links: dict[str, str], space: str) -> str:
     """Return the document.
 
     Args:
         project_links: the addresses of the documentation and the source by name.
         space: the id of the Space that serves the page, or empty.
-        has_mcp: whether the server has MCP tools.
     """
     links = {"Paper": PAPER_URL, **project_links}
     if space:
@@ -111,7 +110,6 @@ def build_page(project_links: dict[str, str], space: str, has_mcp: bool) -> str:
         modules=module_graph(*FIRST_MODULES),
         form_schema=htmlsafe_json_dumps(form_schema(), separators=(",", ":"), allow_nan=False),
         first_model=FIRST_CHECKPOINT,
-        has_mcp=has_mcp,
         tabs=TABS,
         links=links,
         **first_view(),

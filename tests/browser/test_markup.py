@@ -212,7 +212,7 @@ def test_names_symbols_and_errors_on_the_train_tab(page):
     wait_for_all(page, ".differences td")
     page.keyboard.press("Escape")
     page.click(".share")
-    wait_until(page, "document.querySelector('dialog.sharing[open] .settings-json')?.value")
+    wait_until(page, "document.querySelector('dialog.sharing[open] .settings-link')?.value")
     page.keyboard.press("Escape")
     expect(page.locator("dialog.sharing[open]")).to_have_count(0)
     page.set_input_files(

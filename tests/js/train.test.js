@@ -252,8 +252,8 @@ test("the address has what differs from the first view", () => {
 });
 
 test("the frame and the program name the model", () => {
-  const code = buildEmbedCode("https://example.org/?model=copy&step=4", "samples", true);
-  assert.match(code, /\?model=copy&amp;step=4&amp;embed=samples&amp;__theme=dark"/);
+  const code = buildEmbedCode("https://example.org/?model=copy&step=4", "samples");
+  assert.match(code, /\?model=copy&amp;step=4&amp;embed=samples"/);
   assert.match(code, /height="300"/);
   const settings = { task: "copy", min_length: 1, max_length: 5, d_model: 16 };
   const program = buildProgram("watch:id", settings);
@@ -285,7 +285,7 @@ test("the owner chooses in Share whether viewers may use the model", async () =>
     consent = () => box.querySelector(".consent input");
   assert.equal(consent().checked, false);
   assert.match(text(".sharing"), /without tokens. Viewers never get your dataset/);
-  assert.equal(codes(), "Embed: learning curves,Embed: attention");
+  assert.equal(codes(), "Embed: learning curves,Embed: attention,Settings as JSON");
   await click(consent());
   await waitFor(() => consent().checked);
   const [, action] = sent.find(([route]) => route === "runs/action");

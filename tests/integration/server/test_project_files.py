@@ -43,7 +43,7 @@ def linked(page):
 
 
 def header(space):
-    page = build_page(ProjectFiles().links(), space, has_mcp=False)
+    page = build_page(ProjectFiles().links(), space)
     return page.partition("<nav")[2].partition("</nav")[0]
 
 

@@ -10,7 +10,7 @@ from playground.ui.first_view import FIRST_CHECKPOINT, draw_map
 from playground.ui.form_schema import form_schema
 from playground.ui.page import FIRST_SCRIPT, STATIC_DIR, TABS, build_page, page_policy
 
-PAGE = build_page({"Docs": "playground/files/README.md"}, "", has_mcp=True)
+PAGE = build_page({"Docs": "playground/files/README.md"}, "")
 
 
 def test_only_its_first_script_may_run_inline():
@@ -54,7 +54,6 @@ def test_every_tab_has_a_panel():
 
 
 def test_a_space_links_its_own_source():
-    page = build_page({"Docs": "playground/files/README.md"}, 'ada/"><script>', has_mcp=False)
+    page = build_page({"Docs": "playground/files/README.md"}, 'ada/"><script>')
     assert "<script>" not in html.unescape(page.partition("<nav")[2].partition("</nav")[0])
     assert "playground/files" not in page
-    assert 'data-mcp=""' in page

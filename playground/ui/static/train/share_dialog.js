@@ -35,9 +35,6 @@ const EMBED_VIEWS = /** @type {Record<string, [string, number]>} */ ({
   try: ["prediction", 140],
   samples: ["held-out samples", 300],
 });
-const PROGRAM = "program";
-const EXAMPLES = ["try", "samples", PROGRAM]; // codes that need the right to use the model
-
 /** What the open dialog shares: {ref, link, settings, isOwn, mayUse}. */
 const shared = signal(/** @type {any} */ (null));
 
@@ -63,11 +60,9 @@ export async function open() {
  * Return the HTML of a frame with one view.
  * @param {string} link
  * @param {string} view
- * @param {boolean} isDark
  */
-export function buildEmbedCode(link, view, isDark) {
-  const address = writeParams(link, { embed: view, __theme: isDark ? "dark" : null }),
-    url = address.replaceAll("&", "&amp;"),
+export function buildEmbedCode(link, view) {
+  const url = writeParams(link, { embed: view }).replaceAll("&", "&amp;"),
     size = `width="100%" height="${EMBED_VIEWS[view][1]}" style="border: 0" loading="lazy"`;
   return `<iframe src="${url}" title="Transformer Playground: ${view}" ${size}></iframe>`;
 }
@@ -90,54 +85,53 @@ run = playground.predict(settings=${JSON.stringify(named)}, api_name="/start")
 print(playground.predict(model=run["run"], owner=run["owner"], api_name="/status"))`;
 }
 
+/**
+ * Return the codes of a model: the label of each, what it is for, and its text. Some need the right
+ * to use the model.
+ * @param {any} content
+ * @returns {[string, string, string][]}
+ */
+const buildCodes = ({ ref, link, settings, mayUse }) => [
+  ...Object.entries(EMBED_VIEWS)
+    .filter(([view]) => mayUse || !["try", "samples"].includes(view))
+    .map(
+      ([view, [label]]) =>
+        /** @type {[string, string, string]} */ ([
+          "Embed: " + label,
+          "An iframe with one read-only view of this model, for a course or a post",
+          buildEmbedCode(link, view),
+        ]),
+    ),
+  ...(mayUse
+    ? [
+        /** @type {[string, string, string]} */ ([
+          "Python program",
+          "Does what this page does; needs: pip install gradio_client",
+          buildProgram(ref, settings),
+        ]),
+      ]
+    : []),
+  ["Settings as JSON", "All settings of this model", JSON.stringify(settings, null, 1)],
+];
+
 /** @param {{ content: any }} props */
-function Code({ content: { ref: model, link, settings, mayUse } }) {
-  const [kind, setKind] = useState("learning"),
-    [isDark, setDark] = useState(false),
-    isProgram = kind === PROGRAM,
-    hasMcp = Boolean(document.querySelector("#page")?.getAttribute("data-mcp"));
+function Code({ content }) {
+  const codes = buildCodes(content),
+    [selected, select] = useState(""),
+    [label, purpose, text] = codes.find(([name]) => name === selected) ?? codes[0];
   return html`<details>
     <summary>Code</summary>
     <p>
       <select
         class="code-kind"
         aria-label="Kind of code"
-        value=${kind}
-        onChange=${(/** @type {any} */ event) => setKind(event.currentTarget.value)}
+        value=${label}
+        onChange=${(/** @type {any} */ event) => select(event.currentTarget.value)}
       >
-        ${[...Object.entries(EMBED_VIEWS), [PROGRAM]]
-          .filter(([name]) => mayUse || !EXAMPLES.includes(name))
-          .map(
-            ([name, view]) =>
-              html`<option value=${name}>${view ? "Embed: " + view[0] : "Python program"}</option>`,
-          )}
+        ${codes.map(([name]) => html`<option value=${name}>${name}</option>`)}
       </select>
-      ${
-        !isProgram &&
-        html`<label class="pg-quiet switch">
-          <input type="checkbox" checked=${isDark} onChange=${() => setDark(!isDark)} />
-          dark
-        </label>`
-      }
     </p>
-    <${CopyField}
-      class=${isProgram ? "program" : "embed-code"}
-      label=${
-        isProgram
-          ? "Does what this page does; needs: pip install gradio_client"
-          : "An iframe with one read-only view of this model, for a course or a post"
-      }
-      rows=${8}
-      value=${isProgram ? buildProgram(model, settings) : buildEmbedCode(link, kind, isDark)}
-    />
-    ${
-      isProgram &&
-      hasMcp &&
-      html`<p class="pg-hint">
-        Agents can use the same functions as MCP tools at
-        <code>${pageUrl().replace(/\/?$/, "/")}gradio_api/mcp/</code>
-      </p>`
-    }
+    <${CopyField} class="code" label=${purpose} rows=${8} value=${text} />
   </details>`;
 }
 
@@ -229,12 +223,6 @@ export function Dialog() {
           class="settings-link"
           label="Link that fills the form with these settings"
           value=${writeParams(pageUrl(), { settings: JSON.stringify(content.settings) })}
-        />
-        <${CopyField}
-          class="settings-json"
-          label="Settings as JSON"
-          rows=${8}
-          value=${JSON.stringify(content.settings, null, 1)}
         />
         <${Code} content=${content} />
         <${FileButtons} />`
