@@ -7,7 +7,7 @@ compute the numbers; this process never does.
 import asyncio
 import json
 import time
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,12 @@ from playground.runs.metric_series import MetricSeries
 from playground.runs.registry import Registry
 from playground.runs.replay import load_replay
 from playground.runs.state import Run
-from playground.runs.weight_history import nearest_step, read_lines
+from playground.runs.weight_history import nearest_step
 
 from . import runs_api
 from .client import resolve_client
 from .process_calls import RESPONSE_TIMEOUT_S, await_result
+from .results import load_metric_series
 from .routes import Handler, bind_handlers, handler
 from .schemas.base import ModelRequest
 from .schemas.responses import (
@@ -167,15 +168,6 @@ def _read_checkpoint(folder: Path) -> tuple[Manifest, MetricSeries, list[int], i
     modified_ns = (folder / "config.json").stat().st_mtime_ns
     points = load_metric_series(folder, modified_ns)
     return read_manifest(folder), points, list(load_replay(folder)), modified_ns % 2**31
-
-
-@lru_cache(maxsize=32)
-def load_metric_series(folder: Path, modified_ns: int) -> MetricSeries:
-    """Return the points of a checkpoint; `modified_ns` keys the cache."""
-    try:
-        return MetricSeries(read_lines(folder))
-    except ValueError:  # other lines: the checkpoint opens without curves
-        return MetricSeries()
 
 
 @handler("runs/snapshot", ModelAtStep, SnapshotAtStep, Right.WATCH)

@@ -24,6 +24,7 @@ from playground.runs.worker_protocol import PINNED_SUFFIX
 from playground.training.optimizer_groups import describe_optimizer_groups
 from playground.training.run_config import RunConfig
 
+from .results import describe_result, find_command
 from .routes import handler
 from .schemas.base import ModelRequest
 from .schemas.responses import ModelChange, RunDetails, RunList
@@ -154,6 +155,8 @@ def run_details(registry: Registry, request: ModelRequest, model: Access) -> dic
     response: dict[str, Any] = {
         "settings": displayed_settings(model),
         "optimizer_groups": describe_optimizer_groups(model.config),
+        "result": describe_result(model),
+        "command": find_command(model),
     }
     if (run := model.run) is None:
         return response

@@ -248,6 +248,8 @@ class RunDetails(TypedDict):
 
     settings: dict[str, Any]
     optimizer_groups: str  # which optimizer trains which weights, in words
+    result: str  # what it learned, in a sentence; empty before the first score
+    command: str | None  # trains it again on another computer
     changes: NotRequired[list[tuple[int, str, Any]]]
     name: NotRequired[str]
     created: NotRequired[float]
