@@ -277,7 +277,7 @@ test("without the owner's consent the page gives the reason and requests no exam
 test("the owner chooses in Share whether viewers may use the model", async () => {
   const details = { settings: { task: "dataset" }, share_id: "id", viewers_may_use: false };
   serve({ "runs/details": details, "runs/action": {} });
-  state.lastResponse = { right: "own" };
+  state.lastResponse = { right: "own", name: "my run" };
   await mount(html`<${ShareDialog} />`);
   await openShare();
   await settle();
@@ -296,7 +296,7 @@ test("the owner chooses in Share whether viewers may use the model", async () =>
   await click(box.querySelector(".files button"));
   await waitFor(() => /too many parameters/.test(text(".file-note")));
   // viewers have no choice, and no file with rows of a private dataset
-  state.lastResponse = { right: "use" };
+  state.lastResponse = { right: "use", name: "my run" };
   serve({ "runs/details": { settings: { task: "dataset" } } });
   await openShare();
   await settle();

@@ -9,7 +9,9 @@ import { store } from "../shared/store.js";
 import { html, signal, useState } from "../vendor/preact.js";
 import { Message, setMessage } from "./messages.js";
 import { fetchDetails, runAction } from "./data/actions.js";
+import { figure } from "./data/snapshots.js";
 import { loadSettings } from "./settings.js";
+import { Picture } from "./share_picture.js";
 import { state } from "./state.js";
 
 const pageUrl = () => location.origin + location.pathname;
@@ -35,12 +37,12 @@ const EMBED_VIEWS = /** @type {Record<string, [string, number]>} */ ({
   try: ["prediction", 140],
   samples: ["held-out samples", 300],
 });
-/** What the open dialog shares: {ref, link, settings, isOwn, mayUse}. */
+/** What the open dialog shares: {ref, link, card, pass, settings, command, isOwn, mayUse}. */
 const shared = signal(/** @type {any} */ (null));
 
 export async function open() {
   const details = await fetchDetails(state.modelRef),
-    { error, share_id: ownShareId, settings } = details;
+    { error, share_id: ownShareId, settings, command, result } = details;
   if (error) {
     setMessage("run", formatMessage(error), { isError: true });
     return;
@@ -50,7 +52,21 @@ export async function open() {
   shared.value = {
     ref,
     link: store.buildLink({ model: ref, over: null }),
+    pass: figure.value?.pass,
+    card: {
+      name: state.lastResponse.name,
+      result,
+      address: location.host + location.pathname.replace(/\/$/, ""),
+      evaluations: state.evaluations,
+      lastStep: state.lastResponse.step,
+      selected: {
+        kind: state.selectedKind,
+        layer: state.selectedHead[0],
+        head: state.selectedHead[1],
+      },
+    },
     settings,
+    command,
     isOwn: Boolean(ownShareId),
     mayUse: details.viewers_may_use ?? !store.privacy.value,
   };
@@ -89,30 +105,24 @@ print(playground.predict(model=run["run"], owner=run["owner"], api_name="/status
  * Return the codes of a model: the label of each, what it is for, and its text. Some need the right
  * to use the model.
  * @param {any} content
- * @returns {[string, string, string][]}
  */
-const buildCodes = ({ ref, link, settings, mayUse }) => [
-  ...Object.entries(EMBED_VIEWS)
-    .filter(([view]) => mayUse || !["try", "samples"].includes(view))
-    .map(
-      ([view, [label]]) =>
-        /** @type {[string, string, string]} */ ([
-          "Embed: " + label,
-          "An iframe with one read-only view of this model, for a course or a post",
-          buildEmbedCode(link, view),
-        ]),
-    ),
-  ...(mayUse
-    ? [
-        /** @type {[string, string, string]} */ ([
-          "Python program",
-          "Does what this page does; needs: pip install gradio_client",
-          buildProgram(ref, settings),
-        ]),
-      ]
-    : []),
-  ["Settings as JSON", "All settings of this model", JSON.stringify(settings, null, 1)],
-];
+function buildCodes({ ref, link, settings, command, mayUse }) {
+  const frame = "An iframe with one read-only view of this model, for a course or a post",
+    client = "Does what this page does; needs: pip install gradio_client",
+    views = Object.entries(EMBED_VIEWS),
+    codes = /** @type {[string, string, string, boolean][]} */ ([
+      ...views.map(([view, [label]]) => [
+        "Embed: " + label,
+        frame,
+        buildEmbedCode(link, view),
+        mayUse || !["try", "samples"].includes(view),
+      ]),
+      ["Python program", client, buildProgram(ref, settings), mayUse],
+      ["Command", "Trains this model again on another computer", command, Boolean(command)],
+      ["Settings as JSON", "All settings of this model", JSON.stringify(settings, null, 1), true],
+    ]);
+  return codes.filter(([, , , isOffered]) => isOffered);
+}
 
 /** @param {{ content: any }} props */
 function Code({ content }) {
@@ -209,23 +219,30 @@ export function Dialog() {
   >
     ${
       content &&
-      html`<${CopyField}
-          class="watch-link"
-          label=${
-            content.ref.startsWith("watch:")
-              ? "Link to this view of the run. Viewers can replay it, but cannot change it."
-              : "Link to this view of the model"
-          }
-          value=${content.link}
-        />
-        ${content.isOwn && html`<${Consent} content=${content} />`}
-        <${CopyField}
-          class="settings-link"
-          label="Link that fills the form with these settings"
-          value=${writeParams(pageUrl(), { settings: JSON.stringify(content.settings) })}
-        />
-        <${Code} content=${content} />
-        <${FileButtons} />`
+      html`<div class="pg-halves">
+        <div>
+          ${content.pass && html`<${Picture} ...${content} />`}
+          <${FileButtons} />
+        </div>
+        <div>
+          <${CopyField}
+            class="watch-link"
+            label=${
+              content.ref.startsWith("watch:")
+                ? "Link to this view of the run. Viewers can replay it, but cannot change it."
+                : "Link to this view of the model"
+            }
+            value=${content.link}
+          />
+          ${content.isOwn && html`<${Consent} content=${content} />`}
+          <${CopyField}
+            class="settings-link"
+            label="Link that fills the form with these settings"
+            value=${writeParams(pageUrl(), { settings: JSON.stringify(content.settings) })}
+          />
+          <${Code} content=${content} />
+        </div>
+      </div>`
     }
   <//>`;
 }

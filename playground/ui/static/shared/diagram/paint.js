@@ -111,13 +111,20 @@ export function paintLinks(canvas, view) {
 
 /**
  * The links of a head from keys to queries, and on into its block.
- * @param {Context} c @param {LinksView} view @param {HeadLinks} head
+ * @param {Context} c
+ * @param {Pick<LinksView, "keys" | "queries" | "heads" | "highlight" | "owner">} view
+ * @param {HeadLinks} head
  * @param {{
  *   keysX: number, queriesX: number, fanX: number, ownerX: number,
  *   keyY: (i: number) => number, queryY: (i: number) => number, rowHeight: number,
  * }} layout
  */
-function paintCurves(c, { keys, queries, heads, highlight, owner }, { weights, color }, layout) {
+export function paintCurves(
+  c,
+  { keys, queries, heads, highlight, owner },
+  { weights, color },
+  layout,
+) {
   const { keysX, queriesX, keyY, queryY, rowHeight } = layout,
     opacity = heads.length > 1 ? 0.6 : 1; // links of several heads cover each other
   c.strokeStyle = resolveColor(color);

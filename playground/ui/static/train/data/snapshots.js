@@ -42,7 +42,7 @@ export function clearSnapshotCache() {
 }
 
 /** Request a step, once. @param {number} step */
-function fetchSnapshot(step) {
+export function fetchSnapshot(step) {
   const cache = snapshotCache,
     payload = { owner: store.owner.value, subject: state.modelRef, step };
   if (!cache.has(step)) cache.set(step, request("runs/snapshot", payload));
