@@ -1,14 +1,14 @@
 """The lessons: their runs and a question that is answered by measurement.
 
 lessons.toml defines them, without answers. A lesson names the settings to train, the function of
-tasks.py that evaluates the runs, and the tolerance of a prediction. This module does not import
-torch.
+tasks.py that evaluates the runs, and how near a guess must be. The page compares the guess with
+what is measured. This module does not import torch.
 """
 
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
@@ -23,7 +23,6 @@ from playground.tasks.vocabulary import Vocabulary
 from playground.training.run_config import field_named
 
 Settings = dict[str, Any]
-CHOICE: Final = "choice"
 # An experiment has the settings with which its architecture learns best, unless it names others.
 PRESET_ADAM = {name: field_named(name).default for name in ARCHITECTURES["transformer"].overrides}
 MAX_TEXT_LENGTH = 10  # tokens
@@ -62,9 +61,11 @@ class Lesson(Definition):
     base            the settings of all runs, over those of the preset Adam
     runs            the settings in which each run differs, by label
     measure         the name of the function of tasks.py that measures the result
-    low, high       for a number: the accepted range
-    tolerance       for a number: the largest error of a correct prediction
-    choices         for a choice: the accepted predictions, each with its label
+    kind            what a guess is: the exact match at each x of a curve, in percent; a number
+                    on an axis; or one of several choices
+    low, high       the axis of a curve or of a number, and `unit` its name
+    tolerance       the largest error of a number, or the mean one of a curve, in points
+    choices         for a choice: what can be guessed, each with its label
     pretrained_job  the kind of a job of the model `pretrained` on the `prompt`, both options; the
                     measurement gets its result as the option `pretrained_result`
     sources         the section of the notebook on the same subject, by its heading
@@ -74,7 +75,7 @@ class Lesson(Definition):
     introduction: str
     instruction: str
     question: str
-    kind: Literal["number", "choice"]
+    kind: Literal["curve", "number", "choice"]
     base: Mapping[str, Any] = {}
     runs: dict[str, Settings]
     measure: str
@@ -125,32 +126,6 @@ def validate_options(lesson: Lesson, request: object) -> Settings:
     return dict(parse(lesson.options_type, request if isinstance(request, dict) else {}))
 
 
-def validate_prediction(lesson: Lesson, prediction: object) -> float | str:
-    """Validate the prediction of a request.
-
-    Raises:
-        ConfigError: when the prediction is missing or the lesson does not accept it.
-    """
-    if lesson.kind == CHOICE:
-        if not isinstance(prediction, str) or prediction not in lesson.choices:
-            raise ConfigError(
-                "prediction", "enter your prediction first; it is compared with the measurement"
-            )
-        return prediction
-    if (
-        isinstance(prediction, bool)
-        or not isinstance(prediction, int | float)
-        or not lesson.low <= prediction <= lesson.high
-    ):
-        result = "" if prediction is None else f"your prediction is {short_repr(prediction)}; "
-        raise ConfigError(
-            "prediction",
-            f"{result}enter a number from {lesson.low} to {lesson.high} first; it is compared "
-            "with the measurement",
-        )
-    return prediction
-
-
 def experiment(
     lesson: Lesson, options: Settings, base: Mapping[str, Any] | None = None
 ) -> ExperimentSpec:
@@ -167,13 +142,3 @@ def experiment(
             "seeds": (options["seed"],),
         }
     )
-
-
-def is_correct(lesson: Lesson, prediction: float | str, measured: float | str | None) -> bool:
-    """Return whether a prediction agrees with the measured value, within the tolerance.
-
-    No prediction is correct when there is no measured value.
-    """
-    if lesson.kind == CHOICE or measured is None:
-        return measured is not None and prediction == measured
-    return abs(float(prediction) - float(measured)) <= lesson.tolerance

@@ -6,7 +6,6 @@ from typing import Any, NotRequired, TypedDict
 from playground.experiments.spec import Experiment
 from playground.jobs.job import Job, JobStatus, Response
 
-from . import lessons
 from .bugs import BUGS, RANDOM_BUG
 
 HIDDEN_UNTIL_SOLVED = ("changed_line", "diff")  # hidden until the user identifies the line
@@ -23,15 +22,13 @@ class MeasuredRun(TypedDict):
 
 
 class LessonResult(TypedDict):
-    """The measured value of a lesson, compared with the prediction."""
+    """The measured value of a lesson, with its figures."""
 
     value: float | str | None
     outcome: str
     explanation: str
     figures: list[dict[str, Any]]
-    prediction: float | str
     options: dict[str, Any]
-    is_correct: bool
     runs: list[MeasuredRun]
 
 
@@ -82,10 +79,7 @@ class Measurement(Job):
         return response
 
     def _lesson_result(self) -> Response:
-        result = self.result or {}
-        prediction = self.request["prediction"]
-        is_correct = lessons.is_correct(lessons.LESSONS[self.name], prediction, result["value"])
-        return {**result, **self.request, "is_correct": is_correct, "runs": self.partial["runs"]}
+        return {**(self.result or {}), **self.request, "runs": self.partial["runs"]}
 
     def _bug_result(self) -> Response:
         hidden = (

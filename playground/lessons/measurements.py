@@ -2,7 +2,7 @@
 
 Each function returns values for JSON:
 
-    value        the value that predictions are compared with; None when there is no measured value
+    value        what a guess is compared with; None when there is no measured value
     outcome      the same value as text
     explanation  one paragraph that explains it, with the numbers of these runs
     figures      [{"kind": "curves" | "map" | "bars" | "outputs", ...}]

@@ -72,21 +72,17 @@ class LessonJobs(JobQueue):
         executor = ProcessPerJob(FUNCTIONS, reports_progress=True)
         super().__init__(executor, policy, on_done=self._stop_training)
 
-    def submit_lesson(self, name: object, prediction: object, options: object, owner: str) -> Job:
+    def submit_lesson(self, name: object, options: object, owner: str) -> Job:
         """Start the training of a lesson, whose measurement follows.
 
         Raises:
-            ConfigError: when the lesson, the prediction or an option is invalid; `field` names it.
+            ConfigError: when the lesson or an option is invalid; `field` names it.
             UserError: when the owner has too many active measurements or runs.
         """
         lesson = lessons.find(name)
         chosen_options = lessons.validate_options(lesson, options)
-        request = {
-            "prediction": lessons.validate_prediction(lesson, prediction),
-            "options": chosen_options,
-        }
         spec = lessons.experiment(lesson, chosen_options, self.base)
-        fields = {"name": name, "request": request, "is_ready": False}
+        fields = {"name": name, "request": {"options": chosen_options}, "is_ready": False}
         job = cast(Measurement, self.submit("lesson", owner=owner, **fields))
         try:
             if lesson.pretrained_job:

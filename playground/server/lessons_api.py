@@ -34,10 +34,9 @@ ANSWER_KEY_SEEDS = 8  # seeds listed on the teacher's page
 
 
 class LessonRequest(RequestBody):
-    """A lesson with the user's prediction, which the lesson validates."""
+    """A lesson with its options, which it validates."""
 
     lesson: Any = None
-    prediction: Any = None
     options: Any = None
 
 
@@ -85,7 +84,7 @@ class LessonInfo(TypedDict):
     introduction: str
     instruction: str
     question: str
-    kind: Literal["number", "choice"]
+    kind: Literal["curve", "number", "choice"]
     low: int
     high: int
     unit: str
@@ -213,7 +212,7 @@ def start_lesson_job(jobs: LessonJobs, request: SubmitJob) -> Job:
     """
     if request.kind == "lesson":
         fields = parse(LessonRequest, request.request)
-        return jobs.submit_lesson(fields.lesson, fields.prediction, fields.options, request.owner)
+        return jobs.submit_lesson(fields.lesson, fields.options, request.owner)
     bug = parse(BugRequest, request.request)
     return jobs.submit_bug(bug.bug, bug.seed, bug.steps, request.owner, bug.is_hidden)
 

@@ -120,7 +120,6 @@ VALUES_BY_FIELD = {
     "revision": st.sampled_from(["main", "..", "a/b"]),
     "token": st.just("hf_x"),
     "lesson": st.sampled_from([*LESSONS, "x"]),
-    "prediction": st.integers(0, 100),
     "bug": st.sampled_from([*BUGS, RANDOM_BUG, "x"]),
     "seed": st.integers(0, 9),
     "steps": st.integers(20, 300),

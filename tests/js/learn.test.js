@@ -15,14 +15,21 @@ import {
 import { exerciseOfDay } from "../../playground/ui/static/learn/daily_bug.js";
 import { buildChart, describeCell, Figures } from "../../playground/ui/static/learn/figures.js";
 import {
-  buildLiveFigure,
+  describeScore,
+  drawLine,
+  fillGaps,
+  Guess,
+  isNear,
+  listXs,
+  meanDistance,
+} from "../../playground/ui/static/learn/guess.js";
+import {
   changeInput,
   describeDuration,
-  describeVerdict,
   formatOutcome,
-  formatPrediction,
   Lessons,
   openLinkedLesson,
+  partialLines,
   lessonStatus,
   resumeLessons,
 } from "../../playground/ui/static/learn/lessons.js";
@@ -50,17 +57,17 @@ import {
 import { store } from "../../playground/ui/static/shared/store.js";
 import { html } from "../../playground/ui/static/vendor/preact.js";
 
-const NUMBER = {
+const CURVE_LESSON = {
   name: "lengths",
   title: "Length generalization",
   introduction: "A model.",
   instruction: "Predict.",
   question: "At which length?",
-  kind: "number",
+  kind: "curve",
   low: 1,
-  high: 21,
+  high: 20,
   unit: "length",
-  tolerance: 1,
+  tolerance: 10,
   choices: [],
   options: [
     { name: "positions", label: "Positions", default: "learned", choices: ["learned", "rope"] },
@@ -72,7 +79,7 @@ const NUMBER = {
   reuses_runs: false,
 };
 const CHOICE = {
-  ...NUMBER,
+  ...CURVE_LESSON,
   name: "heads",
   title: "One head",
   kind: "choice",
@@ -84,7 +91,7 @@ const CHOICE = {
   options: [],
 };
 const CATALOG = {
-  lessons: [CHOICE, NUMBER],
+  lessons: [CHOICE, CURVE_LESSON],
   bugs: [
     { name: "causal-mask", title: "No causal mask" },
     { name: "transpose", title: "No transpose" },
@@ -99,11 +106,9 @@ const CATALOG = {
 };
 const RESULT = {
   value: 9,
-  is_correct: false,
   outcome: "length 9",
   explanation: "Because.",
-  figures: [],
-  prediction: 9,
+  figures: [{ kind: "curves", series: [{ label: "measured", xs: [1, 20], ys: [1, 1] }] }],
   options: {},
   runs: [],
 };
@@ -166,30 +171,31 @@ test("a link opens a lesson with its options, a section, or a bug", () => {
   assert.deepEqual(readLink(CATALOG, new URLSearchParams("?tab=learn")), {});
 });
 
-test("another prediction or option discards the result", () => {
-  lessonStates.value = { lengths: { result: RESULT } };
+test("another guess or option discards the result", () => {
+  const far = Array(20).fill(10);
+  lessonStates.value = { lengths: { guess: far, result: RESULT } };
   assert.equal(lessonStatus("lengths"), "measured");
-  changeInput("lengths", { prediction: 4 });
-  assert.deepEqual(lessonStates.value["lengths"], { options: {}, prediction: 4 });
+  changeInput("lengths", { guess: far });
+  assert.deepEqual(lessonStates.value["lengths"], { options: {}, guess: far });
   assert.equal(lessonStatus("lengths"), "");
 });
 
 test("a link with other options discards the result, one with the same options keeps it", () => {
   const options = { positions: "rope", seed: 1 },
-    measured = { options, prediction: 3, result: RESULT };
+    measured = { options, guess: [3], result: RESULT };
   lessonStates.value = { lengths: measured };
   openLinkedLesson("lengths", { seed: 1, positions: "rope" });
   assert.equal(lessonStates.value["lengths"], measured);
   openLinkedLesson("lengths", { positions: "rope" });
   assert.deepEqual(lessonStates.value["lengths"], {
     options: { positions: "rope" },
-    prediction: 3,
+    guess: [3],
   });
 });
 
 test("the list has a title and a state for each lesson, and opens it", async () => {
   lessonStates.value = {
-    heads: { result: { ...RESULT, is_correct: true } },
+    heads: { guess: "one", result: { ...RESULT, value: "one" } },
   };
   await mount(html`<${Lessons} />`);
   const stations = [...box.querySelectorAll(".station")];
@@ -197,36 +203,86 @@ test("the list has a title and a state for each lesson, and opens it", async () 
     stations.map((each) => each.querySelector("span:nth-child(2)").textContent),
     [PICTURE.title, "One head", "Length generalization", "Sources"],
   );
-  assert.match(stations[1].textContent, /predicted correctly/);
+  assert.match(stations[1].textContent, /guessed right/);
   await click(stations[1]);
   assert.equal($(".lesson h3").textContent, "1. One head");
 });
 
-test("a prediction is measured, polled and compared", async () => {
-  const training = { status: "working", message: "Training", done: 3, total: 9, unit: "steps" },
-    curves = [{ label: "a", evaluations: [[10, 0.5]] }];
+/** Give the plot a size of 100 × 100, and send it a pointer event. */
+function point(type, clientX, clientY) {
+  const plot = $(".guess-plot");
+  plot.setPointerCapture = () => {};
+  plot.getBoundingClientRect = () => ({ left: 0, bottom: 100, width: 100, height: 100 });
+  plot.dispatchEvent(Object.assign(new Event(type, { bubbles: true }), { clientX, clientY }));
+}
+
+test("a drawn guess is measured, polled and compared", async () => {
+  const training = { status: "working", message: "Training", done: 3, total: 9, unit: "steps" };
   responses["jobs/submit"] = { job: "m" };
-  responses["jobs/poll"] = { ...training, partial: { runs: [{ steps: 200 }], curves } };
+  responses["jobs/poll"] = { ...training, partial: { runs: [{ steps: 200 }], curves: [] } };
   await mount(html`<${Lessons} />`);
-  enter($(".prediction"), "9");
+  $(".measure").click();
+  await waitFor(() => text("[role=alert]") === "Draw the curve that you expect first.");
+  point("pointerdown", 0, 100);
+  await settle();
+  point("pointermove", 100, 0);
+  await waitFor(() => lessonStates.value["lengths"]?.guess?.at(-1) === 100);
   $(".measure").click();
   await waitFor(() => text(".pg-job-amount") === "3 of 9 steps");
   assert.equal(lessonStatus("lengths"), "running");
-  await waitFor(() => $(".finding").textContent.includes("so far"));
-  changeInput("lengths", { prediction: 8 });
-  assert.equal(lessonStates.value["lengths"].job, "m");
-  responses["jobs/poll"] = { status: "done", result: { ...RESULT, is_correct: true } };
+  responses["jobs/poll"] = { status: "done", result: RESULT };
   await waitFor(() => $(".outcome"));
   const { kind, request } = sent.find(([name]) => name === "jobs/submit")[1];
-  assert.deepEqual([kind, request], ["lesson", { lesson: "lengths", prediction: 9, options: {} }]);
-  assert.equal($(".your-prediction").textContent, "length 9");
-  assert.equal($(".verdict").textContent, "✓ Correct, within 1.");
-  assert.equal(text(".measure"), "Measure again");
+  assert.deepEqual([kind, request], ["lesson", { lesson: "lengths", options: {} }]);
+  assert.match(text(".verdict"), /^On average 50 points away\./);
+  assert.equal($(".guess-plot").getAttribute("aria-disabled"), "true");
   assert.equal(lessonStates.value["lengths"].job, undefined);
+  await click($(".measure")); // guess again
+  assert.deepEqual(lessonStates.value["lengths"], { options: {}, guess: undefined });
+});
+
+test("arrow keys move the points of a curve, and the mark of a number", async () => {
+  const guesses = [];
+  const draw = (lesson, guess) =>
+    mount(
+      html`<${Guess}
+        lesson=${lesson}
+        guess=${guess}
+        isLocked=${false}
+        onChange=${(value) => guesses.push(value)}
+      />`,
+    );
+  await draw(CURVE_LESSON, null);
+  for (const key of ["End", "ArrowUp"]) {
+    press($(".guess-plot"), key);
+    await settle();
+  }
+  assert.equal(guesses.pop().at(-1), 55);
+  await draw({ ...CURVE_LESSON, kind: "number", unit: "position", high: 11 }, 11);
+  for (const key of ["ArrowRight", "ArrowLeft", "Home"]) press($(".guess-plot"), key);
+  assert.deepEqual(guesses, [11, 10, 1]);
+  assert.equal($(".guess-plot").getAttribute("aria-valuetext"), "position 11");
+});
+
+test("points that were not drawn are between the drawn ones", () => {
+  assert.deepEqual(fillGaps([null, 20, null, 40, null]), [20, 20, 30, 40, 40]);
+  const line = drawLine(Array(5).fill(null), { index: 3, value: 60 }, { index: 1, value: 20 });
+  assert.deepEqual(line, [null, 20, 40, 60, null]);
+  assert.deepEqual(drawLine(line, { index: 2, value: 90 }, { index: 2, value: 90 })[2], 90);
+});
+
+test("the score of a curve is its mean distance from the measured one", () => {
+  const steps = { low: 0, high: 200 };
+  assert.deepEqual(listXs(steps).slice(0, 3), [0, 10, 20]);
+  assert.deepEqual(listXs({ low: 1, high: 5 }), [1, 2, 3, 4, 5]);
+  const points = listXs(steps).map((x) => x / 2),
+    shift = (by) => ({ xs: [5, 100, 195], ys: [0.025 + by, 0.5 + by, 0.975 - by] });
+  assert.ok(meanDistance(steps, points, shift(0)) <= 0.5);
+  assert.ok(Math.abs(meanDistance(steps, points, shift(0.2)) - 20) <= 0.5);
 });
 
 test("a measurement continues after a reload, and one that the server lost is over", async () => {
-  lessonStates.value = { lengths: { job: "m" }, heads: { job: "lost" } };
+  lessonStates.value = { lengths: { job: "m", guess: [9] }, heads: { job: "lost" } };
   responses["jobs/poll"] = ({ job }) =>
     job === "m" ? { status: "done", result: RESULT } : { error: "no longer stored" };
   resumeLessons();
@@ -236,23 +292,23 @@ test("a measurement continues after a reload, and one that the server lost is ov
 });
 
 test("an error of the server is below the button", async () => {
-  responses["jobs/submit"] = { error: "enter a number from 1 to 21 first" };
+  lessonStates.value = { lengths: { guess: [50] } };
+  responses["jobs/submit"] = { error: "you have 2 measurements" };
   await mount(html`<${Lessons} />`);
   $(".measure").click();
-  await waitFor(() => $(".exercise").textContent.includes("Enter a number from 1 to 21 first."));
+  await waitFor(() => $(".finding").textContent.includes("You have 2 measurements."));
 });
 
 test("the button names its action, with the time of its training", async () => {
-  assert.equal(describeDuration(NUMBER), "Training takes about 8 s.");
+  assert.equal(describeDuration(CURVE_LESSON), "Training takes about 8 s.");
   assert.equal(
-    describeDuration({ ...NUMBER, reuses_runs: true, estimate: { seconds: 7.8 } }),
+    describeDuration({ ...CURVE_LESSON, reuses_runs: true, estimate: { seconds: 7.8 } }),
     "Training takes about 8 s on two cores, less if an earlier lesson has trained this model.",
   );
   await mount(html`<${Lessons} />`);
   assert.equal(text(".measure"), "Train and measure");
   assert.equal($(".duration").textContent, "Training takes about 8 s.");
-  assert.match($(".empty").textContent, /measured value appear here/);
-  catalog.value = { ...CATALOG, lessons: [{ ...NUMBER, pretrained_job: "translate" }] };
+  catalog.value = { ...CATALOG, lessons: [{ ...CURVE_LESSON, pretrained_job: "translate" }] };
   await settle();
   assert.equal(text(".measure"), "Load and measure");
   assert.match($(".duration").textContent, /download of the pretrained model/);
@@ -277,22 +333,28 @@ test("the list of lessons scrolls sideways to the open lesson", async () => {
   assert.equal($(".stations").scrollLeft, 400);
 });
 
-test("predictions and verdicts are sentences", () => {
-  assert.equal(formatPrediction(CHOICE, "one"), "one head");
-  assert.equal(formatPrediction({ ...NUMBER, unit: "%" }, 90), "90 %");
+test("scores are sentences", () => {
   assert.equal(formatOutcome(CHOICE, { outcome: "one", value: "one" }), "one head");
   assert.equal(formatOutcome(CHOICE, { outcome: "one, layer 2", value: "one" }), "one, layer 2");
-  assert.equal(formatOutcome(NUMBER, { outcome: "length 9", value: 9 }), "length 9");
-  assert.equal(describeVerdict(NUMBER, { value: 9, is_correct: false }), "Not correct.");
-  assert.match(describeVerdict(NUMBER, { value: null, is_correct: false }), /no measured value/);
+  assert.equal(formatOutcome(CURVE_LESSON, { outcome: "length 9", value: 9 }), "length 9");
+  const number = { ...CURVE_LESSON, kind: "number", unit: "position", tolerance: 0 };
+  assert.equal(describeScore(number, 8, { value: 9 }), "1 position away.");
+  assert.equal(describeScore(number, 9, { value: 9 }), "✓ 0 positions away.");
+  assert.equal(describeScore({ ...number, unit: "%" }, 2, { value: 9.4 }), "7 points away.");
+  assert.equal(describeScore(number, 9, { value: null }), "There is no measured value.");
+  assert.equal(describeScore(CHOICE, "one", { value: "one" }), "✓ Right.");
+  assert.equal(describeScore(CHOICE, "one", { value: "same" }), "Not this time.");
+  assert.ok(isNear(CURVE_LESSON, Array(20).fill(95), RESULT));
+  assert.equal(
+    describeScore(CURVE_LESSON, Array(20).fill(99), RESULT),
+    "✓ On average 1 point away.",
+  );
 });
 
-test("the figure of a running training appears with the first evaluation", () => {
-  const runs = [{ steps: 200 }];
-  assert.equal(buildLiveFigure({}), null);
-  assert.equal(buildLiveFigure({ curves: [{ label: "a", evaluations: [] }], runs }), null);
-  const figure = buildLiveFigure({ curves: [{ label: "a", evaluations: [[10, 0.5]] }], runs });
-  assert.deepEqual([figure.max, figure.series[0].ys], [200, [0.5]]);
+test("the lines of a running training are its evaluations", () => {
+  assert.deepEqual(partialLines({}), []);
+  const [line] = partialLines({ curves: [{ label: "a", evaluations: [[10, 0.5]] }] });
+  assert.deepEqual([line.xs, line.ys], [[10], [0.5]]);
 });
 
 test("a chart of lengths begins at the first length, a loss is logarithmic", () => {

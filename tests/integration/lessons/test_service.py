@@ -29,7 +29,7 @@ SMALL = {
 def test_a_lesson_trains_a_run_and_measures_it(registry):
     experiments = ExperimentService(registry)
     service = LessonJobs(experiments, SMALL)
-    job = service.submit_lesson("learning", 10, {}, OWNER)
+    job = service.submit_lesson("learning", {}, OWNER)
     wait_for(
         lambda: service.poll(job.id, OWNER)["status"] not in ("waiting", "working"),
         description="the end of the measurement",
@@ -56,7 +56,7 @@ def test_two_hundred_pupils_behind_one_address_are_measured(
     service._clock = FakeClock()
     client_address.set("192.0.2.1")
     pupils = [f"{number:032d}" for number in range(200)]
-    jobs = {owner: service.submit_lesson("learning", 10, {}, owner).id for owner in pupils}
+    jobs = {owner: service.submit_lesson("learning", {}, owner).id for owner in pupils}
     workers.finish_all()
     for owner, job_id in jobs.items():
         service.poll(job_id, owner)

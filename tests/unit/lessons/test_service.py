@@ -55,7 +55,7 @@ def service(experiments, started, translations):
 
 def start(service, owner=OWNER, **options):
     """Start the lesson whose result is the step of half accuracy."""
-    return service.submit_lesson("learning", 10, options, owner).id
+    return service.submit_lesson("learning", options, owner).id
 
 
 def start_bug(service, name, seed=0, steps=20, owner=OWNER, **options):
@@ -91,9 +91,7 @@ def test_a_lesson_is_measured_when_its_run_has_ended(service, registry, workers,
     assert response["status"] == "done"
     assert response["result"] == {
         "value": 40,
-        "prediction": 10,
         "options": {"seed": 0},
-        "is_correct": False,
         "runs": [{"label": "preset Adam", "run": f"run:{run.id}", "steps": 60}],
     }
     for owner in (OTHER, ""):
@@ -101,19 +99,11 @@ def test_a_lesson_is_measured_when_its_run_has_ended(service, registry, workers,
             service.poll(measurement_id, owner)
 
 
-def test_a_prediction_near_the_value_is_correct(service, workers, started):
-    measurement_id = start(service)
-    workers[0].finish()
-    service.poll(measurement_id, OWNER)
-    started[0].finish(value=30)
-    assert service.poll(measurement_id, OWNER)["result"]["is_correct"]
-
-
 def test_only_a_run_of_the_same_settings_is_reused(service, registry, workers):
     first = start(service)
     workers[0].finish()
     service.poll(first, OWNER)
-    second = service.submit_lesson("attention", 1, {"text": "3 1"}, OWNER).id
+    second = service.submit_lesson("attention", {"text": "3 1"}, OWNER).id
     assert runs_of(service, first) == runs_of(service, second)
     assert len(workers) == 1
     cancel(service, second)
@@ -174,7 +164,7 @@ def test_a_run_that_is_still_saving_continues_then(service, experiments, registr
 
 
 def test_a_run_that_two_lessons_need_continues_without_one_of_them(service, registry, workers):
-    first, second = start(service), service.submit_lesson("attention", 1, {}, OWNER).id
+    first, second = start(service), service.submit_lesson("attention", {}, OWNER).id
     cancel(service, first)
     assert list(workers[0].commands) == []
     assert service.poll(second, OWNER)["message"] == "Training"
@@ -199,15 +189,15 @@ def test_the_experiment_of_a_lesson_is_in_no_list_and_on_no_disk(
 def test_a_lesson_whose_run_cannot_start_reports_why(service, registry, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_LIMITS", "runs.per-owner=1")
     with pytest.raises(UserError, match="you have 1 runs, which is the maximum"):
-        service.submit_lesson("no-positions", "order", {}, OWNER)
+        service.submit_lesson("no-positions", {}, OWNER)
     assert [run.status for run in registry.list_for_owner(OWNER)] == ["stopping"]
 
 
 def test_an_impossible_request_starts_no_job(service, registry, started):
     for call in (
-        lambda: service.submit_lesson("no such lesson", 1, {}, OWNER),
-        lambda: service.submit_lesson("learning", None, {}, OWNER),
-        lambda: service.submit_lesson("lengths", 6, {"positions": "no"}, OWNER),
+        lambda: service.submit_lesson("no such lesson", {}, OWNER),
+        lambda: service.submit_lesson("learning", {"seed": -1}, OWNER),
+        lambda: service.submit_lesson("lengths", {"positions": "no"}, OWNER),
         lambda: start_bug(service, "typo"),
     ):
         with pytest.raises((ConfigError, UserError)):
@@ -358,7 +348,7 @@ def test_giving_up_reveals_the_bug(service, hidden_bug):
 def translated(service, translations):
     """Return the id of a lesson with a translation, and the job of the translation."""
     options = {"pretrained": "ada/tiny", "prompt": "the dog"}
-    measurement_id = service.submit_lesson("pretrained", "aligned", options, OWNER).id
+    measurement_id = service.submit_lesson("pretrained", options, OWNER).id
     (job,) = translations.started
     assert job.arguments == ({"model": "ada/tiny", "text": "the dog"},)
     return measurement_id, job
@@ -397,6 +387,6 @@ def test_cancelling_a_lesson_cancels_its_run_and_its_translation(service, worker
 def test_a_translation_that_cannot_start_starts_no_run(experiments, registry, started):
     service = LessonJobs(experiments, SMALL)
     with pytest.raises(UserError, match="no process for pretrained models"):
-        service.submit_lesson("pretrained", "aligned", {}, OWNER)
+        service.submit_lesson("pretrained", {}, OWNER)
     assert registry.list_for_owner(OWNER) == []
     service.close()

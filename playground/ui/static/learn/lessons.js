@@ -1,12 +1,13 @@
-// The lessons: a prediction, a measurement, and the comparison of both.
-import { html, useEffect, useRef } from "../vendor/preact.js";
+// The lessons: a guess, a measurement, and the comparison of both.
+import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { Field } from "../shared/components/form.js";
 import { JobProgress } from "../shared/components/job_progress.js";
 import { formatMessage } from "../shared/format.js";
 import { isActive, Job } from "../shared/job.js";
 import { store } from "../shared/store.js";
-import { EXACT_MATCH_TITLE, MEASURE_AGAIN } from "../shared/strings.js";
+import { EXACT_MATCH_TITLE } from "../shared/strings.js";
 import { Figures } from "./figures.js";
+import { describeScore, Guess, isNear, measuredLines } from "./guess.js";
 import { Picture } from "./picture.js";
 import {
   catalog,
@@ -43,7 +44,7 @@ function setLessonState(name, state) {
   saveLocal("lessons", lessonStates.value);
 }
 
-/** Change the prediction or the options, which discards the previous result. */
+/** Change the guess or the options, which discards the previous result. */
 export const changeInput = (name, changes) =>
   setLessonState(name, { ...withoutResult(name), ...changes });
 
@@ -69,8 +70,7 @@ async function storeResult(name, running) {
 }
 
 function toPayload(name) {
-  const { options, prediction = null } = lessonState(name);
-  return { kind: "lesson", request: { lesson: name, prediction, options } };
+  return { kind: "lesson", request: { lesson: name, options: lessonState(name).options } };
 }
 
 /** Follow what was active when the page was closed. */
@@ -86,13 +86,13 @@ export function measure(name) {
 /** Return the state of a lesson in the list. */
 export function lessonStatus(name) {
   if (isBusy(name)) return "running";
-  const { result } = lessonState(name);
-  if (result) return result.is_correct ? "correct" : "measured";
-  return "";
+  const { guess, result } = lessonState(name),
+    lesson = catalog.value.lessons.find((each) => each.name === name);
+  return !result ? "" : isNear(lesson, guess, result) ? "near" : "measured";
 }
 
-const STATUS_LABELS = { correct: "predicted correctly", measured: "measured", running: "running" };
-const STATUS_MARKS = { correct: "✓", measured: "•", running: "…" };
+const STATUS_LABELS = { near: "guessed right", measured: "measured", running: "running" };
+const STATUS_MARKS = { near: "✓", measured: "•", running: "…" };
 
 /** Scroll the list sideways, on a phone, until the open lesson is in its middle. */
 function scrollToOpenLesson(list) {
@@ -177,71 +177,44 @@ function Options({ lesson, state, isDisabled }) {
   </fieldset>`;
 }
 
-function Prediction({ lesson, state, isDisabled }) {
-  const onInput = (prediction) => changeInput(lesson.name, { prediction });
-  if (lesson.kind === "choice")
-    return html`<fieldset class="predict" disabled=${isDisabled}>
-      <legend class="pg-visually-hidden">Your prediction</legend>
-      ${lesson.choices.map(
-        ([value, text]) =>
-          html`<label key=${value}>
-            <input
-              type="radio"
-              name="learn-prediction"
-              value=${value}
-              checked=${state.prediction === value}
-              onChange=${() => onInput(value)}
-            />
-            <span>${text}</span>
-          </label>`,
-      )}
-    </fieldset>`;
-  const { high, low, unit, tolerance } = lesson,
-    hint = `${low} to ${high}` + (tolerance ? `; correct if at most ${tolerance} off` : ""),
-    label = `Your prediction (${unit})`;
+function Choices({ lesson, state, isDisabled }) {
   return html`<fieldset class="predict" disabled=${isDisabled}>
-    <${Field}
-      class="prediction"
-      field=${{ name: "prediction", label, type: "number", min: low, max: high, hint }}
-      value=${state.prediction ?? ""}
-      onInput=${(value) => onInput(value === "" ? null : Number(value))}
-    />
+    <legend class="pg-visually-hidden">Your guess</legend>
+    ${lesson.choices.map(
+      ([value, text]) =>
+        html`<label key=${value}>
+          <input
+            type="radio"
+            name="learn-guess"
+            value=${value}
+            checked=${state.guess === value}
+            onChange=${() => changeInput(lesson.name, { guess: value })}
+          />
+          <span>${text}</span>
+        </label>`,
+    )}
   </fieldset>`;
 }
 
-/** Return a prediction as text, as short as the measured outcome. */
-export function formatPrediction({ choices, kind, unit }, prediction) {
-  if (kind === "choice")
-    return (choices.find(([value]) => value === prediction)?.[1] ?? "").split(":")[0];
-  return unit === "%" ? prediction + " %" : `${unit} ${prediction}`;
-}
+/** Return a measured choice in the words of the choice, without its explanation. */
+export const formatOutcome = ({ choices }, { outcome, value }) =>
+  (outcome === value && choices.find(([each]) => each === value)?.[1].split(":")[0]) || outcome;
 
-/** Return the measured outcome as text; that of a choice in the words of the choice. */
-export const formatOutcome = (lesson, { outcome, value }) =>
-  lesson.kind === "choice" && outcome === value ? formatPrediction(lesson, value) : outcome;
-
-/** Compare a prediction with the measured value. */
-export function describeVerdict({ tolerance }, { is_correct: isCorrect, value }) {
-  if (value === null) return "There is no measured value to compare with your prediction.";
-  if (!isCorrect) return "Not correct.";
-  return "✓ Correct" + (tolerance ? `, within ${tolerance}.` : ".");
-}
-
-function Outcome({ lesson, result }) {
-  const { options, prediction, runs } = result,
-    subjects = runs.map((run) => run.run);
+function Outcome({ lesson, guess, result }) {
+  const { figures, options, runs } = result,
+    subjects = runs.map((run) => run.run),
+    hasOwnFigure = lesson.kind === "curve",
+    others = figures.filter((each) => !hasOwnFigure || each.kind !== "curves");
   return html`<div class="outcome">
-    <dl class="side-by-side">
-      <dt>Prediction</dt>
-      <dd class="your-prediction">${formatPrediction(lesson, prediction)}</dd>
-      <dt>Measured</dt>
-      <dd class="measured">${formatOutcome(lesson, result)}</dd>
-    </dl>
-    <p class=${"verdict " + (result.is_correct ? "ok" : "off")}>
-      ${describeVerdict(lesson, result)}
+    <p class=${"verdict " + (isNear(lesson, guess, result) ? "ok" : "off")} role="status">
+      ${describeScore(lesson, guess, result)}
+      ${
+        lesson.kind !== "curve" &&
+        html`${" "}<span class="measured">Measured: ${formatOutcome(lesson, result)}.</span>`
+      }
     </p>
     <p class="explanation">${formatMessage(result.explanation)}</p>
-    <${Figures} figures=${result.figures} />
+    <${Figures} figures=${others} />
     <${TryRuns} key=${subjects.join()} runs=${runs} sequence=${options?.text} />
     <p class="pg-buttons links">
       <button
@@ -262,24 +235,13 @@ function Outcome({ lesson, result }) {
   </div>`;
 }
 
-/** Return the figure of a running training: the exact match so far. */
-export function buildLiveFigure({ curves = [], runs = [] }) {
-  if (!curves.some((curve) => curve.evaluations.length)) return null;
-  return {
-    kind: "curves",
-    title: EXACT_MATCH_TITLE + ", so far",
-    metric: "exact_match",
-    max: Math.max(...runs.map((run) => run.steps)),
-    series: curves.map(({ evaluations, label }) => ({
-      label,
-      xs: evaluations.map((each) => each[0]),
-      ys: evaluations.map((each) => each[1]),
-    })),
-  };
-}
-
-const buttonText = ({ pretrained_job: isPretrained }, hasResult) =>
-  hasResult ? MEASURE_AGAIN : (isPretrained ? "Load" : "Train") + " and measure";
+/** Return the exact match of the training so far, as lines of a figure. */
+export const partialLines = ({ curves = [] }) =>
+  curves.map(({ evaluations, label }) => ({
+    label,
+    xs: evaluations.map((each) => each[0]),
+    ys: evaluations.map((each) => each[1]),
+  }));
 
 /** Describe how long the training of a lesson takes. */
 export const describeDuration = ({
@@ -291,15 +253,49 @@ export const describeDuration = ({
   (isReusing ? ", less if an earlier lesson has trained this model." : ".") +
   (isPretrained ? " The download of the pretrained model takes longer." : "");
 
+/** The figure to draw on; without one, that of a running training. */
+function LessonFigure({ lesson, state, isLocked, result }) {
+  const { name, kind } = lesson,
+    partial = partialLines(jobOf(name).state.value.partial).filter(({ xs }) => xs.length);
+  if (kind === "choice")
+    return partial.length > 0 && html`<${Figures} figures=${[buildLiveFigure(partial)]} />`;
+  const lines = result ? measuredLines(result) : lesson.unit === "step" ? partial : [];
+  return html`<${Guess}
+    lesson=${lesson}
+    guess=${state.guess ?? null}
+    onChange=${(guess) => changeInput(name, { guess })}
+    isLocked=${isLocked}
+    measured=${kind === "curve" ? lines : []}
+    value=${kind === "number" ? (result?.value ?? null) : null}
+  />`;
+}
+
+const buildLiveFigure = (series) => ({
+  kind: "curves",
+  title: EXACT_MATCH_TITLE + ", so far",
+  metric: "exact_match",
+  series,
+});
+
+const WITHOUT_GUESS = {
+  curve: "Draw the curve that you expect first.",
+  number: "Click where you expect the value first.",
+  choice: "Select an answer first.",
+};
+
 function Lesson({ lesson }) {
   const { name } = lesson,
     state = lessonState(name),
     isDisabled = isBusy(name),
     { result } = isDisabled ? {} : state,
-    figure = buildLiveFigure(jobOf(name).state.value.partial);
+    isLocked = isDisabled || Boolean(result),
+    [error, setError] = useState(""),
+    hasGuess = state.guess !== undefined;
   const onSubmit = (event) => {
     event.preventDefault();
-    measure(name);
+    if (result) changeInput(name, { guess: undefined });
+    else if (hasGuess) measure(name);
+    setError(hasGuess ? "" : WITHOUT_GUESS[lesson.kind]);
   };
   return html`<article class="lesson" data-name=${name}>
     <div class="exercise">
@@ -312,29 +308,29 @@ function Lesson({ lesson }) {
         }
       </p>
       <p class="instruction">${lesson.instruction}</p>
+    </div>
+    <div class="finding">
       <form novalidate onSubmit=${onSubmit}>
         <${Options} lesson=${lesson} state=${state} isDisabled=${isDisabled} />
         <p class="pg-note question">${lesson.question}</p>
-        <${Prediction} lesson=${lesson} state=${state} isDisabled=${isDisabled} />
+        ${
+          lesson.kind === "choice" &&
+          html`<${Choices} lesson=${lesson} state=${state} isDisabled=${isLocked} />`
+        }
+        <${LessonFigure} lesson=${lesson} state=${state} isLocked=${isLocked} result=${result} />
         <p class="pg-buttons">
           <button type="submit" class="pg-button primary measure" disabled=${isDisabled}>
-            ${buttonText(lesson, Boolean(result))}
+            ${result ? "Guess again" : (lesson.pretrained_job ? "Load" : "Train") + " and measure"}
           </button>
-          ${!result && html`<span class="pg-hint duration">${describeDuration(lesson)}</span>`}
+          ${
+            error && !hasGuess
+              ? html`<span class="pg-error" role="alert">${error}</span>`
+              : !result && html`<span class="pg-hint duration">${describeDuration(lesson)}</span>`
+          }
         </p>
       </form>
       <${JobProgress} job=${jobOf(name)} onRetry=${() => measure(name)} />
-    </div>
-    <div class="finding">
-      ${figure && html`<${Figures} figures=${[figure]} />`}
-      ${result && html`<${Outcome} lesson=${lesson} result=${result} />`}
-      ${
-        !figure &&
-        !result &&
-        html`<p class="pg-hint pg-empty empty">
-          Your prediction and the measured value appear here, with figures and an explanation.
-        </p>`
-      }
+      ${result && html`<${Outcome} lesson=${lesson} guess=${state.guess} result=${result} />`}
     </div>
     <${Onward} name=${name} />
   </article>`;

@@ -21,7 +21,7 @@ export const catalog = signal(/** @type {any} */ (null));
 export const tabError = signal("");
 export const section = signal("tour");
 export const lessonName = signal(PICTURE.name);
-/** The state of each lesson by its name: {prediction, options, job, result}. */
+/** The state of each lesson by its name: {guess, options, job, result}. */
 export const lessonStates = signal(/** @type {Record<string, any>} */ ({}));
 /** The request of the bug exercise, with the id and the result of its job. */
 export const bugState = signal(/** @type {any} */ ({ name: RANDOM_BUG, seed: 0, steps: 0 }));

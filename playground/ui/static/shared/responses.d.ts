@@ -19,15 +19,13 @@ export interface MeasuredRun {
   steps: number;
 }
 
-/** The measured value of a lesson, compared with the prediction. */
+/** The measured value of a lesson, with its figures. */
 export interface LessonResult {
   value: number | string | null;
   outcome: string;
   explanation: string;
   figures: Record<string, any>[];
-  prediction: number | string;
   options: Record<string, any>;
-  is_correct: boolean;
   runs: MeasuredRun[];
 }
 
@@ -620,7 +618,7 @@ export interface LessonInfo {
   introduction: string;
   instruction: string;
   question: string;
-  kind: "number" | "choice";
+  kind: "curve" | "number" | "choice";
   low: number;
   high: number;
   unit: string;
