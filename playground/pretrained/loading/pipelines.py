@@ -94,8 +94,7 @@ def check_kind(task: str, name: str, folder: Path) -> None:
     if task == "text2text-generation":
         if config.model_type not in ENCODER_DECODER_TYPES:
             raise UserError(
-                f"{name} is not an encoder-decoder for text; choose a model such as "
-                "google-t5/t5-small"
+                f"{name} is not an encoder-decoder; choose a model such as google-t5/t5-small"
             )
     elif config.is_encoder_decoder:
         raise UserError(

@@ -34,6 +34,7 @@ from playground.pretrained.loading.model_files import CAUSAL
 from playground.pretrained.loading.pipelines import open_pipeline
 from playground.pretrained.loading.resolver import resolve
 from playground.pretrained.prompts import Example, few_shot_prompt
+from playground.pretrained.tokens import check_symbols
 from playground.tasks import EOS, SOS, load_task
 from playground.tasks.held_out import build_held_out_set
 from playground.training.task_config import TaskConfig
@@ -320,11 +321,10 @@ def test_tokenizer_that_merges_symbols_is_reported(masked):
 
 def test_symbol_that_holds_a_special_token_is_reported(causal, masked, tokenizer):
     symbols = ("a", "x<|endoftext|>", "[MASK]")
-    items = [Example(symbols, symbols)]
     with pytest.raises(UserError, match=r"stub takes the symbol x<\|endoftext\|> for a special"):
-        PretrainedCausalLM("stub", "", causal, symbols, ProgressReporter(), items, [], 0)
+        check_symbols(causal.tokenizer, symbols, "stub")
     with pytest.raises(UserError, match=r"stub takes the symbol \[MASK\] for a special"):
-        masked_lm(masked, symbols, items, [])
+        check_symbols(masked.tokenizer, symbols, "stub")
     with pytest.raises(UserError, match="fine takes the symbol x"):
         PromptTemplate.of(tokenizer, symbols, "fine", CAUSAL)
 

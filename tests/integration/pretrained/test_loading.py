@@ -146,7 +146,7 @@ def checkpoints(tmp_path_factory):
         ("inference", "tiny-bert", {"task": "text-generation"}, "is a masked language model"),
         ("inference", "tiny-gpt2", {"task": "fill-mask"}, "is a causal language model"),
         ("attention", "tiny-t5", {}, "has an encoder and a decoder"),
-        ("translate", "tiny-gpt2", {}, "is not an encoder-decoder for text"),
+        ("translate", "tiny-gpt2", {}, "is not an encoder-decoder"),
     ],
 )
 def test_an_unsuitable_model_is_rejected_before_its_weights_are_requested(
