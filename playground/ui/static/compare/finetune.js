@@ -33,12 +33,13 @@ export function thinSteps(rows) {
     .map(({ step, loss, exact_match, eval_size }) => ({ step, loss, exact_match, eval_size }));
 }
 
-/** Describe the memory that the training needs. */
-export function describePlan({ bytes, free_bytes: free, fits, parts }) {
+/** Describe the memory and the time that the training needs. */
+export function describePlan({ bytes, free_bytes: free, fits, parts, seconds }) {
   return (
     `Needs about ${formatBytes(bytes)} of memory${parts.activations ? "" : " plus activations"}; ` +
     `${formatBytes(free)} are free` +
-    (fits ? "." : ", which is not enough. Select a smaller model or stop a run.")
+    (fits ? "." : ", which is not enough. Select a smaller model or stop a run.") +
+    (seconds ? ` Takes about ${formatDuration(seconds)} (an estimate).` : "")
   );
 }
 

@@ -1,6 +1,12 @@
 // The names, sizes and locations of pretrained models.
 import { computed, signal, useEffect } from "../vendor/preact.js";
-import { formatBytes, formatCount, formatInteger, formatMessage } from "../shared/format.js";
+import {
+  formatBytes,
+  formatCount,
+  formatDuration,
+  formatInteger,
+  formatMessage,
+} from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { runQuery } from "./jobs.js";
 import { describeError, isOutage, localPathsAllowed, outage, reportOutage } from "./outage.js";
@@ -93,16 +99,22 @@ export function describeModelCost(name) {
   if (row.message) return { text: formatMessage(row.message), isError: !isOutage(row.code) };
   const parameters = row.parameters ? formatCount(row.parameters, "parameter") : "",
     size = row.bytes ? formatBytes(row.bytes) : "",
-    memory = row.memory ? `${formatBytes(row.memory)} of memory` : "";
+    memory = row.memory ? `${formatBytes(row.memory)} of memory` : "",
+    time = row.load_s
+      ? `estimated ${formatDuration(row.load_s)} to load, ` +
+        `then ${formatCount(Math.max(1, Math.round(1 / row.token_s)), "token")} per second`
+      : "";
   if (row.location === "hub")
     return {
-      text: [`${size} to download, once`, parameters, memory].filter(Boolean).join("; "),
+      text: [`${size} to download, once`, parameters, memory, time].filter(Boolean).join("; "),
       isError: false,
     };
   const finetuned = name.startsWith("tuned:") ? "Fine-tuned here" : "In a local folder",
     storage = row.location === "directory" ? finetuned : "On this machine";
   return {
-    text: `${storage}: ${[parameters, size, memory].filter(Boolean).join(", ")}`,
+    text: [`${storage}: ${[parameters, size, memory].filter(Boolean).join(", ")}`, time]
+      .filter(Boolean)
+      .join("; "),
     isError: false,
   };
 }
