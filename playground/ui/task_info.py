@@ -39,13 +39,14 @@ def measured_difficulty() -> dict[str, tuple[str, str]]:
 def format_difficulty(row: dict[str, Any]) -> tuple[str, str]:
     """Return the difficulty and the conditions of its measurement as text."""
     seeds, steps = row["seeds"], row["steps"]
+    runs = f"{seeds} seed{'s' * (seeds != 1)}"
     low, high = row.get("lengths", [1, 10])
     conditions = (
         f"Measured by python -m benchmarks tasks: 99 % exact match, fast preset, {row['budget']} "
-        f"steps, lengths {low} to {high}, {seeds} seed{'s' * (seeds != 1)}"
+        f"steps, lengths {low} to {high}, {runs}"
     )
     if len(steps) == seeds:
-        return f"Solved in about {median(steps):g} steps with Fast.", conditions
+        return f"Solved in about {median(steps):g} steps with Fast ({runs}).", conditions
     min_score = int(1000 * min(row["scores"])) / 10
     if steps:
         return (
@@ -53,4 +54,4 @@ def format_difficulty(row: dict[str, Any]) -> tuple[str, str]:
             "exact match.",
             conditions,
         )
-    return f"Not solved with Fast: {min_score:g} % exact match.", conditions
+    return f"Not solved with Fast: {min_score:g} % exact match ({runs}).", conditions

@@ -13,14 +13,14 @@ def test_difficulty_of_a_task_is_formatted_from_measurements():
         "scores": [0.991, 0.999, 0.995],
     }
     assert task_info.format_difficulty(row) == (
-        "Solved in about 50 steps with Fast.",
+        "Solved in about 50 steps with Fast (3 seeds).",
         "Measured by python -m benchmarks tasks: 99 % exact match, fast preset, 600 steps, "
         "lengths 1 to 10, 3 seeds",
     )
     for changes, sentence in (
         ({"steps": [40, 60], "scores": [0.991, 0.999, 0.5]}, "Solved with Fast in 2 of 3 runs;"),
         ({"steps": [40], "scores": [0.991, 0.7, 0.5]}, "the worst reaches 50 % exact match."),
-        ({"seeds": 1, "steps": [], "scores": [0.0049]}, "Not solved with Fast: 0.4 %"),
+        ({"seeds": 1, "steps": [], "scores": [0.0049]}, "Not solved with Fast: 0.4 % exact match (1 seed)."),
     ):
         assert sentence in task_info.format_difficulty(row | changes)[0]
 

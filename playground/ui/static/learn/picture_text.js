@@ -39,9 +39,10 @@ export const PARTS = [
     label: "Residual stream",
     title: "The residual stream and the feed-forward network",
     text:
-      "Every block adds its output to the vector of the token and replaces nothing. This running " +
-      "sum is the residual stream. After attention, the feed-forward network transforms the " +
-      "vector of each position alone.",
+      "Every block adds its output to the vector of the token. This running sum is the residual " +
+      "stream. In this model (pre-norm), nothing replaces it; post-norm models normalize it after " +
+      "each block. After attention, the feed-forward network transforms the vector of each " +
+      "position alone.",
     task:
       "The number beside a block is the norm (length) of the vector that it adds, divided by the " +
       "norm of the vector that it is added to.",
