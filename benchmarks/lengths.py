@@ -70,8 +70,12 @@ def table(
         f"|---|---|{'---|' * len(label)}",
     ]
     for row in cells:
-        reach, median = row["reach"], dict(zip(row["lengths"], row["median"], strict=True))
-        shares = " | ".join(f"{median[at]:.1%}" if at in median else "" for at in label)
+        reach = row["reach"]
+        scores = zip(row["median"], row["low"], row["high"], strict=True)
+        by_length = dict(
+            zip(row["lengths"], (format_scores(*each) for each in scores), strict=True)
+        )
+        shares = " | ".join(by_length.get(at, "") for at in label)
         lines.append(
             f"| {row['label']} | {reach['median']:g} ({reach['low']:g} to {reach['high']:g}) | "
             f"{shares} |"
@@ -81,3 +85,8 @@ def table(
         f"{summary['runs']} runs, trained and evaluated in {summary['seconds'] / 60:.1f} minutes.",
     ]
     return "\n".join(lines)
+
+
+def format_scores(median: float, low: float, high: float) -> str:
+    """Format a median, with the range over the seeds where they differ."""
+    return f"{median:.1%}" + (f" ({low:.1%} to {high:.1%})" if low < high else "")
