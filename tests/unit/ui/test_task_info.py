@@ -20,7 +20,10 @@ def test_difficulty_of_a_task_is_formatted_from_measurements():
     for changes, sentence in (
         ({"steps": [40, 60], "scores": [0.991, 0.999, 0.5]}, "Solved with Fast in 2 of 3 runs;"),
         ({"steps": [40], "scores": [0.991, 0.7, 0.5]}, "the worst reaches 50 % exact match."),
-        ({"seeds": 1, "steps": [], "scores": [0.0049]}, "Not solved with Fast: 0.4 % exact match (1 seed)."),
+        (
+            {"seeds": 1, "steps": [], "scores": [0.0049]},
+            "Not solved with Fast: 0.4 % exact match (1 seed).",
+        ),
     ):
         assert sentence in task_info.format_difficulty(row | changes)[0]
 
