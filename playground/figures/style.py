@@ -218,7 +218,7 @@ def draw_heatmap(
             axis.set_major_locator(NullLocator())
             continue
         every = math.ceil(MIN_LABEL_IN / size)
-        axis.set_ticks(range(0, len(labels), every), [*map(_label_of, labels[::every])])
+        axis.set_ticks(range(0, len(labels), every), [*map(label_of, labels[::every])])
         for text in axis.get_ticklabels():
             text.set(fontfamily=TOKEN_FONTS, fontsize=8, parse_math=False)
     axes.tick_params(length=0, pad=3)
@@ -226,7 +226,7 @@ def draw_heatmap(
         axes.tick_params(axis="x", rotation=90)
 
 
-def _label_of(token: str) -> str:
+def label_of(token: str) -> str:
     """Return the label of a token, with code points for characters that the fonts do not have."""
     fonts = [get_font(findfont(name)) for name in TOKEN_FONTS]
     return "".join(

@@ -141,6 +141,7 @@ LIMITS = {
     "hub-jobs": Admission("Hub jobs", per_owner=2, total=4),
     "galleries": Admission("galleries", per_owner=2, total=4),
     "inspections": Admission("requests to a model", per_owner=9, per_address=64, total=512),
+    "pictures": Admission("pictures", per_address=4, total=8),
     "reports": Admission("reports and pages", per_address=3, total=5),
     "checkpoint-checks": Admission("uploads", total=16),
     "dataset-reads": Admission("datasets", total=10),

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gradio.route_utils import get_root_url
 from gradio.utils import get_function_description
 from markupsafe import Markup
 from starlette.requests import Request
@@ -20,6 +19,7 @@ from playground.common.content_policy import source_hash
 
 from . import project_files
 from .api import has_mcp
+from .asgi import root_url
 from .hub_token import is_space
 
 FOLDER = Path(__file__).with_name("templates")
@@ -82,7 +82,7 @@ def describe_endpoint(url: str, name: str, function: Callable[..., Any]) -> dict
 def respond(request: Request) -> HTMLResponse:
     """Respond with the page; its programs have the address that the client uses."""
     blocks = request.app.get_blocks()
-    url = get_root_url(request, API_PAGE.path, request.app.root_path) + "/"
+    url = root_url(request)
     functions = {f"/{each.api_name}": each.fn for each in blocks.fns.values()}
     endpoints = [
         describe_endpoint(url, name[1:], functions[name]) | {"arguments": info["parameters"]}

@@ -43,6 +43,7 @@ from playground.ui.page import UI_DIR, build_page
 from .api import Endpoints, has_mcp
 from .api_page import API_PAGE
 from .asgi import accepted_encoding
+from .card_api import Cards
 from .checkpoint_transfer import CheckpointTransfer
 from .connections import configure_uvicorn, sweep_connections
 from .damaged_api import DamagedHandlers
@@ -128,6 +129,7 @@ def launch_options(
     apply_patches()
     host = host or os.environ.get("GRADIO_SERVER_NAME") or None
     datasets, public = DatasetHandlers(registry), is_public(host, share)
+    cards = Cards(registry)
     load = LoadLimits.from_environment(public)
     return {
         "server_name": f"[{host.strip('[]')}]" if host and ":" in host else host,
@@ -151,7 +153,8 @@ def launch_options(
             "lifespan": sweep_connections,
             "middleware": build_middleware(public, can_sign_in(), load),
             "routes": [
-                page_route(),
+                page_route(cards),
+                cards.route(),
                 *build_routes(handlers | datasets.handlers(), load),
                 *CheckpointTransfer(registry).routes(),
                 *datasets.routes(),
@@ -164,8 +167,8 @@ def launch_options(
     }
 
 
-def page_route() -> Route:
-    """Return the route of the page."""
+def page_route(cards: Cards) -> Route:
+    """Return the route of the page; `cards` has what other sites show of a link to a model."""
     html = build_page(ProjectFiles().links(), os.environ.get("SPACE_ID", ""))
 
     bodies = {name: encode_text(html.encode(), name) for name in ("br", "gzip", "identity")}
@@ -173,6 +176,8 @@ def page_route() -> Route:
     async def page(request: Request) -> HTMLResponse:
         encoding = accepted_encoding(",".join(request.headers.getlist("accept-encoding")))
         headers = {"cache-control": "private, no-cache", "vary": "Accept-Encoding"}
+        if request.url.query and (tags := await cards.tags(request)):
+            return HTMLResponse(html.replace("</title>", "</title>" + tags, 1), headers=headers)
         if encoding != "identity":
             headers["content-encoding"] = encoding
         return HTMLResponse(bodies[encoding], headers=headers)

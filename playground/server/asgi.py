@@ -3,6 +3,8 @@
 import math
 from collections.abc import Mapping
 
+from gradio.route_utils import get_root_url
+from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -28,6 +30,11 @@ def json_error(
 ) -> JSONResponse:
     """Return the response that reports an error."""
     return JSONResponse(error_response(error), status_code, headers)
+
+
+def root_url(request: Request) -> str:
+    """Return the address of the page that the client uses."""
+    return get_root_url(request, request.url.path, request.app.root_path) + "/"
 
 
 def accepted_encoding(header: str) -> str:

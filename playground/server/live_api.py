@@ -88,7 +88,7 @@ async def poll_model(
             http_request.state.handler_cpu_s = time.thread_time() - start
     else:
         response = await _poll_checkpoint(registry, model, client, http_request)
-    return _for_right(model.right, response) | {
+    return for_right(model.right, response) | {
         "name": model.name,
         "right": model.right.name.lower(),
         "private": PRIVATE_EXAMPLES if model.right < Right.USE else "",
@@ -135,7 +135,7 @@ async def _poll_checkpoint(
     }
 
 
-def _for_right(right: Right, response: dict[str, Any]) -> dict[str, Any]:
+def for_right(right: Right, response: dict[str, Any]) -> dict[str, Any]:
     """Return a poll or a snapshot without what the requester may not see.
 
     Viewers without the owner's consent get the attention weights with the numbers of positions
@@ -183,7 +183,7 @@ async def snapshot(
         registry.snapshots.request("snapshot", run, step=request.step or 0, client=client),
         request=http_request,
     )
-    return _for_right(model.right, response)
+    return for_right(model.right, response)
 
 
 def _recorded_snapshot(folder: Path, step: int) -> dict[str, Any]:

@@ -70,6 +70,7 @@ SERVED_ROUTES: tuple[tuple[str, str, float], ...] = (
     (PAGE_METHODS, r"/playground/files/(?!.*\.\.)[\w./-]{1,200}", 2),
     ("POST", r"/playground/api/[a-z]{1,20}/[a-z-]{1,20}", 0),
     (PAGE_METHODS, r"/playground/weights", 5),
+    (PAGE_METHODS, r"/playground/card", 50),
     ("GET HEAD", r"/playground/checkpoints/[\w-]{1,60}", 50),
     ("POST", r"/playground/(checkpoints|datasets)", 100),
 )

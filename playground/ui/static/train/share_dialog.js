@@ -220,10 +220,7 @@ export function Dialog() {
     ${
       content &&
       html`<div class="pg-halves">
-        <div>
-          ${content.pass && html`<${Picture} ...${content} />`}
-          <${FileButtons} />
-        </div>
+        <div>${content.pass && html`<${Picture} ...${content} />`}</div>
         <div>
           <${CopyField}
             class="watch-link"
@@ -241,6 +238,7 @@ export function Dialog() {
             value=${writeParams(pageUrl(), { settings: JSON.stringify(content.settings) })}
           />
           <${Code} content=${content} />
+          <${FileButtons} />
         </div>
       </div>`
     }
