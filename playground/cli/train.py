@@ -38,6 +38,7 @@ from .common import (
     torchrun_rank,
 )
 from .datasets import READING_OPTIONS, dataset_options, read_dataset
+from .experiment_runs import read_spec
 from .setting_options import Train, setting_options, translating_option_names
 
 if TYPE_CHECKING:
@@ -87,6 +88,12 @@ python -m playground train --resume sorter --max-steps 1000"""
     default=None,
     help="A preset of settings. [default: fast, or the architecture's]",
 )
+@click.option(
+    "--spec",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Train the first run of the experiment in a .json or .toml file, with its settings.",
+)
 @output_option("Output folder of the checkpoint. [default: in checkpoints/runs]", required=False)
 @click.option("--overwrite", is_flag=True, help="Replace the checkpoint that --out already holds.")
 @click.option(
@@ -103,6 +110,7 @@ python -m playground train --resume sorter --max-steps 1000"""
 def train(
     task: str | None,
     preset: str | None,
+    spec: Path | None,
     out: Path | None,
     overwrite: bool,
     resume: Path | None,
@@ -130,9 +138,16 @@ def train(
             "--weights-only would replace the checkpoint by one that cannot be resumed; "
             "name another folder with --out"
         )
-    config = (
-        build_config(options, preset) if resume is None else resume_config(resume, options, preset)
-    )
+    if spec is not None:
+        if fixed := [*options, *(["preset"] * bool(preset)), *(["resume"] * bool(resume))]:
+            exit_with_error(
+                f"{option_name(fixed[0])} cannot change an experiment; write it in {spec}"
+            )
+        config = first_run(spec)
+    elif resume is None:
+        config = build_config(options, preset)
+    else:
+        config = resume_config(resume, options, preset)
     out = out or resume
     if not torchrun_rank("RANK"):  # only the first process writes
         out = out or new_run_folder(
@@ -240,6 +255,19 @@ def build_config(options: dict[str, Any], preset: str | None) -> RunConfig:
         ensure_memory_available(config)
     except ConfigError as error:
         exit_with_error(translating_option_names(error, **flags))
+    return config
+
+
+def first_run(spec: Path) -> RunConfig:
+    """Return the first run of the experiment in a file."""
+    from playground.experiments.spec import parse_experiment
+
+    try:
+        _, variant, seed = next(parse_experiment(read_spec(spec), "").planned_runs())
+        config = variant.config(seed)
+        ensure_memory_available(config)
+    except ConfigError as error:
+        exit_with_error(str(error))
     return config
 
 

@@ -41,7 +41,7 @@ ReturnToService=2
 MpiDefault=none
 NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=1
 NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=1
-PartitionName=all Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
+PartitionName=cpu Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
 """
 
 

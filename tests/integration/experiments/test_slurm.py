@@ -1,7 +1,11 @@
 """An experiment on a real SLURM, whose daemons are processes of the test."""
 
+import csv
 import json
+import re
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -20,12 +24,49 @@ SPEC = {
 }
 
 
+SMALL = "\n".join(f"{name} = {value}" for name, value in FIVE_STEPS.items())
+
+
 @pytest.fixture
 def cluster(tmp_path):
     folder = tmp_path / "cluster"
     folder.mkdir()
     with SlurmCluster(folder) as cluster:
         yield cluster
+
+
+def read_section(heading):
+    """Return the files and the commands of a section of the document."""
+    section = (ROOT / "docs" / "cluster.md").read_text().split(f"\n## {heading}\n")[1]
+    blocks = re.findall(r"```(toml)?\n(.*?)```", section.split("\n## ")[0], re.DOTALL)
+    return [text for kind, text in blocks if kind], [text for kind, text in blocks if not kind]
+
+
+def make_small(spec):
+    """Return a file of the document with settings of runs that take a moment."""
+    spec = re.sub(rf"^({'|'.join(FIVE_STEPS)}) = .*\n", "", spec, flags=re.MULTILINE)
+    return spec.replace("[base]\n", f"[base]\n{SMALL}\n")
+
+
+@pytest.fixture
+def shell(cluster, tmp_path):
+    """Run commands in an empty home folder, with this checkout as `playground`."""
+    path = f"{Path(sys.executable).parent}:{cluster.environment['PATH']}"
+    environment = cluster.environment | {
+        "HOME": str(tmp_path),
+        "PYTHONPATH": str(ROOT),
+        "PATH": path,
+    }
+
+    def shell(command):
+        words = ["bash", "-c", command]
+        done = subprocess.run(
+            words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=170
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
+
+    return shell
 
 
 def run(*words, **options):
@@ -64,3 +105,34 @@ def test_shards_survive_lost_jobs_and_equal_the_runs_of_one_machine(cluster, tmp
     assert json.loads(collected.stdout)["summary"] == elsewhere["summary"]
     assert figure.read_bytes().startswith(b"\x89PNG")
     assert "40 of 40 runs have ended; no job waits or runs" in collected.stderr
+
+
+@pytest.mark.timeout(900)
+def test_three_commands_of_the_document_lead_to_a_figure(shell, tmp_path):
+    spec = read_section("A specification")[0][0]
+    submit, collect, draw = read_section("SLURM")[1][0].splitlines()
+    (tmp_path / "heads.toml").write_text(make_small(spec))
+    assert "the jobs go on without this command" in shell(submit)
+    wait_for(lambda: "no job waits or runs" in shell(collect), 600, "the end of the jobs")
+    assert "60 of 60 runs have ended" in shell(draw)
+    assert (tmp_path / "heads.png").read_bytes().startswith(b"\x89PNG")
+    rows = list(csv.DictReader((tmp_path / "heads.csv").read_text().splitlines()))
+    assert [row["n"] for row in rows] == ["10"] * 6
+    assert not list((tmp_path / "heads").rglob("*.safetensors"))
+
+
+@pytest.mark.timeout(600)
+def test_two_nodes_train_one_model_from_the_file_of_an_experiment(shell, tmp_path):
+    (spec,), (command, _) = read_section("One bigger model")
+    (tmp_path / "bigger.toml").write_text(make_small(spec))
+    host = '"$(scontrol show hostnames | head -n 1)"'
+    assert host in command
+    shell(command.replace(host, "127.0.0.1"))  # both nodes are on this machine
+    output = tmp_path / "slurm-1.out"
+    wait_for(lambda: "checkpoint" in output.read_text(), 300, "the trained model")
+    shell("python -m playground train --spec bigger.toml --out here")
+    expected, trained = (
+        [json.loads(line)["loss"] for line in (tmp_path / name).read_text().splitlines()]
+        for name in ("here/metrics.jsonl", "bigger/metrics.jsonl")
+    )
+    assert trained == pytest.approx(expected, rel=1e-4)

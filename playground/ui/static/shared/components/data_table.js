@@ -5,7 +5,7 @@ import { formatInteger } from "../format.js";
 
 /** @import { Column } from "../types.js" */
 
-const MAX_ROWS = 100; // until a user asks for more
+const MAX_ROWS = 100; // until a user requests all
 
 /** @param {Column} column @param {any} row */
 const valueOf = (column, row) => (column.value ? column.value(row) : row[column.key]);
