@@ -131,6 +131,12 @@ LIMITS = {
     ),
     "experiment-runs": Admission("runs of one experiment", per_owner=60),
     "measurements": Admission("measurements", per_owner=2, total=400),
+    "classes": Admission(
+        "classes", per_owner=5, per_address=20, total=500, remedy="close one first"
+    ),
+    "pupils-of-a-class": Admission(
+        "pupils in a class", total=200, remedy="ask your teacher to open another one"
+    ),
     "datasets": Admission("datasets", per_owner=50, remedy="remove one first"),
     "fine-tuned-models": Admission(
         "fine-tuned models", total=6, remedy="try again later: after an hour, the oldest makes way"

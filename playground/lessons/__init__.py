@@ -9,6 +9,7 @@ trained_run.py     a finished run of a lesson, for the measurements
 bugs.py            known bugs, each as one changed line of the source (bugs.toml)
 bug_injection.py   copies of the model that contain such a bug
 bug_comparison.py  trains a copy with a bug and a correct copy, and compares them
+classes.py         the classes of teachers, with the guesses of their pupils
 service.py         the queue of measurements, with their limits and timeouts
 tasks.py           the entry point of the measurement process
 """

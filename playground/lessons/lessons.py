@@ -23,6 +23,8 @@ from playground.tasks.vocabulary import Vocabulary
 from playground.training.run_config import field_named
 
 Settings = dict[str, Any]
+Guess = list[int] | int | str  # the points of a curve in percent; a number; a choice
+MAX_INTERVALS = 20  # between the points of a curve; also in ui/static/learn/guess.js
 # An experiment has the settings with which its architecture learns best, unless it names others.
 PRESET_ADAM = {name: field_named(name).default for name in ARCHITECTURES["transformer"].overrides}
 MAX_TEXT_LENGTH = 10  # tokens
@@ -102,6 +104,19 @@ class Lesson(Definition):
         }
         return create_model("Options", __config__=ConfigDict(strict=True), seed=(Seed, 0), **fields)
 
+    @cached_property
+    def guess_type(self) -> type[BaseModel]:
+        """Return the model of a guess."""
+        percent = Annotated[int, Field(ge=0, le=100)]
+        n_points = min(self.high - self.low, MAX_INTERVALS) + 1
+        accepted: dict[str, Any] = {
+            "curve": Annotated[list[percent], Field(min_length=n_points, max_length=n_points)],
+            "number": Annotated[int, Field(ge=self.low, le=self.high)],
+            "choice": Literal[tuple(self.choices) or ("",)],
+        }
+        config = ConfigDict(strict=True)
+        return create_model("Guess", __config__=config, guess=(accepted[self.kind], ...))
+
 
 LESSONS = read_definitions(Path(__file__).with_suffix(".toml"), Lesson)
 
@@ -124,6 +139,15 @@ def validate_options(lesson: Lesson, request: object) -> Settings:
         UserError: when an option is invalid; `field` names the option.
     """
     return dict(parse(lesson.options_type, request if isinstance(request, dict) else {}))
+
+
+def validate_guess(lesson: Lesson, guess: object) -> Guess:
+    """Validate a guess that a pupil sends to a class.
+
+    Raises:
+        UserError: when it is none of this lesson.
+    """
+    return parse(lesson.guess_type, {"guess": guess}).guess  # type: ignore[attr-defined]
 
 
 def experiment(

@@ -45,6 +45,7 @@ from .api_page import API_PAGE
 from .asgi import accepted_encoding
 from .card_api import Cards
 from .checkpoint_transfer import CheckpointTransfer
+from .classes_api import ClassHandlers
 from .connections import configure_uvicorn, sweep_connections
 from .damaged_api import DamagedHandlers
 from .datasets_api import DatasetHandlers
@@ -109,6 +110,7 @@ def build_handlers(
         DamagedHandlers(registry, experiments),
         HubHandlers(registry),
         LessonHandlers(registry, lessons),
+        ClassHandlers(registry),
     )
     for group in groups:
         handlers |= group.handlers()

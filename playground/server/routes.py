@@ -58,6 +58,9 @@ LOAD_MS_BY_ROUTE = {
     "replications/list": 50,
     "runs/page": 200,
     "datasets/action": 50,
+    "class/open": 100,
+    "class/join": 50,  # codes are not to be guessed
+    "class/poll": 2,
     "jobs/submit": 50,
     "jobs/poll": 2,
     "experiments/poll": 5,

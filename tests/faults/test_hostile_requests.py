@@ -120,6 +120,8 @@ VALUES_BY_FIELD = {
     "revision": st.sampled_from(["main", "..", "a/b"]),
     "token": st.just("hf_x"),
     "lesson": st.sampled_from([*LESSONS, "x"]),
+    "guess": st.integers(0, 12) | st.sampled_from(["one head", "most"]) | HOSTILE_VALUES,
+    "code": st.sampled_from(["", "BCDFGH", "x" * 500]),
     "bug": st.sampled_from([*BUGS, RANDOM_BUG, "x"]),
     "seed": st.integers(0, 9),
     "steps": st.integers(20, 300),
@@ -161,6 +163,10 @@ FIELDS_BY_ROUTE = {  # what a page's script sends along, beside whose page it is
     "form/fill": ["settings"],
     "form/start": ["values", "speed"],
     "lessons/guess": ["job", "bug", "line"],
+    "class/join": ["code"],
+    "class/guess": ["code", "lesson", "guess"],
+    "class/poll": ["code", "lesson"],
+    "class/close": ["code"],
 }
 
 
@@ -204,6 +210,10 @@ def create_objects(client, owner):
     experiment_fields = {"experiment": experiment, "action": "cancel"}
     bug = {"bug": RANDOM_BUG, "seed": 0, "steps": 60}
     measurement = {"job": send("jobs/submit", kind="bug", request=bug)["job"]}
+
+    def open_class():
+        return {"code": send("class/open")["code"]}
+
     return {
         "experiments/action": experiment_fields,
         "experiments/csv": experiment_fields,
@@ -211,6 +221,8 @@ def create_objects(client, owner):
         "jobs/poll": job,
         "jobs/cancel": job,
         "lessons/guess": measurement,
+        **dict.fromkeys(("class/join", "class/guess", "class/poll"), open_class()),
+        "class/close": open_class(),
         "experiments/poll": {"open": experiment},
         "replications/start": claim,
         "replications/outcome": claim,
@@ -249,7 +261,7 @@ def test_every_input_gets_a_result_or_an_error_message(server, count):
     def send(name, data):
         request = data.draw(requests(name, subjects, owner, known_ids))
         response = client.post(ROUTE_PREFIX + name, content=json.dumps(request))
-        assert response.status_code in (200, 400), (response.status_code, response.text[:300])
+        assert response.status_code in (200, 400, 404), (response.status_code, response.text[:300])
         assert "error" not in response.json() or isinstance(response.json()["error"], str)
         assert "Traceback" not in response.text
         successes[name] += is_success(response)

@@ -235,6 +235,8 @@ REQUESTS = {
     "lessons/catalog": [{}],
     "lessons/guess": [{"job": "x"}],
     "lessons/answer-key": [{}],
+    "class/open": [{}],
+    **{f"class/{name}": [{"code": "BCDFGH"}] for name in ("join", "guess", "poll", "close")},
     "datasets/action": [{"action": action} for action in ("list", "use", "show", "remove")],
 }
 OTHER_ROUTES = {  # that a test below sends, or that serve files of the program

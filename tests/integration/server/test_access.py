@@ -104,7 +104,7 @@ USED = (
     + r"|runs/(predict|model) |weights |inspect/view |endpoint (predict|attention|evaluate) "
 )
 WITHOUT_MODEL = (
-    r"(form|session|datasets|lessons|replications|damaged)/|runs/list |"
+    r"(form|session|datasets|lessons|class|replications|damaged)/|runs/list |"
     r"(jobs|hub)/(session|poll|cancel) |"
     r"experiments/(presets|poll|action|csv|json) |endpoint (settings|models|start|job|cancel) |"
     r"jobs/submit .*'(model-info|cached-models|inference|next-token|attention|translate|unknown|"
@@ -141,6 +141,7 @@ def test_every_route_answers_its_owner(site):
     experiment = {"experiment": site.post("experiments/submit", form=FORM, **owner)["experiment"]}
     claim = {"name": site.post("replications/list", **owner)["claims"][0]["name"]}
     job = {"job": site.post("jobs/submit", kind="cached-models", **owner)["job"]}
+    classroom = {"code": site.post("class/open", **owner)["code"]}
     for route, fields in (
         ("experiments/poll", {"open": experiment["experiment"]}),
         ("experiments/csv", experiment),
@@ -149,6 +150,10 @@ def test_every_route_answers_its_owner(site):
         ("replications/start", claim),
         ("replications/outcome", claim),
         ("jobs/cancel", job),
+        ("class/join", classroom),
+        ("class/guess", classroom | {"lesson": "attention", "guess": 3}),
+        ("class/poll", classroom),
+        ("class/close", classroom),
     ):
         assert not site.post(route, **owner | fields).get("error")
     # the others have no bug that was measured, and no damaged record

@@ -3,6 +3,7 @@
 import pytest
 
 from playground.server import form_api, live_api, runs_api
+from playground.server.classes_api import ClassHandlers
 from playground.server.damaged_api import DamagedHandlers
 from playground.server.datasets_api import DatasetHandlers
 from playground.server.experiments_api import ExperimentHandlers
@@ -18,6 +19,7 @@ GROUPS = (
     form_api,
     live_api,
     runs_api,
+    ClassHandlers,
     DamagedHandlers,
     DatasetHandlers,
     ExperimentHandlers,

@@ -29,6 +29,24 @@ export interface LessonResult {
   runs: MeasuredRun[];
 }
 
+/** The response of an action without a result. */
+export interface Done {
+}
+
+/** The response of `class/open`. */
+export interface OpenedClass {
+  code: string;
+  days: number;
+}
+
+/** The response of `class/poll`: the number of pupils, of guesses by lesson, and the guesses. */
+export interface ClassGuesses {
+  lesson: string;
+  n_pupils: number;
+  n_guesses: Record<string, number>;
+  guesses: (number[] | number | string)[];
+}
+
 /** A run, checkpoint or experiment on disk that cannot be read. */
 export interface DamagedRecord {
   kind: string;
@@ -41,10 +59,6 @@ export interface DamagedRecord {
 /** The response of `damaged/list`. */
 export interface DamagedList {
   damaged: DamagedRecord[];
-}
-
-/** The response of an action without a result. */
-export interface Done {
 }
 
 /** A dataset in the response of `datasets/action` with `list`. */
@@ -331,7 +345,7 @@ export interface VariableSetting {
   default: string;
 }
 
-/** The response of `experiments/presets`: the form of the Lab. */
+/** The response of `experiments/presets`: the form of a new experiment. */
 export interface PresetList {
   presets: ExperimentPreset[];
   settings: VariableSetting[];
