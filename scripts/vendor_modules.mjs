@@ -21,6 +21,7 @@ const PACKAGES = {
   "preact.js": ["preact", "htm", "@preact/signals", "@preact/signals-core"],
   "uplot.js": ["uplot"],
   "uplot.css": ["uplot"],
+  "qr.js": ["qr"],
 };
 
 const readPackageFile = (name, file) =>
@@ -70,6 +71,7 @@ const files = {
   "preact.js": await bundle(PREACT_ENTRY),
   "uplot.js": await bundle('export { default } from "uplot";'),
   "uplot.css": readPackageFile("uplot", "dist/uPlot.min.css"),
+  "qr.js": await bundle('export { encodeQR } from "qr";'),
 };
 const licenses = [...new Set(Object.values(PACKAGES).flat())].map(
   (name) => `${name}\n${"-".repeat(name.length)}\n\n${readPackageFile(name, "LICENSE").trim()}\n`,

@@ -7,6 +7,7 @@ import { isActive, Job } from "../shared/job.js";
 import { store } from "../shared/store.js";
 import { EXACT_MATCH_TITLE } from "../shared/strings.js";
 import { Figures } from "./figures.js";
+import { cloudOf, sendGuess } from "./classroom.js";
 import { describeScore, Guess, isNear, measuredLines } from "./guess.js";
 import { Picture } from "./picture.js";
 import {
@@ -47,6 +48,11 @@ function setLessonState(name, state) {
 /** Change the guess or the options, which discards the previous result. */
 export const changeInput = (name, changes) =>
   setLessonState(name, { ...withoutResult(name), ...changes });
+
+function changeGuess(lesson, guess) {
+  changeInput(lesson.name, { guess });
+  sendGuess(lesson, guess);
+}
 
 const changeOptions = (name, changes) =>
   changeInput(name, { options: { ...lessonState(name).options, ...changes } });
@@ -178,6 +184,7 @@ function Options({ lesson, state, isDisabled }) {
 }
 
 function Choices({ lesson, state, isDisabled }) {
+  const cloud = cloudOf(lesson.name);
   return html`<fieldset class="predict" disabled=${isDisabled}>
     <legend class="pg-visually-hidden">Your guess</legend>
     ${lesson.choices.map(
@@ -188,9 +195,10 @@ function Choices({ lesson, state, isDisabled }) {
             name="learn-guess"
             value=${value}
             checked=${state.guess === value}
-            onChange=${() => changeInput(lesson.name, { guess: value })}
+            onChange=${() => changeGuess(lesson, value)}
           />
           <span>${text}</span>
+          ${cloud.length > 0 && html`<b>${cloud.filter((each) => each === value).length}</b>`}
         </label>`,
     )}
   </fieldset>`;
@@ -263,10 +271,11 @@ function LessonFigure({ lesson, state, isLocked, result }) {
   return html`<${Guess}
     lesson=${lesson}
     guess=${state.guess ?? null}
-    onChange=${(guess) => changeInput(name, { guess })}
+    onChange=${(guess) => changeGuess(lesson, guess)}
     isLocked=${isLocked}
     measured=${kind === "curve" ? lines : []}
     value=${kind === "number" ? (result?.value ?? null) : null}
+    cloud=${cloudOf(name)}
   />`;
 }
 

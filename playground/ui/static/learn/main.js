@@ -7,6 +7,7 @@ import { Tabs } from "../shared/components/segments.js";
 import { formatMessage } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { BugExercise, openBug, resumeBug } from "./bug_exercise.js";
+import { ClassBar, joinClass, resumeClass } from "./classroom.js";
 import { exerciseOfDay } from "./daily_bug.js";
 import { Lessons, openLinkedLesson, resumeLessons } from "./lessons.js";
 import {
@@ -47,6 +48,7 @@ function Learn() {
       onChange=${showSection}
     />
     <${StatusMessage} class="learn-note" kind="error" text=${tabError.value} />
+    <${ClassBar} />
     <section class=${name} role="tabpanel" aria-labelledby=${"learn-" + name}>
       ${catalog.value && html`<${CONTENT[name]} />`}
     </section>`;
@@ -56,7 +58,7 @@ function Learn() {
 const learnView = {
   read: () => {
     const options = catalog.value.lessons.flatMap((/** @type {any} */ lesson) => lesson.options),
-      names = ["learn", "day", "bug", "seed", "steps", ...options.map(({ name }) => name)];
+      names = ["class", "learn", "day", "bug", "seed", "steps", ...options.map(({ name }) => name)];
     return Object.fromEntries(names.map((name) => [name, null]));
   },
   apply(/** @type {URLSearchParams} */ params) {
@@ -65,6 +67,7 @@ const learnView = {
     if (link.section) showSection(link.section);
     if (link.lesson) openLinkedLesson(link.lesson, link.options);
     if (link.bug) openBug(link.bug);
+    if (link.class) joinClass(link.class);
     if (link.day) openBug(exerciseOfDay(link.day));
   },
 };
@@ -83,6 +86,7 @@ async function start() {
   const { day } = bugState.value,
     today = toDay(new Date());
   if (!storedState.bug || (day && day !== today)) openBug(exerciseOfDay(today));
+  resumeClass();
   store.addView("learn", learnView);
   resumeLessons();
   resumeBug();

@@ -63,7 +63,7 @@ const isDay = (text) =>
  * @param {any} lists the catalog
  * @param {URLSearchParams} params of the address
  * @returns {{section?: string, lesson?: string, options?: any, bug?: any, day?: string,
- *   error?: string}}
+ *   class?: string, error?: string}}
  */
 export function readLink(lists, params) {
   const name = params.get("learn"),
@@ -80,6 +80,8 @@ export function readLink(lists, params) {
         `Available lessons: ${known}.`,
     };
   }
+  const code = params.get("class");
+  if (code !== null) return { section: "tour", class: code };
   const day = params.get("day");
   if (day !== null && isDay(day)) return { section: "bugs", day };
   if (day !== null)

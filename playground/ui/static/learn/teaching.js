@@ -4,6 +4,7 @@ import { CopyButton } from "../shared/components/copy_field.js";
 import { NumberField } from "../shared/components/form.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { formatCount, formatMessage } from "../shared/format.js";
+import { ClassForm } from "./classroom.js";
 import { describeDuration as describeBugDuration } from "./bug_exercise.js";
 import { catalog, formatEstimate, PICTURE, RANDOM_BUG, requestLesson } from "./state.js";
 
@@ -108,6 +109,7 @@ function Document({ name, text = `docs/${name}` }) {
 export function Teaching() {
   const { bugs, lessons, machine } = catalog.value;
   return html`<div>
+      <${ClassForm} />
       <h3>Exercises by link</h3>
       <p>
         A link opens this page with an exercise prepared. Nothing trains until the pupil presses the

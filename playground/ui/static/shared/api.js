@@ -74,7 +74,9 @@ export async function request(name, payload, timeoutMs) {
     },
     timeoutMs,
   );
-  if (!response.ok) throw new Error("the server answered " + response.status);
+  // the response to what no longer exists is an error in words
+  if (!response.ok && response.status !== 404)
+    throw new Error("the server answered " + response.status);
   return response.json();
 }
 

@@ -64,7 +64,7 @@ function readModel(params) {
 export function readViewState(search) {
   const params = new URLSearchParams(search),
     tab = params.get("tab")?.toLowerCase() ?? "",
-    isExercise = params.has("learn") || params.has("bug");
+    isExercise = ["learn", "bug", "class"].some((name) => params.has(name));
   return {
     tab: TAB_NAME.test(tab) ? tab : isExercise ? "learn" : null,
     model: readModel(params),

@@ -17,7 +17,7 @@
   // The picture of the first paint is that of the first model in the first tab.
   root.classList.toggle(
     "without-first-view",
-    ["embed", "watch", "learn", "bug"].some((name) => query.has(name)) ||
+    ["embed", "watch", "learn", "bug", "class"].some((name) => query.has(name)) ||
       (query.get("tab") ?? "train") !== "train" ||
       !["checkpoint:reverse", "reverse"].includes(model ?? "reverse"),
   );
