@@ -30,6 +30,7 @@ def test_a_link_opens_a_lesson_whose_result_survives_a_reload(app, open_page):
     expect(page.locator(".lesson h3")).to_have_text("7. Length generalization")
     expect(page.locator(".lesson .option")).to_have_value("rope")
     draw_guess(page)
+    expect(page.locator(".guess-plot")).to_have_attribute("aria-valuetext", "length 20: 1 %")
     page.reload()  # a guess without a measurement stays, too
     page.click(".measure")
     expect(page.locator(".outcome")).to_be_visible(timeout=120_000)
@@ -45,3 +46,24 @@ def test_a_link_opens_a_lesson_whose_result_survives_a_reload(app, open_page):
     expect(page.locator(".runs .run-group > summary")).to_have_text("Lessons (1)")
     name = page.locator(".runs .run-group .name")
     expect(name).to_have_text("Length generalization: trained to 5")
+
+
+def test_the_guess_of_a_pupil_is_a_line_on_the_page_of_the_teacher(app, open_page):
+    teacher = open_page(f"{app.url}/?learn=teach")
+    teacher.click(".open-class")
+    expect(teacher.locator(".qr path")).to_have_attribute("d", re.compile("M2,2"))
+    link = teacher.input_value(".class-link")
+    teacher.goto(f"{app.url}/?learn=learning")
+    pupil = open_page(link)
+    assert "class=" not in pupil.url
+    expect(pupil.locator(".class-bar")).to_contain_text("without a name")
+    pupil.click("text=Watch it learn")
+    draw_guess(pupil)
+    expect(teacher.locator(".class-bar")).to_contain_text("1 pupil joined, 1 guess")
+    expect(teacher.locator(".guess-plot .cloud")).to_have_count(1)
+    teacher.click("text=Teach")
+    teacher.click("text=Close the class")
+    teacher.click(".pg-confirm .danger")
+    expect(teacher.locator(".open-class")).to_be_visible()
+    draw_guess(pupil)
+    expect(pupil.locator(".learn-note")).to_contain_text("This class has ended")

@@ -12,6 +12,14 @@ import {
   openBug,
   resumeBug,
 } from "../../playground/ui/static/learn/bug_exercise.js";
+import {
+  ClassBar,
+  ClassForm,
+  classroom,
+  joinClass,
+  resumeClass,
+  sendGuess,
+} from "../../playground/ui/static/learn/classroom.js";
 import { exerciseOfDay } from "../../playground/ui/static/learn/daily_bug.js";
 import { buildChart, describeCell, Figures } from "../../playground/ui/static/learn/figures.js";
 import {
@@ -141,6 +149,7 @@ beforeEach(() => {
   serve();
   store.owner.value = "o".repeat(32);
   catalog.value = CATALOG;
+  classroom.value = null;
   lessonStates.value = {};
   lessonName.value = "lengths";
   bugState.value = { name: "random", seed: 2, steps: 240 };
@@ -279,6 +288,67 @@ test("the score of a curve is its mean distance from the measured one", () => {
     shift = (by) => ({ xs: [5, 100, 195], ys: [0.025 + by, 0.5 + by, 0.975 - by] });
   assert.ok(meanDistance(steps, points, shift(0)) <= 0.5);
   assert.ok(Math.abs(meanDistance(steps, points, shift(0.2)) - 20) <= 0.5);
+});
+
+test("a pupil joins by a link, sends the last of several guesses, and leaves", async () => {
+  mock.timers.enable({ apis: ["setTimeout"] });
+  responses["class/join"] = {};
+  responses["class/guess"] = {};
+  const { class: code } = readLink(CATALOG, new URLSearchParams("?class=bcdfgh"));
+  await joinClass(code);
+  assert.deepEqual(sent.at(-1).slice(0, 2), [
+    "class/join",
+    { owner: store.owner.value, code: "BCDFGH" },
+  ]);
+  sendGuess(CHOICE, "one");
+  sendGuess(CURVE_LESSON, [10, null, 30]);
+  mock.timers.tick(1000);
+  mock.timers.reset();
+  await waitFor(() => sent.at(-1)[0] === "class/guess");
+  const { lesson, guess } = sent.at(-1)[1];
+  assert.deepEqual([lesson, guess], ["lengths", [10, 20, 30]]);
+  assert.equal(sent.filter(([name]) => name === "class/guess").length, 1);
+  await mount(html`<${ClassBar} />`);
+  assert.match(text(".class-bar"), /Class BCDFGH: the teacher sees your guesses/);
+  await click($(".class-bar button"));
+  assert.equal(classroom.value, null);
+});
+
+test("a class that ended is left with a message", async () => {
+  responses["class/join"] = { error: "no class has this code", code: "not-found" };
+  await joinClass("BCDFGH");
+  assert.equal(classroom.value, null);
+  await mount(html`<${ClassBar} />`);
+  assert.match(text(".learn-note"), /This class has ended, or its code is wrong\./);
+});
+
+test("a teacher opens a class, sees every guess, and closes it", async () => {
+  responses["class/open"] = { code: "BCDFGH", days: 7 };
+  responses["class/poll"] = ({ lesson }) => ({
+    lesson,
+    n_pupils: 3,
+    n_guesses: { heads: 2 },
+    guesses: lesson === "heads" ? ["one", "one"] : [],
+  });
+  responses["class/close"] = {};
+  store.tab.value = "learn";
+  lessonName.value = "heads";
+  await mount(html`<${ClassForm} /><${ClassBar} /><${Lessons} />`);
+  await click($(".open-class"));
+  await waitFor(
+    () => text(".class-bar") === "Class BCDFGH: 3 pupils joined, 2 guesses in this lesson",
+  );
+  assert.equal(text(".predict label b"), "2");
+  assert.match($(".class-link").value, /\?class=BCDFGH$/);
+  classroom.value = null;
+  resumeClass(); // after a reload
+  assert.deepEqual(classroom.value, { code: "BCDFGH", isTeacher: true });
+  await settle();
+  [...box.querySelectorAll("button")].find((each) => each.textContent.includes("Close")).click();
+  await settle();
+  $(".pg-confirm .danger").click();
+  await waitFor(() => $(".open-class"));
+  assert.equal(sent.at(-1)[0], "class/close");
 });
 
 test("a measurement continues after a reload, and one that the server lost is over", async () => {

@@ -45,9 +45,10 @@ export function resumeClass() {
   classroom.value = storedState.class ?? null;
 }
 
-export async function joinClass(/** @type {string} */ code) {
+export async function joinClass(/** @type {string} */ link) {
+  const code = link.toUpperCase();
   if (code === classroom.value?.code) return;
-  setClass({ code: code.toUpperCase(), isTeacher: false });
+  setClass({ code, isTeacher: false });
   checkResponse(await send("join"));
 }
 
