@@ -71,6 +71,7 @@ import {
   reportOutage,
 } from "../../playground/ui/static/compare/outage.js";
 import { toRequest } from "../../playground/ui/static/compare/pipeline.js";
+import { describeLane, placeLanes, Race } from "../../playground/ui/static/compare/race.js";
 import { Pretrained, SECTIONS } from "../../playground/ui/static/compare/pretrained.js";
 import {
   applyLink,
@@ -671,4 +672,57 @@ test("the alignment of a head is described beside the baseline", () => {
     "Layer 1, head 2: 25.0 % of the attention is within one position of the diagonal (uniform " +
       "attention: 30.0 %), and 60.0 % is elsewhere on the last source token.",
   );
+});
+
+test("lanes that have reached 99 % are placed by their CPU time", () => {
+  const row = (lane, seconds, has_reached = false) => ({
+    lane,
+    seconds,
+    has_reached,
+    exact_match: has_reached ? 0.995 : 0.5,
+  });
+  const all = [row(0, 1), row(1, 1), row(0, 2.2, true), row(1, 2.1, true), row(2, 2)],
+    states = placeLanes(4, all);
+  assert.deepEqual(
+    states.map(({ place }) => place),
+    [2, 1, 0, 0],
+  );
+  assert.deepEqual(states.map(describeLane), [
+    "2nd: 99 % after 2.2 s",
+    "1st: 99 % after 2.1 s",
+    "50.0 %",
+    "",
+  ]);
+});
+
+test("a stored race is drawn until one has run here", async () => {
+  const described = (title) => ({
+    seed: 0,
+    lanes: ["a", "b"].map((name) => ({ name, title: title + name, parameters: 9 })),
+    choices: { transformer: "Transformer", "one-head": "One head" },
+    source: ["1", "2"],
+    target: ["2", "1"],
+  });
+  const row = { lane: 0, step: 5, seconds: 1.5, exact_match: 1, output: ["2", "1"] };
+  mock.method(globalThis, "matchMedia", () => ({ matches: true }));
+  responses["ui/static/compare/race.json"] = {
+    ...described("stored "),
+    machine: "2 cores",
+    rows: [{ ...row, has_reached: true }],
+  };
+  await mount(html`<${Race} />`);
+  await waitFor(() => text(".winner-note") === "stored a wins.");
+  assert.equal(box.querySelectorAll(".lane").length, 2);
+  responses["jobs/submit"] = { job: "j" };
+  responses["jobs/poll"] = {
+    status: "done",
+    rows: [{ ...row, lane: 1, has_reached: true }],
+    cursor: 1,
+    result: described("own "),
+    partial: {},
+  };
+  await click(box.querySelector(".run"));
+  await waitFor(() => text(".winner-note") === "own b wins.");
+  const [, { kind, request }] = sent.find(([route]) => route === "jobs/submit");
+  assert.deepEqual([kind, request.seed, request.lanes.length], ["race", 0, 4]);
 });

@@ -1,5 +1,5 @@
-// The Compare tab: experiments, and the selected model beside pretrained ones. A process of the
-// server runs everything that needs a pretrained model, as a job.
+// The Compare tab: a race, experiments, and the selected model beside pretrained ones. A process of
+// the server runs everything that needs a pretrained model, as a job.
 import { effect, html, render } from "../vendor/preact.js";
 import { CopyButton } from "../shared/components/copy_field.js";
 import { Tabs } from "../shared/components/segments.js";
@@ -14,11 +14,13 @@ import { listLocalModels, retryConnection } from "./models.js";
 import { Outage } from "./outage.js";
 import { currentSection, Pretrained } from "./pretrained.js";
 import { buildViewLink, compareView, isSharedModel, selectedModel, view, VIEWS } from "./state.js";
+import { Race } from "./race.js";
 import { attach, root } from "./view.js";
 
 const MODELS_INTERVAL_MS = 4000;
 const PANELS = {
-  experiments: { Component: ExperimentsView, form: () => "", about: "" },
+  race: { Component: Race, form: () => "race" },
+  experiments: { Component: ExperimentsView, form: () => "" },
   benchmark: {
     Component: Benchmark,
     form: () => "table",
@@ -87,7 +89,7 @@ export default async function main(panel) {
 // The list starts the process of the pretrained models, so it waits for a view that needs them.
 let isListed = false;
 effect(() => {
-  if (isListed || !store.owner.value || view.value === "experiments") return;
+  if (isListed || !store.owner.value || ["race", "experiments"].includes(view.value)) return;
   isListed = true;
   listLocalModels();
 });

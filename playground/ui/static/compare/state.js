@@ -7,12 +7,13 @@ import { rememberedModel, store } from "../shared/store.js";
 
 const DEFAULT_MODEL = "checkpoint:reverse";
 export const VIEWS = [
+  { value: "race", label: "Race" },
   { value: "experiments", label: "Experiments" },
   { value: "benchmark", label: "Benchmark" },
   { value: "pretrained", label: "Pretrained" },
 ];
 // A link has the fields of one form. It never has a job, because that belongs to other input.
-const LINK_FIELDS = /^(table|attention|finetune|free-[a-z]+)$/;
+const LINK_FIELDS = /^(table|race|attention|finetune|free-[a-z]+)$/;
 
 const { storedState, saveLocal, loadLocal } = createStorage("transformer-playground-compare");
 export { loadLocal, saveLocal };
