@@ -1,6 +1,6 @@
-"""The prepared experiments of presets.toml, and the finished one that the app includes.
+"""The prepared experiments of presets.toml, and the stored results of some of them.
 
-scripts/record_example_experiment.py measures that example.
+scripts/record_experiments.py measures those.
 """
 
 import json
@@ -29,18 +29,26 @@ class ExperimentPreset(Definition):
 
 EXPERIMENT_PRESETS = read_definitions(Path(__file__).with_suffix(".toml"), ExperimentPreset)
 MAX_DEFAULT_RUNS = 60  # of an experiment without a list of seeds
-EXAMPLE_ID = "example"
-EXAMPLE_FILE = Path(__file__).with_name("example.json")
+STORED_PREFIX = "stored:"  # of the id of a stored result
+STORED_FILE = Path(__file__).with_name("stored.json")
 
 
 @cache
-def load_example() -> dict[str, Any]:
-    """Return the example as `ExperimentService.details` describes an experiment.
+def load_stored() -> dict[str, dict[str, Any]]:
+    """Return the stored results by the names of their prepared experiments.
 
-    The entry `example` describes where and how it was measured.
+    Each is what `ExperimentService.details` returns; its entry `origin` describes where and how it
+    was measured.
     """
-    details: dict[str, Any] = json.loads(EXAMPLE_FILE.read_text(encoding="utf-8"))
-    return details
+    stored: dict[str, dict[str, Any]] = json.loads(STORED_FILE.read_text(encoding="utf-8"))
+    return stored
+
+
+def find_stored(experiment_id: str) -> dict[str, Any] | None:
+    """Return the stored result with an id; None if there is none."""
+    if not experiment_id.startswith(STORED_PREFIX):
+        return None
+    return load_stored().get(experiment_id.removeprefix(STORED_PREFIX))
 
 
 def default_seeds(n_variants: int) -> list[int]:

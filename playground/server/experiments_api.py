@@ -17,7 +17,7 @@ from starlette.responses import StreamingResponse
 from playground.common.validation import parse
 from playground.errors import UserError
 from playground.experiments.analysis import best_variants, to_csv
-from playground.experiments.presets import EXAMPLE_ID, EXPERIMENT_PRESETS, load_example, spec
+from playground.experiments.presets import EXPERIMENT_PRESETS, find_stored, load_stored, spec
 from playground.experiments.service import ExperimentService
 from playground.experiments.spec import LENGTHS, Experiment, ExperimentSpec
 from playground.experiments.store import EXPERIMENT_MISSING
@@ -89,6 +89,7 @@ class ExperimentHandlers(HandlerGroup):
             "varied": describe_varied_settings(preset.grid),
             "estimate": self.experiments.estimate_plan(experiment, owner),
             "experiment": known.id if known else None,
+            "stored": _describe_stored(name),
         }
 
     @handler("experiments/plan", PlanExperiment, Plan, Right.REUSE)
@@ -159,7 +160,7 @@ class ExperimentHandlers(HandlerGroup):
     def poll(self, request: PollExperiments) -> dict[str, Any]:
         """Return the owner's experiments and the data of the one that is `open`.
 
-        The example of the app can be open as well. Results are included only if their version
+        A stored result can be open as well. Results are included only if their version
         differs from `version`.
         """
         owner = request.owner
@@ -177,8 +178,8 @@ class ExperimentHandlers(HandlerGroup):
                 response["open"] = _split_results(
                     self.experiments.details(experiment, owner, drawn), request.version
                 )
-        elif request.open == EXAMPLE_ID:
-            response["open"] = _split_results(load_example(), request.version)
+        elif stored := find_stored(request.open or ""):
+            response["open"] = _split_results(stored, request.version)
         return response
 
     def _summary(self, experiment: Experiment, owner: str) -> dict[str, Any]:
@@ -202,8 +203,8 @@ class ExperimentHandlers(HandlerGroup):
 
     @handler("experiments/csv", ExperimentRequest, CsvFile)
     def export_csv(self, request: ExperimentRequest) -> dict[str, Any]:
-        if request.experiment == EXAMPLE_ID:
-            results = load_example()["results"]
+        if stored := find_stored(request.experiment):
+            results = stored["results"]
             return {"csv": to_csv(results["fields"], results["variants"], results["test"])}
         experiment = self._require_experiment(request)
         return {"csv": self.experiments.to_csv(experiment, request.owner)}
@@ -211,8 +212,8 @@ class ExperimentHandlers(HandlerGroup):
     @handler("experiments/json", ExperimentRequest, ExportedExperiment)
     def export_json(self, request: ExperimentRequest) -> Any:
         """Return every number of an experiment, which is sent while it is computed."""
-        if request.experiment == EXAMPLE_ID:
-            return {"results": load_example()["results"]}
+        if stored := find_stored(request.experiment):
+            return {"results": stored["results"]}
         parts = self.experiments.to_json(self._require_experiment(request), request.owner)
         return StreamingResponse(parts, media_type="application/json")
 
@@ -221,6 +222,20 @@ class ExperimentHandlers(HandlerGroup):
         if experiment is None:
             raise UserError(EXPERIMENT_MISSING)
         return experiment
+
+
+def _describe_stored(name: str) -> list[dict[str, Any]]:
+    """Return the answer of a prepared experiment: what its card draws of each variant."""
+    variants = load_stored()[name]["results"]["variants"] if name in load_stored() else []
+    return [
+        {
+            "short": variant["short"],
+            "steps_to": (variant["steps_to"] or {}).get("median"),
+            "steps": variant["curve"]["steps"],
+            "exact_match": variant["curve"]["median"],
+        }
+        for variant in variants
+    ]
 
 
 def _session(http_request: Request | None) -> Mapping[str, Any]:

@@ -31,7 +31,7 @@ def fill_form(page, *varied, seeds="0", kind="grid", name=""):
 
 
 def wait_for_end(page, state="done", seconds=120):
-    selector = f".results .experiment-result[data-state={state}]:not([data-experiment=example])"
+    selector = f".results .experiment-result[data-state={state}]"
     page.wait_for_selector(selector, timeout=seconds * 1000)
 
 
@@ -42,9 +42,8 @@ def test_an_opened_result_and_the_skip_link_move_the_focus(app, open_page):
     page.keyboard.press("Enter")
     expect(page.locator("#panels > [role=tabpanel]:visible")).to_be_focused()
     page.keyboard.press("Tab")
-    expect(page.locator(".presets summary").first).to_be_focused()
-    page.locator(".own-experiments .example").scroll_into_view_if_needed()
-    page.click(".own-experiments .example")
+    expect(page.get_by_role("tab", name="Experiments")).to_be_focused()
+    page.get_by_role("button", name="Open: One head or four?").click()
     expect(page.locator(".results .title")).to_be_focused()
     expect(page.locator(".results .title")).to_be_in_viewport(ratio=1)
     page.click(".own > summary")

@@ -34,7 +34,11 @@ import {
   outcomeKey,
   outcomes,
 } from "../../playground/ui/static/compare/experiments/outcomes.js";
-import { Presets, describePreset } from "../../playground/ui/static/compare/experiments/presets.js";
+import {
+  Presets,
+  describeAnswer,
+  describePreset,
+} from "../../playground/ui/static/compare/experiments/presets.js";
 import {
   Replications,
   buildClaimSeries,
@@ -71,7 +75,7 @@ import {
   listRepresentatives,
 } from "../../playground/ui/static/compare/experiments/results.js";
 import {
-  EXAMPLE_ID,
+  STORED_PREFIX,
   applyPoll,
   claims,
   describeDurations,
@@ -159,7 +163,7 @@ beforeEach(() => {
   store.owner.value = "ada";
   experiments.value = null;
   details.value = null;
-  openId.value = EXAMPLE_ID;
+  openId.value = "";
   outcomes.value = {};
 });
 /** Wait until a condition holds; effects run after the frame. */
@@ -197,9 +201,10 @@ test("a duration has one form, and a list names their source once", () => {
   assert.equal(describePreset({ runs: 6, estimate: { seconds: 90 } }), "6 runs · about 2 min");
 });
 
-test("the example is open until another experiment is opened", () => {
-  applyPoll({ experiments: [ROW], open: null });
-  assert.equal(openId.value, EXAMPLE_ID);
+test("a stored result stays open, a deleted experiment does not", () => {
+  openExperiment(STORED_PREFIX + "heads");
+  applyPoll({ experiments: [ROW], open: null }); // the response to an earlier request
+  assert.equal(openId.value, STORED_PREFIX + "heads");
   openExperiment("a");
   applyPoll({ experiments: [ROW], open: OPEN });
   assert.equal(variants.value.length, 1);
@@ -207,7 +212,7 @@ test("the example is open until another experiment is opened", () => {
   assert.equal(details.value.state, "done");
   assert.equal(variants.value.length, 1);
   applyPoll({ experiments: [], open: null }); // it was deleted
-  assert.equal(openId.value, EXAMPLE_ID);
+  assert.equal(openId.value, "");
 });
 
 test("a large experiment draws the best lines, and others in the first free color", () => {
@@ -418,7 +423,7 @@ test("tables and charts have the labels of settings", async () => {
   assert.match(box.querySelector(".runs-of").textContent, /norm placement pre, d_ff 64/);
 });
 
-test("an experiment can be paused, cancelled and deleted, and the example cannot", async () => {
+test("an experiment can be paused, cancelled and deleted", async () => {
   experiments.value = [ROW];
   await mount(html`<${Experiments} />`);
   for (const [name, action] of [
@@ -436,17 +441,28 @@ test("an experiment can be paused, cancelled and deleted, and the example cannot
   assert.equal(sent.pop()[1].action, "delete");
   box.querySelector(".experiments .open-it").click();
   assert.equal(openId.value, "a");
-  box.querySelector(".example").click();
-  assert.equal(openId.value, EXAMPLE_ID);
+});
+
+test("a card answers with the fastest and the slowest variant", () => {
+  const variant = (short, steps_to) => ({ short, steps_to });
+  assert.equal(
+    describeAnswer([variant("1", 180), variant("4", 140), variant("2", 1500)]),
+    "4: 99 % after 140 steps; 2: 1,500.",
+  );
+  assert.equal(
+    describeAnswer([variant("0.03", null), variant("0.006", 80)]),
+    "0.006: 99 % after 80 steps; 0.03: never.",
+  );
+  assert.equal(describeAnswer([variant("a", null)]), "No variant reached 99 %.");
 });
 
 test("a prepared experiment is started once, then opened", async () => {
   const preset = { name: "norm", title: "Norm?", why: "Because.", varied: "norm", kind: "grid" };
   const estimate = { seconds: 5, is_measured: true, message: "" };
-  presets.value = [{ ...preset, runs: 6, estimate, experiment: null }];
+  presets.value = [{ ...preset, runs: 6, estimate, experiment: null, stored: [] }];
   responses["experiments/submit"] = { experiment: "b" };
   await mount(html`<${Presets} />`);
-  await click(button("Run"));
+  await click(button("Run it here"));
   assert.equal(openId.value, "b");
   presets.value = [{ ...presets.value[0], experiment: "c" }];
   await settle();
@@ -584,13 +600,24 @@ test("the progress of a replication is described", () => {
   assert.equal(describeSettings(CLAIM), "d_model 8 · bias off · seeds 0, 1");
 });
 
+async function mountReplications() {
+  await mount(html`<${Replications} />`);
+  await openDetails(".published");
+}
+async function openDetails(selector) {
+  const details = box.querySelector(selector);
+  details.open = true;
+  details.dispatchEvent(new window.Event("toggle"));
+  await settle();
+}
+
 test("the outcome of a finished replication is requested once", async () => {
   const done = { ...CLAIM, state: "done", experiment: "a", step: 40 };
   claims.value = [done];
   responses["replications/outcome"] = { passed: true, measured_text: "99 %", summary: "fine" };
   loadOutcomes();
   loadOutcomes();
-  await mount(html`<${Replications} />`);
+  await mountReplications();
   assert.equal(sent.length, 1);
   assert.equal(outcomes.value[outcomeKey(done)].measured_text, "99 %");
   assert.equal(text(".measured"), "✓ pass: 99 %");
@@ -630,11 +657,10 @@ test("the published values are drawn beside those of a finished run", async () =
     ],
   );
   claims.value = [{ ...CLAIM, measure: "generalization_step", curve }];
-  await mount(html`<${Replications} />`);
-  const details = box.querySelector("details");
+  await mountReplications();
+  const details = box.querySelector(".claim details");
   assert.equal(details.querySelector(".pg-chart"), null);
-  details.open = true;
-  details.dispatchEvent(new window.Event("toggle"));
+  await openDetails(".claim details");
   await waitFor(() => details.querySelector(".pg-legend"));
   assert.match(details.querySelector(".pg-legend").textContent, /Held-out exact match.*published/s);
 });
@@ -642,7 +668,7 @@ test("the published values are drawn beside those of a finished run", async () =
 test("a replication is started, and its experiment is opened", async () => {
   claims.value = [CLAIM];
   responses["replications/start"] = { experiment: "e" };
-  await mount(html`<${Replications} />`);
+  await mountReplications();
   await click(button("Run"));
   assert.equal(openId.value, "e");
   claims.value = [{ ...CLAIM, state: "running", experiment: "f" }];

@@ -91,6 +91,15 @@ class ActOnExperiment(ExperimentRequest):
     action: Literal["pause", "cancel", "resume", "delete"]
 
 
+class StoredVariant(TypedDict):
+    """The curve of a variant in a stored result; `steps_to` is its median step at 99 %."""
+
+    short: str
+    steps_to: float | None
+    steps: list[int]
+    exact_match: list[float]
+
+
 class ExperimentPreset(TypedDict):
     """A prepared experiment; `experiment` is that of the owner with the same settings."""
 
@@ -102,6 +111,7 @@ class ExperimentPreset(TypedDict):
     varied: str
     estimate: Estimate
     experiment: str | None
+    stored: list[StoredVariant]
 
 
 class PresetList(TypedDict):
@@ -145,7 +155,7 @@ class StartedExperiment(TypedDict):
 
 
 class ExperimentState(TypedDict):
-    """The state of an experiment; `statuses` counts its runs. The example has no time."""
+    """The state of an experiment; `statuses` counts its runs. A stored result has no time."""
 
     id: str
     name: str
@@ -218,7 +228,7 @@ class OpenExperiment(ExperimentState):
     planned_runs: list[PlannedRun]
     estimate: Estimate
     version: str
-    example: NotRequired[str]
+    origin: NotRequired[str]
     results: Results | None
 
 

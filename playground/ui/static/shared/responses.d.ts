@@ -275,7 +275,7 @@ export interface Elsewhere {
   shards: ShardProgress[];
 }
 
-/** The state of an experiment; `statuses` counts its runs. The example has no time. */
+/** The state of an experiment; `statuses` counts its runs. A stored result has no time. */
 export interface ExperimentState {
   id: string;
   name: string;
@@ -312,7 +312,7 @@ export interface OpenExperiment extends ExperimentState {
   planned_runs: PlannedRun[];
   estimate: Estimate;
   version: string;
-  example?: string;
+  origin?: string;
   results: Results | null;
 }
 
@@ -320,6 +320,14 @@ export interface OpenExperiment extends ExperimentState {
 export interface ExperimentList {
   experiments: ExperimentSummary[];
   open: OpenExperiment | null;
+}
+
+/** The curve of a variant in a stored result; `steps_to` is its median step at 99 %. */
+export interface StoredVariant {
+  short: string;
+  steps_to: number | null;
+  steps: number[];
+  exact_match: number[];
 }
 
 /** A prepared experiment; `experiment` is that of the owner with the same settings. */
@@ -332,6 +340,7 @@ export interface ExperimentPreset {
   varied: string;
   estimate: Estimate;
   experiment: string | null;
+  stored: StoredVariant[];
 }
 
 /** A setting that an experiment may vary; `accepts` describes its values. */

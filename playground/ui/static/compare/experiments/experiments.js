@@ -5,17 +5,7 @@ import { Section } from "../../shared/components/section.js";
 import { StatusMessage } from "../../shared/components/status_message.js";
 import { formatCount, formatInteger } from "../../shared/format.js";
 import { poller } from "../../shared/poller.js";
-import {
-  EXAMPLE_ID,
-  errors,
-  experiments,
-  formatQueuePosition,
-  openExperiment,
-  openId,
-  send,
-} from "./state.js";
-
-const NONE = "No experiments yet. Run one above; it continues in the background after a reload.";
+import { errors, experiments, formatQueuePosition, openExperiment, openId, send } from "./state.js";
 
 /** Describe the state of an experiment and of its runs. */
 export function describeStatus({ state, statuses, runs, queue_position: position, elsewhere }) {
@@ -51,7 +41,6 @@ async function act(experiment, action) {
 }
 
 export function Actions({ row }) {
-  if (row.id === EXAMPLE_ID) return null;
   return html`<span class="pg-row actions">
     ${listActions(row).map((action) => {
       const [label, title] = BUTTONS[action];
@@ -102,24 +91,13 @@ function Experiment({ row }) {
   </li>`;
 }
 
-const ExampleLink = () =>
-  html`<button
-    type="button"
-    class="open-it example"
-    aria-current=${String(openId.value === EXAMPLE_ID)}
-    onClick=${() => openExperiment(EXAMPLE_ID)}
-  >
-    Example: learning rates
-  </button>`;
-
 export function Experiments() {
-  const list = experiments.value;
+  const list = experiments.value ?? [];
+  if (!list.length) return null;
   return html`<${Section} class="own-experiments" title="Your experiments">
-    ${!list?.length && html`<p class="pg-hint none">${list && NONE}</p>`}
     <ul class="pg-list experiments">
-      ${list?.map((row) => html`<${Experiment} key=${row.id} row=${row} />`)}
+      ${list.map((row) => html`<${Experiment} key=${row.id} row=${row} />`)}
     </ul>
-    <${ExampleLink} />
     <${StatusMessage} class="mine-note" kind="error" text=${errors.value.experiments ?? ""} />
   <//>`;
 }

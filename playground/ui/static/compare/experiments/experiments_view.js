@@ -2,18 +2,16 @@
 // server runs them; this view polls them and draws their results.
 import { html } from "../../vendor/preact.js";
 import { Experiments } from "./experiments.js";
+import { NewExperiment } from "./new_experiment.js";
 import { Presets } from "./presets.js";
 import { Replications } from "./replications.js";
 import { Results } from "./results.js";
 
 export const ExperimentsView = () =>
   html`<div class="of-experiments">
-    <div class="pg-columns">
-      <div>
-        <${Presets} />
-        <${Experiments} />
-      </div>
-      <${Results} />
-    </div>
+    <${Presets} />
+    <${Results} />
+    <${NewExperiment} />
+    <${Experiments} />
     <${Replications} />
   </div>`;

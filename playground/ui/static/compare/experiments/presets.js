@@ -1,26 +1,26 @@
-// Prepared experiments.
+// The prepared experiments: a card for each question, with its stored answer.
 import { html, signal } from "../../vendor/preact.js";
-import { Section } from "../../shared/components/section.js";
 import { StatusMessage } from "../../shared/components/status_message.js";
-import { formatCount, formatMessage } from "../../shared/format.js";
-import { NewExperiment } from "./new_experiment.js";
+import { formatCount, formatInteger, formatMessage } from "../../shared/format.js";
+import { resolveColor } from "../../shared/palette.js";
 import {
-  describeDurations,
+  STORED_PREFIX,
   errors,
   formatEstimate,
   labelSettings,
   openExperiment,
+  openId,
   presets,
   send,
 } from "./state.js";
 
-const HINT =
-  "Change one setting and compare the results. Every value is trained with several seeds.";
+const WIDTH = 100;
+const HEIGHT = 24;
 const LENGTHS_NOTE = "; then evaluated on sequences longer than the training sequences";
 const starting = signal(""); // the name of the preset whose request is pending
 
 /** Start a prepared experiment, or open the one that exists. */
-async function runPreset({ name, experiment }) {
+export async function runPreset({ name, experiment }) {
   if (experiment) return openExperiment(experiment);
   starting.value = name;
   const response = await send("presets", "experiments/submit", { question: name });
@@ -28,41 +28,93 @@ async function runPreset({ name, experiment }) {
   if (response) openExperiment(response.experiment);
 }
 
+/** Return the prepared experiment of the open result. */
+export const findPreset = (id) =>
+  presets.value.find((each) => id === STORED_PREFIX + each.name || id === each.experiment);
+
 export const describePreset = ({ runs, estimate }) =>
   `${formatCount(runs, "run")} · ${formatEstimate(estimate)}`;
 
-function Preset({ preset }) {
-  const { name, title, why, varied, kind, estimate, experiment } = preset,
-    verb = experiment ? "Open" : "Run";
-  return html`<li>
-    <details>
-      <summary>${title}</summary>
-      <p class="pg-quiet">${why}</p>
-      <p class="varied pg-quiet">${labelSettings(varied)}${kind === "lengths" && LENGTHS_NOTE}</p>
-    </details>
-    <span class="pg-sub" title=${formatMessage(estimate.message)}>${describePreset(preset)}</span>
-    <button
-      type="button"
-      class="pg-button"
-      aria-label=${`${verb}: ${title}`}
-      disabled=${starting.value === name}
-      onClick=${() => runPreset(preset)}
-    >
-      ${verb}
-    </button>
+/** Describe what a prepared experiment varies, and why. */
+export const describeQuestion = ({ why, varied, kind }) =>
+  `${why} ${labelSettings(varied)}${kind === "lengths" ? LENGTHS_NOTE : ""}.`;
+
+/**
+ * Answer the question of a card in one sentence: the fastest variant and the slowest one.
+ * @param {{ short: string, steps_to: number | null }[]} variants
+ */
+export function describeAnswer(variants) {
+  const reached = variants
+      .flatMap(({ short, steps_to: steps }) => (steps === null ? [] : [{ short, steps }]))
+      .sort((a, b) => a.steps - b.steps),
+    never = variants.find((each) => each.steps_to === null),
+    [first] = reached,
+    last = reached[reached.length - 1];
+  if (!first) return "No variant reached 99 %.";
+  const fastest = `${first.short}: 99 % after ${formatInteger(first.steps)} steps`;
+  if (never) return `${fastest}; ${never.short}: never.`;
+  return `${fastest}; ${last.short}: ${formatInteger(last.steps)}.`;
+}
+
+/** The median curve of each variant. */
+function Sparkline({ variants }) {
+  const end = Math.max(...variants.map(({ steps }) => steps[steps.length - 1]));
+  const toPoints = ({ steps, exact_match: scores }) =>
+    steps
+      .map((step, at) => `${(WIDTH * step) / end},${(1 - scores[at]) * (HEIGHT - 2) + 1}`)
+      .join(" ");
+  return html`<svg
+    class="sparkline"
+    viewBox="0 0 ${WIDTH} ${HEIGHT}"
+    preserveAspectRatio="none"
+    aria-hidden="true"
+  >
+    ${variants.map(
+      (each, index) =>
+        html`<polyline
+          key=${each.short}
+          points=${toPoints(each)}
+          fill="none"
+          stroke=${resolveColor(index)}
+          vector-effect="non-scaling-stroke"
+        />`,
+    )}
+  </svg>`;
+}
+
+function Card({ preset }) {
+  const { name, title, stored, estimate, experiment } = preset,
+    id = experiment ?? (stored.length ? STORED_PREFIX + name : ""),
+    verb = id ? "Open" : "Run it here";
+  return html`<li class="pg-card" aria-current=${String(Boolean(id) && id === openId.value)}>
+    <h3 title=${describeQuestion(preset)}>${title}</h3>
+    ${
+      stored.length > 0 &&
+      html`<${Sparkline} variants=${stored} />
+        <p class="answer">${labelSettings(describeAnswer(stored))}</p>`
+    }
+    <p class="pg-row">
+      <button
+        type="button"
+        class="pg-button"
+        aria-label=${`${verb}: ${title}`}
+        disabled=${starting.value === name}
+        onClick=${() => (id ? openExperiment(id) : runPreset(preset))}
+      >
+        ${verb}
+      </button>
+      ${
+        !id &&
+        html`<span class="pg-sub" title=${formatMessage(estimate.message)}>
+          ${describePreset(preset)}
+        </span>`
+      }
+    </p>
   </li>`;
 }
 
-export function Presets() {
-  return html`<${Section}
-    class="presets"
-    title="Prepared experiments"
-    hint=${`${HINT} ${describeDurations(presets.value)}`}
-  >
-    <ul class="pg-list">
-      ${presets.value.map((each) => html`<${Preset} key=${each.name} preset=${each} />`)}
+export const Presets = () =>
+  html`<ul class="presets">
+      ${presets.value.map((each) => html`<${Card} key=${each.name} preset=${each} />`)}
     </ul>
-    <${NewExperiment} />
-    <${StatusMessage} kind="error" text=${errors.value.presets ?? ""} />
-  <//>`;
-}
+    <${StatusMessage} kind="error" text=${errors.value.presets ?? ""} />`;

@@ -2,7 +2,6 @@
 import { html, useMemo, useState } from "../../vendor/preact.js";
 import { CopyButton } from "../../shared/components/copy_field.js";
 import { LineChart } from "../../shared/components/line_chart.js";
-import { Section } from "../../shared/components/section.js";
 import { StatusMessage } from "../../shared/components/status_message.js";
 import { formatCount, formatMessage, formatPercent } from "../../shared/format.js";
 import { poller } from "../../shared/poller.js";
@@ -179,14 +178,16 @@ function Claim({ claim }) {
 }
 
 export function Replications() {
-  return html`<${Section}
-    class="published"
-    title="Replications"
-    hint=${`${HINT} ${describeDurations(claims.value)}`}
-  >
+  const [isOpen, setOpen] = useState(false);
+  return html`<details class="published" onToggle=${(event) => setOpen(event.currentTarget.open)}>
+    <summary>Replications of published results</summary>
     <${StatusMessage} class="published-note" kind="error" text=${errors.value.claims ?? ""} />
-    <ul class="pg-list pg-halves claims">
-      ${claims.value.map((claim) => html`<${Claim} key=${claim.name} claim=${claim} />`)}
-    </ul>
-  <//>`;
+    ${
+      isOpen &&
+      html`<p class="pg-hint">${`${HINT} ${describeDurations(claims.value)}`}</p>
+        <ul class="pg-list pg-halves claims">
+          ${claims.value.map((claim) => html`<${Claim} key=${claim.name} claim=${claim} />`)}
+        </ul>`
+    }
+  </details>`;
 }

@@ -4,10 +4,12 @@ import { StatusMessage } from "../../shared/components/status_message.js";
 import { downloadFile, downloadJson } from "../../shared/download.js";
 import { formatInteger, formatMessage } from "../../shared/format.js";
 import { Actions, Progress, describeStatus } from "./experiments.js";
+import { describeQuestion, findPreset, runPreset } from "./presets.js";
 import { ResultCharts } from "./result_charts.js";
 import { JobsSignIn, ShardsTable } from "./run_on.js";
 import { overlayInTrain, ResultTable, RunsTable } from "./result_tables.js";
 import {
+  closeExperiment,
   details,
   errors,
   experiments,
@@ -15,6 +17,7 @@ import {
   formatEstimate,
   labelSettings,
   lines,
+  openId,
   send,
   variants,
 } from "./state.js";
@@ -124,8 +127,9 @@ function useFocus(id) {
 export function Results() {
   const experiment = details.value,
     heading = useFocus(experiment?.id);
-  if (!experiment) return html`<section class="results" aria-label="Open experiment"></section>`;
-  const { id, kind, state, statuses, name, question, message, example, results } = experiment,
+  if (!experiment || experiment.id !== openId.value) return null;
+  const { id, kind, state, statuses, name, question, message, origin, results } = experiment,
+    preset = findPreset(id),
     lengths = results.lengths,
     share = experiments.value?.find((each) => each.id === id)?.share;
   return html`<section class="results" aria-label="Open experiment">
@@ -140,9 +144,21 @@ export function Results() {
       <header class="pg-section-header">
         <h3 ref=${heading} class="title" tabindex="-1">${question || name}</h3>
         <span class="pg-spacer"></span>
-        <${Actions} row=${experiment} />
+        ${
+          origin
+            ? html`<button
+                type="button"
+                class="pg-button primary run"
+                onClick=${() => runPreset(preset)}
+              >
+                ${preset?.experiment ? "Open your run" : "Run it here"}
+              </button>`
+            : html`<${Actions} row=${experiment} />`
+        }
+        <button type="button" class="pg-button" onClick=${closeExperiment}>Close</button>
       </header>
-      ${example && html`<p class="pg-hint example-note">${example}</p>`}
+      ${preset && html`<p class="pg-hint">${describeQuestion(preset)}</p>`}
+      ${origin && html`<p class="pg-hint origin">${origin}</p>`}
       <p class=${"words pg-quiet" + (message ? " pg-bad" : "")}>${describeProgress(experiment)}</p>
       <${Progress} row=${{ ...experiment, share }} />
       ${experiment.elsewhere && html`<${ShardsTable} elsewhere=${experiment.elsewhere} />`}

@@ -5,14 +5,15 @@ import { createStorage } from "../../shared/storage.js";
 import { formatDuration, formatMessage } from "../../shared/format.js";
 import { store } from "../../shared/store.js";
 
-export const EXAMPLE_ID = "example"; // of the finished experiment that the app includes
+export const STORED_PREFIX = "stored:"; // of the id of a result that the app includes
 
 export const { loadLocal, saveLocal } = createStorage("transformer-playground-experiments");
 const storedId = loadLocal("open");
 
 /** The owner's experiments, newest first; null before the first response. */
 export const experiments = signal(/** @type {any[] | null} */ (null));
-export const openId = signal(typeof storedId === "string" && storedId ? storedId : EXAMPLE_ID);
+/** The id of the open experiment; empty without one. */
+export const openId = signal(typeof storedId === "string" ? storedId : "");
 /** The id of the experiment whose result takes the focus when it is on the page. */
 export const focusedId = signal("");
 /** The open experiment; null before its first response. */
@@ -79,12 +80,14 @@ export function openExperiment(id) {
   setOpenId(id);
 }
 
+export const closeExperiment = () => setOpenId("");
+
 /** Apply a response of `experiments/poll`. @param {any} response */
 export function applyPoll({ experiments: list, open }) {
   experiments.value = list;
   if (open?.id !== openId.value) {
-    if (!open && openId.value !== EXAMPLE_ID && !list.some((each) => each.id === openId.value))
-      setOpenId(list[0]?.id ?? EXAMPLE_ID);
+    const isListed = list.some((each) => each.id === openId.value);
+    if (!open && !isListed && !openId.value.startsWith(STORED_PREFIX)) setOpenId("");
     return;
   }
   const isNew = details.value?.id !== open.id;
