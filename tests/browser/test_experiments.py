@@ -43,7 +43,7 @@ def test_an_opened_result_and_the_skip_link_move_the_focus(app, open_page):
     expect(page.locator("#panels > [role=tabpanel]:visible")).to_be_focused()
     page.keyboard.press("Tab")
     expect(page.get_by_role("tab", name="Experiments")).to_be_focused()
-    page.get_by_role("button", name="Open: One head or four?").click()
+    page.get_by_role("button", name="Open: Which learning rate?").click()
     expect(page.locator(".results .title")).to_be_focused()
     expect(page.locator(".results .title")).to_be_in_viewport(ratio=1)
     page.click(".own > summary")
