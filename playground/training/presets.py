@@ -31,7 +31,7 @@ PRESETS = {
         "Adam",
         "The same model with Adam and a learning rate that decays along a cosine, without averaged "
         "weights. On the reversal of 1 to 10 digits it needs 140 to 190 steps to an exact match of "
-        "99.9 % (five seeds), Fast 70 to 90 steps (ten seeds).",
+        "99.9 % (five seeds); Fast needs 70 to 90 steps (ten seeds).",
     ),
     "one-head": Preset(
         "One head",

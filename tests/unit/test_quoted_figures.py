@@ -68,7 +68,7 @@ def test_measured_figures_of_the_texts_are_those_of_the_results():
     descriptions = " ".join(preset.description for preset in PRESETS.values())
     adam, fast = steps_of_preset("adam"), accuracy("reverse, lengths 1 to 10")["steps"]
     assert f"needs {min(adam)} to {max(adam)} steps to" in descriptions
-    assert f"Fast {min(fast)} to {max(fast)} steps" in descriptions
+    assert f"Fast needs {min(fast)} to {max(fast)} steps" in descriptions
     assert (len(adam), len(fast)) == (5, 10)
 
 

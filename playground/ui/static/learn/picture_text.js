@@ -40,8 +40,8 @@ export const PARTS = [
     title: "The residual stream and the feed-forward network",
     text:
       "Every block adds its output to the vector of the token. This running sum is the residual " +
-      "stream. In this model (pre-norm), nothing replaces it; post-norm models normalize it after " +
-      "each block. After attention, the feed-forward network transforms the vector of each " +
+      "stream. In this model (pre-norm), nothing replaces it; post-norm models normalize it " +
+      "after each block. After attention, the feed-forward network transforms the vector of each " +
       "position alone.",
     task:
       "The number beside a block is the norm (length) of the vector that it adds, divided by the " +
