@@ -585,7 +585,8 @@ test("without its first token, each row of a map sums to one again", () => {
 });
 
 test("heads that share their keys are named", () => {
-  const shared = "share their keys and values (grouped-query attention).";
+  const shared =
+    "share their keys and values, and differ in their queries (grouped-query attention).";
   assert.equal(describeSharedKeys({ heads: 9, kv_heads: 3 }, 5), `Heads 4 to 6 ${shared}`);
   assert.equal(describeSharedKeys({ heads: 4, kv_heads: 1 }, 3), `Heads 1 to 4 ${shared}`);
   assert.equal(describeSharedKeys({ heads: 4, kv_heads: 4 }, 3), "");

@@ -162,8 +162,9 @@ def sink_note(outputs: AttentionOutputs) -> str:
     return (
         f"Attention sink: in {int(is_sink_L.sum())} of {len(share_L)} layers, "
         f"{float(share_L[is_sink_L].mean()):.0%} of the attention is on the first token; equal "
-        f"weights would put {uniform:.0%} there. The weights of a query sum to one, so a head that "
-        "finds nothing puts them where they do no harm (Xiao et al. 2023, arXiv 2309.17453)."
+        f"weights would put {uniform:.0%} there. The weights of a query sum to one, so a head "
+        "without a match must put them somewhere, and every later token can attend to the first "
+        "one (Xiao et al. 2023, arXiv 2309.17453)."
     )
 
 

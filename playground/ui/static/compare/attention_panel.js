@@ -67,7 +67,8 @@ export function describeSharedKeys({ heads, kv_heads: groups = heads }, head) {
   const size = heads / groups,
     first = Math.floor(head / size) * size + 1;
   return size > 1
-    ? `Heads ${first} to ${first + size - 1} share their keys and values (grouped-query attention).`
+    ? `Heads ${first} to ${first + size - 1} share their keys and values, and differ in their ` +
+        "queries (grouped-query attention)."
     : "";
 }
 

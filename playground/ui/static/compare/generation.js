@@ -107,7 +107,9 @@ export const { View: Generation } = createPipeline("continue", {
       label: "As chat",
       value: true,
       type: "checkbox",
-      hint: "Sends the text as a message in the chat template of this model.",
+      hint:
+        "Sends the text as a message in the chat template of this model, the format of the " +
+        "conversations that it was trained on.",
     },
     numberInput("new_tokens", "New tokens", "40", 1, 200),
     numberInput("top_k", "Candidates", "8", 1, 50),
