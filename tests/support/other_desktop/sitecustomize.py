@@ -15,6 +15,7 @@ import shutil
 import signal
 import sys
 from contextlib import suppress
+from functools import wraps
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -58,6 +59,7 @@ def portable(function, n_paths=1, n_open=0, creates=lambda path, *rest, **option
     are open, and creates only valid names.
     """
 
+    @wraps(function)
     def checked(*arguments, **options):
         if options.keys() & {"dir_fd", "src_dir_fd"}:
             return function(*arguments, **options)
@@ -78,6 +80,7 @@ def portable(function, n_paths=1, n_open=0, creates=lambda path, *rest, **option
                 raise OSError(22, "The file is mapped", target)
         return function(*paths, *arguments[n_paths:], **options)
 
+    checked.__module__ = {"posix": "os"}.get(function.__module__, "io")  # for pickle
     return checked
 
 

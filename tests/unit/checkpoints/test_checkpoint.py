@@ -24,6 +24,7 @@ from playground.checkpoints.checkpoint import (
     weights_by_name,
 )
 from playground.checkpoints.manifest import CheckpointError, read_manifest
+from playground.common import platform
 from playground.evaluation import evaluate
 from playground.tasks.held_out import build_held_out_set
 from playground.training.setting_changes import SettingChange
@@ -32,7 +33,8 @@ from tests.support.trainer_fingerprint import fingerprint
 
 STEPS = 3
 FILES = ("config.json", "metrics.jsonl", "model.safetensors", "training.safetensors")
-WRITES = 6  # flushes of one save: four files, the folder, its parent
+# flushes of one save: four files, the folder, its parent; Windows does not flush folders
+WRITES = 4 if platform.IS_WINDOWS else 6
 
 
 @pytest.fixture(scope="module")
