@@ -6,7 +6,7 @@ from pathlib import Path
 from playground.checkpoints.manifest import Manifest, cached_manifest
 from playground.checkpoints.train_command import training_command
 from playground.common.format import format_count, format_duration, format_percent
-from playground.experiments.analysis import TARGET_SCORE
+from playground.experiments.curves import first_step_reaching
 from playground.runs.access import Access
 from playground.runs.metric_series import MetricSeries
 from playground.runs.summary import task_label
@@ -41,8 +41,9 @@ def describe_result(model: Access) -> str:
         return ""
     task = task_label(model.config)
     start = f"{task} after {format_count(points.last, 'step')}"
-    if reached := points.first_at(TARGET_SCORE):
-        step, seconds = reached
+    step = first_step_reaching([(step, exact) for step, exact, *_ in points.evaluations])
+    if step is not None:
+        seconds = points.columns["seconds"][step - points.first]
         start = f"Learned {task} in {format_count(step, 'step')}, {format_duration(seconds)}"
     unseen = format_count(count, "unseen sequence")
     return f"{start}: {format_percent(score)} of {unseen} right"
