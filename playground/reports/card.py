@@ -83,7 +83,7 @@ def _draw_example(axes: Axes, card: dict[str, Any]) -> None:
     for query, key in zip(*np.nonzero(weights >= MIN_WEIGHT), strict=True):
         weight = weights[query, key] / 1000
         y = left[key] + (right[query] - left[key]) * (1 - np.cos(np.pi * CURVE)) / 2
-        style = {"color": SECONDARY, "alpha": 0.12 + 0.88 * weight}
+        style: dict[str, Any] = {"color": SECONDARY, "alpha": 0.12 + 0.88 * weight}
         axes.plot(0.16 + 0.66 * CURVE, y, linewidth=0.4 + 4 * weight, **style)
     output = dict(enumerate(_output(snapshot["probe"], len(queries))))
     for i, token in enumerate(keys):
@@ -104,5 +104,10 @@ def _output(probe: dict[str, Any] | None, count: int) -> list[tuple[str, str] | 
 
 def _write(axes: Axes, x: float, y: float, token: str, color: str, side: Any, rows: int) -> None:
     size = min(14.0, 130 / rows)
-    style = {"fontfamily": TOKEN_FONTS, "fontsize": size, "color": color, "parse_math": False}
+    style: dict[str, Any] = {
+        "fontfamily": TOKEN_FONTS,
+        "fontsize": size,
+        "color": color,
+        "parse_math": False,
+    }
     axes.text(x, y, shorten(label_of(token), 12), ha=side, va="center", **style)
