@@ -41,20 +41,19 @@ import {
   lessonStatus,
   resumeLessons,
 } from "../../playground/ui/static/learn/lessons.js";
+import { Start } from "../../playground/ui/static/learn/start.js";
 import {
   describePart,
   PARTS,
   partOfBlock,
   strongestLink,
-} from "../../playground/ui/static/learn/picture_text.js";
+} from "../../playground/ui/static/learn/start_text.js";
 import {
   bugState,
   catalog,
   lessonName,
   lessonStates,
   LINKED_BUG,
-  openLesson,
-  PICTURE,
   readLink,
 } from "../../playground/ui/static/learn/state.js";
 import {
@@ -166,7 +165,7 @@ test("a link opens a lesson with its options, a section, or a bug", () => {
     readLink(CATALOG, new URLSearchParams("?learn=lengths&positions=upside-down&seed=x")).options,
     {},
   );
-  assert.equal(readLink(CATALOG, new URLSearchParams("?learn=picture")).lesson, "picture");
+  assert.equal(readLink(CATALOG, new URLSearchParams("?learn=start")).section, "start");
   assert.deepEqual(readLink(CATALOG, new URLSearchParams("?learn=teach")), { section: "teach" });
   assert.match(
     readLink(CATALOG, new URLSearchParams("?learn=lesson-99")).error,
@@ -210,10 +209,10 @@ test("the list has a title and a state for each lesson, and opens it", async () 
   const stations = [...box.querySelectorAll(".station")];
   assert.deepEqual(
     stations.map((each) => each.querySelector("span:nth-child(2)").textContent),
-    [PICTURE.title, "One head", "Length generalization", "Sources"],
+    ["One head", "Length generalization", "Sources"],
   );
-  assert.match(stations[1].textContent, /guessed right/);
-  await click(stations[1]);
+  assert.match(stations[0].textContent, /guessed right/);
+  await click(stations[0]);
   assert.equal($(".lesson h3").textContent, "1. One head");
 });
 
@@ -637,7 +636,7 @@ test("an exercise that was measured before a reload is shown again", async () =>
   await waitFor(() => $(".guess-name"));
 });
 
-test("each part of the picture has a sentence with the measured numbers", () => {
+test("each section of Start has a sentence with the measured numbers", () => {
   const selection = { kind: "cross", layer: 0, head: 0 },
     describe = (part) => describePart(part, { info: INFO, pass: PASS, selection, loss: 0.0142 });
   assert.match(describe("tokens"), /The encoder has 2 vectors, one for each token of 3 EOS\./);
@@ -654,7 +653,7 @@ test("each part of the picture has a sentence with the measured numbers", () => 
     "decoder",
     "tokens",
   ]);
-  assert.equal(PARTS.length, 5);
+  assert.equal(PARTS.length, 6);
 });
 
 test("the only key of the first decoder query is no strong link", () => {
@@ -665,7 +664,7 @@ test("the only key of the first decoder query is no strong link", () => {
   });
 });
 
-test("the picture explains the part of a clicked block, and redraws a typed sequence", async () => {
+test("Start plays the training, explains what is in sight, and follows typing", async () => {
   const loaded = {
     step: 200,
     weight_steps: [0, 60, 200],
@@ -678,22 +677,28 @@ test("the picture explains the part of a clicked block, and redraws a typed sequ
     "runs/predict": { forward_pass: PASS },
     "runs/snapshot": { snapshot: PASS },
   });
-  openLesson(PICTURE.name);
-  await mount(html`<${Lessons} />`);
+  const scroll = new Map(); // what happens when a section is in the middle of the window
+  globalThis.IntersectionObserver = function Observer(onMove) {
+    this.observe = ({ id }) => scroll.set(id, () => onMove([{ isIntersecting: true }]));
+    this.disconnect = () => {};
+  };
+  await mount(html`<${Start} />`);
   await waitFor(() => $(".diagram .head"));
-  assert.equal($(".diagram").dataset.part, "tokens");
-  await click('[data-kind="feed-forward"] .diagram-block-title');
+  assert.equal($(".diagram").dataset.part, "training");
+  const steps = () => sent.filter(([name]) => name === "runs/snapshot").map(([, { step }]) => step);
+  await waitFor(() => steps().length === 3);
+  assert.deepEqual(steps(), [0, 60, 200]);
+  enter($(".picture-step input"), "60");
+  await waitFor(() => steps().at(-1) === 60);
+  scroll.get("start-residual")();
+  await settle();
   assert.equal($(".diagram").dataset.part, "residual");
+  assert.equal($("[aria-current=true] h3").textContent, PARTS[3].title);
   const head = $('.head[data-kind="cross"]');
   head.click();
   press(head, "ArrowUp"); // without a layout, no head is above
-  await settle();
-  assert.equal($(".diagram").dataset.part, "decoder");
   enter($(".picture-text"), "4 2");
   await waitFor(() => sent.some(([name, body]) => name === "runs/predict" && body.text === "4 2"));
-  await click(".picture-next");
-  enter($(".picture-step input"), "60");
-  await waitFor(() => sent.some(([name, body]) => name === "runs/snapshot" && body.step === 60));
   responses["runs/predict"] = { error: "x is not a digit" };
   enter($(".picture-text"), "x");
   await waitFor(() => box.textContent.includes("X is not a digit."));
@@ -701,7 +706,7 @@ test("the picture explains the part of a clicked block, and redraws a typed sequ
 
 test("teachers get a link for each exercise and the limits of the server", () => {
   const links = listLessonLinks(CATALOG.lessons);
-  assert.deepEqual(links[0], ["learn=picture", PICTURE.title]);
+  assert.equal(links[0][0], "learn=start");
   assert.deepEqual(links[1], ["learn=heads", "One head", "about 8 s"]);
   assert.deepEqual(links.at(-1), ["learn=lengths&positions=rope", "Length generalization: rope"]);
   assert.match(describeMachine(CATALOG.machine), /trains 2 runs at a time.*only from this machine/);

@@ -1,4 +1,4 @@
-// The diagram of the Train tab in the picture of a lesson.
+// The diagram of the Train tab, beside the article of Start.
 import { html, useMemo, useState } from "../vendor/preact.js";
 import { Diagram } from "../shared/diagram/diagram.js";
 import { buildStacks, describeHead } from "../shared/diagram/structure.js";

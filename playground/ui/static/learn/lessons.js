@@ -9,14 +9,12 @@ import { EXACT_MATCH_TITLE } from "../shared/strings.js";
 import { Figures } from "./figures.js";
 import { cloudOf, sendGuess } from "./classroom.js";
 import { describeScore, Guess, isNear, measuredLines } from "./guess.js";
-import { Picture } from "./picture.js";
 import {
   catalog,
   formatEstimate,
   lessonName,
   lessonStates,
   openLesson,
-  PICTURE,
   saveLocal,
   showSection,
 } from "./state.js";
@@ -118,7 +116,7 @@ function LessonList() {
   useEffect(() => scrollToOpenLesson(list.current), [lessonName.value]);
   return html`<nav aria-label="Lessons">
     <ol ref=${list} class="stations">
-      ${[PICTURE, ...catalog.value.lessons].map(({ name, title }, i) => {
+      ${catalog.value.lessons.map(({ name, title }, i) => {
         const state = lessonStatus(name);
         return html`<li key=${name}>
           <button
@@ -128,7 +126,7 @@ function LessonList() {
             aria-current=${String(name === lessonName.value)}
             onClick=${() => openLesson(name)}
           >
-            <span class="number">${i}</span>
+            <span class="number">${i + 1}</span>
             <span>${title}</span>
             <span class="mark" aria-hidden="true">${STATUS_MARKS[state]}</span>
             <span class="pg-visually-hidden">${STATUS_LABELS[state]}</span>
@@ -346,8 +344,8 @@ function Lesson({ lesson }) {
 }
 
 function Onward({ name }) {
-  const names = [PICTURE, ...catalog.value.lessons],
-    next = names[names.findIndex((each) => each.name === name) + 1];
+  const { lessons } = catalog.value,
+    next = lessons[lessons.findIndex((each) => each.name === name) + 1];
   const open = (event) => {
     const tab = event.currentTarget.closest(".learn");
     if (next) openLesson(next.name);
@@ -363,13 +361,5 @@ function Onward({ name }) {
 
 export function Lessons() {
   const lesson = catalog.value.lessons.find((each) => each.name === lessonName.value);
-  return html`<${LessonList} /> ${
-      lesson
-        ? html`<${Lesson} key=${lesson.name} lesson=${lesson} />`
-        : html`<article class="lesson" data-name=${PICTURE.name}>
-            <h3>${PICTURE.title}</h3>
-            <${Picture} />
-            <${Onward} name=${PICTURE.name} />
-          </article>`
-    }`;
+  return html`<${LessonList} /> <${Lesson} key=${lesson.name} lesson=${lesson} />`;
 }

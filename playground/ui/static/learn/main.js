@@ -22,20 +22,22 @@ import {
   tabError,
   toDay,
 } from "./state.js";
+import { Start } from "./start.js";
 import { Teaching } from "./teaching.js";
 import { attach, root } from "./view.js";
 
 const RETRY_MS = 2000;
 const SECTIONS = [
-  { value: "tour", label: "Lessons", title: "Predict, measure, explain" },
+  { value: "start", label: "Start", title: "How a transformer works, in five minutes" },
+  { value: "tour", label: "Lessons", title: "Guess, measure, explain" },
   {
     value: "bugs",
     label: "Daily bug",
     title: "A copy of the model with a bug, a new one every day",
   },
-  { value: "teach", label: "Teach", title: "Links to exercises for a class" },
+  { value: "teach", label: "For teachers", title: "A class, and links to exercises" },
 ];
-const CONTENT = { tour: Lessons, bugs: BugExercise, teach: Teaching };
+const CONTENT = { start: Start, tour: Lessons, bugs: BugExercise, teach: Teaching };
 
 function Learn() {
   const name = section.value;

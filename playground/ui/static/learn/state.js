@@ -9,8 +9,8 @@ const storage = createStorage("transformer-playground-learn");
 export const saveLocal = storage.saveLocal;
 export const storedState = /** @type {any} */ (storage.storedState);
 
-/** The first lesson, which needs no measurement. */
-export const PICTURE = { name: "picture", title: "A transformer in one picture" };
+/** The parts of the tab. */
+const SECTIONS = ["start", "tour", "bugs", "teach"];
 export const RANDOM_BUG = "random";
 /** In the list of bugs: the bug of a link, whose name is hidden. */
 export const LINKED_BUG = "linked";
@@ -19,8 +19,8 @@ export const LINKED_BUG = "linked";
 export const catalog = signal(/** @type {any} */ (null));
 /** The error of the whole tab, for example of a link. */
 export const tabError = signal("");
-export const section = signal("tour");
-export const lessonName = signal(PICTURE.name);
+export const section = signal("start");
+export const lessonName = signal("");
 /** The state of each lesson by its name: {guess, options, job, result}. */
 export const lessonStates = signal(/** @type {Record<string, any>} */ ({}));
 /** The request of the bug exercise, with the id and the result of its job. */
@@ -32,6 +32,7 @@ export function showSection(name) {
 }
 
 export function openLesson(name) {
+  showSection("tour");
   lessonName.value = name;
   saveLocal("lesson", name);
 }
@@ -41,8 +42,9 @@ export function restoreProgress() {
   const { bug, lesson, lessons, section: stored } = storedState,
     isKnownBug = bug && [RANDOM_BUG, ...catalog.value.bugs.map((each) => each.name)];
   if (lessons && typeof lessons === "object") lessonStates.value = lessons;
-  if (["tour", "bugs", "teach"].includes(stored)) section.value = stored;
-  if (catalog.value.lessons.some((each) => each.name === lesson)) lessonName.value = lesson;
+  if (SECTIONS.includes(stored)) section.value = stored;
+  const known = catalog.value.lessons.map((each) => each.name);
+  lessonName.value = known.includes(lesson) ? lesson : known[0];
   const { seed, steps } = catalog.value;
   bugState.value = { name: RANDOM_BUG, seed, steps };
   if (isKnownBug?.includes(bug.name)) bugState.value = { ...bugState.value, ...bug };
@@ -70,10 +72,10 @@ export function readLink(lists, params) {
     bug = params.get("bug"),
     integer = (key) => (/^\d{1,9}$/.test(params.get(key) ?? "") ? Number(params.get(key)) : null);
   if (name !== null) {
-    const lesson = [PICTURE, ...lists.lessons].find((each) => each.name === name);
+    const lesson = lists.lessons.find((each) => each.name === name);
     if (lesson) return { section: "tour", lesson: name, options: readOptions(lesson, params) };
-    if (["tour", "bugs", "teach"].includes(name)) return { section: name };
-    const known = [PICTURE, ...lists.lessons].map((each) => each.name).join(", ");
+    if (SECTIONS.includes(name)) return { section: name };
+    const known = lists.lessons.map((each) => each.name).join(", ");
     return {
       error:
         `The link contains the unknown lesson ${name.slice(0, 40)}. ` +

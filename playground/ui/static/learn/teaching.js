@@ -6,7 +6,7 @@ import { StatusMessage } from "../shared/components/status_message.js";
 import { formatCount, formatMessage } from "../shared/format.js";
 import { ClassForm } from "./classroom.js";
 import { describeDuration as describeBugDuration } from "./bug_exercise.js";
-import { catalog, formatEstimate, PICTURE, RANDOM_BUG, requestLesson } from "./state.js";
+import { catalog, formatEstimate, RANDOM_BUG, requestLesson } from "./state.js";
 
 const MAX_SEED = 999_999;
 const LOCAL_HOST = /^(localhost|127\.|0\.0\.0\.0|\[?::1?\]?$)/;
@@ -26,7 +26,7 @@ export function listLessonLinks(lessons) {
       .flatMap((option) => option.choices.map((value) => [lesson, value])),
   );
   return [
-    [`learn=${PICTURE.name}`, PICTURE.title],
+    ["learn=start", "Start: how a transformer works"],
     ...lessons.map(({ estimate, name, title }) => [
       `learn=${name}`,
       title,

@@ -1,29 +1,38 @@
-// The captions of the first lesson, and the texts with the numbers of the displayed pass.
+// The sections of Start, and the texts with the numbers of the displayed pass.
 import { formatCount, formatNumber, formatPercent } from "../shared/format.js";
 import { buildStacks, describeHead } from "../shared/diagram/structure.js";
 
 /** @typedef {{ kind: string, layer: number, head: number }} Selection */
 
 /**
- * The parts of the model in the order of the captions. `kinds` are the blocks that a part explains,
- * `select` is the kind whose head is displayed.
+ * The sections in their order. `kinds` are the blocks that a section explains, `select` is the kind
+ * whose head is displayed.
  */
 export const PARTS = [
   {
+    value: "training",
+    title: "A transformer learns to reverse digits",
+    text:
+      "This model began with random weights and received no rule, only examples. Its training " +
+      "plays again here. Each small square is an attention head: dark cells are large weights. " +
+      "The lines become clear when the model has learned where to look.",
+    task: "Scroll to see how it works, or drag the slider to an earlier step.",
+    kinds: [],
+    select: "cross",
+  },
+  {
     value: "tokens",
-    label: "Tokens",
     title: "Tokens become vectors",
     text:
       "The model reads tokens: here digits, with EOS (end of sequence) at the end. Each token " +
       "becomes a vector of numbers, its embedding. A second vector for the position is added, " +
-      "because attention alone does not depend on the order.",
-    task: "Type another sequence above.",
+      "because attention alone does not depend on the order (Vaswani et al., 2017).",
+    task: "Type another sequence above the diagram.",
     kinds: [],
     select: "encoder",
   },
   {
     value: "encoder",
-    label: "Self-attention",
     title: "Encoder self-attention: query, key, value",
     text:
       "Attention moves information between positions. Each of its heads computes three vectors " +
@@ -36,13 +45,12 @@ export const PARTS = [
   },
   {
     value: "residual",
-    label: "Residual stream",
     title: "The residual stream and the feed-forward network",
     text:
       "Every block adds its output to the vector of the token. This running sum is the residual " +
-      "stream. In this model (pre-norm), nothing replaces it; post-norm models normalize it " +
-      "after each block. After attention, the feed-forward network transforms the vector of each " +
-      "position alone.",
+      "stream (Elhage et al., 2021). In this model (pre-norm), nothing replaces it; post-norm " +
+      "models normalize it after each block. Then the feed-forward network transforms the vector " +
+      "of each position alone.",
     task:
       "The number beside a block is the norm (length) of the vector that it adds, divided by the " +
       "norm of the vector that it is added to.",
@@ -51,27 +59,24 @@ export const PARTS = [
   },
   {
     value: "decoder",
-    label: "Decoder",
     title: "Decoder: causal mask and cross-attention",
     text:
       "The decoder generates the output token by token. A causal mask hides later tokens from " +
       "its self-attention; their cells are gray. In cross-attention, the queries come from the " +
-      "decoder; the keys and values come from the encoder's output.",
+      "decoder; the keys and values come from the encoder's output. So it looks up what to copy " +
+      "(Bahdanau et al., 2015).",
     task: "Point at a target token to see what it reads from the source.",
     kinds: ["decoder", "cross"],
     select: "cross",
   },
   {
     value: "output",
-    label: "Output and loss",
     title: "Probabilities and the loss",
     text:
       "The last vector of each position becomes a probability for every token of the vocabulary. " +
       "The loss is the mean of −log(probability of the correct token). Training changes all " +
       "weights, step by step, to lower it.",
-    task:
-      "Drag the slider to see the model at an earlier step of its training. The recording has a " +
-      "sequence of its own.",
+    task: "Type a sequence of ten digits: which token is the least certain?",
     kinds: [],
     select: "cross",
   },
@@ -146,6 +151,6 @@ export function describePart(part, { info, loss, pass, selection }) {
       `The decoder has ${targets.length}, one for each token to predict.`
     );
   if (part === "residual") return describeContributions(info, pass);
-  if (part === "output") return describeOutput(pass, loss);
+  if (part === "output" || part === "training") return describeOutput(pass, loss);
   return describeSelection(pass, selection);
 }
