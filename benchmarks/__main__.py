@@ -246,8 +246,8 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
     "stored-runs": (
         stored_runs,
         "An experiment with 10,000 stored runs",
-        "Medians over five processes. The results are synthetic: 1,000 combinations of two "
-        "settings, ten seeds each, with curves of 20 evaluations.",
+        "The results are synthetic: 1,000 combinations of two settings, ten seeds each, with "
+        "curves of 20 evaluations. The first answer to the page has every combination.",
     ),
     "startup": (
         startup,

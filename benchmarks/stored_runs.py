@@ -1,7 +1,7 @@
-"""An experiment with 10,000 stored runs: the time of each action, and the memory of the process.
+"""An experiment with 10,000 stored runs: time, size of the answer, and memory of the server.
 
 The results are synthetic: 1,000 combinations of two settings with ten seeds, each with a curve of
-20 evaluations. Every action runs in a new process, which also does what a user must do before it.
+20 evaluations. The actions are those of the page and of a command, one after the other.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from inspect import unwrap
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from playground.cli.experiment_runs import OWNER, open_experiments
-from playground.experiments.analysis import to_csv
 from playground.experiments.spec import StoredExperiment, parse_experiment
 from playground.experiments.summary import RunMetrics, RunSummary, append_lines
 from playground.runs.record import owner_id
 
-N_VARIANTS, N_SEEDS, REPEATS = 1000, 10, 5
+N_VARIANTS, N_SEEDS = 1000, 10
+SIZE = ": size of the answer"
 SPEC: dict[str, Any] = {
     "name": "stored",
     "base": {"max_steps": 1000, "eval_every": 50},
@@ -70,16 +70,24 @@ def resident_mb() -> float:
 
 
 def measure_here(folder: Path) -> dict[str, float]:
-    """Open the experiments of a folder; return seconds by action, and the memory in MB."""
-    from playground.figures.experiment import experiment_figure
+    """Use the experiments of a folder as the page and a command do.
+
+    Returns the CPU seconds and the kilobytes of each action, and the memory in MB. Other programs
+    hardly change them.
+    """
+    from playground.figures.experiment import MAX_LINES, experiment_figure
     from playground.figures.style import render
+    from playground.server.experiments_api import ExperimentHandlers
+    from playground.server.schemas.experiments import PollExperiments
 
-    times, started = {}, time.perf_counter()
+    times, started = {}, time.process_time()
 
-    def lap(action: str) -> None:
+    def lap(action: str, answer: str | bytes = b"") -> None:
         nonlocal started
-        times[action] = time.perf_counter() - started
-        started = time.perf_counter()
+        times[action] = time.process_time() - started
+        if answer:
+            times[action + SIZE] = len(answer) / 1000
+        started = time.process_time()
 
     with open_experiments(folder) as service:
         lap("open the storage")
@@ -87,37 +95,46 @@ def measure_here(folder: Path) -> dict[str, float]:
         for each in experiments:
             service.summary(each, OWNER)
         lap("list")
+        page = ExperimentHandlers(service.registry, service)
+
+        def poll(**more: Any) -> dict[str, Any]:
+            request = PollExperiments.model_construct(owner=OWNER, open=each.id, **more)
+            answer: dict[str, Any] = unwrap(ExperimentHandlers.poll)(page, request)["open"]
+            return answer
+
         for each in experiments:
-            report = service.details(each, OWNER)
-            lap("open the results")
-            variants = report["results"]["variants"]
-            good = [each for each in variants if each["exact_match"]["median"] > 0.5]
-            lap("filter")
-            to_csv(report["results"]["fields"], good, "")
-            lap("export as a table")
-            del report, variants, good
+            opened = poll()
+            lap("open the page", json.dumps(opened))
+            version, drawn = opened["version"], opened["results"]["results"]["drawn"]
+            lap("poll", json.dumps(poll(version=version, drawn=drawn)))
+            drawn = [*drawn, each.variants[0].full_label]
+            lap("plot another line", json.dumps(poll(version=version, drawn=drawn)))
+            lap("export as CSV", service.to_csv(each, OWNER))
+            del opened
             memory = resident_mb()
-            started = time.perf_counter()
-            render(experiment_figure(service.details(each, OWNER)), "png")
-            lap("plot")
+            started = time.process_time()
+            n_bytes = sum(map(len, service.to_json(each, OWNER)))
+            lap("export as JSON", bytes(n_bytes))
+            figure = experiment_figure(service.details(each, OWNER, MAX_LINES))
+            lap("draw the figure", render(figure, "png"))
             return times | {"memory": memory}
         return {"memory": resident_mb()}
 
 
 def measure() -> list[dict[str, Any]]:
-    """Return the median of each action over new processes, and the memory beyond an empty one."""
+    """Return the figures of each action, and the memory beyond a process without runs."""
     with tempfile.TemporaryDirectory() as scratch:
         empty, full = Path(scratch, "empty"), Path(scratch, "full")
         for folder in (empty, full):
             folder.mkdir()
         write_experiment(full)
-        rounds = [[_measure_in_process(folder) for folder in (empty, full)] for _ in range(REPEATS)]
+        without, figures = (_measure_in_process(folder) for folder in (empty, full))
     rows = [
-        {"action": action, "seconds": median(full[action] for _, full in rounds)}
-        for action in rounds[0][1]
-        if action != "memory"
+        {"action": action, "seconds": seconds, "kilobytes": figures.get(action + SIZE)}
+        for action, seconds in figures.items()
+        if action != "memory" and not action.endswith(SIZE)
     ]
-    extra = median(full["memory"] - empty["memory"] for empty, full in rounds)
+    extra = figures["memory"] - without["memory"]
     return [*rows, {"action": "memory", "mb": extra}]
 
 
@@ -131,11 +148,16 @@ def _measure_in_process(folder: Path) -> dict[str, float]:
 def table(rows: list[dict[str, Any]]) -> str:
     """Format the figures as Markdown."""
     *actions, memory = rows
-    lines = [f"| {row['action']} | {row['seconds']:.2f} |" for row in actions]
+    lines = [
+        f"| {row['action']} | {row['seconds']:.2f} | "
+        + (f"{row['kilobytes']:,.0f}" if row["kilobytes"] else "")
+        + " |"
+        for row in actions
+    ]
     return "\n".join(
         [
-            "| action | seconds |",
-            "|---|---|",
+            "| action | CPU seconds | kilobytes of the answer, uncompressed |",
+            "|---|---|---|",
             *lines,
             "",
             f"Memory with the results open, beyond a process without stored runs: "
