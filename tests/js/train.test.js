@@ -33,6 +33,9 @@ import { axisMaxStep, withHeldOutLoss } from "../../playground/ui/static/train/c
 import { followDeletions } from "../../playground/ui/static/train/data/actions.js";
 import { followSelection, lacksWeights } from "../../playground/ui/static/train/data/model_poll.js";
 import { predict } from "../../playground/ui/static/train/data/predict.js";
+import { Dialogs, followLearning } from "../../playground/ui/static/train/dialogs.js";
+import { form } from "../../playground/ui/static/train/settings.js";
+import { TopBar } from "../../playground/ui/static/train/top_bar.js";
 import { Prediction } from "../../playground/ui/static/train/train.js";
 import { Samples, ScoresByLength } from "../../playground/ui/static/train/samples.js";
 import { SavedCheckpoints } from "../../playground/ui/static/train/saved_checkpoints.js";
@@ -259,6 +262,35 @@ test("the frame and the program name the model", () => {
   const program = buildProgram("watch:id", settings);
   assert.match(program, /model="watch:id"/);
   assert.match(program, /settings=\{"task":"copy","min_length":1,"max_length":5\}/);
+});
+
+test("a model that learns its task before the user's eyes offers what comes next", async () => {
+  const learn = (step) => {
+    state.evaluations = [[10, 0.5, 0.8, 256], ...(step ? [[step, 0.99, 1, 256]] : [])];
+  };
+  const own = { isFresh: false, modelRef: "run:1", status: "training", learnedStep: null };
+  learn(70);
+  Object.assign(state, { ...own, lastResponse: { is_owner: true } });
+  await mount(html`<${Dialogs} /><${TopBar} />`);
+  followLearning();
+  await settle();
+  assert.equal(box.querySelector(".learned"), null); // it had learned before
+  state.modelRef = "run:2";
+  learn(0);
+  await settle();
+  learn(70);
+  await waitFor(() => box.querySelector(".learned"));
+  assert.match(text(".learned"), /^\s*Learned at step 70/);
+  assert.equal(text(".run-announcement").trim(), "Learned at step 70");
+  learn(80); // the first step counts, once
+  const details = { settings: { task: "reverse", max_length: 10 } };
+  serve({ "runs/details": details, "form/fill": { error: "too long" } });
+  await click([...box.querySelectorAll(".learned button")].at(-3));
+  await waitFor(() => /^Too long/.test(form.message));
+  const [, { settings }] = sent.find(([route]) => route === "form/fill");
+  assert.equal(JSON.parse(settings).max_length, 20);
+  assert.equal(box.querySelector(".learned"), null);
+  Object.assign(form, { message: "" });
 });
 
 test("without the owner's consent the page gives the reason and requests no example", async () => {

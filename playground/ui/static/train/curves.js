@@ -11,7 +11,7 @@ import { nearestIndex, store } from "../shared/store.js";
 import { computed, effect, html, untracked, useRef } from "../vendor/preact.js";
 import { overlays } from "./data/overlays.js";
 import { showStep } from "./data/snapshots.js";
-import { isTabOpen, METRICS, state } from "./state.js";
+import { isTabOpen, METRICS, state, TARGET_SCORE } from "./state.js";
 
 /** @import { Chart } from "../shared/chart.js" */
 /** @import { Marker, Series } from "../shared/types.js" */
@@ -23,7 +23,6 @@ import { isTabOpen, METRICS, state } from "./state.js";
  * ]} Evaluation
  */
 
-const TARGET_SCORE = 0.99;
 const HELD_OUT_LOSS = 4; // the column of an evaluation
 const HELD_OUT_DASH = 2; // no other line of the loss chart has this pattern
 const OPEN_RUN = "open"; // the key of its series

@@ -1,6 +1,7 @@
 // The dialogs whose modules load when a user first opens them.
-import { html, signal } from "../vendor/preact.js";
+import { effect, html, signal } from "../vendor/preact.js";
 import { setMessage } from "./messages.js";
+import { state, TARGET_SCORE } from "./state.js";
 
 const NOT_LOADED = "This dialog could not be loaded. Reload the page.";
 
@@ -26,5 +27,20 @@ async function openDialog(load, message) {
 
 export const openShareDialog = () => openDialog(() => import("./share_dialog.js"), "run");
 export const openRunDifferences = () => openDialog(() => import("./run_differences.js"), "runs");
+
+/** Offer what comes next when a model of the user learns its task before their eyes. */
+export function followLearning() {
+  let untrained = ""; // the open model, until it has learned its task
+  effect(() => {
+    const { modelRef, isFresh, evaluations, lastResponse } = state,
+      learned = evaluations.find(([, score]) => score >= TARGET_SCORE);
+    if (isFresh || !lastResponse.is_owner) return;
+    if (learned && untrained === modelRef) {
+      [state.learnedStep] = learned;
+      openDialog(() => import("./learned_note.js"), "run");
+    }
+    untrained = learned ? "" : modelRef;
+  });
+}
 
 export const Dialogs = () => loaded.value.map((Dialog) => html`<${Dialog} />`);

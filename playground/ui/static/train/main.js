@@ -9,6 +9,7 @@ import { followDeletions, loadRuns, startPollingRuns } from "./data/actions.js";
 import { followSelection, openModel, resetView } from "./data/model_poll.js";
 import { followRuns } from "./data/overlays.js";
 import { followModel, trainView } from "./data/selection.js";
+import { followLearning } from "./dialogs.js";
 import { followSettingsLink, initForm } from "./settings.js";
 import { Buttons, SettingsForm } from "./settings_form.js";
 import { embeddedView, state } from "./state.js";
@@ -73,4 +74,5 @@ export default async function main(panel) {
   startPollingRuns();
   followDeletions();
   followRuns();
+  followLearning();
 }

@@ -117,7 +117,7 @@ export const useDataset = ({ sha256, source_lengths: [min_length, max_length] })
  * Fill the form with settings as JSON. Returns the error.
  * @param {string} settings
  */
-async function fillForm(settings) {
+export async function fillForm(settings) {
   const { values, error = "" } = await requestOrError("form/fill", { settings });
   if (!values) return formatMessage(error);
   form.presetHint = "Settings of a run or a link.";

@@ -7,6 +7,8 @@ import { computed, signal } from "../vendor/preact.js";
 export const embeddedView = document.documentElement.dataset.embed || "";
 export const TERMINAL_STATUSES = ["done", "stopped", "failed", "not-found", "checkpoint", "empty"];
 
+export const TARGET_SCORE = 0.99; // the exact match of a model that has learned its task
+
 /** No part of the model is off. @type {import("../engine/types.js").Component[]} */
 export const NOTHING_OFF = [];
 
@@ -55,6 +57,8 @@ export const MODEL_STATE = {
   parts: /** @type {import("../engine/types.js").Component[] | null} */ (null),
   /** The share of right tokens that become wrong without a part, by its key. */
   importance: /** @type {Map<string, number> | null} */ (null),
+  /** The step at which it learned its task, if the user saw that. */
+  learnedStep: /** @type {number | null} */ (null),
   isOld: true, // whether the page shows the previous model
 };
 

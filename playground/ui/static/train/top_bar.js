@@ -30,11 +30,14 @@ function Status() {
   </div>`;
 }
 
-/** Screen readers announce the status of the run, but not its changing numbers. */
+/** Screen readers announce the status of the run and what it learned, but no changing number. */
 function Announcement() {
-  const announced = useRef({ key: "", text: "" }),
-    key = [state.modelRef, state.status, state.lastResponse.message].join("/");
-  if (key !== announced.current.key) announced.current = { key, text: formatStatus() };
+  const { modelRef, status, lastResponse, learnedStep: step } = state,
+    announced = useRef({ key: "", text: "", step }),
+    key = [modelRef, status, lastResponse.message, step].join("/"),
+    isNews = step !== null && step !== announced.current.step;
+  if (key !== announced.current.key)
+    announced.current = { key, text: isNews ? `Learned at step ${step}` : formatStatus(), step };
   return html`<p class="pg-visually-hidden run-announcement" role="status">
     ${announced.current.text}
   </p>`;
