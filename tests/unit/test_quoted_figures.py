@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 from statistics import median
 
 import pytest
@@ -124,3 +125,24 @@ def test_counts_of_the_lessons_are_those_of_the_default_model():
     assert f"Each training step uses {TrainConfig().batch_size} of them" in lessons
     assert f"each of the {3 * config.n_layers * config.n_heads} heads in all three ways" in lessons
     assert f"one vector of {config.d_model} numbers" in lessons
+
+
+def plain_text(path: Path) -> str:
+    """Return the text of a file, with the strings of a program joined."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".ipynb":
+        text = "\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"])
+    text = re.sub(r"""["'`]\s*\+?\s*\n\s*[fr]?["'`]""", "", text)  # strings that follow each other
+    return " ".join(text.replace("\\\n", "").replace("\\u00a0", " ").split())
+
+
+def test_corrected_statements_are_those_of_the_code():
+    quotes = re.findall(r"- New, `([^`]+)`: “(.*?)”(?!\w)", document_text("docs/corrections.md"))
+    assert len(quotes) > 40
+    missing = [
+        (path, part)
+        for path, quote in quotes
+        for part in re.split(r"…|\{[^}]*\}", quote)
+        if " ".join(part.split()) not in plain_text(ROOT / path)
+    ]
+    assert not missing
