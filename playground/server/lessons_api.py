@@ -4,6 +4,7 @@ The front end is in ui/static/learn. The measurements are jobs of lessons/servic
 does not load torch.
 """
 
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import Field
@@ -25,6 +26,7 @@ from playground.lessons.measurement import BugResult
 from playground.lessons.service import MEASUREMENT_TIMEOUT_S, LessonJobs
 from playground.runs.registry import Registry
 from playground.training.run_config import RunConfig
+from playground.ui.page import STATIC_DIR
 
 from .project_files import ProjectFiles, heading_anchor
 from .routes import HandlerGroup, handler
@@ -94,6 +96,7 @@ class LessonInfo(TypedDict):
     pretrained_job: Literal["", "translate", "next-token"]
     sources: str
     sources_anchor: str
+    is_recorded: bool
     reuses_runs: bool
     estimate: Estimate
 
@@ -196,12 +199,18 @@ class LessonHandlers(HandlerGroup):
                 {"name": name}
                 | _lesson_info(lesson)
                 | {
+                    "is_recorded": recorded_path(name).is_file(),
                     "reuses_runs": bool(trained & configs),
                     "estimate": jobs.experiments.estimate_plan(spec, owner),
                 }
             )
             trained |= configs
         return infos
+
+
+def recorded_path(name: str) -> Path:
+    """Return the path of the recorded result of a lesson (scripts/record_lessons.py)."""
+    return STATIC_DIR / "learn" / "recorded" / f"{name}.json"
 
 
 def start_lesson_job(jobs: LessonJobs, request: SubmitJob) -> Job:

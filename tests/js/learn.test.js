@@ -83,6 +83,7 @@ const CURVE_LESSON = {
   pretrained_job: "",
   sources: "Word order",
   sources_anchor: "word-order",
+  is_recorded: false,
   reuses_runs: false,
 };
 const CHOICE = {
@@ -348,6 +349,24 @@ test("a teacher opens a class, sees every guess, and closes it", async () => {
   $(".pg-confirm .danger").click();
   await waitFor(() => $(".open-class"));
   assert.equal(sent.at(-1)[0], "class/close");
+});
+
+test("a stored result opens after a guess, without a training", async () => {
+  const lesson = { ...CHOICE, is_recorded: true };
+  catalog.value = { ...CATALOG, lessons: [lesson] };
+  const recorded = { ...RESULT, value: "one", note: "A stored run, seed 0" },
+    fetched = mock.method(globalThis, "fetch", async () => ({ json: async () => recorded }));
+  openLesson(lesson.name);
+  await mount(html`<${Lessons} />`);
+  await click(".recorded");
+  assert.match(text(".pg-error"), /first/);
+  assert.equal(fetched.mock.callCount(), 0);
+  changeInput(lesson.name, { guess: "one" });
+  await click(".recorded");
+  await waitFor(() => text(".outcome").includes("A stored run, seed 0"));
+  assert.match(String(fetched.mock.calls[0].arguments[0]), /learn\/recorded\/.*\.json$/);
+  assert.ok(!text(".outcome").includes("Open in Train"));
+  fetched.mock.restore();
 });
 
 test("a measurement continues after a reload, and one that the server lost is over", async () => {

@@ -87,6 +87,13 @@ export function measure(name) {
   if (!isBusy(name)) return storeResult(name, jobOf(name).run(store.owner.value, toPayload(name)));
 }
 
+/** Open the result that the app includes, instead of training; scripts/record_lessons.py wrote it. */
+async function openRecorded(name) {
+  const url = new URL(`./recorded/${name}.json`, import.meta.url),
+    result = await (await fetch(url)).json();
+  setLessonState(name, { ...withoutResult(name), result });
+}
+
 /** Return the state of a lesson in the list. */
 export function lessonStatus(name) {
   if (isBusy(name)) return "running";
@@ -207,7 +214,7 @@ export const formatOutcome = ({ choices }, { outcome, value }) =>
   (outcome === value && choices.find(([each]) => each === value)?.[1].split(":")[0]) || outcome;
 
 function Outcome({ lesson, guess, result }) {
-  const { figures, options, runs } = result,
+  const { figures, note, options, runs } = result,
     subjects = runs.map((run) => run.run),
     hasOwnFigure = lesson.kind === "curve",
     others = figures.filter((each) => !hasOwnFigure || each.kind !== "curves");
@@ -221,25 +228,32 @@ function Outcome({ lesson, guess, result }) {
     </p>
     <p class="explanation">${formatMessage(result.explanation)}</p>
     <${Figures} figures=${others} />
-    <${TryRuns} key=${subjects.join()} runs=${runs} sequence=${options?.text} />
-    <p class="pg-buttons links">
-      <button
-        type="button"
-        class="pg-button"
-        onClick=${() => store.open("train", { model: subjects[0], over: subjects.slice(1).join() })}
-      >
-        Open in Train
-      </button>
-      <button
-        type="button"
-        class="pg-button"
-        onClick=${() => store.open("inspect", { model: subjects.at(-1) })}
-      >
-        Open in Inspect
-      </button>
-    </p>
+    ${
+      note
+        ? html`<p class="pg-hint">${note}</p>`
+        : html`<${TryRuns} key=${subjects.join()} runs=${runs} sequence=${options?.text} />
+            <${OpenRuns} subjects=${subjects} />`
+    }
   </div>`;
 }
+
+const OpenRuns = ({ subjects }) =>
+  html`<p class="pg-buttons links">
+    <button
+      type="button"
+      class="pg-button"
+      onClick=${() => store.open("train", { model: subjects[0], over: subjects.slice(1).join() })}
+    >
+      Open in Train
+    </button>
+    <button
+      type="button"
+      class="pg-button"
+      onClick=${() => store.open("inspect", { model: subjects.at(-1) })}
+    >
+      Open in Inspect
+    </button>
+  </p>`;
 
 /** Return the exact match of the training so far, as lines of a figure. */
 export const partialLines = ({ curves = [] }) =>
@@ -290,6 +304,19 @@ const WITHOUT_GUESS = {
   choice: "Select an answer first.",
 };
 
+const LessonText = ({ lesson }) =>
+  html`<div class="exercise">
+    <h3>${catalog.value.lessons.indexOf(lesson) + 1}. ${lesson.title}</h3>
+    <p>
+      ${lesson.introduction}${" "}
+      ${
+        lesson.sources &&
+        html`<${SourcesLink} anchor=${lesson.sources_anchor}>Sources: ${lesson.sources}<//>`
+      }
+    </p>
+    <p class="instruction">${lesson.instruction}</p>
+  </div>`;
+
 function Lesson({ lesson }) {
   const { name } = lesson,
     state = lessonState(name),
@@ -298,24 +325,17 @@ function Lesson({ lesson }) {
     isLocked = isDisabled || Boolean(result),
     [error, setError] = useState(""),
     hasGuess = state.guess !== undefined;
+  const answer = (find) => {
+    if (hasGuess) find(name);
+    setError(hasGuess ? "" : WITHOUT_GUESS[lesson.kind]);
+  };
   const onSubmit = (event) => {
     event.preventDefault();
     if (result) changeInput(name, { guess: undefined });
-    else if (hasGuess) measure(name);
-    setError(hasGuess ? "" : WITHOUT_GUESS[lesson.kind]);
+    else answer(measure);
   };
   return html`<article class="lesson" data-name=${name}>
-    <div class="exercise">
-      <h3>${catalog.value.lessons.indexOf(lesson) + 1}. ${lesson.title}</h3>
-      <p>
-        ${lesson.introduction}${" "}
-        ${
-          lesson.sources &&
-          html`<${SourcesLink} anchor=${lesson.sources_anchor}>Sources: ${lesson.sources}<//>`
-        }
-      </p>
-      <p class="instruction">${lesson.instruction}</p>
-    </div>
+    <${LessonText} lesson=${lesson} />
     <div class="finding">
       <form novalidate onSubmit=${onSubmit}>
         <${Options} lesson=${lesson} state=${state} isDisabled=${isDisabled} />
@@ -329,6 +349,18 @@ function Lesson({ lesson }) {
           <button type="submit" class="pg-button primary measure" disabled=${isDisabled}>
             ${result ? "Guess again" : (lesson.pretrained_job ? "Load" : "Train") + " and measure"}
           </button>
+          ${
+            lesson.is_recorded &&
+            !result &&
+            html`<button
+              type="button"
+              class="pg-button recorded"
+              disabled=${isDisabled}
+              onClick=${() => answer(openRecorded)}
+            >
+              Open a stored result
+            </button>`
+          }
           ${
             error && !hasGuess
               ? html`<span class="pg-error" role="alert">${error}</span>`

@@ -651,6 +651,7 @@ export interface LessonInfo {
   pretrained_job: "" | "translate" | "next-token";
   sources: string;
   sources_anchor: string;
+  is_recorded: boolean;
   reuses_runs: boolean;
   estimate: Estimate;
 }
