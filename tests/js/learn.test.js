@@ -356,7 +356,7 @@ test("a stored result opens after a guess, without a training", async () => {
   catalog.value = { ...CATALOG, lessons: [lesson] };
   const recorded = { ...RESULT, value: "one", note: "A stored run, seed 0" },
     fetched = mock.method(globalThis, "fetch", async () => ({ json: async () => recorded }));
-  openLesson(lesson.name);
+  lessonName.value = lesson.name;
   await mount(html`<${Lessons} />`);
   await click(".recorded");
   assert.match(text(".pg-error"), /first/);
