@@ -362,6 +362,7 @@ test("a stored result opens after a guess, without a training", async () => {
   assert.match(text(".pg-error"), /first/);
   assert.equal(fetched.mock.callCount(), 0);
   changeInput(lesson.name, { guess: "one" });
+  await settle();
   await click(".recorded");
   await waitFor(() => text(".outcome").includes("A stored run, seed 0"));
   assert.match(String(fetched.mock.calls[0].arguments[0]), /learn\/recorded\/.*\.json$/);
