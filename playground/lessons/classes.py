@@ -104,17 +104,17 @@ class Classes:
         pupil = hashlib.sha256(f"{code} {owner}".encode()).hexdigest()[:16]
         line = {"pupil": pupil, **guess}
         with self._lock:
-            room = self._find(code)
-            if pupil not in room.pupils:
-                limit("pupils-of-a-class").admit(Client(), [Client()] * len(room.pupils))
+            classroom = self._find(code)
+            if pupil not in classroom.pupils:
+                limit("pupils-of-a-class").admit(Client(), [Client()] * len(classroom.pupils))
             elif not guess:
                 return
             with storing("the guess"):
-                append_lines(self._path(room), [_to_bytes(line)])
-            room.add(line)
-            n_guesses = sum(map(len, room.guesses.values()))
-            if room.n_lines > 1 + len(room.pupils) + n_guesses + SPARE_LINES:
-                self._write(room)
+                append_lines(self._path(classroom), [_to_bytes(line)])
+            classroom.add(line)
+            n_guesses = sum(map(len, classroom.guesses.values()))
+            if classroom.n_lines > 1 + len(classroom.pupils) + n_guesses + SPARE_LINES:
+                self._write(classroom)
 
     def summary(self, code: str, owner: str, lesson: str) -> dict[str, Any]:
         """Return the guesses in a lesson, and the numbers of pupils and guesses, for the teacher.
@@ -123,12 +123,12 @@ class Classes:
             UserError: when there is no such class, or another teacher opened it.
         """
         with self._lock:
-            room = self._find_for_teacher(code, owner)
+            classroom = self._find_for_teacher(code, owner)
             return {
                 "lesson": lesson,
-                "n_pupils": len(room.pupils),
-                "n_guesses": {name: len(guesses) for name, guesses in room.guesses.items()},
-                "guesses": list(room.guesses.get(lesson, {}).values()),
+                "n_pupils": len(classroom.pupils),
+                "n_guesses": {name: len(guesses) for name, guesses in classroom.guesses.items()},
+                "guesses": list(classroom.guesses.get(lesson, {}).values()),
             }
 
     def close(self, code: str, owner: str) -> None:
@@ -147,10 +147,10 @@ class Classes:
         return self._classes[code]
 
     def _find_for_teacher(self, code: str, owner: str) -> Classroom:
-        room = self._find(code)
-        if room.teacher != owner_id(owner):
+        classroom = self._find(code)
+        if classroom.teacher != owner_id(owner):
             raise UserError(CLASS_MISSING, code=NOT_FOUND)
-        return room
+        return classroom
 
     def _remove_old(self) -> None:
         for each in list(self._classes.values()):

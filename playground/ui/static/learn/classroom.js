@@ -1,4 +1,4 @@
-// A class: pupils send their guesses, without a name, and the page of the teacher draws all of them.
+// A class: pupils send their guesses without a name, and the page of the teacher draws all of them.
 import { html, signal, useEffect, useState } from "../vendor/preact.js";
 import { requestOrError } from "../shared/api.js";
 import { ConfirmButton } from "../shared/components/confirm_button.js";
