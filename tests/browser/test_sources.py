@@ -26,8 +26,8 @@ def expect_place(page, place):
             "#panel-inspect :is(.folded [aria-expanded=true], .views [aria-selected=true]):visible"
         )
         expect(opened.get_by_text(view, exact=True).last).to_be_visible()
-    elif "experiments" in page.url:
-        expect(page.locator(".of-experiments").get_by_text(view).first).to_be_visible()
+    elif "part=" not in page.url and tab == "Compare":
+        expect(page.locator("#panel-compare").get_by_text(view).first).to_be_visible()
     elif tab == "Compare":
         expect(page.locator("#panel-compare .parts [aria-pressed=true]")).to_have_text(view)
     elif view and tab != "Train":  # the settings of a link have tests of their own

@@ -189,9 +189,7 @@ export function PublishForm() {
   return html`<${Section}
     class="publish"
     title="Publish a model"
-    hint="Creates a repository with the model, a model card, curves and scores. Anyone can load the
-      model with transformers. BERT, GPT-2 and BART need no custom code; the other architectures
-      include theirs."
+    hint="Creates a repository with the model, a model card, curves and scores."
   >
     <${Field}
       field=${{ name: "model", label: "Model", type: "select", options: store.models.value }}

@@ -1,0 +1,36 @@
+"""What a visitor has to read before the first click: at most 120 words in a view."""
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.support.browser_page import go_to
+
+MAX_WORDS = 120
+WORDS = r"""() => {
+  const panel = document.querySelector("#panels > [role=tabpanel]:not([hidden])"),
+    texts = document.createTreeWalker(panel, NodeFilter.SHOW_TEXT), words = [];
+  while (texts.nextNode()) {
+    const { parentElement: element, textContent: text } = texts.currentNode;
+    if (element.checkVisibility() && !element.closest(".pg-visually-hidden, select"))
+      words.push(...(text.match(/\p{L}[\p{L}'’-]+/gu) ?? []));
+  }
+  return words;
+}"""
+VIEWS = {  # view -> what it has when it is complete
+    "Inspect": ".inspect[data-drawn]",
+    "Compare, Race": ".lane",
+    "Compare, Experiments": ".presets li",
+    "Compare, Benchmark": ".of-benchmark .choices li",
+    "Compare, Pretrained": ".part-fill",
+    "Hub": ".hub .local-runs tbody tr",
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_has_few_words_before_the_first_click(app, open_page, view):
+    page = open_page(app.url)
+    for name in view.split(", "):
+        go_to(page, name)
+    expect(page.locator(VIEWS[view]).first).to_be_visible()
+    words = page.evaluate(WORDS)
+    assert 10 < len(words) <= MAX_WORDS, " ".join(words)
