@@ -1,4 +1,4 @@
-"""What a visitor has to read before the first click: at most 120 words in a view."""
+"""What a user has to read before the first click: at most 120 words in a view."""
 
 import pytest
 from playwright.sync_api import expect
