@@ -84,8 +84,8 @@ def collect(
     sharded.backend.token = machine_token()
     if cancel:
         sharded.cancel()
+    states = sharded.states()  # first: a job that is not among them writes no more results
     report = _merged_report(sharded, MAX_RUNS if as_json else MAX_LINES if figure else 0)
-    states = sharded.states()
     jobs = ", ".join(f"shard {shard} {state}" for shard, state in sorted(states.items()))
     click.echo(f"{_format_progress(report)}; {jobs or 'no job waits or runs'}", err=True)
     print_report(report, folder, table, figure, as_json)

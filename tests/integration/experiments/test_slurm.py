@@ -130,7 +130,9 @@ def test_two_nodes_train_one_model_from_the_file_of_an_experiment(shell, tmp_pat
     assert host in command
     shell(command.replace(host, "127.0.0.1"))  # both nodes are on this machine
     output = tmp_path / "slurm-1.out"
-    wait_for(lambda: "checkpoint" in output.read_text(), 300, "the trained model")
+    wait_for(
+        lambda: output.exists() and "checkpoint" in output.read_text(), 300, "the trained model"
+    )
     shell("python -m playground train --spec bigger.toml --out here")
     expected, trained = (
         [json.loads(line)["loss"] for line in (tmp_path / name).read_text().splitlines()]
