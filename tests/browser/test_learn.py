@@ -20,14 +20,11 @@ def draw_guess(page):
     page.mouse.down()
     page.mouse.move(right, bottom, steps=5)
     page.mouse.up()
-    expect(page.locator(".guess-plot")).to_have_attribute(
-        "aria-valuetext", re.compile("20: [01] %")
-    )
 
 
 def test_a_link_opens_a_lesson_whose_result_survives_a_reload(app, open_page):
     page = open_page(f"{app.url}/?learn=lengths&positions=rope&seed=1")
-    expect(page.locator(".lesson h3")).to_have_text("7. Length generalization")
+    expect(page.locator(".lesson h3")).to_have_text(re.compile("Length generalization"))
     expect(page.locator(".lesson .option")).to_have_value("rope")
     draw_guess(page)
     expect(page.locator(".guess-plot")).to_have_attribute("aria-valuetext", "length 20: 1 %")
@@ -54,14 +51,14 @@ def test_the_guess_of_a_pupil_is_a_line_on_the_page_of_the_teacher(app, open_pag
     expect(teacher.locator(".qr path")).to_have_attribute("d", re.compile("M2,2"))
     link = teacher.input_value(".class-link")
     teacher.goto(f"{app.url}/?learn=learning")
-    pupil = open_page(link)
-    assert "class=" not in pupil.url
+    pupil = open_page(link, may_complain=True)  # of the status 404 at the end
+    expect(pupil).not_to_have_url(link)
     expect(pupil.locator(".class-bar")).to_contain_text("without a name")
     pupil.click("text=Watch it learn")
     draw_guess(pupil)
     expect(teacher.locator(".class-bar")).to_contain_text("1 pupil joined, 1 guess")
     expect(teacher.locator(".guess-plot .cloud")).to_have_count(1)
-    teacher.click("text=Teach")
+    teacher.get_by_role("tab", name="For teachers").click()
     teacher.click("text=Close the class")
     teacher.click(".pg-confirm .danger")
     expect(teacher.locator(".open-class")).to_be_visible()
