@@ -313,7 +313,7 @@ test("a change of the theme draws again", async () => {
   document.documentElement.classList.remove("dark");
 });
 
-test("the picture has the title and the names of the lines", async () => {
+test("the picture has the title, the names of the lines and the address", async () => {
   assert.equal(await toPng(chart), null);
   chart.setData([LOSS, OTHER]);
   chart.toggle("b");
@@ -322,7 +322,7 @@ test("the picture has the title and the names of the lines", async () => {
   const blob = await toPng(chart);
   assert.equal(blob.type, "image/png");
   const texts = canvasCalls.filter(([name]) => name === "fillText").map(([, [text]]) => text);
-  assert.deepEqual(texts, ["Loss", "this run"]);
+  assert.deepEqual(texts, ["Loss", "this run", location.host + location.pathname]);
 });
 
 test("charts with the same key are zoomed together", () => {

@@ -249,12 +249,17 @@ test("Pause reacts at once, moves the focus, and returns after an error", async 
 });
 
 test("settings of a run and of a link fill the form, or name the problem", async () => {
-  responses["form/fill"] = { values: { ...FAST, task: "brackets", max_length: 7 } };
+  responses["form/fill"] = { values: { ...FAST, task: "brackets", min_length: 1, max_length: 7 } };
   responses["runs/details"] = { settings: { task: "brackets" } };
   await loadSettings("run:1");
   await settle();
   assert.deepEqual(requestsTo("form/fill")[0], { settings: '{"task":"brackets"}' });
   assert.deepEqual([form.values.task, form.values.preset], ["brackets", "fast"]);
+  assert.equal(
+    text("#form-notice"),
+    "The form now has the settings of this run: brackets, lengths 1 to 7. " +
+      "Press Train to start a run.",
+  );
   responses["form/fill"] = { error: "x is not a setting of a run" };
   history.replaceState(null, "", "?settings=x");
   await followSettingsLink();

@@ -47,12 +47,13 @@ export function paintPixels(canvas, rows, columns, colorOf) {
  * Return the context of a copy of a canvas on the background of the page.
  * @param {HTMLCanvasElement} source
  * @param {number} [top] the space above it, in pixels of the canvas
+ * @param {number} [bottom] the space below it
  */
-export function copyCanvas(source, top = 0) {
+export function copyCanvas(source, top = 0, bottom = 0) {
   const canvas = document.createElement("canvas"),
     ctx = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   canvas.width = source.width;
-  canvas.height = source.height + top;
+  canvas.height = source.height + top + bottom;
   ctx.fillStyle = cssVariable("--pg-background") || "white";
   ctx.fillRect(0, 0, canvas.width, canvas.height);
   ctx.drawImage(source, 0, top);

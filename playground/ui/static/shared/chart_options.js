@@ -252,7 +252,7 @@ function clipToPlot({ ctx, bbox }) {
 }
 
 /**
- * Return a picture of a chart with its legend.
+ * Return a picture of a chart with its title, its legend and the address of the page.
  * @param {Chart} chart
  * @returns {Promise<Blob | null>}
  */
@@ -261,7 +261,7 @@ export function toPng(chart) {
   if (!plot) return Promise.resolve(null);
   const ratio = devicePixelRatio || 1,
     top = 26 * ratio,
-    ctx = copyCanvas(plot.ctx.canvas, top);
+    ctx = copyCanvas(plot.ctx.canvas, top, top);
   ctx.font = 13 * ratio + "px " + (cssVariable("--pg-font") || "sans-serif");
   ctx.textBaseline = "middle";
   let left = 8 * ratio;
@@ -273,5 +273,9 @@ export function toPng(chart) {
   write(chart.options.label, cssVariable("--pg-text"));
   for (const { series, isHidden } of chart.readValues())
     if (!isHidden) write(series.label, resolveColor(series.color));
+  ctx.textAlign = "right";
+  ctx.fillStyle = cssVariable("--pg-quiet-text");
+  const { width, height } = ctx.canvas;
+  ctx.fillText(location.host + location.pathname, width - 8 * ratio, height - top / 2);
   return new Promise((resolve) => ctx.canvas.toBlob(resolve, "image/png"));
 }

@@ -22,6 +22,7 @@ export const form = createReactive({
   errors: /** @type {Record<string, string>} */ ({}), // by field
   size: "", // of the model of the next run
   message: "", // an error that concerns no field
+  notice: "", // what filled the form
   presetHint: "", // without a preset: where the values come from
   isStarting: false,
 });
@@ -104,6 +105,7 @@ const SELECTORS = /** @type {Record<string, (value: any) => void>} */ ({
 
 /** Change a field, and the fields that it fills. @param {string} name @param {any} value */
 export function setValue(name, value) {
+  form.notice = "";
   const select = SELECTORS[name];
   if (select) select(value);
   else setValues({ [name]: value });
@@ -114,13 +116,17 @@ export const useDataset = ({ sha256, source_lengths: [min_length, max_length] })
   setValues({ task: OWN_DATA, dataset_sha256: sha256, min_length, max_length });
 
 /**
- * Fill the form with settings as JSON. Returns the error.
- * @param {string} settings
+ * Fill the form with settings as JSON, and say so. Returns the error.
+ * @param {string} settings @param {string} [origin] of the settings
  */
-export async function fillForm(settings) {
+export async function fillForm(settings, origin = "run") {
   const { values, error = "" } = await requestOrError("form/fill", { settings });
   if (!values) return formatMessage(error);
   form.presetHint = "Settings of a run or a link.";
+  const { task, min_length: low, max_length: high } = values;
+  form.notice =
+    `The form now has the settings of this ${origin}: ${task}, lengths ${low} to ${high}. ` +
+    "Press Train to start a run.";
   setValues({ ...values, preset: findPreset(values) });
   return "";
 }
@@ -128,7 +134,7 @@ export async function fillForm(settings) {
 /** Fill the form with the settings in the address of the page. */
 export async function followSettingsLink() {
   const settings = new URLSearchParams(location.search).get("settings");
-  const error = settings && (await fillForm(settings));
+  const error = settings && (await fillForm(settings, "link"));
   if (error) form.message = "The form ignores the settings of this link: " + error;
 }
 
@@ -137,7 +143,7 @@ export async function loadSettings(ref) {
   const { settings, error = "" } = await fetchDetails(ref),
     problem = settings ? await fillForm(JSON.stringify(settings)) : formatMessage(error);
   if (problem) setMessage("runs", problem, { isError: true });
-  else setMessage("runs", "The form now has its settings. Press Train to start a run.");
+  else setMessage("runs", "");
 }
 
 /** Start a run with the values of the form, and open it. */
@@ -150,7 +156,7 @@ export async function startRun() {
     payload = { owner: store.owner.value, values: form.values, speed },
     { subject, errors = {}, error } = await requestOrError("form/start", payload),
     message = error ? "Not started: " + formatMessage(error) : "";
-  batch(() => Object.assign(form, { isStarting: false, errors, message }));
+  batch(() => Object.assign(form, { isStarting: false, errors, message, notice: "" }));
   if (!subject) {
     check.clear(); // the errors are those of the present values
     announce("");

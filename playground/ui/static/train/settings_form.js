@@ -75,6 +75,7 @@ export function Buttons() {
       Train another run
     </button>
     <p id="size" class="pg-quiet" hidden=${isBusy || problem}>${form.size}</p>
+    <p id="form-notice" class="pg-note" role="status" hidden=${!form.notice}>${form.notice}</p>
     <p id="problem" class="pg-error" role="alert" hidden=${!problem}>${problem}</p>
     <a id="to-form" href="#form">Task and settings</a>
   </div>`;
