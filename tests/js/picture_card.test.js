@@ -44,7 +44,7 @@ test("the card has name, sentence, address, example, links and curve", () => {
   assert.equal(calls("lineTo").length, 3);
 });
 
-test("at an earlier step the card says what was right until then", () => {
+test("at an earlier step the card has what was right until then", () => {
   const { texts, calls } = paint({}, { step: 70 });
   assert.ok(texts.includes("70 steps · 99.0 % of 256 unseen sequences right"), texts.join());
   assert.ok(!texts.includes(card.result));

@@ -7,7 +7,7 @@ import { cssVariable } from "../shared/palette.js";
 
 /** @typedef {import("./curves.js").Evaluation} Evaluation */
 /**
- * What the card says: `result` is the sentence of the server.
+ * The content of the card: `result` is the sentence of the server.
  * @typedef {{
  *   name: string,
  *   result: string,
