@@ -63,4 +63,4 @@ def test_the_guess_of_a_pupil_is_a_line_on_the_page_of_the_teacher(app, open_pag
     teacher.click(".pg-confirm .danger")
     expect(teacher.locator(".open-class")).to_be_visible()
     draw_guess(pupil)
-    expect(pupil.locator(".learn-note")).to_contain_text("This class has ended")
+    expect(pupil.get_by_text("This class has ended")).to_be_visible()
