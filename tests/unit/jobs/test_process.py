@@ -105,19 +105,27 @@ def test_lack_of_memory_is_named_only_if_the_kernel_counts_it(tmp_path, monkeypa
     ]
 
 
+HAS_SOCKETS = pytest.mark.skipif(
+    "forkserver" not in platform.START_METHODS, reason="only a fork server has such sockets"
+)
+
+
+@HAS_SOCKETS
 def test_the_temporary_folder_is_there_before_the_thread_that_needs_it(monkeypatch):
     """Two threads that need it first would each create one, and the server would remove one."""
     configuration = multiprocessing.process.current_process()._config
     monkeypatch.delitem(configuration, "tempdir", raising=False)
     monkeypatch.setattr(threading.Thread, "start", lambda self: None)
+    monkeypatch.setenv("PLAYGROUND_START_METHOD", "forkserver")
     worker_process.warm_up()
     assert Path(configuration["tempdir"]).is_dir()
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no such sockets")
+@HAS_SOCKETS
 def test_a_folder_that_is_too_long_for_sockets_is_refused(monkeypatch):
     folders = ["/" + "x" * (worker_process.MAX_SOCKET_FOLDER_LENGTH - 1)]
     monkeypatch.setattr(multiprocessing.util, "get_temp_dir", lambda: folders[-1])
+    monkeypatch.setenv("PLAYGROUND_START_METHOD", "forkserver")
     worker_process.context()
     folders.append(folders[0] + "x")
     with pytest.raises(EnvError, match="set TMPDIR to a shorter"):
