@@ -87,7 +87,7 @@ export function measure(name) {
   if (!isBusy(name)) return storeResult(name, jobOf(name).run(store.owner.value, toPayload(name)));
 }
 
-/** Open the result that the app includes, instead of training; scripts/record_lessons.py wrote it. */
+/** Open the result that the app includes, without a training (scripts/record_lessons.py). */
 async function openRecorded(name) {
   const url = new URL(`./recorded/${name}.json`, import.meta.url),
     result = await (await fetch(url)).json();

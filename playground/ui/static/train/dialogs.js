@@ -28,7 +28,7 @@ async function openDialog(load, message) {
 export const openShareDialog = () => openDialog(() => import("./share_dialog.js"), "run");
 export const openRunDifferences = () => openDialog(() => import("./run_differences.js"), "runs");
 
-/** Offer what comes next when a model of the user learns its task before their eyes. */
+/** Offer what comes next when a model of the user learns its task on screen. */
 export function followLearning() {
   let untrained = ""; // the open model, until it has learned its task
   effect(() => {
