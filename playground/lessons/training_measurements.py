@@ -34,7 +34,8 @@ def gradient_step(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
     held_out = run.subject.held_out(BATCHES * BATCH_SIZE).batch
     order = torch.randperm(len(held_out.source_BS), generator=torch.Generator().manual_seed(0))
     batches = [held_out.select(rows) for rows in order.chunk(BATCHES)]
-    shares, agreement = {}, 1.0
+    shares: dict[int, float] = {}
+    agreement = 1.0
     for step, model in run.models_over_training():
         own, other = falls_of_one_step(model, batches)
         agreement = agreement if shares else own
@@ -94,11 +95,11 @@ def falls_of_one_step(model: Seq2SeqModel, batches: list[Batch]) -> tuple[float,
         with torch.no_grad():
             before = float(model.loss(following))
             for weight, gradient in zip(weights, gradients, strict=True):
-                weight -= size * gradient
+                weight.sub_(gradient, alpha=size)
             own += (float(loss) - float(model.loss(batch))) / predicted
             other += (before - float(model.loss(following))) / predicted
             for weight, gradient in zip(weights, gradients, strict=True):
-                weight += size * gradient
+                weight.add_(gradient, alpha=size)
     return own / len(batches), other / len(batches)
 
 

@@ -264,7 +264,7 @@ test("the frame and the program name the model", () => {
   assert.match(program, /settings=\{"task":"copy","min_length":1,"max_length":5\}/);
 });
 
-test("a model that learns its task before the user's eyes offers what comes next", async () => {
+test("a model that learns its task on screen offers what comes next", async () => {
   const learn = (step) => {
     state.evaluations = [[10, 0.5, 0.8, 256], ...(step ? [[step, 0.99, 1, 256]] : [])];
   };

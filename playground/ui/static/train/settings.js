@@ -116,7 +116,7 @@ export const useDataset = ({ sha256, source_lengths: [min_length, max_length] })
   setValues({ task: OWN_DATA, dataset_sha256: sha256, min_length, max_length });
 
 /**
- * Fill the form with settings as JSON, and say so. Returns the error.
+ * Fill the form with settings as JSON, and report it. Returns the error.
  * @param {string} settings @param {string} [origin] of the settings
  */
 export async function fillForm(settings, origin = "run") {
