@@ -5,6 +5,7 @@ Importing this module alone does not import torch.
 inspected_model            a model with its task, and a sequence with its activations
 hooks                      the components of a model; hooks that record or replace their outputs
 attention_recording        attention weights of a batch
+attention_sinks            when a token with much attention is a sink
 head_patterns              attention patterns of the heads
 cross_attention_alignment  how closely cross-attention follows the alignment of source and target
 ablation                   effects of components, measured by ablation

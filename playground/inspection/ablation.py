@@ -1,6 +1,7 @@
-"""Ablation: measure what a component contributes by removing it.
+"""Ablation: measure how the output changes without a component.
 
-The model is evaluated on the same held-out sequences before and after the ablation.
+Later parts may compensate for it, so a small effect is no proof of no role. The model is evaluated
+on the same held-out sequences before and after the ablation.
 
 mean      mean ablation: the component's output is replaced by its average at that position, which
           removes what depends on the input and keeps its constant contribution

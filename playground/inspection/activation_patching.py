@@ -1,9 +1,10 @@
-"""Activation patching (Meng et al. 2022, Wang et al. 2023).
+"""Activation patching (Vig et al. 2020, Meng et al. 2022), with a replaced token instead of noise
+(Zhang and Nanda 2024).
 
 One token of the clean source is replaced, which gives the corrupted source. The model then runs on
 one source with a part of its activations taken from the other: the output of one head, or the
 residual stream after one layer at one position. The logit difference that returns, or is lost,
-shows where the token is represented and which heads carry it.
+measures the causal effect of that activation on this pair, not where the token is represented.
 
 Shapes: N pairs, L layers, P positions, S source, T target, V vocabulary, D d_model.
 """

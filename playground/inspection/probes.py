@@ -2,8 +2,9 @@
 
 A probe predicts the token or the position of each vector (Alain and Bengio 2016). A high accuracy
 alone may show what the probe learned, not what the model represents. So the same probe also learns
-a control task (Hewitt and Liang 2019): a fixed random label for each pair of token and position.
-The selectivity is the accuracy minus that of the control task.
+random labels, one for each pair of token and position: a variant of the control task of Hewitt and
+Liang (2019). The labels mean nothing, but a layer that represents each pair makes them easier to
+fit. The selectivity is the accuracy minus that of the control task.
 
 A probe is a softmax regression, which has one optimum. Sequences of even rows train it, the others
 test it.

@@ -25,7 +25,7 @@ from .trained_run import (
 
 @torch.no_grad()
 def bottleneck_length(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
-    """Measure at which length one vector no longer stores the source."""
+    """Measure the shortest length of which this model reverses less than half."""
     run = runs[0]
     last = run.config.task.max_length
     shares = exact_match_by_length(run.subject, last)
@@ -35,8 +35,9 @@ def bottleneck_length(runs: list[TrainedRun], options: Mapping[str, Any]) -> Res
         f"Exact match is {percent(shares[shortest])} at length {shortest} and "
         f"{percent(shares[last])} at length {last}, although all lengths up to {last} are in the "
         f"training set. Up to {EXAMPLES_PER_LENGTH} sequences of each length are tested. The "
-        f"decoder receives one vector of {run.config.model.d_model} numbers, and a longer source "
-        "must fit into the same vector. The next lesson gives the decoder more than this vector."
+        f"decoder receives one vector of {run.config.model.d_model} numbers for every length. "
+        f"{run.lines[-1]['step']} steps of one seed do not separate capacity from slow learning, "
+        "and other seeds may differ. The next lesson gives the decoder more than this vector."
     )
     return {
         "value": value,
@@ -56,7 +57,8 @@ def attention_gain(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result
     text = (
         f"At length {last}, exact match is {percent(with_attention)} with attention and "
         f"{percent(without)} without. The weights in the figure are learned from the examples "
-        "alone; no example contains them. " + _describe_alignment(attention, options["text"])
+        "alone; no example contains them. This is one seed; other seeds may differ. "
+        + _describe_alignment(attention, options["text"])
     )
     return {
         "value": round(100 * with_attention, 1),

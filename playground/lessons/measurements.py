@@ -246,12 +246,14 @@ def compare_ablations(runs: list[TrainedRun], options: Mapping[str, Any]) -> Res
     text = (
         f"{zero.name} has the largest effect under zero ablation: the log-probability of a target "
         f"falls by {_nats(zero)}. Under mean ablation it falls by {_nats(mean)}, under resample "
-        f"ablation by {_nats(resample)}. The mean leaves the constant part of a head in place, and "
-        "zero removes it, too; later layers have never been trained without it (Chan et al., 2022; "
-        "Zhang and Nanda, 2024). Resampling also adds wrong information, that of another sequence. "
+        f"ablation by {_nats(resample)}. The mean at each position over the held-out sequences "
+        "removes what depends on the tokens, but the model may never produce this value. Zero also "
+        "removes the constant part; later layers have never been trained without it (Chan et al., "
+        "2022; Zhang and Nanda, 2024). Resampling also adds wrong information, that of another "
+        "sequence. "
         f"Under mean ablation, the largest effect is that of {by_mean.name}, {_nats(by_mean)}. "
-        f"{others} The intervals are 95 % intervals over {len(ablation.batch.source_BS)} held-out "
-        "sequences of this one model."
+        f"{others} The 95 % intervals are over {len(ablation.batch.source_BS)} sequences of one "
+        f"model, and do not correct for choosing the largest of {len(effects['mean'])} heads."
     )
     figures = [
         {
@@ -300,7 +302,8 @@ def failure_length(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result
                 "position encoding. "
             )
         )
-        + "Choose another position encoding and measure again."
+        + "This is one seed; other seeds may differ. Choose another position encoding and measure "
+        "again."
     )
     figure = length_figure({"exact match": shares})
     figure["max_trained_length"] = trained

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from playground.inspection.attention_recording import record_teacher_forced
+from playground.inspection.attention_sinks import SINK_REASON, is_sink
 from playground.inspection.cross_attention_alignment import score_alignment
 from playground.inspection.views.attention_maps import unpack_uint16
 
@@ -46,9 +47,9 @@ def pretrained_alignment(runs: list[TrainedRun], options: Mapping[str, Any]) -> 
         f"token; the best has {percent(float(pretrained.max()))}. In your model, "
         f"{_count_clear_heads(own)} of {own.numel()} heads have as much near the digit to copy. "
         f"Its heads have {percent(float(own.mean()))} on average; the best has "
-        f"{percent(float(own.max()))}. No example contains these alignments: both models learned "
-        "them from pairs of source and target. The translated token is estimated from its "
-        "position, so a translation that changes the order of the words scores lower."
+        f"{percent(float(own.max()))}. No example contains alignments; where a head is "
+        "aligned, training alone produced that, for T5 also training on text without pairs. The "
+        "translated token is estimated from its position, so a translation that changes the order of the words scores lower."
     )
     value = max(shares, key=lambda share: shares[share])
     return {
@@ -103,10 +104,10 @@ def next_token_probability(runs: list[TrainedRun], options: Mapping[str, Any]) -
         shares = torch.tensor(plain["sinks"])
         text += (
             f"On average, {percent(float(shares.mean()))} of the attention of the later tokens is "
-            f"on the first token; equal weights would put {percent(plain['uniform'])} there. The "
-            "weights of a query sum to 1, so a head without a match must put them somewhere: an "
-            "attention sink (Xiao et al., 2023, arXiv 2309.17453). "
+            f"on the first token; equal weights would put {percent(plain['uniform'])} there. "
         )
+        if is_sink(shares.mean(), plain["uniform"]):
+            text += f"It is an attention sink. {SINK_REASON} "
         title = f"Attention of the later tokens on the first one, by head: {name}"
         figures.append(_head_map(title, shares, "Each cell is a mean over these queries."))
     if result["chat"]:

@@ -44,14 +44,15 @@ def gradient_step(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
     value = round(100 * share)
     text = (
         f"At step {first}, {percent(share)} of the fall on a batch appears on another one: both "
-        f"need the same corrections. At step {last} it is {percent(shares[last])}: what is left to "
-        "learn differs from batch to batch. The step moves the weights against the gradient, as "
-        f"far as would lower the loss by {PREDICTED_FALL:.0%} if the loss were linear; the "
-        f"measured fall at step {first} is {percent(agreement)} of that. The numbers are means "
-        f"over {BATCHES} pairs of batches. The second figure shows why scores are divided by the "
-        "square root of the head size (Vaswani et al., 2017, section 3.2.1). The dot products of "
-        "longer vectors are larger. Without the division, the softmax selects one key, and "
-        f"little gradient passes. It has {N_SAMPLES:,} random queries with {N_KEYS} keys each."
+        f"need the same corrections. At step {last} it is {percent(shares[last])}, consistent with "
+        "a gradient that depends more on its batch (McCandlish et al., 2018). The step moves the "
+        f"weights against the gradient, as far as would lower the loss by {PREDICTED_FALL:.0%} if "
+        f"the loss were linear; the measured fall at step {first} is {percent(agreement)} of that. "
+        f"The numbers are means over {BATCHES} pairs of batches. Attention divides scores by the "
+        "square root of the head size. The second figure illustrates, with random vectors, the "
+        "reason that Vaswani et al. (2017, section 3.2.1) suspect for the division. The dot "
+        "products of longer vectors are larger. Without the division, the softmax selects one key, "
+        f"and little gradient passes. It has {N_SAMPLES:,} random queries with {N_KEYS} keys each."
     )
     curve = {"label": run.label, "xs": list(shares), "ys": list(shares.values())}
     figures = [
@@ -85,7 +86,7 @@ def falls_of_one_step(model: Seq2SeqModel, batches: list[Batch]) -> tuple[float,
     Returns the mean falls of the loss on the batch itself and on the next batch, both divided by
     the fall that the gradient predicts: the step size times its squared length.
     """
-    weights = list(model.parameters())
+    weights: list[torch.Tensor] = list(model.parameters())
     own = other = 0.0
     for batch, following in zip(batches, batches[1:] + batches[:1], strict=True):
         loss = model.loss(batch)
@@ -139,11 +140,11 @@ def grokking_frequencies(runs: list[TrainedRun], options: Mapping[str, Any]) -> 
         )
     text = (
         f"{delay} At the first stored step, {next(iter(counts.values()))} of {n} frequencies hold "
-        f"{percent(MAIN_SHARE)} of the power of the embedding; at the last, {value}. A model that "
-        "generalizes represents each number by the cosines and sines of a few frequencies, and "
-        "adds two numbers with the formula for the sum of two angles (Nanda et al., 2023). Weight "
-        "decay favors this solution: it needs smaller weights than memorized pairs. This is one "
-        "seed; the time of the change depends much on the seed."
+        f"{percent(MAIN_SHARE)} of the power of the embedding; at the last, {value}. Few "
+        "frequencies agree with the sums of angles of Nanda et al. (2023), but the embedding alone "
+        "does not identify the algorithm (Zhong et al., 2023). Weight decay may favor this "
+        "solution, as one that needs smaller weights (Varma et al., 2023); this run does not test "
+        "that. This is one seed; the time of the change depends much on the seed."
     )
     top = power_F.argsort(descending=True)[:N_BARS].sort().values.tolist()
     figures = [

@@ -19,6 +19,7 @@ from transformers.masking_utils import eager_mask
 
 from playground.common import messages
 from playground.errors import UserError
+from playground.inspection.attention_sinks import SINK_REASON, is_sink
 from playground.inspection.views.attention_maps import pack_uint16
 from playground.jobs.progress import ProgressReporter
 
@@ -34,9 +35,6 @@ from ..requests import MAX_TEXT_LENGTH, JobRequest, ModelName, Text
 
 # tokens of a prompt; 12 x 12 heads of 64 x 64 weights take 1.2 MB of JSON
 MAX_TOKENS = 64
-# the mean attention on the first token that makes a layer an attention sink: at least this share,
-# and this many times that of equal weights
-SINK_SHARE, SINK_FACTOR = 0.5, 1.5
 DEFAULT_PROMPT = "The cat sat on the mat"
 ATTENTION_IMPLEMENTATION = "eager-with-scores"
 
@@ -156,15 +154,13 @@ def sink_note(outputs: AttentionOutputs) -> str:
         return ""
     share_L = first_token_shares(outputs.weights_LHQM).mean(1)
     uniform = uniform_share(outputs.mask_QM)
-    is_sink_L = share_L > max(SINK_SHARE, SINK_FACTOR * uniform)
+    is_sink_L = is_sink(share_L, uniform)
     if not is_sink_L.any():
         return ""
     return (
         f"Attention sink: in {int(is_sink_L.sum())} of {len(share_L)} layers, "
         f"{float(share_L[is_sink_L].mean()):.0%} of the attention is on the first token; equal "
-        f"weights would put {uniform:.0%} there. The weights of a query sum to one, so a head "
-        "without a match must put them somewhere, and every later token can attend to the first "
-        "one (Xiao et al. 2023, arXiv 2309.17453)."
+        f"weights would put {uniform:.0%} there. {SINK_REASON}"
     )
 
 

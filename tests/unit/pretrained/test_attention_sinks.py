@@ -17,7 +17,7 @@ def test_layers_with_most_attention_on_the_first_token_are_named():
     note = sink_note(outputs([[0.2, 0.3], [0.6, 0.8], [0.9, 0.7]]))
     assert note.startswith("Attention sink: in 2 of 3 layers, 75% of the attention")
     assert "equal weights would put 32% there" in note  # 1/2, 1/3, 1/4 and 1/5
-    assert "2309.17453" in note
+    assert "Xiao et al., 2023" in note
     assert sink_note(outputs([[0.9]], causal=False)).startswith("Attention sink: in 1 of 1 layers")
 
 

@@ -16,7 +16,9 @@ const METHODS = [
   {
     value: "mean",
     label: "mean",
-    help: "its mean over the held-out sequences, which does not depend on the input",
+    help:
+      "its mean at each position over the held-out sequences; this removes what depends on the " +
+      "tokens, but the model may never produce this value",
   },
   {
     value: "resample",

@@ -25,7 +25,8 @@ function NearestTokens({ data, onSelect }) {
   return html`<${Part}
     title="Nearest tokens (cosine)"
     hint="Cosine similarity of token embeddings: 1 is the same direction, 0 orthogonal, −1 opposite.
-      Reversal treats all digits alike, so no two of them need to be close."
+      A task that treats all symbols alike, such as reversal, does not require any two of them to
+      be close."
   >
     <div class="pg-row row">
       <${Select}

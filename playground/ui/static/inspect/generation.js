@@ -232,9 +232,9 @@ export const generationSpec = {
   subView: "generation",
   title: "Generation",
   explain:
-    "The model generates one token at a time. Left: which source tokens each query reads, beside " +
-    "the token that it predicts. Right: which tokens of the decoder input the latest of them " +
-    "reads. Thicker lines: larger weights.",
+    "The model generates one token at a time. Left: the source positions that each query attends " +
+    "to, beside the token that it predicts. Right: the positions of the decoder input that the " +
+    "latest query attends to. Thicker lines: larger weights.",
   Component: Generation,
   options: () => {
     const { mode, temperature, seed } = options.value;

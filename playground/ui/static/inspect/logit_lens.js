@@ -247,9 +247,10 @@ export const logitLensSpec = {
   subView: "forward",
   title: "Logit lens",
   explain:
-    "Predictions of each decoder layer, with the target as decoder input. Stronger colors: " +
-    "higher probability; correct tokens are framed. Select a cell to see the contribution of " +
-    "each component to its logit, the score before the softmax.",
+    "Each decoder layer is decoded as if it were the last; early rows may misread it (Belrose et " +
+    "al., 2023). Decoder input: the target. Stronger colors: higher probability; correct tokens " +
+    "are framed. Select a cell to see the direct contribution of each component to the final " +
+    "logit difference at its position.",
   Component: ({ data }) => html`<${Lens} data=${data} /><${Attribution} data=${data} />`,
   reset() {
     selection.value = NO_SELECTION;

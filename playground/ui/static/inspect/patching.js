@@ -1,4 +1,4 @@
-// Activation patching: which heads carry the information about one source token.
+// Activation patching: the causal effect of each head on one pair of inputs.
 import { html, signal, useEffect } from "../vendor/preact.js";
 import { DataTable } from "../shared/components/data_table.js";
 import { SegmentedControl } from "../shared/components/segments.js";
@@ -32,8 +32,8 @@ function describePatching(result) {
     `${corrupted} instead of ${clean}. Logit of ${clean} minus logit of ${corrupted}: ` +
     `${formatSigned(result.clean_logit_diff)} clean, ` +
     `${formatSigned(result.corrupted_logit_diff)} corrupted. The bars show the fraction of ` +
-    "this difference that patching each head recovers. Fractions need not sum to 1, because " +
-    "heads depend on each other."
+    "this difference that patching each head recovers, for this one pair. Fractions need not " +
+    "sum to 1, because heads depend on each other."
   );
 }
 
