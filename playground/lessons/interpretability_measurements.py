@@ -40,8 +40,8 @@ def induction_heads(runs: list[TrainedRun], options: Mapping[str, Any]) -> Resul
         "earlier occurrence. With two layers, a head of the first can write the token before into "
         "each position, which a head of the second matches (Olsson et al., 2022); this lesson did "
         "not test that. This is one seed. Five of five seeds of two layers had a head above "
-        f"{INDUCTION_SCORE * 100:g}\u00a0% on prefix matching, and none of one layer; copying did not "
-        "separate them (python -m benchmarks induction)."
+        f"{INDUCTION_SCORE * 100:g}\u00a0% on prefix matching, and none of one layer; copying did "
+        "not separate them (python -m benchmarks induction)."
     )
     return {
         "value": value,
@@ -78,11 +78,11 @@ def probe_selectivity(runs: list[TrainedRun], options: Mapping[str, Any]) -> Res
         f"with {percent(token.control_accuracy)}: a selectivity of "
         f"{100 * token.selectivity:.0f} percentage points. A probe of so many numbers fits part of "
         "any labels, more of them where a layer represents each pair. So an accuracy counts only "
-        "beside its control, a variant of that of Hewitt and Liang (2019). The "
-        f"selectivity of the token is largest at {_layer_name(best)}. The lowest accuracy for the "
-        f"position is {percent(min(score.accuracy for score in positions))}. A probe "
-        "measures what can be read, not what is used; removing that direction and measuring the "
-        "output tests use (Elazar et al., 2021)."
+        "beside its control, a variant of that of Hewitt and Liang (2019). The selectivity of the "
+        f"token is largest at {_layer_name(best)}. The lowest accuracy for the position is "
+        f"{percent(min(score.accuracy for score in positions))}. A probe measures what can be "
+        "read, not what is used; removing that direction and measuring the output tests use "
+        "(Elazar et al., 2021)."
     )
     figures = [
         {

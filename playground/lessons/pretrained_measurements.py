@@ -49,7 +49,8 @@ def pretrained_alignment(runs: list[TrainedRun], options: Mapping[str, Any]) -> 
         f"Its heads have {percent(float(own.mean()))} on average; the best has "
         f"{percent(float(own.max()))}. No example contains alignments; where a head is "
         "aligned, training alone produced that, for T5 also training on text without pairs. The "
-        "translated token is estimated from its position, so a translation that changes the order of the words scores lower."
+        "translated token is estimated from its position, so a translation that changes the order "
+        "of the words scores lower."
     )
     value = max(shares, key=lambda share: shares[share])
     return {
