@@ -265,8 +265,9 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
         page_history,
         "History of the page",
         "The first measurements, from the history of this repository, and the latest ones, from "
-        "other days on a shared machine. Differences by a factor of ten are meaningful, small ones "
-        "are not. The latest start-up also builds the tabs that were added since.",
+        "other days on a shared machine. Absolute times vary threefold between days; these values "
+        "have no n or range here, so smaller differences may be noise. The latest start-up also "
+        "builds the tabs that were added since.",
     ),
 }
 

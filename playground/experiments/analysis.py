@@ -274,11 +274,12 @@ def describe_rank_test(
         return "Too few of the planned seeds have a result for a test" if is_enough else problem
     between = f"between {names[0]} and {names[1]} " if n_variants > 2 else ""
     kind = "An exact" if len(one) + len(other) <= MAX_EXACT else "A"
-    result = f"{kind} rank test {between}gives p {format_p_value(p)}"
+    result = f"{kind} Mann–Whitney test {between}gives p {format_p_value(p)}"
     if n_variants > 2:
         result += f", corrected for the {math.comb(n_variants, 2)} pairs of variants (Bonferroni)"
     return result + (
-        ", so chance alone is an unlikely explanation"
+        ": with independent runs and variants that do not differ, so large a difference in ranks "
+        "would be this rare"
         if p < SIGNIFICANCE_LEVEL
         else ", so these seeds do not show a difference"
     )

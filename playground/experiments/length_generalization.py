@@ -236,8 +236,9 @@ def _comparison(
     else:
         further = max(tested, key=lambda row: row["beyond"]["median"])
         lengths_by_scheme += (
-            f". Beyond length {high}, {further['label']} has the highest exact match, "
-            f"{format_percent(further['beyond']['median'])}"
+            f". Beyond length {high}, {further['label']} has the highest median exact match, "
+            f"{format_percent(further['beyond']['median'])}, which has no test; a test is of the "
+            "99 % lengths only"
         )
     if not rest:
         return f"{begin}{lengths_by_scheme}."

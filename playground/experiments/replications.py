@@ -59,6 +59,7 @@ class StoredResult(TypedDict):
     text: str
     passed: bool
     date: str
+    seeds: int
 
 
 @cache
@@ -71,6 +72,7 @@ def stored_results() -> dict[str, StoredResult]:
                 "text": row["result"],
                 "passed": row["passed"],
                 "date": row.get("measured", stored)["date"],
+                "seeds": row["seeds"],
             }
             for row in stored["rows"]
             if row["done"]
@@ -148,7 +150,7 @@ def outcome_of_seeds(name: str, runs: Sequence[Mapping[str, Any]]) -> Result:
     known = [value for value in values if value is not None]
     median_value = None if len(known) < len(values) else median(known)
     metrics = middle if len(runs) % 2 else {**middle, claim.measure: median_value}
-    measured_text = _describe_metrics(claim, metrics)
+    measured_text = _describe_metrics(claim, metrics, len(runs))
     if len(runs) > 1:
         each = ", ".join(_format_value(claim.measure, value) for value in values)
         measured_text += f" (median of {len(runs)} seeds: {each})"
@@ -185,8 +187,16 @@ def _outcome_of_layers(name: str, variants: Sequence[Mapping[str, Any]]) -> Resu
     medians = {variant["label"]: variant["exact_match"]["median"] for variant in variants}
     measured_text = "; ".join(f"{each}: {format_percent(score)}" for each, score in medians.items())
     return _result(
-        name, medians, _needs_two_layers(variants), f"median exact match: {measured_text}"
+        name,
+        medians,
+        _needs_two_layers(variants),
+        f"exact match, {_name_median(variants)}: {measured_text}",
     )
+
+
+def _name_median(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return "median of 3 seeds", or "1 seed"."""
+    return f"median of {n} seeds" if (n := rows[0]["n"]) > 1 else "1 seed"
 
 
 def _needs_two_layers(variants: Sequence[Mapping[str, Any]]) -> bool:
@@ -212,7 +222,7 @@ def outcome_of_lengths(results: Mapping[str, Any], name: str = "length-order") -
     groups = [[medians[scheme] for scheme in group] for group in EXPECTED_ORDER]
     passed = all(min(one) >= max(next_one) for one, next_one in itertools.pairwise(groups))
     ranked = sorted(medians.items(), key=lambda each: -each[1])
-    measured_text = "median exact match beyond length 20: " + ", ".join(
+    measured_text = f"exact match beyond length 20, {_name_median(results['rows'])}: " + ", ".join(
         f"{scheme} {format_percent(share)}" for scheme, share in ranked
     )
     if not any(medians.values()):
@@ -260,13 +270,14 @@ def _meets_criterion(claim: Claim, metrics: Mapping[str, Any]) -> bool:
     return bool(value <= threshold if is_loss else value >= threshold)
 
 
-def _describe_metrics(claim: Claim, metrics: Mapping[str, Any]) -> str:
+def _describe_metrics(claim: Claim, metrics: Mapping[str, Any], n_runs: int) -> str:
     value = _format_value(claim.measure, metrics[claim.measure])
     if claim.measure == "generalization_step":
         memorized = metrics["memorization_step"]
-        return f"held-out exact match of 90 %: {value}; training loss below {MEMORIZED_LOSS}: " + (
-            f"update {memorized:,}" if memorized else "not reached"
-        )
+        which = "in the middle run, " if n_runs > 1 else ""
+        return (
+            f"held-out exact match of 90 %: {value}; {which}training loss below {MEMORIZED_LOSS}: "
+        ) + (f"update {memorized:,}" if memorized else "not reached")
     if claim.measure == LOSS:
         return f"{value} after {metrics['steps']:,} updates"
     noun = "tokens" if claim.measure == "token_accuracy" else "sequences"

@@ -230,7 +230,8 @@ def _describe_stored(name: str) -> list[dict[str, Any]]:
     return [
         {
             "short": variant["short"],
-            "steps_to": (variant["steps_to"] or {}).get("median"),
+            "steps_to": variant["steps_to"],
+            "budget": variant["budget"],
             "steps": variant["curve"]["steps"],
             "exact_match": variant["curve"]["median"],
         }

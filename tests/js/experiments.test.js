@@ -444,14 +444,19 @@ test("an experiment can be paused, cancelled and deleted", async () => {
 });
 
 test("a card answers with the fastest and the slowest variant", () => {
-  const variant = (short, steps_to) => ({ short, steps_to });
+  const variant = (short, median, high = median) => ({
+    short,
+    budget: 1600,
+    steps_to: { n: 4, median, low: 60, high, reached: median === null ? 1 : 4 },
+  });
   assert.equal(
-    describeAnswer([variant("1", 180), variant("4", 140), variant("2", 1500)]),
-    "4: 99 % after 140 steps; 2: 1,500.",
+    describeAnswer([variant("1", 180), variant("4", 140), variant("2", 1500, null)]),
+    "4: 99 % after 140 steps (60 to 140, 4 seeds); " +
+      "2: 99 % after 1,500 steps (60 to over 1,600, 4 seeds).",
   );
   assert.equal(
     describeAnswer([variant("0.03", null), variant("0.006", 80)]),
-    "0.006: 99 % after 80 steps; 0.03: never.",
+    "0.006: 99 % after 80 steps (60 to 80, 4 seeds); 0.03: 1 of 4 seeds within 1,600 steps.",
   );
   assert.equal(describeAnswer([variant("a", null)]), "No variant reached 99 %.");
 });
@@ -594,9 +599,9 @@ test("the progress of a replication is described", () => {
     describeResult({ ...running, state: "paused", message: "why" }),
     "paused, 25 %: why",
   );
-  assert.deepEqual(describeVerdict({ passed: true }), ["✓ pass", "good"]);
-  assert.deepEqual(describeVerdict({ passed: false }), ["✗ fail", "bad"]);
-  assert.deepEqual(describeVerdict(null), ["", ""]);
+  assert.deepEqual(describeVerdict({ passed: true }, 1), ["✓ pass, 1 seed", "good"]);
+  assert.deepEqual(describeVerdict({ passed: false }, 3), ["✗ fail, 3 seeds", "bad"]);
+  assert.deepEqual(describeVerdict(null, 1), ["", ""]);
   assert.equal(describeSettings(CLAIM), "d_model 8 · bias off · seeds 0, 1");
 });
 
@@ -620,12 +625,12 @@ test("the outcome of a finished replication is requested once", async () => {
   await mountReplications();
   assert.equal(sent.length, 1);
   assert.equal(outcomes.value[outcomeKey(done)].measured_text, "99 %");
-  assert.equal(text(".measured"), "✓ pass: 99 %");
+  assert.equal(text(".measured"), "✓ pass, 2 seeds: 99 %");
   assert.equal(box.querySelector(".stored"), null);
-  const stored = { text: "98 % of the tokens", passed: false, date: "2026-11-24" };
+  const stored = { text: "98 % of the tokens", passed: false, date: "2026-11-24", seeds: 3 };
   claims.value = [{ ...done, stored }];
   await settle();
-  assert.equal(text(".stored"), "✗ fail: 98 % of the tokens (2026-11-24)");
+  assert.equal(text(".stored"), "✗ fail, 3 seeds: 98 % of the tokens (2026-11-24)");
   outcomes.value = {};
   responses["replications/outcome"] = { error: "the server is busy" };
   loadOutcomes();

@@ -92,10 +92,14 @@ class ActOnExperiment(ExperimentRequest):
 
 
 class StoredVariant(TypedDict):
-    """The curve of a variant in a stored result; `steps_to` is its median step at 99 %."""
+    """The curve of a variant in a stored result; `steps_to` has its steps to 99 % within `budget`.
+
+    It is that of `analysis.summarize_variant`: median, low, high, n and reached.
+    """
 
     short: str
-    steps_to: float | None
+    steps_to: dict[str, Any] | None
+    budget: int
     steps: list[int]
     exact_match: list[float]
 

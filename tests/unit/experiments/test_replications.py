@@ -41,6 +41,7 @@ def test_stored_results_are_those_of_the_measurement(tmp_path, monkeypatch):
         "text": row["result"],
         "passed": row["passed"],
         "date": row["measured"]["date"],
+        "seeds": 3,
     }
     assert set(CLAIMS) >= set(stored_results())
     monkeypatch.setattr(replications, "STORED_RESULTS", tmp_path / "none.json")

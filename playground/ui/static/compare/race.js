@@ -135,9 +135,13 @@ function Lane({ lane, index, state, target }) {
 }
 
 function Lanes() {
-  const { lanes, source, target } = race.value,
+  const { lanes, seed, source, target } = race.value,
     states = placeLanes(lanes.length, visibleRows.value),
-    winner = states.findIndex(({ place }) => place === 1);
+    winner = states.findIndex(({ place }) => place === 1),
+    describeWinner = () =>
+      winner >= 0 &&
+      `${lanes[winner].title} is first with seed ${seed}, in one race; ` +
+        "other seeds may give another order.";
   const series = useMemo(
     () =>
       lanes.map(({ title }, index) => {
@@ -169,7 +173,7 @@ function Lanes() {
             />`,
         )}
       </ol>
-      <p class="winner-note" role="status">${winner >= 0 && `${lanes[winner].title} wins.`}</p>
+      <p class="winner-note" role="status">${describeWinner()}</p>
     </div>
     <${LineChart} options=${CHART_OPTIONS} series=${series} />
   </div>`;
@@ -237,7 +241,7 @@ export function Race() {
         html`<button type="button" class="pg-button" onClick=${play}>Replay</button>`
       }
       <span class="pg-quiet">
-        ${own.value ? `Seed ${own.value.seed}` : race.value && `Recorded: ${race.value.machine}`}
+        ${own.value ? `Seed ${own.value.seed}` : race.value && `Recorded with seed ${race.value.seed}: ${race.value.machine}`}
       </span>
     </p>
     <${JobProgress} job=${job} />

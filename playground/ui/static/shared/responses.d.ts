@@ -322,10 +322,11 @@ export interface ExperimentList {
   open: OpenExperiment | null;
 }
 
-/** The curve of a variant in a stored result; `steps_to` is its median step at 99 %. */
+/** The curve of a variant in a stored result; `steps_to` has its steps to 99 % within `budget`. It is that of `analysis.summarize_variant`: median, low, high, n and reached. */
 export interface StoredVariant {
   short: string;
-  steps_to: number | null;
+  steps_to: Record<string, any> | null;
+  budget: number;
   steps: number[];
   exact_match: number[];
 }
@@ -717,6 +718,7 @@ export interface StoredResult {
   text: string;
   passed: boolean;
   date: string;
+  seeds: number;
 }
 
 /** A published claim, the project's own result, and the state of the owner's replication. */

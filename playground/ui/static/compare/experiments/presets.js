@@ -39,21 +39,28 @@ export const describePreset = ({ runs, estimate }) =>
 export const describeQuestion = ({ why, varied, kind }) =>
   `${why} ${labelSettings(varied)}${kind === "lengths" ? LENGTHS_NOTE : ""}.`;
 
+/** Describe the steps to 99 %: median and range over the seeds, or how many seeds reach it. */
+function describeSteps({ steps_to: to, budget }) {
+  const limit = `within ${formatInteger(budget)} steps`;
+  if (to?.median == null)
+    return `${to?.reached ?? 0} of ${formatCount(to?.n ?? 0, "seed")} ${limit}`;
+  const high = to.high === null ? "over " + formatInteger(budget) : formatInteger(to.high);
+  return (
+    `99 % after ${formatInteger(to.median)} steps (${formatInteger(to.low)} to ${high}, ` +
+    `${formatCount(to.n, "seed")})`
+  );
+}
+
 /**
  * Answer the question of a card in one sentence: the fastest variant and the slowest one.
- * @param {{ short: string, steps_to: number | null }[]} variants
+ * @param {{ short: string, budget: number, steps_to: Record<string, any> | null }[]} variants
  */
 export function describeAnswer(variants) {
-  const reached = variants
-      .flatMap(({ short, steps_to: steps }) => (steps === null ? [] : [{ short, steps }]))
-      .sort((a, b) => a.steps - b.steps),
-    never = variants.find((each) => each.steps_to === null),
-    [first] = reached,
-    last = reached[reached.length - 1];
-  if (!first) return "No variant reached 99 %.";
-  const fastest = `${first.short}: 99 % after ${formatInteger(first.steps)} steps`;
-  if (never) return `${fastest}; ${never.short}: never.`;
-  return `${fastest}; ${last.short}: ${formatInteger(last.steps)}.`;
+  const median = ({ steps_to: to }) => to?.median ?? Infinity,
+    ranked = [...variants].sort((a, b) => median(a) - median(b) || 0),
+    ends = [ranked[0], ranked[ranked.length - 1]];
+  if (median(ends[0]) === Infinity) return "No variant reached 99 %.";
+  return ends.map((each) => `${each.short}: ${describeSteps(each)}`).join("; ") + ".";
 }
 
 /** The median curve of each variant. */

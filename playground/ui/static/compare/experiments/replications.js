@@ -32,16 +32,17 @@ export function describeResult(claim, outcome) {
   return `${state}, ${share} %` + (message ? ": " + message : "");
 }
 
-/** Return the verdict of an outcome: its text, and the class of its color. */
-export function describeVerdict(outcome) {
-  if (outcome?.passed === true) return ["✓ pass", "good"];
-  if (outcome?.passed === false) return ["✗ fail", "bad"];
+/** Return the verdict of an outcome of so many seeds: its text, and the class of its color. */
+export function describeVerdict(outcome, nSeeds) {
+  const seeds = formatCount(nSeeds, "seed");
+  if (outcome?.passed === true) return [`✓ pass, ${seeds}`, "good"];
+  if (outcome?.passed === false) return [`✗ fail, ${seeds}`, "bad"];
   return ["", ""];
 }
 
 /** A result after its verdict. */
-function Result({ outcome, text }) {
-  const [verdict, kind] = describeVerdict(outcome);
+function Result({ outcome, text, nSeeds }) {
+  const [verdict, kind] = describeVerdict(outcome, nSeeds);
   return [
     verdict && html`<span key="verdict" class=${"pg-" + kind}>${verdict}</span>: `,
     labelSettings(text),
@@ -157,12 +158,17 @@ function Claim({ claim }) {
             <${Result}
               outcome=${{ ...stored, measured_text: stored.text }}
               text=${`${stored.text} (${stored.date})`}
+              nSeeds=${stored.seeds}
             />
           </dd>`
       }
       <dt>your run</dt>
       <dd class=${"measured" + (outcome?.measured_text ? "" : " pg-quiet")}>
-        <${Result} outcome=${outcome} text=${describeResult(claim, outcome)} />
+        <${Result}
+          outcome=${outcome}
+          text=${describeResult(claim, outcome)}
+          nSeeds=${claim.settings.seeds.length}
+        />
       </dd>
       <dt>setting</dt>
       <dd>
