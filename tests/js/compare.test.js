@@ -712,7 +712,7 @@ test("a stored race is drawn until one has run here", async () => {
     rows: [{ ...row, has_reached: true }],
   };
   await mount(html`<${Race} />`);
-  await waitFor(() => text(".winner-note").startsWith("stored a is first with seed 0"));
+  await waitFor(() => text(".winner-note")?.startsWith("stored a is first with seed 0"));
   assert.equal(box.querySelectorAll(".lane").length, 2);
   responses["jobs/submit"] = { job: "j" };
   responses["jobs/poll"] = {
@@ -723,7 +723,7 @@ test("a stored race is drawn until one has run here", async () => {
     partial: {},
   };
   await click(box.querySelector(".run"));
-  await waitFor(() => text(".winner-note").startsWith("own b is first with seed 0"));
+  await waitFor(() => text(".winner-note")?.startsWith("own b is first with seed 0"));
   const [, { kind, request }] = sent.find(([route]) => route === "jobs/submit");
   assert.deepEqual([kind, request.seed, request.lanes.length], ["race", 0, 4]);
 });

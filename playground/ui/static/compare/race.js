@@ -241,7 +241,12 @@ export function Race() {
         html`<button type="button" class="pg-button" onClick=${play}>Replay</button>`
       }
       <span class="pg-quiet">
-        ${own.value ? `Seed ${own.value.seed}` : race.value && `Recorded with seed ${race.value.seed}: ${race.value.machine}`}
+        ${
+          race.value &&
+          (own.value
+            ? `Seed ${race.value.seed}`
+            : `Recorded with seed ${race.value.seed}: ${race.value.machine}`)
+        }
       </span>
     </p>
     <${JobProgress} job=${job} />

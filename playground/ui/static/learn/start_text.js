@@ -63,8 +63,8 @@ export const PARTS = [
     text:
       "The decoder generates the output token by token. A causal mask hides later tokens from " +
       "its self-attention; their cells are gray. In cross-attention, the queries come from the " +
-      "decoder; the keys and values come from the encoder's output. Its weights often fall on the " +
-      "token to copy; a weight alone is no proof of copying (Jain and Wallace, 2019).",
+      "decoder; the keys and values come from the encoder's output. Its weights often fall on " +
+      "the token to copy; a weight alone is no proof of copying (Jain and Wallace, 2019).",
     task: "Point at a target token to see the source positions that it attends to.",
     kinds: ["decoder", "cross"],
     select: "cross",

@@ -42,8 +42,8 @@ export const describeQuestion = ({ why, varied, kind }) =>
 /** Describe the steps to 99 %: median and range over the seeds, or how many seeds reach it. */
 function describeSteps({ steps_to: to, budget }) {
   const limit = `within ${formatInteger(budget)} steps`;
-  if (to?.median == null)
-    return `${to?.reached ?? 0} of ${formatCount(to?.n ?? 0, "seed")} ${limit}`;
+  if (!to) return `no result ${limit}`;
+  if (to.median === null) return `${to.reached} of ${formatCount(to.n, "seed")} ${limit}`;
   const high = to.high === null ? "over " + formatInteger(budget) : formatInteger(to.high);
   return (
     `99 % after ${formatInteger(to.median)} steps (${formatInteger(to.low)} to ${high}, ` +
