@@ -34,8 +34,9 @@ def induction_heads(runs: list[TrainedRun], options: Mapping[str, Any]) -> Resul
     )
     text = (
         f"The head with the highest prefix-matching score of each model: {heads}. "
-        "Copying is the share of the logits that a head raises which is on the token with the most "
-        f"attention. {_describe_formation(runs[-1], curves[-1])} With one layer, a key is computed "
+        "A head raises the logits of some tokens; its copying score is the fraction of this rise "
+        "on the token that it attends to most. "
+        f"{_describe_formation(runs[-1], curves[-1])} With one layer, a key is computed "
         "from its own token and its position alone, so no query can find the token after an "
         "earlier occurrence. With two layers, a head of the first can write the token before into "
         "each position, which a head of the second matches (Olsson et al., 2022); this lesson did "

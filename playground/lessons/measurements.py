@@ -298,8 +298,8 @@ def failure_length(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result
             "received an update. "
             if options["positions"] == "learned"
             else (
-                "The model was not trained on longer positions, whatever the formula of its "
-                "position encoding. "
+                "Training contained no sequence of this length, so the model never practiced such "
+                "positions and distances, whatever the position encoding. "
             )
         )
         + "This is one seed; other seeds may differ. Choose another position encoding and measure "

@@ -98,8 +98,9 @@ def next_token_probability(runs: list[TrainedRun], options: Mapping[str, Any]) -
         f"{plain['vocabulary']:,} tokens of its vocabulary a logit, and a softmax turns the logits "
         f"into probabilities. The most probable next token is {_quote(best)} with "
         f"{percent(best['probability'])} and the logit {best['logit']:.1f}. A temperature divides "
-        "the logits before the softmax, and top-p samples from the smallest set of tokens with "
-        f"that total probability (Holtzman et al., 2020). {_describe_chat(result, name)} "
+        "the logits before the softmax. Top-p samples from the most probable tokens, as few as "
+        f"have a total probability of {plain['top_p']} (Holtzman et al., 2020). "
+        f"{_describe_chat(result, name)} "
     )
     if plain["sinks"]:
         shares = torch.tensor(plain["sinks"])

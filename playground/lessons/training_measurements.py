@@ -131,7 +131,10 @@ def grokking_frequencies(runs: list[TrainedRun], options: Mapping[str, Any]) -> 
     memorized = next((line["step"] for line in run.lines if line["loss"] < MEMORIZED_LOSS), None)
     generalized = run.first_at(GENERALIZED)
     if memorized is None or generalized is None:
-        delay = "In this run, the model did not pass both."
+        delay = (
+            f"In this run, the training loss did not fall below {MEMORIZED_LOSS}, or held-out "
+            f"exact match did not reach {percent(GENERALIZED)}."
+        )
     else:
         delay = (
             f"The training loss fell below {MEMORIZED_LOSS} at step {memorized}; held-out exact "

@@ -13,9 +13,9 @@ export const PARTS = [
     value: "training",
     title: "A transformer learns to reverse digits",
     text:
-      "This model began with random weights and received no rule, only examples. Its training " +
-      "plays again here. Each small square is an attention head: dark cells are large weights. " +
-      "The lines become clear when the model has learned where to look.",
+      "This model began with random parameters and received no rule, only examples. Its " +
+      "training plays again here. Each small square belongs to one attention head, explained " +
+      "below. A dark cell or a thick line means: this output position reads much from that input.",
     task: "Scroll to see how it works, or drag the slider to an earlier step.",
     kinds: [],
     select: "cross",
@@ -37,8 +37,9 @@ export const PARTS = [
     text:
       "Attention moves information between positions. Each of its heads computes three vectors " +
       "for each token: a query Q, a key K and a value V. The dot products of a query with all " +
-      "keys are its scores. A softmax turns them into attention weights, which sum to 1. The " +
-      "output of the head is the sum of the values with these weights.",
+      "keys, divided by the square root of their size, are its scores. A softmax turns them " +
+      "into attention weights, which sum to 1. The output of the head is the sum of the values " +
+      "with these weights.",
     task: "Click another head: each has its own pattern.",
     kinds: ["encoder"],
     select: "encoder",
@@ -48,9 +49,9 @@ export const PARTS = [
     title: "The residual stream and the feed-forward network",
     text:
       "Every block adds its output to the vector of the token. This running sum is the residual " +
-      "stream (Elhage et al., 2021). In this model (pre-norm), nothing replaces it; post-norm " +
-      "models normalize it after each block. Then the feed-forward network transforms the vector " +
-      "of each position alone.",
+      "stream (Elhage et al., 2021). In this model (pre-norm), a block reads a copy of it, " +
+      "scaled to a common size, and nothing replaces the sum. After attention, the feed-forward " +
+      "network computes a vector from each position alone, and adds it.",
     task:
       "The number beside a block is the norm (length) of the vector that it adds, divided by the " +
       "norm of the vector that it is added to.",
@@ -65,7 +66,7 @@ export const PARTS = [
       "its self-attention; their cells are gray. In cross-attention, the queries come from the " +
       "decoder; the keys and values come from the encoder's output. Its weights often fall on " +
       "the token to copy; a weight alone is no proof of copying (Jain and Wallace, 2019).",
-    task: "Point at a target token to see the source positions that it attends to.",
+    task: "Point at an output token to see the input positions that its prediction attends to.",
     kinds: ["decoder", "cross"],
     select: "cross",
   },
