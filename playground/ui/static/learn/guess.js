@@ -171,12 +171,13 @@ function useMark({ low, high, unit }, guess, onChange) {
 
 const TICKS = [0, 0.25, 0.5, 0.75, 1];
 
-/** The labels of the axes; the first one names the unit. */
+/** The labels of the axes; the first one of a curve names the unit. */
 function Axes({ lesson: { kind, low, high, unit } }) {
   const hasAll = high - low <= MAX_INTERVALS,
     xs = hasAll ? listXs({ low, high }) : TICKS.map((share) => low + share * (high - low)),
     place = (x) => `${(100 * (x - low)) / (high - low)}%`;
-  const format = (x, i) => (unit === "%" ? `${x} %` : i ? formatInteger(x) : `${unit} ${x}`);
+  const format = (x, i) =>
+    unit === "%" ? `${x} %` : i || kind === "number" ? formatInteger(x) : `${unit} ${x}`;
   return html`${
     kind === "curve" &&
     TICKS.map((y) => html`<span class="y" style=${{ bottom: 100 * y + "%" }}>${100 * y} %</span>`)
@@ -293,7 +294,7 @@ export function Guess({
         guess === null &&
         !isLocked &&
         html`<span class="prompt">
-          ${isCurve ? "Draw the curve that you expect" : "Click where you expect it"}
+          ${isCurve ? "Draw the curve that you expect" : `Click where you expect it (${lesson.unit})`}
         </span>`
       }
     </div>
