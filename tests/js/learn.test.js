@@ -429,6 +429,8 @@ test("scores are sentences", () => {
   const number = { ...CURVE_LESSON, kind: "number", unit: "position", tolerance: 0 };
   assert.equal(describeScore(number, 8, { value: 9 }), "1 position away.");
   assert.equal(describeScore(number, 9, { value: 9 }), "✓ 0 positions away.");
+  const frequency = { ...number, unit: "frequency" };
+  assert.equal(describeScore(frequency, 4, { value: 9 }), "5 frequencies away.");
   assert.equal(describeScore({ ...number, unit: "%" }, 2, { value: 9.4 }), "7 points away.");
   assert.equal(describeScore(number, 9, { value: null }), "There is no measured value.");
   assert.equal(describeScore(CHOICE, "one", { value: "one" }), "✓ Right.");

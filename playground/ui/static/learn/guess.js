@@ -99,7 +99,7 @@ export function describeScore(lesson, guess, result) {
   if (result.value === null && kind !== "curve") return "There is no measured value.";
   if (distance === null) return mark ? "✓ Right." : "Not this time.";
   const noun = kind === "curve" || unit === "%" ? "point" : unit,
-    amount = formatCount(Math.round(distance), noun);
+    amount = formatCount(Math.round(distance), noun, noun.replace(/y$/, "ie") + "s");
   return `${mark}${kind === "curve" ? "On average " : ""}${amount} away.`;
 }
 
