@@ -294,7 +294,7 @@ export function Guess({
         guess === null &&
         !isLocked &&
         html`<span class="prompt">
-          ${isCurve ? "Draw the curve that you expect" : `Click where you expect it (${lesson.unit})`}
+          ${isCurve ? "Draw the curve that you expect" : `Click the expected ${lesson.unit}`}
         </span>`
       }
     </div>
