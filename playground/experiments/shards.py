@@ -24,6 +24,7 @@ from pydantic import BaseModel, Field
 
 from playground.common import messages
 from playground.common.atomic_write import storing, write_file
+from playground.common.platform import rename
 from playground.common.strict_json import read_json
 from playground.common.validation import parse
 from playground.errors import UserError
@@ -320,7 +321,7 @@ class ShardedExperiment:
             (self.folder / "runs").mkdir(exist_ok=True)
             for shard in set(range(self.record.n_shards)) - active.keys():
                 for path in finished_runs(self._shard(shard)):
-                    path.rename(self.folder / "runs" / path.name)
+                    rename(path, self.folder / "runs" / path.name)
 
     def _n_finished(self, shard: int) -> int:
         return sum(len(stored.summarized) for _, stored in stored_results(self._shard(shard)))

@@ -8,7 +8,7 @@ from tests.support.app_server import ROOT
 
 VENDOR = ROOT / "playground" / "ui" / "static" / "vendor"
 README = (VENDOR / "README.md").read_text()
-OWN_FILES = {"README.md", "LICENSES.txt", "preact.d.ts", "uplot.d.ts"}
+OWN_FILES = {"README.md", "LICENSES.txt", "preact.d.ts", "qr.d.ts", "uplot.d.ts"}
 
 
 def test_every_file_has_the_recorded_hash():
