@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from playground.experiments.spec import Experiment
 
 OWNER = "the command line"
+MAX_SPEC_BYTES = 1 << 20
 
 
 FIGURE_TYPES = (".png", ".svg", ".pdf")
@@ -87,7 +88,8 @@ def read_spec(path: Path) -> dict[str, Any]:
     from playground.common.strict_json import parse_strict_json
 
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(MAX_SPEC_BYTES)  # a device may have no end
         spec = tomllib.loads(data.decode()) if path.suffix == ".toml" else parse_strict_json(data)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error

@@ -35,6 +35,7 @@ from playground.runs.scheduler import RunScheduler
 from playground.server.api import Endpoints
 from playground.server.api_page import API_PAGE
 from playground.server.app import build_handlers, launch_options
+from playground.server.card_api import CARD_PATH
 from playground.server.dataset_reader import read_dataset
 from playground.server.jobs_api import RIGHTS_BY_KIND
 from playground.server.routes import ROUTE_PREFIX
@@ -239,7 +240,8 @@ REQUESTS = {
     **{f"class/{name}": [{"code": "BCDFGH"}] for name in ("join", "guess", "poll", "close")},
     "datasets/action": [{"action": action} for action in ("list", "use", "show", "remove")],
 }
-OTHER_ROUTES = {  # that a test below sends, or that serve files of the program
+OTHER_ROUTES = {  # that a test of its own sends, or that serve files of the program
+    CARD_PATH,
     "/playground/checkpoints/{ticket}",
     "/playground/checkpoints",
     "/playground/datasets",
