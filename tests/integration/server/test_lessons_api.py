@@ -60,6 +60,7 @@ def test_training_times_are_estimated_and_then_measured(lesson_handlers):
         "lengths",
         "one-vector",
         "induction",
+        "grokking",
     }
     assert not any(lesson["estimate"]["is_measured"] for lesson in lessons.values())
     one, two = (lessons[name]["estimate"]["seconds"] for name in ("learning", "heads"))
