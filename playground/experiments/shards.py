@@ -17,6 +17,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Container, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -341,8 +342,14 @@ def stored_results(shard: Path) -> Iterator[tuple[Path, ShardResults]]:
 
 def finished_runs(shard: Path) -> list[Path]:
     """Return the folders of the runs whose results a shard has stored."""
-    names = [name for _, stored in stored_results(shard) for name in stored.summarized]
-    return [path for name in names if (path := shard / "runs" / name).is_dir()]
+    runs = {run for _, stored in stored_results(shard) for run in stored.summarized}
+    folders = []
+    for path in sorted((shard / "runs").glob("*/run.json")):
+        with suppress(ValueError, OSError):  # a damaged run has no result
+            record = read_json(path)
+            if isinstance(record, dict) and record.get("id") in runs:
+                folders.append(path.parent)
+    return folders
 
 
 def core_seconds(experiment: ExperimentSpec, n_shards: int) -> list[float]:

@@ -53,9 +53,10 @@ def test_finished_runs_are_copied_where_weights_stay(tmp_path, has_weights):
     out, results = tmp_path / "out", tmp_path / "results"
     with mirrored_results(out, results, has_weights):
         for run in ("done", "training"):
-            checkpoint = out / "runs" / run / "checkpoints" / "5"
+            checkpoint = out / "runs" / f"folder-of-{run}" / "checkpoints" / "5"
             checkpoint.mkdir(parents=True)
+            (checkpoint.parents[1] / "run.json").write_text(f'{{"id": "{run}"}}')
             (checkpoint / "model.safetensors").write_bytes(b"weights")
         write(out, a_json='{"runs": {"0/0": "done", "0/1": "training"}, "summarized": ["done"]}')
     copied = [path.relative_to(results).parts[1] for path in results.rglob("*.safetensors")]
-    assert copied == ["done"] * has_weights
+    assert copied == ["folder-of-done"] * has_weights

@@ -1,5 +1,7 @@
 """The shards of an experiment, with a backend that the tests control."""
 
+import json
+
 import pytest
 
 from playground.errors import UserError
@@ -149,12 +151,15 @@ def test_collected_weights_are_where_this_machine_leaves_them(cluster, tmp_path,
     finish(tmp_path, 0, n=1)
     finish(tmp_path, 1, n=1)
     shards = tmp_path / "shards"
-    run, other = (shards / each for each in ("0/runs/run-0-0", "1/runs/run-1-0"))
+    run, other = (
+        shards / each for each in ("0/runs/folder-of-run-0-0", "1/runs/folder-of-run-1-0")
+    )
     for folder in (run, other, run.with_name("unfinished")):
         folder.mkdir(parents=True)
         (folder / "model.safetensors").write_text("weights")
+        (folder / "run.json").write_text(json.dumps({"id": folder.name.removeprefix("folder-of-")}))
     del cluster.states[sharded.record.jobs[0]]  # the other shard still writes
     sharded.merge()
-    assert [path.name for path in tmp_path.glob("runs/*")] == ["run-0-0"] * weights
+    assert [path.name for path in tmp_path.glob("runs/*")] == ["folder-of-run-0-0"] * weights
     assert other.exists()
     sharded.merge()
