@@ -18,7 +18,7 @@ def sources_links():
     return dict(LINK.findall(text))
 
 
-def expect_place(page, place):
+def expect_place(page, place, query):
     tab, _, view = place.partition(", ")
     expect(page.get_by_role("tab", name=tab, exact=True)).to_have_attribute("aria-selected", "true")
     if tab == "Inspect":
@@ -26,7 +26,7 @@ def expect_place(page, place):
             "#panel-inspect :is(.folded [aria-expanded=true], .views [aria-selected=true]):visible"
         )
         expect(opened.get_by_text(view, exact=True).last).to_be_visible()
-    elif "part=" not in page.url and tab == "Compare":
+    elif "part=" not in query and tab == "Compare":
         expect(page.locator("#panel-compare").get_by_text(view).first).to_be_visible()
     elif tab == "Compare":
         expect(page.locator("#panel-compare .parts [aria-pressed=true]")).to_have_text(view)
@@ -49,7 +49,7 @@ def test_links_open_the_views_that_they_name(app, open_page):
             if place != "Inspect, Logit lens":  # the others differ only in their section
                 continue
         page.goto(f"{app.url}/?{query}")
-        expect_place(page, place)
+        expect_place(page, place, query)
 
 
 def test_links_of_a_rendered_document_open(app, open_page):
