@@ -36,8 +36,8 @@ def test_modules_of_a_tab_load_when_it_is_first_opened(app, open_page):
     assert "hub/main.js" in paths
     n_requests = len(paths)
     go_to(page, "Train")
-    go_to(page, "Learn")
-    expect(page.locator("#panel-learn .learn")).to_be_visible()
+    go_to(page, "Hub")
+    expect(page.locator("#panel-hub .hub")).to_be_visible()
     assert len(paths) == n_requests
 
 
