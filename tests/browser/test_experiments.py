@@ -83,5 +83,5 @@ def test_new_experiment_is_run_survives_a_reload_and_opens_in_tabs(app, open_pag
     # a row without a line has no runs here
     page.locator(".variants tbody tr").last.get_by_role("button", name="Inspect").click()
     expect(page.locator(".page-bar .subject option:checked")).to_contain_text(
-        "norms: norm_placement pre, seed 0"
+        "norms: norm_placement post, seed 0"
     )
