@@ -1,6 +1,6 @@
 """Estimate the time that a model takes on this machine's CPU from its size, before it is loaded.
 
-The factors are those of SmolLM2-135M on two cores. Other programs and a GPU change the times.
+The factors are those of SmolLM2-135M on two busy cores. Other programs and a GPU change the times.
 """
 
 import time
