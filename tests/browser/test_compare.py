@@ -107,7 +107,7 @@ def test_fill_mask_shows_the_size_of_the_download_before_it_runs(
 ):
     hub.put("cold/bert", served_models["bert-base-uncased"])  # no other test downloads it
     page = open_page(app_with_models.url)
-    open_view(page, "Pretrained models", "Fill-mask")
+    open_view(page, "Pretrained", "Fill-mask")
     select_model(page, ".part-fill", "cold/bert")
     cost = page.locator(".part-fill .pg-field").first.locator("p")
     expect(cost).to_contain_text("to download, once; 100,482 parameters")
@@ -124,7 +124,7 @@ def test_fill_mask_shows_the_size_of_the_download_before_it_runs(
 
 def test_generated_tokens_list_their_alternatives_and_survive_a_reload(app_with_models, open_page):
     page = open_page(app_with_models.url)
-    open_view(page, "Pretrained models", "Text generation")
+    open_view(page, "Pretrained", "Text generation")
     page.fill(".part-continue textarea", "The capital of Japan is")
     page.click(".part-continue .run")
     wait_for_job(page, ".part-continue")
@@ -143,13 +143,13 @@ def test_generated_tokens_list_their_alternatives_and_survive_a_reload(app_with_
     expect(heading).to_contain_text("Token 2, .")
     text = page.locator(".generated-text").text_content()
     page.reload()
-    open_view(page, "Pretrained models", "Text generation")
+    open_view(page, "Pretrained", "Text generation")
     expect(page.locator(".generated-text")).to_have_text(text, use_inner_text=False)
 
 
 def test_attention_panels_draw_two_models_and_follow_the_keys(app_with_models, open_page):
     page = open_page(app_with_models.url)
-    open_view(page, "Pretrained models", "Attention")
+    open_view(page, "Pretrained", "Attention")
     select_model(page, ".part-attention", ENCODER)
     select_model(page, ".part-attention", "gpt2", "model1")
     page.click(".part-attention .run")
