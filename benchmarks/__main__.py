@@ -113,14 +113,15 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
         lengths,
         "Length generalization",
         "Reversal, trained on lengths 1 to 10 for 1,000 steps, evaluated on 200 held-out sequences "
-        "of each length up to 50; median (range) over 3 seeds. Tables of learned positions have "
-        "rows for all 50, but training never reaches those after the eleventh: ten tokens and EOS.",
+        f"of each length up to 50; median (range) over {lengths.SEEDS} seeds. Tables of learned "
+        "positions have rows for all 50, but training never reaches those after the eleventh: ten "
+        "tokens and EOS.",
     ),
     "recurrent": (
         recurrent_lengths,
         "Length generalization of recurrent models",
         "Reversal, trained on lengths 1 to 10 for 1,000 steps, evaluated on 200 held-out sequences "
-        "of each length up to 30; median (range) over 3 seeds.",
+        f"of each length up to 30; median (range) over {recurrent_lengths.SEEDS} seeds.",
     ),
     "distributed": (
         distributed,

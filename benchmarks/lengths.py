@@ -14,15 +14,16 @@ from playground.experiments.presets import spec
 from ._results import COMMIT_AT_START
 
 LENGTHS = (10, 11, 12, 15, 20, 50)  # lengths that the table names; training ends at 10
+SEEDS = 10
 
 
 def measure() -> list[dict[str, Any]]:
     """Return a row for each scheme, and a last one for the whole experiment."""
-    return evaluate_lengths("positions")
+    return evaluate_lengths("positions", SEEDS)
 
 
-def evaluate_lengths(name: str) -> list[dict[str, Any]]:
-    """Run a prepared experiment that trains and then evaluates every length.
+def evaluate_lengths(name: str, seeds: int) -> list[dict[str, Any]]:
+    """Run a prepared experiment that trains and then evaluates every length, with more seeds.
 
     Returns a row for each variant, and a last one for the whole experiment.
     """
@@ -33,7 +34,8 @@ def evaluate_lengths(name: str) -> list[dict[str, Any]]:
     started_at = read_seconds(scratch)
     started = time.monotonic()
     try:
-        results = run_experiment(spec(name), scratch / "runs")["lengths"]
+        experiment = spec(name) | {"seeds": list(range(seeds))}
+        results = run_experiment(experiment, scratch / "runs")["lengths"]
     finally:
         seconds = started_at + time.monotonic() - started
         scratch.mkdir(parents=True, exist_ok=True)
