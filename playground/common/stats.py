@@ -65,7 +65,8 @@ def five_number_summary(values: Sequence[float]) -> dict[str, Any] | None:
     """Summarize values: n, median, range (low, high), quartiles (q1, q3); or None."""
     if not values:
         return None
-    low, q1, median, q3, high = (quantile(values, share) for share in (0, 0.25, 0.5, 0.75, 1))
+    ordered = sorted(values)  # once: sorting a sorted list is fast
+    low, q1, median, q3, high = (quantile(ordered, share) for share in (0, 0.25, 0.5, 0.75, 1))
     return {"n": len(values), "median": median, "low": low, "high": high, "q1": q1, "q3": q3}
 
 

@@ -23,18 +23,19 @@ def variant_results(
     that many of the best variants. The results list them, the best first.
     """
     experiment, cache = state.experiment, state.cache
+    keys = _variant_keys(state, runs)
     if isinstance(drawn, int):
-        drawn = _best(state, runs, drawn)
+        drawn = _best(state, runs, keys, drawn)
     labels = frozenset(drawn)
-    key = tuple(_run_key(state, key, runs) for key, _, _ in experiment.planned_runs()), labels
+    key = tuple(keys.values()), labels
     cached = cache.results
     if cached is None or cached[0] != key:
         cache.drawn = {label: cache.drawn[label] for label in labels & cache.drawn.keys()}
         names = list(experiment.grid)
         variants = [
-            _variant_result(state, runs, at, variant, RunSummary, cache.drawn)
+            _variant_result(state, runs, at, keys[at], RunSummary, cache.drawn)
             if variant.full_label in labels
-            else _variant_result(state, runs, at, variant, ScoreSummary, cache.by_variant)
+            else _variant_result(state, runs, at, keys[at], ScoreSummary, cache.by_variant)
             for at, variant in enumerate(experiment.variants)
         ]
         results = {
@@ -52,15 +53,24 @@ def variant_results(
     return cached
 
 
-def _best(state: ExperimentState, runs: Mapping[str, Run], n: int) -> list[str]:
+def _variant_keys(state: ExperimentState, runs: Mapping[str, Run]) -> dict[int, Hashable]:
+    """Return the part of the state of the runs of each variant that its results depend on."""
+    seeds = state.experiment.seeds
+    return {
+        at: tuple(_run_key(state, f"{at}/{seed}", runs) for seed in seeds)
+        for at in range(len(state.experiment.variants))
+    }
+
+
+def _best(
+    state: ExperimentState, runs: Mapping[str, Run], keys: Mapping[int, Hashable], n: int
+) -> list[str]:
     """Return the labels of the best variants; of all, if there are no more than `n`."""
     variants = state.experiment.variants
     if n >= len(variants):
         return [variant.full_label for variant in variants]
     cache = state.cache.by_variant
-    rows = [
-        _variant_result(state, runs, *each, ScoreSummary, cache) for each in enumerate(variants)
-    ]
+    rows = [_variant_result(state, runs, *each, ScoreSummary, cache) for each in keys.items()]
     return analysis.best_variants(rows, n)
 
 
@@ -68,18 +78,17 @@ def _variant_result(
     state: ExperimentState,
     runs: Mapping[str, Run],
     at: int,
-    variant: Variant,
+    key: Hashable,
     kind: type[ScoreSummary],
     cache: dict[str, tuple[Hashable, VariantResult]],
 ) -> VariantResult:
     """Return the result of a variant, with curves and single runs for the kind `RunSummary`."""
-    keys = {seed: f"{at}/{seed}" for seed in state.experiment.seeds}
-    key = tuple(_run_key(state, each, runs) for each in keys.values())
+    variant = state.experiment.variants[at]
     cached = cache.get(variant.full_label)
     if cached is None or cached[0] != key:
         metrics = [
-            {"seed": seed} | _metrics(state, variant, state.runs.get(key), runs.get(key), kind)
-            for seed, key in keys.items()
+            {"seed": seed} | _metrics(state, variant, state.runs.get(run), runs.get(run), kind)
+            for seed, run in ((seed, f"{at}/{seed}") for seed in state.experiment.seeds)
         ]
         drawn = curves.draw_runs(metrics if kind is RunSummary else [])
         result: Any = analysis.summarize_variant(variant, metrics) | drawn
@@ -89,7 +98,7 @@ def _variant_result(
 
 def drawn_results(state: ExperimentState, runs: Mapping[str, Run]) -> Iterator[VariantResult]:
     """Yield the result of each variant with its curves and its single runs; none stays here."""
-    for each in enumerate(state.experiment.variants):
+    for each in _variant_keys(state, runs).items():
         yield _variant_result(state, runs, *each, RunSummary, {})
     state.release_summaries()
 

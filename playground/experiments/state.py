@@ -90,8 +90,8 @@ class ExperimentState:
 
     def find_runs(self, registry: Registry, owner: str) -> dict[str, Run]:
         """Return the started runs that are not deleted, by key."""
-        runs = {key: registry.find(run_id, owner) for key, run_id in list(self.runs.items())}
-        return {key: run for key, run in runs.items() if run is not None and run.deleted_at is None}
+        owned = {run.id: run for run in registry.list_for_owner(owner) if run.deleted_at is None}
+        return {key: owned[run] for key, run in list(self.runs.items()) if run in owned}
 
     def stored_keys(self, runs: Mapping[str, Run]) -> set[str]:
         """Return the keys of the runs that are deleted, but whose results are stored."""
