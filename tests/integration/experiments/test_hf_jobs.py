@@ -13,6 +13,7 @@ import pytest
 from playground.experiments.backends import hf_jobs
 from playground.experiments.backends.wheel import build_wheel
 from tests.support.app_server import wait_for
+from tests.support.cluster_guide import make_small, read_section
 from tests.support.command_runner import run_here
 from tests.support.shards import FIVE_STEPS, measurements, write_results
 
@@ -103,6 +104,22 @@ def test_jobs_train_the_code_of_the_checkout_as_this_machine_does(hub, paths, re
     assert not [path for path in files if path.is_file() and hub.ADA.encode() in path.read_bytes()]
     # the token is in a header, and nowhere else
     assert not [each for each in hub.requests if hub.ADA in replace(each, headers={})]
+
+
+def test_a_job_trains_one_bigger_model_and_collect_brings_it(
+    hub, paths, real_jobs, tmp_path, monkeypatch
+):
+    (spec,), (_, guided) = read_section("One bigger model")
+    (tmp_path / "bigger.toml").write_text(make_small(spec))
+    _, _, _, *words = guided.split()
+    assert words[:2] == ["experiment", "bigger.toml"]
+    monkeypatch.setattr("tests.support.command_runner.ROOT", tmp_path)
+    assert command(hub, *words).returncode == 0
+    assert command(hub, "collect", "bigger").returncode == 0
+    assert command(hub, "train", "--spec", "bigger.toml", "--out", "here").returncode == 0
+    (weights,) = (tmp_path / "bigger" / "runs").rglob("0000005/model.safetensors")
+    assert weights.read_bytes() == (tmp_path / "here" / "model.safetensors").read_bytes()
+    assert [job.spec["flavor"] for job in hub.jobs.values()] == ["a10g-small"]
 
 
 def test_a_cancelled_job_saves_its_results_first(hub, paths, real_jobs):

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.app_server import ROOT, wait_for
+from tests.support.cluster_guide import make_small, read_section
 from tests.support.command_runner import COMMAND
 from tests.support.shards import FIVE_STEPS, measurements
 from tests.support.slurm_cluster import NODES, SlurmCluster, why_unavailable
@@ -24,29 +24,12 @@ SPEC = {
 }
 
 
-SMALL = "\n".join(f"{name} = {value}" for name, value in FIVE_STEPS.items())
-
-
 @pytest.fixture
 def cluster(tmp_path):
     folder = tmp_path / "cluster"
     folder.mkdir()
     with SlurmCluster(folder) as cluster:
         yield cluster
-
-
-def read_section(heading):
-    """Return the files and the commands of a section of the document."""
-    section = (ROOT / "docs" / "cluster.md").read_text().split(f"\n## {heading}\n")[1]
-    blocks = re.findall(r"```(toml)?\n(.*?)```", section.split("\n## ")[0], re.DOTALL)
-    return [text for kind, text in blocks if kind], [text for kind, text in blocks if not kind]
-
-
-def make_small(spec):
-    """Return a file of the document with few runs, each of which takes a moment."""
-    spec = re.sub("^seeds = .*", "seeds = [0, 1]", spec, flags=re.MULTILINE)
-    spec = re.sub(rf"^({'|'.join(FIVE_STEPS)}) = .*\n", "", spec, flags=re.MULTILINE)
-    return spec.replace("[base]\n", f"[base]\n{SMALL}\n")
 
 
 @pytest.fixture

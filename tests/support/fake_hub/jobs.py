@@ -26,13 +26,14 @@ from .writing import find_writer
 if TYPE_CHECKING:
     from .hub import FakeHub
 
+GPU = {"type": "gpu", "model": "A10G", "quantity": "1", "vram": "24 GB", "manufacturer": "Nvidia"}
 HARDWARE = [
     {
         "name": name,
         "prettyName": title,
         "cpu": f"{cores} vCPU",
         "ram": "32 GB",
-        "accelerator": None,
+        "accelerator": GPU if name.startswith("a10g") else None,
         "unitCostMicroUSD": cost,
         "unitCostUSD": cost / 1e6,
         "unitLabel": "minute",
@@ -40,6 +41,7 @@ HARDWARE = [
     for name, title, cores, cost in (
         ("cpu-basic", "CPU Basic", 2, 167),
         ("cpu-upgrade", "CPU Upgrade", 8, 500),
+        ("a10g-small", "Nvidia A10G - small", 4, 16_667),
     )
 ]
 UV = """\
