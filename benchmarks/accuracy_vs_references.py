@@ -299,8 +299,9 @@ class Comparison:
     def _sweep_lines(self, runs: list[dict[str, Any]]) -> list[str]:
         lines = [
             "",
-            "The search for the learning rate, with one seed that is not among those above. A run "
-            "ends when it can no longer be the best (not by step ...):",
+            "The search for the learning rate, with one seed that is not among those above; with "
+            "another, a neighboring rate may be the best. A run ends when it can no longer be the "
+            "best (not by step ...):",
             "",
             "| task | model | runs |",
             "|---|---|---|",
