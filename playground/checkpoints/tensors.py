@@ -65,15 +65,7 @@ def validate_header(path: Path, expected: Expected, optional: Set[str] = frozens
         CheckpointError: for the first mismatch, with the name of the file.
     """
     _check_header_size(path)
-    try:
-        with safetensors.safe_open(path, "pt") as file:
-            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-            stored = {name: (s.get_dtype(), tuple(s.get_shape())) for name, s in slices.items()}
-    except READ_ERRORS as error:
-        raise CheckpointError(
-            f"{file_label(path)} is not a complete safetensors file ({error}); use another "
-            "checkpoint"
-        ) from None
+    stored = _read_header(path)
     if not set(expected) - optional <= set(stored) <= set(expected):
         odd = sorted((set(stored) ^ set(expected)) - optional)[0]
         verb = "lacks" if odd in expected else "holds the unexpected"
@@ -89,6 +81,19 @@ def validate_header(path: Path, expected: Expected, optional: Set[str] = frozens
                 f"{file_label(path)}: tensor {name!r} is {dtype_name} "
                 f"{short_repr(list(stored_shape))}, expected {expected_tensor}"
             )
+
+
+def _read_header(path: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Return type and shape of each tensor. Afterwards, nothing maps the file."""
+    try:
+        with safetensors.safe_open(path, "pt") as file:
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            return {name: (s.get_dtype(), tuple(s.get_shape())) for name, s in slices.items()}
+    except READ_ERRORS as error:
+        raise CheckpointError(
+            f"{file_label(path)} is not a complete safetensors file ({error}); use another "
+            "checkpoint"
+        ) from None
 
 
 def _check_header_size(path: Path) -> None:

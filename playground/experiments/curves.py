@@ -87,13 +87,13 @@ def draw_runs(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def median_and_range(curves: Sequence[Sequence[Sequence[float]]]) -> dict[str, list[float]]:
     """Return median and range over seeds at the steps that all curves share."""
-    by_step = [{int(step): value for step, value in curve} for curve in curves]
+    by_step = [{point[0]: point[1] for point in curve} for curve in curves]
     common = sorted(set.intersection(*map(set, by_step))) if by_step else []
     if len(common) > MAX_POINTS:
         common = [common[i * (len(common) - 1) // (MAX_POINTS - 1)] for i in range(MAX_POINTS)]
     at = [sorted(curve[step] for curve in by_step) for step in common]
     return {
-        "steps": list(common),
+        "steps": list(map(int, common)),
         "median": [quantile(shares, 0.5) for shares in at],
         "low": [shares[0] for shares in at],
         "high": [shares[-1] for shares in at],

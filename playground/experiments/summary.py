@@ -3,6 +3,7 @@
 They are the results of the experiment also after the runs are deleted.
 """
 
+import mmap
 import re
 from collections.abc import Iterable
 from contextlib import suppress
@@ -92,11 +93,13 @@ def append_lines(path: Path, lines: Iterable[bytes]) -> None:
 def read_lines(path: Path) -> dict[str, memoryview]:
     """Return the line of each run in a file, without torn lines; who reads a line validates it.
 
-    They are views of the file's bytes: as objects, they would need ten times the memory, and as
-    texts leave gaps. Windows could not remove a file that is mapped.
+    They are views of the file's bytes: as objects, they would need ten times the memory. The bytes
+    are in a map of their own, which is returned to the system; it is not of the file, which Windows
+    could not remove then.
     """
-    with suppress(OSError):
-        content = path.read_bytes()
+    with suppress(OSError), path.open("rb") as file:
+        content = mmap.mmap(-1, max(1, path.stat().st_size))
+        file.readinto(content)
         view = memoryview(content)
         return {each[1].decode(): view[slice(*each.span())] for each in _LINE.finditer(content)}
     return {}

@@ -187,6 +187,7 @@ class StorageQuota:
         Returns:
             the number of freed bytes.
         """
+        freed = 0
         with (
             suppress(filelock.Timeout, OSError),
             filelock.FileLock(run.folder / ".lock", timeout=0),
@@ -198,8 +199,10 @@ class StorageQuota:
                 run.size_bytes = None
                 remove = eviction(run)
             remove()
-            return before - self.size_of_run(run)
-        return 0
+            freed = before - self.size_of_run(run)
+        if not (run.folder / "run.json").exists():  # Windows could not remove the open lock file
+            shutil.rmtree(run.folder, ignore_errors=True)
+        return freed
 
     def delete_run(self, run: Run) -> Callable[[], object]:
         """Remove a run, and return the function that removes its folder."""

@@ -111,10 +111,9 @@ def test_a_result_interrupted_at_another_commit_restarts(fake, monkeypatch):
 
 
 def test_a_task_measured_alone_replaces_its_row_with_its_date(fake, elsewhere):
-    _results.save_results(
-        "tasks", [tasks.measure_task("copy"), tasks.measure_task("brackets") | {"scores": [0.1]}]
-    )
-    _results.replace_row("tasks", "task", tasks.measure_task("brackets"))
+    copy, brackets = (tasks.measure_task(name, seeds=1) for name in ("copy", "brackets"))
+    _results.save_results("tasks", [copy, brackets | {"scores": [0.1]}])
+    _results.replace_row("tasks", "task", brackets)
     actual = _results.load_results("tasks")["rows"]
     assert [(each["task"], each["scores"], each["lengths"]) for each in actual] == [
         ("copy", [1.0], [1, 10]),

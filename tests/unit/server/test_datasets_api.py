@@ -13,6 +13,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from playground.common.platform import IS_WINDOWS
 from playground.datasets.sources import ReadOptions
 from playground.jobs.admission import LIMITS
 from playground.jobs.executors import ProcessPerJob
@@ -357,7 +358,9 @@ def test_pending_requests_for_stored_datasets_are_limited(handlers, monkeypatch,
     assert all(response["retryable"] for response in rejected)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux holds a process to its memory")
+@pytest.mark.skipif(
+    sys.platform != "linux" or IS_WINDOWS, reason="only Linux holds a process to its memory"
+)
 def test_reader_process_has_a_memory_limit():
     """Reserve memory without using it, so that a missing limit does not affect the machine."""
     script = """
