@@ -145,7 +145,7 @@ def test_one_user_cannot_fill_the_queue(create_registry, start):
     assert start(registry, "bob").status == "training"
 
 
-@pytest.mark.timeout(900)  # the simulation of Windows looks at every open file
+@pytest.mark.timeout(900)  # the simulation of Windows examines every open file
 def test_a_class_behind_one_address_starts_and_finishes(
     create_registry, workers, start, client_address
 ):
