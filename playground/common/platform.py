@@ -1,6 +1,7 @@
 """What differs between Linux, macOS and Windows. No other module knows the operating system."""
 
 import math
+import mmap
 import multiprocessing
 import os
 import shutil
@@ -204,6 +205,18 @@ def rename(source: Path, target: Path) -> None:
             if time.monotonic() >= deadline:
                 raise
             time.sleep(0.02)
+
+
+def read_into_map(path: Path) -> memoryview:
+    """Read a large file into memory that goes back to the system as soon as it is unused.
+
+    Blocks of the heap would often stay with the process. It is no map of the file, which Windows
+    could not remove then.
+    """
+    content = mmap.mmap(-1, max(1, path.stat().st_size))
+    with path.open("rb") as file:
+        file.readinto(content)
+    return memoryview(content)
 
 
 def link_or_copy(source: Path, target: Path) -> None:

@@ -3,7 +3,6 @@
 They are the results of the experiment also after the runs are deleted.
 """
 
-import mmap
 import re
 from collections.abc import Iterable
 from contextlib import suppress
@@ -13,6 +12,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from playground.common.atomic_write import append
+from playground.common.platform import read_into_map
 
 _LINE = re.compile(rb'^\{"run":"([!-~]+?)",.*\}\n', re.MULTILINE)  # as `RunSummary.line` writes it
 
@@ -93,13 +93,9 @@ def append_lines(path: Path, lines: Iterable[bytes]) -> None:
 def read_lines(path: Path) -> dict[str, memoryview]:
     """Return the line of each run in a file, without torn lines; who reads a line validates it.
 
-    They are views of the file's bytes: as objects, they would need ten times the memory. The bytes
-    are in a map of their own, which is returned to the system; it is not of the file, which Windows
-    could not remove then.
+    They are views of the file's bytes: as objects, they would need ten times the memory.
     """
-    with suppress(OSError), path.open("rb") as file:
-        content = mmap.mmap(-1, max(1, path.stat().st_size))
-        file.readinto(content)
-        view = memoryview(content)
-        return {each[1].decode(): view[slice(*each.span())] for each in _LINE.finditer(content)}
+    with suppress(OSError):
+        view = read_into_map(path)
+        return {each[1].decode(): view[slice(*each.span())] for each in _LINE.finditer(view)}
     return {}
