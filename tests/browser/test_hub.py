@@ -22,7 +22,8 @@ def publish(page, repo, token):
     page.fill(".hub .token", token)
     page.fill(".hub .repo", repo)
     page.click(".hub .preview-push")
-    page.wait_for_selector(".hub .plan:not([hidden])")
+    # the first job loads PyTorch, in a process of its own
+    page.wait_for_selector(".hub .plan:not([hidden])", timeout=200_000)
     page.click(".hub .publish-button")
     page.wait_for_selector(".hub .published:not([hidden])")
 
