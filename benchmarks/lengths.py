@@ -23,7 +23,7 @@ def measure() -> list[dict[str, Any]]:
 
 
 def evaluate_lengths(name: str, seeds: int) -> list[dict[str, Any]]:
-    """Run a prepared experiment that trains and then evaluates every length, with more seeds.
+    """Run a prepared experiment that trains and then evaluates every length, with `seeds` seeds.
 
     Returns a row for each variant, and a last one for the whole experiment.
     """

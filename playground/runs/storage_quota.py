@@ -200,7 +200,8 @@ class StorageQuota:
                 remove = eviction(run)
             remove()
             freed = before - self.size_of_run(run)
-        if not (run.folder / "run.json").exists():  # Windows could not remove the open lock file
+        # Windows could not remove the lock file of a deleted run while it was open.
+        if freed and not (run.folder / "run.json").exists():
             shutil.rmtree(run.folder, ignore_errors=True)
         return freed
 
