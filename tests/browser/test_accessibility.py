@@ -79,7 +79,7 @@ def test_axe_finds_nothing_in_any_tab(app, open_page):
             views.nth(i).click()
             page.wait_for_load_state("networkidle")
             actual += findings_of_both_themes(page, f"{tab}, {views.nth(i).inner_text()}")
-            for section in page.locator(".inspect .folded:visible > h3 button").all()[1:]:
+            for section in page.locator(".inspect .parts button:visible").all()[1:]:
                 section.click()
                 page.wait_for_load_state("networkidle")
                 actual += findings(page, f"{tab}, {section.inner_text()}")

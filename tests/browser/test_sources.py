@@ -23,7 +23,7 @@ def expect_place(page, place, query):
     expect(page.get_by_role("tab", name=tab, exact=True)).to_have_attribute("aria-selected", "true")
     if tab == "Inspect":
         opened = page.locator(
-            "#panel-inspect :is(.folded [aria-expanded=true], .views [aria-selected=true]):visible"
+            "#panel-inspect :is(.parts [aria-pressed=true], .views [aria-selected=true]):visible"
         )
         expect(opened.get_by_text(view, exact=True).last).to_be_visible()
     elif "part=" not in query and tab == "Compare":

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { beforeEach, mock, test } from "node:test";
 
 import { canvasCalls, settle } from "./support/dom.js";
-import { box, key, mount, serve, text, texts, waitFor } from "./support/page.js";
+import { box, button, key, mount, serve, text, texts, waitFor } from "./support/page.js";
 import { attentionSpec } from "../../playground/ui/static/inspect/attention.js";
 import {
   layoutPoints,
@@ -28,12 +28,7 @@ import {
 import { TokenLinks } from "../../playground/ui/static/inspect/token_links.js";
 import { Toolbar } from "../../playground/ui/static/inspect/toolbar.js";
 import { root } from "../../playground/ui/static/inspect/view.js";
-import {
-  findSection,
-  findSubView,
-  selectView,
-  SUB_VIEWS,
-} from "../../playground/ui/static/inspect/views.js";
+import { findSection, findSubView, selectView } from "../../playground/ui/static/inspect/views.js";
 import { store } from "../../playground/ui/static/shared/store.js";
 import { html } from "../../playground/ui/static/vendor/preact.js";
 
@@ -47,7 +42,7 @@ beforeEach(() => {
 test("a model with private examples has the roles of its heads only, with the reason", async () => {
   const Component = () => html`<p class="roles"></p>`;
   Object.defineProperty(root, "offsetParent", { value: document.body, configurable: true });
-  for (const { value: name } of SUB_VIEWS) VIEWS[name] = { subView: name, explain: "", Component };
+  addSections(() => ({ explain: "", Component }));
   const error = "the owner of this run keeps its examples private";
   serve({ "inspect/view": { error, code: "private" } });
   store.model.value = "watch:id";
@@ -55,7 +50,7 @@ test("a model with private examples has the roles of its heads only, with the re
   selectView("attention");
   await waitFor(() => notApplicable.value);
   assert.equal(text(".not-applicable"), "The owner of this run keeps its examples private.");
-  assert.deepEqual(texts(".stage .row button"), ["Open Heads"]);
+  assert.deepEqual(texts(".of-attention button"), ["Open Attention"]);
   selectView("heads");
   await waitFor(() => box.querySelector(".roles"));
   assert.equal(notApplicable.value, "");
@@ -63,10 +58,9 @@ test("a model with private examples has the roles of its heads only, with the re
 });
 
 const SECTIONS = {
-  attention: ["attention"],
-  generation: ["steps"],
-  heads: ["heads", "ablation"],
-  forward: ["trace", "gates"],
+  attention: ["attention", "heads", "steps"],
+  matters: ["ablation"],
+  numbers: ["trace", "gates"],
 };
 
 /** Fill the tab with sections. */
@@ -76,14 +70,12 @@ function addSections(build) {
     for (const name of sections) VIEWS[name] = { subView, ...build(name) };
 }
 
-test("a link may name a section or a sub-view, and nothing else", () => {
+test("a link may name a section, and nothing else", () => {
   addSections((name) => ({ title: name }));
   assert.equal(findSection("ablation"), "ablation");
-  assert.equal(findSection("forward"), "trace");
-  assert.equal(findSection("generation"), "steps");
-  for (const name of ["constructor", "__proto__", "", 3, null])
+  for (const name of ["matters", "constructor", "__proto__", "", 3, null])
     assert.equal(findSection(name), null);
-  assert.equal(findSubView("ablation").value, "heads");
+  assert.equal(findSubView("ablation").value, "matters");
 });
 
 test("options of a link are restored by their type", () => {
@@ -275,21 +267,22 @@ test("a section that the model lacks has buttons for those that it has", async (
   const Component = () => html`<i />`;
   addSections((title) => ({ title, explain: title + " explained", Component }));
   prediction.value = { prediction: [], target: null, note: "", views: ["attention", "gates"] };
-  openSection.value = "heads";
+  openSection.value = "ablation";
   showResponseError({ error: "needs another model", code: "not-applicable" });
   await mount(html`<${Sections} />`);
-  const body = box.querySelector("#body-heads"),
-    buttons = [...body.querySelectorAll("button")];
-  assert.equal(body.querySelector(".explain"), null);
-  assert.deepEqual(texts("#body-heads button"), ["Open Attention", "Open Forward pass"]);
-  const folds = () => texts(".folded h3");
-  assert.deepEqual(folds(), ["heads", "gates"]);
-  buttons[1].click();
+  assert.equal(box.querySelector(".explain"), null);
+  assert.deepEqual(texts(".of-ablation button"), ["Open Attention", "Open Every number"]);
+  assert.deepEqual(texts(".parts button"), [], "one part needs no choice");
+  button("Open Every number").click();
   assert.equal(openSection.value, "gates");
   prediction.value = { ...prediction.value, views: ["attention", "heads", "trace"] };
   selectView("trace");
   await settle();
-  assert.deepEqual(folds(), ["heads", "trace"], "a transformer has no gates");
+  assert.equal(text(".of-trace .explain"), "trace explained");
+  prediction.value = { ...prediction.value, views: ["attention", "heads"] };
+  openSection.value = "attention";
+  await settle();
+  assert.deepEqual(texts(".parts button"), ["attention", "heads"]);
 });
 
 test("gates have a row of means and a text for each unit", () => {

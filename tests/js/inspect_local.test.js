@@ -35,9 +35,9 @@ const FOLDER = new URL("../data/engine/", import.meta.url),
 
 Object.assign(VIEWS, {
   attention: attentionSpec,
-  steps: { subView: "generation" },
+  steps: { subView: "attention" },
   ablation: ablationSpec,
-  trace: { subView: "forward" },
+  trace: { subView: "numbers" },
 });
 Object.defineProperty(root, "offsetParent", { value: document.body, configurable: true });
 let count = 0; // of opened models: each test has one of its own

@@ -27,12 +27,11 @@ SMALL_SETTINGS = {
     "eval_every": 50,
 }
 
-# The sections of the sub-views of the Inspect tab that apply to a transformer.
+# The sections of the views of the Inspect tab that apply to a transformer.
 INSPECT_SECTIONS = {
-    "attention": ["attention"],
-    "generation": ["steps"],
-    "heads": ["heads", "ablation", "patch"],
-    "forward": ["trace", "lens", "embeddings", "parameters"],
+    "attention": ["attention", "heads", "steps"],
+    "matters": ["ablation", "patch"],
+    "numbers": ["trace", "lens", "embeddings", "parameters"],
 }
 
 
@@ -79,10 +78,9 @@ def wait_for_status(page: Page, *statuses: str, seconds: float = 120) -> None:
 
 def open_section(page: Page, name: str) -> None:
     """Open a section of the Inspect tab, and wait until it displays the response."""
-    sub_view, sections = next(item for item in INSPECT_SECTIONS.items() if name in item[1])
-    page.click(f"#view-{sub_view}")
-    if len(sections) > 1:
-        page.click(f"#section-{name}")
+    view = next(view for view, sections in INSPECT_SECTIONS.items() if name in sections)
+    page.click(f"#view-{view}")
+    page.click(f".inspect .parts [data-value={name}]")
     wait_until(
         page,
         "name => document.querySelector('.inspect').dataset.drawn.startsWith(name + ' ')",

@@ -146,7 +146,7 @@ def _attention_of_any_model(example: Example, request: AttentionRequest) -> dict
     if not kinds:
         raise NotApplicableError(
             "this model has no attention; it passes the input on as one vector. Its gates and "
-            "states are under Forward pass"
+            "states are under Every number"
         )
     kind = request.kind if request.kind in kinds else kinds[0]
     weights_LHQM = torch.stack([weights_BHQM[0] for weights_BHQM in layers[kind]])

@@ -70,7 +70,7 @@ def test_other_models_have_no_gates_and_an_unknown_gate_is_replaced():
         model = recurrent_model(attention=attention)
         assert render_view(model, "trace", {"text": "5 3 9"})["views"] == views
         assert render_view(model, "gates", {"text": "5 3 9"})["views"] == views
-    assert "Forward pass" in render_view(recurrent_model(), "attention", {"text": "5 3 9"})["error"]
+    assert "Every number" in render_view(recurrent_model(), "attention", {"text": "5 3 9"})["error"]
 
 
 def test_the_details_of_an_error_pass_through_a_process():

@@ -219,7 +219,7 @@ const measured = () =>
   });
 
 export const ablationSpec = {
-  subView: "heads",
+  subView: "matters",
   title: "Ablation",
   explain:
     "Replaces the output of a component and measures the effect on held-out sequences. The " +

@@ -257,7 +257,7 @@ function Activations({ data }) {
 }
 
 export const activationsSpec = {
-  subView: "forward",
+  subView: "numbers",
   title: "Activations",
   explain:
     "All tensors of the forward pass in order of computation, with the target as decoder input. " +

@@ -103,7 +103,7 @@ function Embeddings({ data }) {
 }
 
 export const embeddingsSpec = {
-  subView: "forward",
+  subView: "numbers",
   title: "Embeddings and positions",
   explain: "Token embeddings and position vectors of this model; their sum enters the first layer.",
   Component: Embeddings,

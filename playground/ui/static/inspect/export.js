@@ -10,6 +10,7 @@ import { buildShareLink } from "../shared/share_link.js";
 import { store } from "../shared/store.js";
 import { modelOptions } from "../shell/model_bar.js";
 import { openSection, results, VIEWS } from "./state.js";
+import { root } from "./view.js";
 
 export const CopyLink = () =>
   html`<${CopyButton} label="Copy link" title="Copy a link to this view" text=${buildShareLink} />`;
@@ -25,7 +26,7 @@ async function buildEmbedCode() {
 }
 
 /** Return the first heat map of the open section. @returns {HTMLCanvasElement | null} */
-const findHeatMap = () => document.querySelector(`#body-${openSection.value} .pg-heat-map canvas`);
+const findHeatMap = () => root.querySelector(".stage .pg-heat-map canvas");
 
 const EXPORTS = [
   { format: "png", label: "Heat map (PNG)", title: "The first heat map of this view" },

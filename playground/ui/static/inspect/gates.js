@@ -115,8 +115,8 @@ function Gates({ data }) {
 }
 
 export const gatesSpec = {
-  subView: "forward",
-  title: "Gates of a recurrent model",
+  subView: "numbers",
+  title: "Gates",
   explain: "Gates and states of the RNN, LSTM or GRU cell at every position.",
   Component: Gates,
   options: () => options.value,

@@ -229,7 +229,7 @@ function Generation({ data }) {
 }
 
 export const generationSpec = {
-  subView: "generation",
+  subView: "attention",
   title: "Generation",
   explain:
     "The model generates one token at a time. Left: the source positions that each query attends " +

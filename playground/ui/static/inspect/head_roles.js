@@ -190,7 +190,7 @@ const toRows = ({ step, heads }) =>
   }));
 
 export const headRolesSpec = {
-  subView: "heads",
+  subView: "attention",
   title: "Head roles",
   explain:
     "How much of each head's attention follows a pattern, clearest first, as a fraction over " +

@@ -244,7 +244,7 @@ function toRows(data) {
 }
 
 export const logitLensSpec = {
-  subView: "forward",
+  subView: "numbers",
   title: "Logit lens",
   explain:
     "Each decoder layer is decoded as if it were the last; early rows may misread it (Belrose et " +

@@ -1,4 +1,4 @@
-// The Inspect tab: one model, step and input in four sub-views.
+// The Inspect tab: one model, step and input in three views.
 import { html, render } from "../vendor/preact.js";
 import { parseLinkState } from "../shared/links.js";
 import { store } from "../shared/store.js";
@@ -25,15 +25,15 @@ const isEmbedded = Boolean(document.documentElement.dataset.embed);
 
 Object.assign(VIEWS, {
   attention: attentionSpec,
-  steps: generationSpec,
   heads: headRolesSpec,
+  steps: generationSpec,
   ablation: ablationSpec,
   patch: patchingSpec,
   trace: activationsSpec,
   lens: logitLensSpec,
   embeddings: embeddingsSpec,
-  parameters: parametersSpec,
   gates: gatesSpec,
+  parameters: parametersSpec,
 });
 
 /** The options of a section as the address has them. @param {string} section */

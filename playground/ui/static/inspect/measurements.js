@@ -4,7 +4,6 @@ import { formatCount } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { hasSteps, measureLocally } from "./local_views.js";
 import { requestView } from "./requests.js";
-import { openSection } from "./state.js";
 
 const SELECTION_DELAY_MS = 250; // merges the steps of a moving slider into one measurement
 
@@ -41,13 +40,12 @@ export async function measure(view, options, response) {
 }
 
 /**
- * Measure a view while its section is open, and again for each newer step. `data` is the latest
+ * Measure a view while it is open, and again for each newer step. `data` is the latest
  * result, also while the next one is measured.
  */
-export function useMeasurement(section, options, response) {
-  const key = keyOf(section, options),
+export function useMeasurement(view, options, response) {
+  const key = keyOf(view, options),
     measurement = measurements.value[key],
-    isOpen = openSection.value === section,
     model = useRef(store.model.value),
     latest = useRef(/** @type {any} */ (null));
   if (model.current !== store.model.value) latest.current = null;
@@ -56,13 +54,13 @@ export function useMeasurement(section, options, response) {
   useEffect(() => {
     const { data, error = "", isBusy = false, response: measuredFor } = measurement ?? {},
       isCurrent = error ? measuredFor === response : data && data.step >= response.step;
-    if (!isOpen || isBusy || isCurrent) return;
+    if (isBusy || isCurrent) return;
     const timer = setTimeout(
-      () => measure(section, options, response),
+      () => measure(view, options, response),
       latest.current ? SELECTION_DELAY_MS : 0,
     );
     return () => clearTimeout(timer);
-  }, [key, measurement, response, isOpen]);
+  }, [key, measurement, response]);
   const { data = latest.current, error = "", isBusy = false, progress } = measurement ?? {};
   return { data, error, isBusy, progress, isStale: !measurement?.data };
 }

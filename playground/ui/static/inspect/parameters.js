@@ -32,7 +32,7 @@ const Parameters = ({ data: { components, total } }) =>
   />`;
 
 export const parametersSpec = {
-  subView: "forward",
+  subView: "numbers",
   title: "Parameters",
   explain:
     "The weights of each component, all layers together: how many, of which shape. A weight that " +

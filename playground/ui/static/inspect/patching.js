@@ -162,7 +162,7 @@ function Patching({ data: response }) {
 }
 
 export const patchingSpec = {
-  subView: "heads",
+  subView: "matters",
   title: "Activation patching",
   explain:
     "The clean input is your sequence; the corrupted input has another token at one position. " +

@@ -1,4 +1,4 @@
-// The four sub-views, their sections, and which section is open.
+// The three views, their sections, and which section is open.
 import { loadJson, saveJson } from "../shared/storage.js";
 import { isLocal } from "./local_views.js";
 import { refresh, showError } from "./requests.js";
@@ -8,9 +8,8 @@ const STORAGE_KEY = "transformer-playground-inspect";
 
 export const SUB_VIEWS = [
   { value: "attention", label: "Attention" },
-  { value: "generation", label: "Generation" },
-  { value: "heads", label: "Heads" },
-  { value: "forward", label: "Forward pass" },
+  { value: "matters", label: "What matters" },
+  { value: "numbers", label: "Every number" },
 ];
 /** The section that was open last in each sub-view. @type {Record<string, string>} */
 const lastSections = {};
@@ -31,22 +30,14 @@ export const sectionsOf = (subView) =>
 export const findSubView = (section) =>
   SUB_VIEWS.find((each) => each.value === VIEWS[section]?.subView) ?? SUB_VIEWS[0];
 
-/**
- * Return the section of a name in a link: a section, or a sub-view. Null if there is none.
- * @param {unknown} name
- */
-export function findSection(name) {
-  if (typeof name !== "string") return null;
-  if (VIEWS[name]) return name;
-  return sectionsOf(name)[0] ?? null;
-}
+/** Return the name of a section in a link; null if there is none. @param {unknown} name */
+export const findSection = (name) => (typeof name === "string" && VIEWS[name] ? name : null);
 
 /** The section that was open at the last visit. */
 export const loadSavedSection = () => loadJson(STORAGE_KEY)?.view;
 
-/** Open a section, or the last one of a sub-view. @param {string} name */
-export function selectView(name) {
-  const section = findSection(name) ?? "attention";
+/** @param {string} section */
+export function selectView(section) {
   openSection.value = section;
   lastSections[findSubView(section).value] = section;
   showError("");
@@ -55,7 +46,7 @@ export function selectView(name) {
   refresh(0);
 }
 
-/** @param {string} name */
+/** Open the section of a view that was open last. @param {string} name */
 export function openSubView(name) {
   const sections = sectionsOf(name);
   selectView([lastSections[name], ...sections].find(hasSection) ?? sections[0]);
