@@ -94,10 +94,6 @@ def generation_progress(max_tokens: int) -> str:
     return f"Generating up to {max_tokens} tokens"
 
 
-def position_out_of_range(position: int, n_positions: int) -> str:
-    return f"position is {position}; this target has the positions 0 to {n_positions - 1}"
-
-
 def sequence_accepts(max_length: int) -> str:
     """Return what a field with a typed sequence accepts."""
     return f"a sequence of at most {max_length:,} characters"

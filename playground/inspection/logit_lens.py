@@ -25,13 +25,12 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from playground.common import messages
 from playground.models.attention import MultiHeadAttention
 from playground.models.layers import NORM_EPS
 from playground.models.transformer import Transformer
 
 from .hooks import ATTENTION_KINDS, Activations, Component, component_outputs
-from .inspected_model import InspectionError
+from .inspected_model import InspectionError, NotApplicableError
 
 
 @torch.no_grad()
@@ -76,8 +75,8 @@ def direct_logit_attribution(
     logits changes no probability.
 
     Raises:
-        InspectionError: for a post-norm model, more than one sequence, or an invalid position or
-            token.
+        NotApplicableError: for a post-norm model.
+        InspectionError: for more than one sequence, or an invalid position or token.
     """
     decoder_input_BT = calls["target_embedding"][-1].inputs[0]
     _check_request(model, decoder_input_BT, position, (token, baseline_token))
@@ -134,7 +133,7 @@ def _check_request(
     model: Transformer, decoder_input_BT: Tensor, position: int, tokens: tuple[int | None, ...]
 ) -> None:
     if model.config.norm_placement != "pre":
-        raise InspectionError(
+        raise NotApplicableError(
             "logit attribution needs a pre-norm model; in this post-norm model each norm rescales "
             "the sum before it, so the logit is not a sum of components; use the logit lens, "
             "ablation or activation patching"
@@ -145,7 +144,9 @@ def _check_request(
             f"the batch has {n_rows} sequences; logit attribution takes one sequence at a time"
         )
     if not 0 <= position < n_positions:
-        raise InspectionError(messages.position_out_of_range(position, n_positions))
+        raise InspectionError(
+            f"position is {position}; this target has the positions 0 to {n_positions - 1}"
+        )
     for each in tokens:
         if each is not None and not 0 <= each < model.config.target_vocab_size:
             raise InspectionError(

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
 
-import { press } from "./support/dom.js";
+import { press, settle } from "./support/dom.js";
 import { box, button, key, mount, sent, serve, text, texts, waitFor } from "./support/page.js";
 import {
   ablationSpec,
@@ -25,10 +25,10 @@ import { openSection } from "../../playground/ui/static/inspect/state.js";
 import { patchingSpec, selectCorruption } from "../../playground/ui/static/inspect/patching.js";
 import { store } from "../../playground/ui/static/shared/store.js";
 import {
+  attributionSpec,
   describeAttribution,
-  describeCell,
-  logitLensSpec,
-} from "../../playground/ui/static/inspect/logit_lens.js";
+} from "../../playground/ui/static/inspect/attribution.js";
+import { describeCell, logitLensSpec } from "../../playground/ui/static/inspect/logit_lens.js";
 import { html } from "../../playground/ui/static/vendor/preact.js";
 
 const LENS = {
@@ -135,7 +135,6 @@ let answers, views;
 beforeEach(() => {
   answers = Promise.resolve();
   views = {
-    contributions: ATTRIBUTION,
     heads: SCORES,
     ablation: ABLATION,
     patch: PATCHED,
@@ -167,37 +166,32 @@ test("an attribution names both sums", () => {
   assert.match(describeAttribution({ ...ATTRIBUTION, baseline_token: null }), /softmax ignores/);
 });
 
-test("the arrow keys of the lens select a position, and its attribution is loaded", async () => {
+test("the arrow keys of the lens select a cell", async () => {
   await show(logitLensSpec, LENS);
-  await waitFor(() => text(".lens-message").startsWith("Position 1"));
-  assert.match(text(".lens-contributions tbody tr"), /head 1\s*\+2\.5/);
   box.querySelector(".lens-cell[tabindex='0']").focus();
   press(document.activeElement, "ArrowRight");
-  await waitFor(() => sent.at(-1)[1].options.position === 1);
+  await settle();
   assert.match(text(".caption"), /^After layer 1, position 2/);
   assert.deepEqual(logitLensSpec.options().cell, [1, 1]);
-  assert.equal(logitLensSpec.rows(LENS).length, 5 + 2);
+  assert.equal(logitLensSpec.rows(LENS).length, 5);
 });
 
-test("the runner-up can be selected again as the baseline", async () => {
-  await show(logitLensSpec, LENS);
-  await waitFor(() => box.querySelector(".lens-baseline"));
-  const select = box.querySelector(".lens-baseline");
-  for (const [index, baseline] of [
-    [1, ""],
-    [0, null],
-  ]) {
-    select.selectedIndex = index;
-    select.dispatchEvent(new window.Event("change", { bubbles: true }));
-    assert.equal(logitLensSpec.options().baseline, baseline);
-  }
-});
-
-test("a post-norm model has a lens but no attribution", async () => {
-  views.contributions = { error: "this is a post-norm model" };
-  await show(logitLensSpec, LENS);
-  await waitFor(() => text(".lens-message") === "This is a post-norm model.");
-  assert.equal(box.querySelector(".lens-contributions"), null);
+test("an attribution is of a position, a token and a baseline", async () => {
+  await show(attributionSpec, { ...LENS, ...ATTRIBUTION });
+  assert.match(text(".attribution-message"), /^Position 1/);
+  assert.match(text(".attribution-table tbody tr"), /head 1\s*\+2\.5/);
+  assert.deepEqual(texts(".attribution-token option"), ["EOS", "1", "5 (target)"]);
+  const select = (name, index) => {
+    const field = box.querySelector(`.attribution-${name}`);
+    field.selectedIndex = index;
+    field.dispatchEvent(new window.Event("change", { bubbles: true }));
+    return attributionSpec.options();
+  };
+  assert.deepEqual(select("baseline", 1), { position: 0, baseline_token: "" });
+  assert.deepEqual(select("baseline", 0), { position: 0 }, "the runner-up again");
+  assert.deepEqual(select("token", 1), { position: 0, token: "1" });
+  assert.deepEqual(select("position", 1), { position: 1 }, "the target of another position");
+  assert.equal(attributionSpec.rows(ATTRIBUTION).length, 2);
 });
 
 const showSection = (name, spec, data) => {

@@ -5,7 +5,6 @@ Shapes: L layers, T target, V vocabulary.
 
 from typing import Any
 
-from playground.common import messages
 from playground.inspection.activation_patching import (
     LayerPatching,
     corrupt,
@@ -32,6 +31,7 @@ class PatchingRequest(SequenceRequest):
 class AttributionRequest(SequenceRequest):
     """The token whose logit is attributed, at an output position; the default is the target.
 
+    Beyond the target, the position is its last one.
     With `baseline_token`, it is the logit difference to that token. Its default is the most likely
     other token, and "" is none.
     """
@@ -116,11 +116,10 @@ def lens(subject: InspectedModel, request: SequenceRequest) -> dict[str, Any]:
 
 def logit_attribution(subject: InspectedModel, request: AttributionRequest) -> dict[str, Any]:
     """Return the direct logit attribution of a token at an output position."""
-    example, position = request.example(subject), request.position
+    example = request.example(subject)
     names = subject.token_names(list(range(subject.transformer.config.target_vocab_size)))
     labels = example.labels_BT[0].tolist()
-    if position >= len(labels):
-        raise InspectionError(messages.position_out_of_range(position, len(labels)))
+    position = min(request.position, len(labels) - 1)
     logits_V = example.activations["output_proj"][-1].output[0, position]
     token = _token_id("token", request.token, names, labels[position])
     runner_up = next(
@@ -139,6 +138,8 @@ def logit_attribution(subject: InspectedModel, request: AttributionRequest) -> d
         subject.transformer, example.activations, position, token, baseline
     )
     return {
+        "labels": subject.token_names(labels),
+        "vocabulary": names,
         "position": position,
         "token": names[token],
         "baseline_token": None if baseline is None else names[baseline],
@@ -150,6 +151,7 @@ def logit_attribution(subject: InspectedModel, request: AttributionRequest) -> d
         "logit": json_number(
             float(logits_V[token] - (0 if baseline is None else logits_V[baseline]))
         ),
+        **answer_fields(example),
     }
 
 

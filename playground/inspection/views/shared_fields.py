@@ -25,6 +25,7 @@ TRANSFORMER_VIEWS = (
     "heads",
     "ablation",
     "patch",
+    "contributions",
     "trace",
     "lens",
     "embeddings",

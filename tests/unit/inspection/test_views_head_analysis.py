@@ -319,6 +319,7 @@ def test_the_lens_shows_the_layer_in_which_the_working_head_writes(handmade):
 
 def test_attribution_view_sums_to_logit_and_defaults_to_runner_up(mixed):
     usual = rendered(mixed, "contributions", position=2)
+    assert usual["labels"][usual["position"]] == "4"
     assert usual["token"] == "4"
     assert usual["baseline_token"] == usual["runner_up"] != "4"
     assert usual["sum"] == pytest.approx(usual["logit"], abs=1e-4)
@@ -339,10 +340,9 @@ def test_attribution_view_sums_to_logit_and_defaults_to_runner_up(mixed):
 
 def test_a_post_norm_model_explains_missing_logit_attribution():
     subject = random_model(norm_placement="post")
-    assert (
-        "logit attribution needs a pre-norm model"
-        in render_view(subject, "contributions", {"text": "314"})["error"]
-    )
+    answer = render_view(subject, "contributions", {"text": "314"})
+    assert "logit attribution needs a pre-norm model" in answer["error"]
+    assert (answer["code"], "lens" in answer["views"]) == ("not-applicable", True)
     assert rendered(subject, "lens", "314")["layers"][-1] == "layer 2"
 
 
@@ -374,6 +374,7 @@ def test_unusual_options_get_an_error_or_a_result(one_head, view, option):
         answer = render_view(one_head, view, {"text": "3 1 4", option: value})
         json.dumps(answer, allow_nan=False)
         harmless = value is None and option in ("replacement", "token", "baseline_token")
+        harmless |= value == 99 and option == "position"  # the last one of this target
         assert ("error" not in answer) == harmless, (value, answer)
         if not harmless:
             assert any(text in answer["error"] for text in (option, "no 'half'", "not a token"))

@@ -171,7 +171,7 @@ function Attention({ data }) {
 
 export const attentionSpec = {
   subView: "attention",
-  title: "Attention weights",
+  title: "Weights",
   explain:
     "Attention weights of every head in every layer. Point at a cell to read its weight. Each " +
     "row sums to one.",

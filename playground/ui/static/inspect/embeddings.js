@@ -104,7 +104,7 @@ function Embeddings({ data }) {
 
 export const embeddingsSpec = {
   subView: "numbers",
-  title: "Embeddings and positions",
+  title: "Embeddings",
   explain: "Token embeddings and position vectors of this model; their sum enters the first layer.",
   Component: Embeddings,
   options: () => options.value,

@@ -191,7 +191,7 @@ const toRows = ({ step, heads }) =>
 
 export const headRolesSpec = {
   subView: "attention",
-  title: "Head roles",
+  title: "Roles",
   explain:
     "How much of each head's attention follows a pattern, clearest first, as a fraction over " +
     "held-out sequences. Stronger colors: larger fraction.",

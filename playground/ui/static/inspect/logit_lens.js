@@ -1,12 +1,7 @@
-// Logit lens, and the direct logit attribution of the selected position.
-import { html, signal, useEffect, useState } from "../vendor/preact.js";
-import { DataTable } from "../shared/components/data_table.js";
-import { Select } from "../shared/components/select.js";
-import { StatusMessage } from "../shared/components/status_message.js";
-import { formatMessage, formatPercent, formatToken } from "../shared/format.js";
-import { Resource } from "../shared/resource.js";
-import { formatSigned, shade, SignedBar } from "./cells.js";
-import { requestView } from "./requests.js";
+// Logit lens: the most probable token after each layer.
+import { html, signal, useState } from "../vendor/preact.js";
+import { formatPercent, formatToken } from "../shared/format.js";
+import { shade } from "./cells.js";
 
 const ARROWS = /** @type {Record<string, [number, number]>} */ ({
   ArrowLeft: [0, -1],
@@ -14,31 +9,14 @@ const ARROWS = /** @type {Record<string, [number, number]>} */ ({
   ArrowUp: [-1, 0],
   ArrowDown: [1, 0],
 });
-const NO_SELECTION = {
-  /** @type {[number | null, number]} layer and position; null for the last layer */
-  cell: [null, 0],
-  /** @type {string | null} null for the target */
-  token: null,
-  /** @type {string | null} null for the most probable other token, empty for none */
-  baseline: null,
-};
-const selection = signal(NO_SELECTION);
-const attribution = new Resource((options) => requestView("contributions", options));
-
-const select = (changes) => {
-  selection.value = { ...selection.value, ...changes };
-};
+/** The selected layer and position; null is the last layer. */
+const cell = signal(/** @type {[number | null, number]} */ ([null, 0]));
 
 /** Return the selected layer and position, within the bounds of a result. @param {any} data */
 function selectedCell(data) {
-  const [layer, position] = selection.value.cell,
+  const [layer, position] = cell.value,
     last = data.layers.length - 1;
   return [Math.min(layer ?? last, last), Math.min(position, data.labels.length - 1)];
-}
-
-function selectCell(layer, position) {
-  const isOtherPosition = position !== selection.value.cell[1];
-  select({ cell: [layer, position], ...(isOtherPosition && { token: null, baseline: null }) });
 }
 
 export function describeCell(data, layer, position) {
@@ -49,18 +27,6 @@ export function describeCell(data, layer, position) {
     `${layerText}, position ${position + 1}: ${tokens.join(", ")}. ${target}` +
     `${data.labels[position]}, with probability ` +
     `${formatPercent(data.target_probability[layer][position])}.`
-  );
-}
-
-export function describeAttribution({ token, baseline_token: baseline, position, sum, logit }) {
-  const difference = token + (baseline === null ? "" : " minus " + baseline);
-  return (
-    `Position ${position + 1}: the contributions sum to ${formatSigned(sum)}; the model's logit ` +
-    `of ${difference} is ${formatSigned(logit)}. The scale of the final norm is fixed, so the ` +
-    "bars decompose the logit; they do not show the effect of an ablation." +
-    (baseline === null
-      ? " The softmax ignores a constant in all logits, so a single logit has little meaning."
-      : "")
   );
 }
 
@@ -91,7 +57,7 @@ function Lens({ data }) {
       style=${shade(probability)}
       tabindex=${isSelected ? 0 : -1}
       aria-label=${describeCell(data, l, t)}
-      onFocusIn=${() => selectCell(l, t)}
+      onFocusIn=${() => (cell.value = [l, t])}
       onPointerEnter=${() => setHovered([l, t])}
       onPointerLeave=${() => setHovered(null)}
     >
@@ -125,101 +91,9 @@ function Lens({ data }) {
     <p class="caption pg-quiet">${describeCell(data, ...(hovered ?? [layer, position]))}</p>`;
 }
 
-/** Load the attribution of the selected position whenever the selection changes. */
-function useAttribution(data) {
-  const { token, baseline } = selection.value,
-    position = selectedCell(data)[1];
-  useEffect(() => {
-    const options = {
-      position,
-      ...(token !== null && { token }),
-      ...(baseline !== null && { baseline_token: baseline }),
-    };
-    attribution.load(options);
-  }, [data, position, token, baseline]);
-  const error = attribution.error.value;
-  // a post-norm model has no attribution; after other errors, the last one stays
-  return { data: /post-norm/.test(error) ? null : attribution.data.value, error };
-}
-
-function Attribution({ data: lens }) {
-  const { data, error } = useAttribution(lens);
-  return html`<h4 class="lens-title">Direct logit attribution</h4>
-    ${data && html`<${TokenSelects} lens=${lens} attribution=${data} />`}
-    <${StatusMessage}
-      class="lens-message"
-      kind=${error && data ? "error" : "info"}
-      text=${error ? formatMessage(error) : data ? describeAttribution(data) : ""}
-    />
-    ${data && html`<${Contributions} rows=${data.contributions} />`}`;
-}
-
-const RUNNER_UP = "runner up"; // no token has a space
-
-function TokenSelects({ lens, attribution: { token, position, runner_up: runnerUp } }) {
-  const target = lens.target ? lens.labels[position] : null,
-    toOption = (name) => ({ value: name, label: formatToken(name) }),
-    { baseline } = selection.value;
-  return html`<div class="pg-row row">
-    <${Select}
-      label="token"
-      class="lens-token"
-      options=${lens.vocabulary.map((name) => ({
-        value: name,
-        label: formatToken(name) + (name === target ? " (target)" : ""),
-      }))}
-      value=${token}
-      onChange=${(next) => select({ token: next, baseline: baseline === next ? null : baseline })}
-    />
-    <${Select}
-      label="minus"
-      class="lens-baseline"
-      options=${[
-        { value: RUNNER_UP, label: runnerUp + " (runner-up)" },
-        { value: "", label: "none" },
-        ...lens.vocabulary.filter((name) => name !== token).map(toOption),
-      ]}
-      value=${baseline ?? RUNNER_UP}
-      onChange=${(value) => select({ baseline: value === RUNNER_UP ? null : value })}
-    />
-  </div>`;
-}
-
-function Contributions({ rows }) {
-  const values = rows.map((row) => row.logit),
-    low = Math.min(0, ...values),
-    high = Math.max(0, ...values);
-  const columns = [
-    { key: "name", label: "component", value: (row) => rows.indexOf(row), render: (r) => r.name },
-    {
-      key: "bar",
-      label: "contribution to the logit",
-      isSortable: false,
-      render: (row) => html`<${SignedBar} value=${row.logit} low=${low} high=${high} />`,
-    },
-    {
-      key: "logit",
-      label: "logits",
-      isNumber: true,
-      value: (row) => Math.abs(row.logit),
-      render: (row) => (row.logit > 0 ? "+" : "") + row.logit.toFixed(3).replace("-", "−"),
-    },
-  ];
-  return html`<${DataTable}
-    caption="Contribution of each component"
-    isCaptionHidden
-    class="lens-contributions picture"
-    columns=${columns}
-    rows=${rows}
-    rowKey=${(row) => row.name}
-    sortKey="logit"
-  />`;
-}
-
 function toRows(data) {
-  const labelName = data.target ? "target" : "prediction",
-    attributionData = attribution.data.peek();
-  const cells = data.layers.flatMap((layer, l) =>
+  const labelName = data.target ? "target" : "prediction";
+  return data.layers.flatMap((layer, l) =>
     data.candidates[l].flatMap((candidates, t) =>
       candidates.map(([token, probability], rank) => ({
         layer,
@@ -233,14 +107,6 @@ function toRows(data) {
       })),
     ),
   );
-  const contributions = (attributionData?.contributions ?? []).map(({ name, logit }) => ({
-    position: attributionData.position + 1,
-    component: name,
-    token: attributionData.token,
-    baseline_token: attributionData.baseline_token,
-    logit,
-  }));
-  return [...cells, ...contributions];
 }
 
 export const logitLensSpec = {
@@ -249,21 +115,17 @@ export const logitLensSpec = {
   explain:
     "Each decoder layer is decoded as if it were the last; early rows may misread it (Belrose et " +
     "al., 2023). Decoder input: the target. Stronger colors: higher probability; correct tokens " +
-    "are framed. Select a cell to see the direct contribution of each component to the final " +
-    "logit difference at its position.",
-  Component: ({ data }) => html`<${Lens} data=${data} /><${Attribution} data=${data} />`,
+    "are framed.",
+  Component: Lens,
   reset() {
-    selection.value = NO_SELECTION;
-    attribution.clear();
+    cell.value = [null, 0];
   },
-  options: () => selection.value,
-  restoreOptions({ cell, token, baseline }) {
-    const isIndex = (i) => i === null || (Number.isInteger(i) && i >= 0);
-    if (Array.isArray(cell) && cell.length === 2 && cell.every(isIndex) && cell[1] !== null)
-      select({ cell });
-    if (typeof token === "string") select({ token });
-    if (typeof baseline === "string") select({ baseline });
+  options: () => ({ cell: cell.value }),
+  restoreOptions({ cell: link }) {
+    const isIndex = (i) => Number.isInteger(i) && i >= 0;
+    if (!Array.isArray(link) || link.length !== 2) return;
+    const [layer, position] = link;
+    if ((layer === null || isIndex(layer)) && isIndex(position)) cell.value = [layer, position];
   },
-  exportData: (data) => ({ ...data, contributions: attribution.data.peek() }),
   rows: toRows,
 };

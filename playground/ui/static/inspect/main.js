@@ -6,6 +6,7 @@ import { wholePageUrl } from "../shared/view.js";
 import { ablationSpec } from "./ablation.js";
 import { activationsSpec } from "./activations.js";
 import { attentionSpec } from "./attention.js";
+import { attributionSpec } from "./attribution.js";
 import { embeddingsSpec } from "./embeddings.js";
 import { gatesSpec } from "./gates.js";
 import { generationSpec } from "./generation.js";
@@ -29,6 +30,7 @@ Object.assign(VIEWS, {
   steps: generationSpec,
   ablation: ablationSpec,
   patch: patchingSpec,
+  contributions: attributionSpec,
   trace: activationsSpec,
   lens: logitLensSpec,
   embeddings: embeddingsSpec,

@@ -163,11 +163,12 @@ function Patching({ data: response }) {
 
 export const patchingSpec = {
   subView: "matters",
-  title: "Activation patching",
+  title: "Patching",
   explain:
-    "The clean input is your sequence; the corrupted input has another token at one position. " +
-    "The output of one head on the clean input replaces its output on the corrupted input. " +
-    "Below, the vectors between the layers are exchanged instead, in both directions.",
+    "Activation patching. The clean input is your sequence; the corrupted input has another " +
+    "token at one position. The output of one head on the clean input replaces its output on the " +
+    "corrupted input. Below, the vectors between the layers are exchanged instead, in both " +
+    "directions.",
   request: "output",
   Component: Patching,
   reset() {

@@ -13,21 +13,25 @@ import {
   SUB_VIEWS,
 } from "./views.js";
 
-/** Why the model does not have the section, and the views that it has. */
+/** Why the model does not have the open section, and the views in which it has another. */
 const NotApplicable = ({ reason }) =>
   html`<p class="not-applicable">${reason}</p>
     <div class="pg-row row">
-      ${SUB_VIEWS.filter(({ value }) => sectionsOf(value).some(hasSection)).map(
-        ({ value, label }) =>
+      ${SUB_VIEWS.map(({ value, label }) => {
+        const isOther = (name) => name !== openSection.value && hasSection(name),
+          section = sectionsOf(value).find(isOther);
+        return (
+          section &&
           html`<button
             key=${value}
             type="button"
             class="pg-button"
-            onClick=${() => openSubView(value)}
+            onClick=${() => selectView(section)}
           >
             Open ${label}
-          </button>`,
-      )}
+          </button>`
+        );
+      })}
     </div>`;
 
 /** The parts of a view, without those that the model does not have. */
