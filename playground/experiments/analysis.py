@@ -29,9 +29,9 @@ SIGNIFICANCE_LEVEL = 0.05  # significance level
 class VariantResult(TypedDict):
     """The result of a variant over its seeds; `planned` counts runs, `n` those with a score.
 
-    The curves, those of unfinished runs (`live`) and the numbers of each run (`seeds`) are empty
-    where nothing draws them (curves.py). `eval_size` is the number of held-out sequences of an
-    evaluation.
+    Where nothing draws them (curves.py), the curves and those of unfinished runs (`live`) are
+    empty, and `seeds` has only the names of the runs. `eval_size` is the number of held-out
+    sequences of an evaluation.
     """
 
     label: str

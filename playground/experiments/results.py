@@ -91,6 +91,8 @@ def _variant_result(
             for seed, run in ((seed, f"{at}/{seed}") for seed in state.experiment.seeds)
         ]
         drawn = curves.draw_runs(metrics if kind is RunSummary else [])
+        if kind is ScoreSummary:
+            drawn["seeds"] = [{"run": each["run"]} for each in metrics if each["run"]]
         result: Any = analysis.summarize_variant(variant, metrics) | drawn
         cached = cache[variant.full_label] = key, result
     return cached[1]

@@ -324,6 +324,11 @@ def test_cancel_deletes_unfinished_runs_and_survives_a_restart(create_server, wo
     workers[1].train_to(15)
     details = experiments.details(experiment, "ada")
     assert details["results"]["variants"][1]["live"][0]["curve"]
+    undrawn = experiments.details(experiment, "ada", 0)["results"]["variants"]
+    runs = {each["run"] for each in details["planned_runs"]} - {None}
+    seeds = [seed for each in undrawn for seed in each["seeds"]]
+    assert {seed["run"] for seed in seeds} == runs
+    assert all(seed.keys() == {"run"} for seed in seeds)
     assert experiments.find_equivalent(experiment, "ada") is experiment
     experiments.cancel(experiment, "ada")
     assert experiments.state(experiment, "ada") == "cancelled"
