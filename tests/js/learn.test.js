@@ -270,7 +270,10 @@ test("arrow keys move the points of a curve, and the mark of a number", async ()
   await draw({ ...CURVE_LESSON, kind: "number", unit: "position", high: 11 }, 11);
   for (const key of ["ArrowRight", "ArrowLeft", "Home"]) press($(".guess-plot"), key);
   assert.deepEqual(guesses, [11, 10, 1]);
-  assert.equal($(".guess-plot").getAttribute("aria-valuetext"), "position 11");
+  const valueText = () => $(".guess-plot").getAttribute("aria-valuetext");
+  assert.equal(valueText(), "position 11");
+  await draw({ ...CURVE_LESSON, kind: "number", unit: "%", high: 100 }, 30);
+  assert.equal(valueText(), "30 %");
 });
 
 test("points that were not drawn are between the drawn ones", () => {

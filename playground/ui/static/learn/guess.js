@@ -166,7 +166,8 @@ function useMark({ low, high, unit }, guess, onChange) {
     if (step !== undefined) onChange(clamp(from + step, low, high));
     return step !== undefined;
   };
-  return { onPoint, onKey, value: guess, x: guess, range: [low, high], text: `${unit} ${guess}` };
+  const text = unit === "%" ? `${guess} %` : `${unit} ${guess}`;
+  return { onPoint, onKey, value: guess, x: guess, range: [low, high], text };
 }
 
 const TICKS = [0, 0.25, 0.5, 0.75, 1];
@@ -280,7 +281,7 @@ export function Guess({
       data-kind=${lesson.kind}
       role="slider"
       tabindex="0"
-      aria-label=${`Your guess: ${isCurve ? "exact match by " + lesson.unit : lesson.unit}`}
+      aria-label=${"Your guess" + (isCurve ? ": exact match by " + lesson.unit : "")}
       aria-valuemin=${input.range[0]}
       aria-valuemax=${input.range[1]}
       aria-valuenow=${input.value ?? input.range[0]}
@@ -294,7 +295,7 @@ export function Guess({
         guess === null &&
         !isLocked &&
         html`<span class="prompt">
-          ${isCurve ? "Draw the curve that you expect" : `Click the expected ${lesson.unit}`}
+          ${isCurve ? "Draw the curve that you expect" : "Click your guess on the axis"}
         </span>`
       }
     </div>
