@@ -190,16 +190,16 @@ def test_names_symbols_and_errors_on_the_train_tab(page):
     page.locator(".runs .name").first.click()
     wait_until(page, "/pwn/.test(document.querySelector('.live .samples').textContent)")
     assert rendered(page, ".live .samples")
-    caption = page.locator(".live figcaption").first
+    note = page.locator(".live .diagram-note")
 
-    def selects_a_weight():
+    def selects_a_row():
         """Press a key; drawing the clicked run may reset the selection meanwhile."""
-        page.focus(".focus canvas")
-        page.keyboard.press("ArrowRight")
-        return "attends to" in caption.text_content()
+        page.focus(".live .diagram-canvas")
+        page.keyboard.press("ArrowDown")
+        return "attends to" in note.text_content()
 
-    wait_for(selects_a_weight, description="a selected weight")
-    assert rendered(page, ".live figcaption")
+    wait_for(selects_a_row, description="a selected row")
+    assert rendered(page, ".live .diagram-note")
     page.fill(".page-bar .sequence", " ".join(PAYLOADS[:2]))
     wait_until(page, "/pwn/.test(document.querySelector('.live .answer').textContent)")
     page.fill(".page-bar .sequence", PAYLOADS[1] + "x")

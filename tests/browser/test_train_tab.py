@@ -43,7 +43,6 @@ def test_the_first_screen_shows_a_bundled_model_to_try(page):
     expect(page.locator("#field-device label:visible")).to_have_count(0 if on_cpu else 3)
     expect(page.locator(".live .answer")).to_have_text(re.compile(r"5 1 4 1 3\s*✓"))
     expect(page.locator(".diagram .head")).to_have_count(24)
-    wait_for(lambda: count_colors(page, ".focus canvas") > 20, description="the picture of a head")
     wait_for(
         lambda: count_colors(page, ".loss-chart canvas") > 5, description="the curve of the loss"
     )

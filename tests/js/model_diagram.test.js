@@ -17,7 +17,7 @@ import {
 import { store } from "../../playground/ui/static/shared/store.js";
 import { Curves } from "../../playground/ui/static/train/curves.js";
 import { followModel } from "../../playground/ui/static/train/data/selection.js";
-import { HeadMap, ModelDiagram } from "../../playground/ui/static/train/model_diagram.js";
+import { ModelDiagram } from "../../playground/ui/static/train/model_diagram.js";
 import { HelpDialog } from "../../playground/ui/static/train/shortcuts.js";
 import { state } from "../../playground/ui/static/train/state.js";
 import { html } from "../../playground/ui/static/vendor/preact.js";
@@ -51,11 +51,10 @@ beforeEach(async () => {
     probeInfo: { axes: AXES, source: TOKENS, architecture: "Transformer", default_input: "1 2" },
     selectedKind: "cross",
     hoverRow: null,
-    hoverCell: null,
     typedPass: null,
   });
   show(snapshotOf(1));
-  await mount(html`<${ModelDiagram} /><${HeadMap} />`);
+  await mount(html`<${ModelDiagram} />`);
 });
 followModel();
 const note = () => text(".diagram-note");
@@ -104,18 +103,12 @@ test("a block opens with the numbers of a query, and closes", async () => {
   assert.equal(box.querySelector(".open-block"), null);
 });
 
-test("the arrow keys read the rows of the links and the cells of the map", async () => {
-  const links = box.querySelector(".diagram-canvas"),
-    map = box.querySelector(".focus canvas");
+test("the arrow keys read the rows of the links", async () => {
+  const links = box.querySelector(".diagram-canvas");
   await key(links, "ArrowDown");
   assert.match(note(), /^Target 1 \(1\) attends to 1 \(position 1\) 0\.900, .* Prediction: 1 with/);
   await key(links, "End");
   assert.match(note(), /^Target 2 \(2\)/);
-  links.dispatchEvent(new Event("blur"));
-  await key(map, "ArrowRight");
-  assert.deepEqual(state.hoverCell, [0, 0]);
-  assert.match(text(".focus figcaption"), /Target 1 \(1\) attends to .* weight 0\.900\.$/);
-  assert.equal(box.querySelector(".focus figcaption").getAttribute("aria-live"), "off");
 });
 
 test("charts are not drawn while another tab is open", async () => {

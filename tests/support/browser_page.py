@@ -189,4 +189,4 @@ def count_colors(page: Page, selector: str) -> int:
 
 def selected_head_image(page: Page) -> str:
     """Return the picture of the selected head."""
-    return page.evaluate("document.querySelector('.focus canvas').toDataURL()")
+    return page.evaluate("document.querySelector('.head[aria-pressed=true] canvas').toDataURL()")

@@ -9,7 +9,6 @@ import { openBlock, selectHead, stacks, toggleBlock } from "./data/selection.js"
 import { figure, toggleParts } from "./data/snapshots.js";
 import { describePass, DiagramNote } from "../shared/diagram/describe.js";
 import { Diagram } from "../shared/diagram/diagram.js";
-import { SelectedHead } from "../shared/diagram/head_map.js";
 import { OpenBlock } from "../shared/diagram/open_block.js";
 import { SwitchControls } from "../shared/diagram/switches.js";
 import { NOTHING_OFF, state } from "./state.js";
@@ -78,10 +77,10 @@ const openIfHead = (event) => event.target.closest(".head[aria-pressed=true]") &
 
 /** The selected head, and the query that the user points at or that the open block explains. */
 function readSelection() {
-  const { selectedKind: kind, selectedHead, hoverRow, hoverCell } = state,
+  const { selectedKind: kind, selectedHead, hoverRow } = state,
     [layer, head] = selectedHead,
     query = openBlock.value?.heads ? state.selectedQuery : null;
-  return { selected: { kind, layer, head }, row: hoverRow ?? hoverCell?.[0] ?? query };
+  return { selected: { kind, layer, head }, row: hoverRow ?? query };
 }
 
 function Details() {
@@ -133,11 +132,3 @@ export function ModelDiagram() {
       isOff=${SWITCHES.isOff(selected)}
     />`;
 }
-
-const setCursor = (/** @type {number[] | null} */ cell) => {
-  state.hoverCell = cell;
-};
-
-/** The map of the selected head, with its tokens. */
-export const HeadMap = () =>
-  html`<${SelectedHead} ...${readSelection()} pass=${figure.value?.pass} onHover=${setCursor} />`;

@@ -11,7 +11,7 @@ const SHORTCUTS = [
   [["←", "→"], "on a slider of steps: the stored step before or after"],
   [["←", "→", "↑", "↓"], "on a head of the diagram: select another head"],
   [["Enter"], "on the selected head: open it in Inspect"],
-  [["←", "→", "↑", "↓"], "on a curve or an attention map: read single values"],
+  [["←", "→", "↑", "↓"], "on a curve: read single values"],
   [["+", "−", "0"], "on a curve: zoom in, zoom out, show all steps"],
   [["?"], "this list"],
 ];

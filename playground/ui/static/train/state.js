@@ -45,7 +45,6 @@ export const MODEL_STATE = {
   /** The earlier step on display; null for the latest. */
   viewedStep: /** @type {number | null} */ (null),
   hoverStep: /** @type {number | null} */ (null),
-  hoverCell: /** @type {number[] | null} */ (null), // [row, column] of the selected head's map
   hoverRow: /** @type {number | null} */ (null), // of the diagram
   /** The forward pass of a sequence that the user has typed, or with parts that are off. */
   typedPass: /** @type {any} */ (null),

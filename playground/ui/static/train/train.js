@@ -11,7 +11,7 @@ import { selectKind } from "./data/selection.js";
 import { figure } from "./data/snapshots.js";
 import { Dialogs } from "./dialogs.js";
 import { Message } from "./messages.js";
-import { HeadMap, ModelDiagram } from "./model_diagram.js";
+import { ModelDiagram } from "./model_diagram.js";
 import { HelpDialog } from "./shortcuts.js";
 import { embeddedView, state } from "./state.js";
 import { TopBar } from "./top_bar.js";
@@ -119,7 +119,7 @@ export function Train() {
       <section class=${displayedKinds().length ? "attention" : "attention none"} aria-label="Model">
         <div class="prediction-row"><${Prediction} />${show("RecordingNote")}</div>
         <${ModelBar} /><${ModelDiagram} />
-        <div class="details-row"><${HeadMap} />${show("Samples")}</div>
+        ${show("Samples")}
       </section>
       <section class="learning" aria-label="Learning">${show("Learning")}</section>
     </div>

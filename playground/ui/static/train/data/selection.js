@@ -114,7 +114,6 @@ function selectRequested() {
 export function selectKind(kind) {
   if (kind !== state.selectedKind) state.selectedBlock = "";
   state.selectedKind = kind;
-  state.hoverCell = null;
 }
 
 /**
