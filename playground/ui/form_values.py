@@ -172,11 +172,11 @@ def check_form(
 ) -> dict[str, Any]:
     """Return the `size` of the model and the `errors` of the form; one of them is empty."""
     if values["task"] == LOOKUP and not values["dataset_sha256"]:
-        hint = "Next run: add a dataset below and press Use these examples."
+        hint = "Add a dataset below and press Use these examples."
         return {"size": hint, "errors": {}}
     if errors := validate_form(values, limits, owns_dataset):
         return {"size": "", "errors": errors}
     config = run_config(values, owns_dataset)
     count, memory = parameter_count(config.model), config.estimate_memory() / 1e6
-    size = f"Next run: {count:,} parameters, about {memory:,.0f} MB of memory."
+    size = f"{count:,} parameters, {memory:,.0f} MB"
     return {"size": size, "errors": {}}

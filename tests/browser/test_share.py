@@ -177,7 +177,7 @@ def test_a_frame_shows_one_view_in_a_page_of_another_site(app, open_page, visiti
 def test_an_embedded_view_shows_only_itself_and_fits_its_frame(app, open_page, view):
     height = int(re.search(rf"\b{view}: \[.+, (\d+)\]", SHARE_DIALOG.read_text())[1])
     page = open_page(f"{app.url}/?model=reverse&embed={view}", width=390, height=height)
-    page.wait_for_selector(".live[data-status=checkpoint] .samples tr", state="attached")
+    page.wait_for_selector(".live[data-status=checkpoint] .samples li", state="attached")
     parts = {
         each: page.locator(f".live {part}").last.is_visible()
         for each, part in (

@@ -53,7 +53,7 @@ const SCHEMA = {
     n_symbols: 10,
     ...FAST,
   },
-  size: "Next run: 10 parameters.",
+  size: "10 parameters.",
   preset_settings: Object.keys(FAST),
   model_settings: ["n_heads", "cell"],
   advanced_presets: ["adam"],
@@ -98,7 +98,7 @@ async function check() {
 
 beforeEach(async () => {
   delayed.length = 0;
-  serve({ "form/check": { size: "Next run: 20 parameters.", errors: {} } });
+  serve({ "form/check": { size: "20 parameters.", errors: {} } });
   initForm(SCHEMA);
   Object.assign(form, { errors: {}, message: "", presetHint: "", isStarting: false });
   store.owner.value = "o";
@@ -199,11 +199,11 @@ test("the latest change is checked, and an earlier reply is ignored", async () =
   await fill(control("n_heads"), "4");
   late({ size: "", errors: { n_heads: "Heads is 5." } });
   await settle();
-  assert.equal(text("#size"), "Next run: 10 parameters.");
+  assert.equal(text("#size"), "10 parameters.");
   await check();
-  reply({ size: "Next run: 20 parameters.", errors: {} });
+  reply({ size: "20 parameters.", errors: {} });
   await settle();
-  assert.equal(text("#size"), "Next run: 20 parameters.");
+  assert.equal(text("#size"), "20 parameters.");
 });
 
 test("the errors of the server stand beside their fields, and nothing starts", async () => {

@@ -37,13 +37,13 @@ const slider = () => box.querySelector(".scrub");
 const displayed = () => state.displayedSnapshot.step;
 
 test("arrow keys show the stored steps, and the last one is the latest", async () => {
-  assert.equal(text(".viewing"), "3 snapshots to replay");
+  assert.equal(text(".viewing"), "3 snapshots");
   await key(slider(), "ArrowLeft");
   assert.deepEqual([text(".viewing"), displayed(), store.step.value], ["Viewing step 10", 10, 10]);
   for (let i = 0; i < 3; i++) await key(slider(), "ArrowLeft");
   assert.deepEqual([text(".viewing"), displayed()], ["Viewing step 0", 0]);
   for (let i = 0; i < 3; i++) await key(slider(), "ArrowRight");
-  assert.deepEqual([text(".viewing"), displayed()], ["3 snapshots to replay", 20]);
+  assert.deepEqual([text(".viewing"), displayed()], ["3 snapshots", 20]);
 });
 
 test("a snapshot that arrives late is not drawn over that of a later key", async () => {
@@ -63,7 +63,7 @@ test("a step that cannot be loaded leaves the view at the step on display", asyn
   responses["runs/snapshot"] = { error: "its weights were removed" };
   await key(slider(), "ArrowLeft");
   assert.deepEqual([text(".rewind-note"), displayed()], ["Its weights were removed.", 20]);
-  assert.deepEqual([text(".viewing"), store.step.value], ["3 snapshots to replay", null]);
+  assert.deepEqual([text(".viewing"), store.step.value], ["3 snapshots", null]);
   responses["runs/snapshot"] = ({ step }) => ({ snapshot: { step, samples: [] } });
   await key(slider(), "ArrowLeft");
   assert.deepEqual([text(".viewing"), text(".rewind-note")], ["Viewing step 10", ""]);

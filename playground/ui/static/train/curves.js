@@ -1,4 +1,5 @@
 // The curves of the open run and of its overlays: loss, and exact match.
+import { Menu } from "../shared/components/menu.js";
 import { ChartTools, useChart } from "../shared/components/line_chart.js";
 import {
   formatCount,
@@ -323,7 +324,12 @@ export function Curves() {
       (chart) => keepDrawn(chart, "score", buildScores, true),
     );
   return html`<div class="pg-row bar metric-bar" data-part="curves">
-      <${MetricSelect} /><${LossValue} /><${AxisOptions} />
+      <${MetricSelect} /><${LossValue} />
+      <${Menu} label="Axes and files of the curves" isForm>
+        <${AxisOptions} />
+        <${ChartTools} title=${METRICS[state.selectedMetric][0]} chart=${loss.chart} />
+        <${ChartTools} title="Exact match" chart=${score.chart} />
+      <//>
     </div>
     <div ref=${loss.box} class="loss-box" data-part="curves"></div>
     <div class="pg-row bar" data-part="curves">
@@ -332,9 +338,5 @@ export function Curves() {
       </h3>
       <${ScoreValue} /><span class="score-legend" ref=${legend}></span>
     </div>
-    <div ref=${score.box} class="score-box" data-part="curves"></div>
-    <div class="chart-tools" data-part="curves">
-      <${ChartTools} title=${METRICS[state.selectedMetric][0]} chart=${loss.chart} />
-      <${ChartTools} title="Exact match" chart=${score.chart} />
-    </div>`;
+    <div ref=${score.box} class="score-box" data-part="curves"></div>`;
 }

@@ -10,8 +10,7 @@ const VISITED_KEY = "transformer-playground-visited",
   FIRST_FRAME_MS = 1500, // time to read the first caption
   FRAME_MS = 170;
 /** The caption of the recording; null before it. */
-const note = signal(/** @type {string | null} */ (null)),
-  hasEnded = signal(false);
+const note = signal(/** @type {string | null} */ (null));
 const frameMs = (index) => (index ? FRAME_MS : FIRST_FRAME_MS);
 
 /** The text beside the recording at a step; `isSolved` when the displayed samples are right. */
@@ -42,7 +41,6 @@ async function play() {
     note.value = captionOf(step, isSolved);
   });
   note.value = isFinished ? "The recording has ended. Press Train to train a new model." : null;
-  hasEnded.value = true;
   state.isTrainInviting = isFinished;
 }
 
@@ -54,12 +52,10 @@ export function RecordingNote() {
     if (isReady && isFirstVisit()) play();
     else if (!isOpen) note.value = null;
   }, [isReady, isOpen]);
-  // After the recording, the prediction of the last step is visible again.
   return html`<p
     class="pg-note pg-quiet recording-note"
     role="status"
     hidden=${note.value === null}
-    data-ended=${hasEnded.value ? "yes" : undefined}
   >
     ${note.value}
   </p>`;

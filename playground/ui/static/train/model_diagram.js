@@ -48,7 +48,7 @@ const Game = () =>
       SmallestSet.value ??= (await load().catch(() => null))?.SmallestSet ?? NotLoaded;
     }}
   >
-    <summary>Game: the smallest set</summary>
+    <summary>Smallest set</summary>
     ${SmallestSet.value && html`<${SmallestSet.value} />`}
   </details>`;
 

@@ -362,6 +362,7 @@ export function RunList() {
     isListed = [listed, ...groups.map((group) => group.runs)]
       .flat()
       .some((run) => run.subject === state.modelRef),
+    hasRows = listed.length + groups.length > 0 || state.modelRef,
     { note, storage_message: storageMessage } = store.server.value;
   return html`<section class="runs" aria-label="Your runs" data-part="curves">
     <div class="pg-row bar">
@@ -375,10 +376,7 @@ export function RunList() {
     ${hasFilter && html`<${FilterField} />`}
     <div class="run-rows">
       ${!isListed && state.modelRef && html`<${OpenModel} />`}
-      ${
-        listed.length + groups.length === 0 &&
-        html`<p class="no-runs pg-hint">No runs yet. Train one, or upload a checkpoint.</p>`
-      }
+      ${!hasRows && html`<p class="no-runs pg-hint">No runs yet.</p>`}
       ${
         filterText.value &&
         visible.length + visibleGroups.length === 0 &&

@@ -6,68 +6,61 @@ import { store } from "../shared/store.js";
 import { html, useRef } from "../vendor/preact.js";
 import { embeddedView, state } from "./state.js";
 
-const TITLE = "Held-out samples";
-const MAX_ROW_LENGTH = 12; // tokens; longer samples have two rows
+const TITLE = "Unseen inputs";
 
 /** @typedef {{ source: string[], target: string[], prediction: string[] }} Sample */
 
 /** @param {{ sample: Sample }} props */
-function SampleRow({ sample: { source, target, prediction } }) {
+function SampleItem({ sample: { source, target, prediction } }) {
   const text = source.join(" ");
-  return html`<tr>
-    <td>
-      <button
-        type="button"
-        class="sample"
-        aria-label=${"Try " + text}
-        onClick=${() => store.setInput(text)}
-      >
-        <${TokenText} tokens=${source} />
-      </button>
-    </td>
-    <td>→</td>
-    <td><${TokenStrip} label="Prediction" tokens=${prediction} targets=${target} /></td>
-  </tr>`;
+  return html`<li>
+    <button
+      type="button"
+      class="sample"
+      aria-label=${"Try " + text}
+      onClick=${() => store.setInput(text)}
+    >
+      <${TokenText} tokens=${source} />
+    </button>
+    <span class="arrow" aria-hidden="true">→</span>
+    <${TokenStrip} label="Prediction" tokens=${prediction} targets=${target} />
+  </li>`;
 }
 
+/** The samples in one line, as many as fit. */
 export function Samples() {
   const latest = useRef(/** @type {any} */ (null)),
     snapshot = (latest.current = state.displayedSnapshot ?? latest.current), // the previous model's
     samples = /** @type {Sample[]} */ (snapshot?.samples ?? []),
-    rightCount = samples.filter((each) => each.prediction.join() === each.target.join()).length,
-    isLong = samples.some((each) => each.source.length > MAX_ROW_LENGTH);
+    rightCount = samples.filter((each) => each.prediction.join() === each.target.join()).length;
   if (store.privacy.value)
     return html`<p class="private pg-hint" data-part="samples" hidden=${!embeddedView}>
       ${store.privacy.value}
     </p>`;
   return html`<section class="samples-box" data-part="samples" aria-label=${TITLE}>
-    <div class="pg-row bar">
-      <h3 title="Sequences outside the training set. Wrong predicted tokens are underlined.">
-        ${TITLE}
-      </h3>
-      <output class="value right-of" aria-live="off">
-        ${
-          snapshot &&
-          `${rightCount} of ${samples.length} right` +
-            (state.viewedStep === null ? "" : ` at step ${snapshot.step}`)
-        }
-      </output>
-    </div>
-    <table class=${isLong ? "samples long" : "samples"}>
-      <tbody>
-        ${samples.map((sample, i) => html`<${SampleRow} key=${i} sample=${sample} />`)}
-      </tbody>
-    </table>
+    <h3 title="Sequences outside the training set. Wrong predicted tokens are underlined.">
+      ${TITLE}
+    </h3>
+    <output class="value right-of" aria-live="off">
+      ${
+        snapshot &&
+        `${rightCount} of ${samples.length} right` +
+          (state.viewedStep === null ? "" : ` at step ${snapshot.step}`)
+      }
+    </output>
+    <ul class="samples">
+      ${samples.map((sample, i) => html`<${SampleItem} key=${i} sample=${sample} />`)}
+    </ul>
   </section>`;
 }
 
 export function ScoresByLength() {
-  const atStep = " at step " + formatInteger(state.lastResponse.step ?? 0);
+  const atStep = formatInteger(state.lastResponse.step ?? 0);
   return html`<details class="lengths" hidden=${!state.finalScores}>
-    <summary>Exact match by length${atStep}</summary>
+    <summary>Exact match by length</summary>
     ${
       state.viewedStep !== null &&
-      html`<p class="pg-hint">These scores are computed after the last step only.</p>`
+      html`<p class="pg-hint">These scores are of the last step, ${atStep}.</p>`
     }
     ${
       state.finalScores &&

@@ -88,10 +88,10 @@ const hasGpu = () => !/^(Training on cpu(?!.* mps )|$)/.test(store.server.value.
 const isOffered = (/** @type {string} */ name) =>
   isUsed(name) && (name !== "device" || hasGpu() || ["cuda", "mps"].includes(form.values.device));
 
-/** What changes with the selected option. */
-const HINTS = /** @type {Record<string, () => string>} */ ({
-  architecture: () => schema.architectures[form.values.architecture].description,
-  preset: () => schema.presets[form.values.preset]?.description ?? form.presetHint,
+/** What an option does, by the name of the field. */
+const HINTS = /** @type {Record<string, (value: string) => string>} */ ({
+  architecture: (name) => schema.architectures[name].description,
+  preset: (name) => schema.presets[name]?.description ?? form.presetHint,
 });
 
 /** The form offers an advanced preset only while it is selected. @param {any} field */
@@ -113,6 +113,8 @@ const parseNumber = (text) => (text === "" ? null : Number(text));
 function Setting({ name }) {
   const field = schema.fields[name],
     value = form.values[name],
+    // The first choices need no words.
+    hint = value !== schema.defaults[name] && HINTS[name]?.(value),
     isNumber = field.type === "number",
     [text, setText] = useState("");
   return html`<div
@@ -121,7 +123,7 @@ function Setting({ name }) {
     hidden=${!isOffered(name)}
   >
     <${Field}
-      field=${{ ...field, hint: HINTS[name]?.() ?? field.hint, options: offeredOptions(field) }}
+      field=${{ ...field, hint: hint || field.hint, options: offeredOptions(field) }}
       value=${isNumber && parseNumber(text) === value ? text : value}
       error=${form.errors[name]}
       onInput=${(/** @type {any} */ entered) => {
@@ -136,11 +138,10 @@ function AboutTask() {
   const task = schema.tasks[form.values.task];
   if (!task) return null;
   const { description, example, lengths, difficulty, conditions } = task;
-  return html`<div id="about-task" class="pg-quiet">
+  return html`<div id="about-task" class="pg-quiet" title=${`${difficulty} ${conditions}`.trim()}>
     <p>${description}</p>
     <p class="example">${example}</p>
     ${lengths && html`<p>${lengths}</p>`}
-    ${difficulty && html`<p title=${conditions}>${difficulty}</p>`}
   </div>`;
 }
 
@@ -238,6 +239,7 @@ function Advanced() {
         onSearch=${setSearch}
         hasMatch=${groups.some(({ matches }) => matches.length)}
       />
+      <p class="device pg-hint">${store.server.value.device}</p>
       ${groups.map(
         ({ title, names, matches }) =>
           html`<details class="group" key=${title} open hidden=${!matches.length}>

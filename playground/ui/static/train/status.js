@@ -116,7 +116,7 @@ const PLAIN_DESCRIPTIONS = {
   empty: () => ["No model yet: press Train."],
   checkpoint: () => [
     "Checkpoint " + state.lastResponse.name,
-    "trained " + formatCount(state.lastResponse.step || 0, "step"),
+    formatCount(state.lastResponse.step || 0, "step"),
     formatFinalScore(),
     ...formatDetails(),
   ],

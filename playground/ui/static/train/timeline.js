@@ -30,7 +30,7 @@ async function branch() {
 
 function describePosition() {
   if (state.viewedStep !== null) return `Viewing step ${formatInteger(state.viewedStep)}`;
-  if (hasHistory()) return formatCount(store.weightSteps.value.length, "snapshot") + " to replay";
+  if (hasHistory()) return formatCount(store.weightSteps.value.length, "snapshot");
   return state.status === "checkpoint" ? "No history for this checkpoint" : "";
 }
 

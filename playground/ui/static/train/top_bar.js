@@ -156,9 +156,10 @@ function SpeedSelect() {
   </label>`;
 }
 
-export function TopBar() {
+/** @param {{ children?: any }} props */
+export function TopBar({ children }) {
   return html`<div class="top">
-      <${Status} /><${ResumeButton} /><${RunSettings} /><${SpeedSelect} />
+      <${Status} />${children}<${ResumeButton} /><${RunSettings} /><${SpeedSelect} />
       <button
         type="button"
         class="pg-button share"

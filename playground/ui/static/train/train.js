@@ -26,13 +26,13 @@ const KINDS = /** @type {Record<string, string>} */ ({
 export function Prediction() {
   const { prediction = [], target = null, modelRef = state.modelRef } = state.prediction ?? {},
     isOld = modelRef !== state.modelRef, // the previous model's, until the reply
-    accepts = state.probeInfo?.accepts;
+    { accepts = "" } = state.probeInfo ?? {};
   if (store.privacy.value)
     return html`<p class="private pg-hint" data-part="try">
       ${store.privacy.value} Numbers stand for positions.
     </p>`;
   return html`<div class="pg-row try" data-part="try">
-    <h3 title="The greedy prediction for the input">Prediction</h3>
+    <h3 title=${`The greedy prediction for the input. Tokens: ${accepts}`}>Prediction</h3>
     ${embeddedView && html`<${SequenceInput} />`}
     <span class="arrow" aria-hidden="true">→</span>
     <output
@@ -46,7 +46,6 @@ export function Prediction() {
       }
     </output>
     <${Message} name="prediction" class="try-note" />
-    <span class="pg-hint accepts">${accepts && "tokens: " + accepts}</span>
   </div>`;
 }
 
@@ -83,14 +82,6 @@ function KindSelect() {
   </div>`;
 }
 
-const ModelBar = () =>
-  html`<div class="pg-row bar model-bar">
-    <h3 title="Attention weights and predictions on one sequence, teacher-forced">Model</h3>
-    <${DisplayedPass} /><${KindSelect} />
-  </div>`;
-
-const Notes = () => html`<p class="device pg-hint">${store.server.value.device}</p>`;
-
 const NONE = () => null,
   NotLoaded = () => html`<p class="pg-hint">${PART_NOT_LOADED}</p>`;
 /**
@@ -114,13 +105,13 @@ function useLearning() {
 export function Train() {
   const show = useLearning();
   return html`<h2 class="pg-visually-hidden">Train</h2>
-    <${TopBar} /><${SessionNote} />
+    <${TopBar}>${show("RecordingNote")}<//><${SessionNote} />
     <div class="columns">
       <section class=${displayedKinds().length ? "attention" : "attention none"} aria-label="Model">
-        <div class="prediction-row"><${Prediction} />${show("RecordingNote")}</div>
-        <${ModelBar} /><${ModelDiagram} />
-        ${show("Samples")}
+        <div class="prediction-row"><${Prediction} /><${DisplayedPass} /><${KindSelect} /></div>
+        <${ModelDiagram} />
       </section>
+      ${show("Samples")}
       <section class="learning" aria-label="Learning">${show("Learning")}</section>
     </div>
     ${
@@ -129,6 +120,6 @@ export function Train() {
         >Open in Transformer Playground</a
       >`
     }
-    ${show("ScoresByLength")}${show("SavedCheckpoints")}<${Notes} />
+    <div class="pg-row more">${show("ScoresByLength")}${show("SavedCheckpoints")}</div>
     <${Dialogs} /><${HelpDialog} />`;
 }

@@ -92,10 +92,7 @@ function describeSelected(pass, selected, isOff) {
   const name = describeHead(kind, layer, head, !pass.axes.cross);
   if (isOff) return `${name} is off. It still reads, but what it reads is not used.`;
   const role = roleOf(pass, selected);
-  return (
-    `${name}. ${role ? describeRole(role) : "Its attention has no clear pattern"} on this input. ` +
-    "Thicker lines: larger weights. Point at a token for its lines alone."
-  );
+  return `${name}. ${role ? describeRole(role) : "Its attention has no clear pattern"}.`;
 }
 
 /** Return what the diagram shows, for a screen reader. @param {any} pass */

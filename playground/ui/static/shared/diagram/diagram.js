@@ -34,16 +34,12 @@ import { moveFocus, Switch } from "./switches.js";
 
 /** What the bars show. */
 const LEGENDS = {
-  importance: [
-    "Bars",
-    "the share of right tokens of unseen inputs that become wrong when this part alone is off. " +
-      "Click a block for details.",
-  ],
-  contributions: [
-    "Numbers and bars",
-    "how long the vectors are that a block adds, relative to those it adds them to. At 1.00 both " +
-      "are equally long. Click a block for details.",
-  ],
+  importance:
+    "Bar: the share of right tokens of unseen inputs that become wrong when this part alone is " +
+    "off. Click for details.",
+  contributions:
+    "Number and bar: how long the vectors are that this block adds, relative to those it adds " +
+    "them to. At 1.00 both are equally long. Click for details.",
 };
 const MAX_COLUMNS = 4; // of heads in a block
 const MANY_ROWS = 14;
@@ -233,6 +229,7 @@ function Block(props) {
       <button
         type="button"
         class="diagram-block-title"
+        title=${LEGENDS[importance ? "importance" : "contributions"]}
         aria-expanded=${open === undefined ? undefined : String(isOpen)}
         onClick=${() => onBlock(block)}
       >
@@ -408,10 +405,7 @@ export function Diagram({ label, onRow, controls, minHeight = 0, ...props }) {
     // One stack is beside its queries.
     [first, last] = stacks.length === 1 ? [null, stacks[0]] : stacks,
     nRows = pass?.axes[selected.kind]?.[0].length ?? 0,
-    row = props.row !== null && props.row < nRows ? props.row : null,
-    [subject, text] = LEGENDS[props.importance ? "importance" : "contributions"],
-    legend =
-      pass?.contributions && html`<p class="diagram-legend pg-hint"><b>${subject}: </b>${text}</p>`;
+    row = props.row !== null && props.row < nRows ? props.row : null;
   const onKeyDown = (/** @type {KeyboardEvent} */ event) =>
     moveFocus(event, /** @type {HTMLElement} */ (grid.current));
   return html`<div
@@ -422,20 +416,12 @@ export function Diagram({ label, onRow, controls, minHeight = 0, ...props }) {
     data-stacks=${stacks.length || undefined}
     onKeyDown=${onKeyDown}
   >
-    ${
-      first &&
-      html`<div key="first"><${Stack} ...${props} row=${row} stack=${first} />${legend}</div>`
-    }
+    ${first && html`<${Stack} key="first" ...${props} row=${row} stack=${first} />`}
     <${Links}
       key="links"
       ...${{ grid, stacks, pass, selected, label, row, onRow, controls, minHeight }}
       isOff=${Boolean(switches?.isOff(selected))}
     />
-    ${
-      last &&
-      html`<div key="last">
-        <${Stack} ...${props} row=${row} stack=${last} />${!first && legend}
-      </div>`
-    }
+    ${last && html`<${Stack} key="last" ...${props} row=${row} stack=${last} />`}
   </div>`;
 }

@@ -44,17 +44,14 @@ const METHODS = {
  * @param {boolean | null} isRight null until the output is known
  */
 function describeState(off, nameOf, isRight) {
-  if (!off.length) return "All parts are on. Switch one off, and see what changes.";
+  if (!off.length) return "All parts are on. Switch one off.";
   const what = off.length > 1 ? `${off.length} parts are off` : `${nameOf(off[0])} is off`;
   return what + (isRight === null ? "." : `: this output is ${isRight ? "still right" : "wrong"}.`);
 }
 
 /** @param {{ score: { right: number, measured: number } | null }} props */
 function Score({ score }) {
-  if (!score)
-    return html`<p class="switch-score">
-      The first switch starts a count of right outputs for unseen inputs.
-    </p>`;
+  if (!score) return html`<p class="switch-score"></p>`;
   const { right, measured } = score,
     [low, high] = shareInterval(right, measured).map(formatWholePercent);
   return html`<p class="switch-score">
@@ -95,7 +92,6 @@ const MethodChoice = ({ method, onMethod }) =>
 export const SwitchControls = ({ off, nameOf, isRight, score, hasExamples, ...props }) =>
   html`<div class="switch-controls">
     <p class="switch-state" role="status">${describeState(off, nameOf, isRight)}</p>
-    ${hasExamples && html`<${Score} score=${score} />`}
     <div class="switch-row">
       ${hasExamples && html`<${MethodChoice} ...${props} />`}
       <button
@@ -107,7 +103,8 @@ export const SwitchControls = ({ off, nameOf, isRight, score, hasExamples, ...pr
         Switch all on
       </button>
     </div>
-    <p class="switch-hint">${METHODS[props.method]}</p>
+    ${hasExamples && html`<${Score} score=${score} />`}
+    <p class="switch-hint">${off.length > 0 && METHODS[props.method]}</p>
   </div>`;
 
 /** @type {Record<string, [number, number]>} */
