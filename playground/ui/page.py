@@ -24,6 +24,7 @@ from playground.common.content_policy import source_hash
 
 from .first_view import FIRST_CHECKPOINT, first_view
 from .form_schema import form_schema
+from .help_text import KEYS, TERMS
 
 UI_DIR = Path(__file__).parent
 STATIC_DIR = UI_DIR / "static"
@@ -112,6 +113,8 @@ def build_page(project_links: dict[str, str], space: str) -> str:
         first_model=FIRST_CHECKPOINT,
         tabs=TABS,
         links=links,
+        help_keys=KEYS,
+        help_terms=TERMS,
         **first_view(),
     )
 

@@ -116,12 +116,12 @@ def test_axe_finds_nothing_in_dialogs_and_beside_a_run(open_run, finished_run):
     actual += findings(page, "a run")
     page.locator(".runs .run .plot-run:enabled").check()
     for button, name in (
-        (".live .show-keys", "keyboard help"),
-        (".live .share", "Share"),
+        ("#header [popovertarget=help]", "help"),
+        ("#header .share", "Share"),
         (".live .differ", "Compare settings"),
     ):
         page.locator(button).click()
-        page.locator("dialog[open]").wait_for()
+        page.locator("dialog[open], :popover-open").wait_for()
         actual += findings_of_both_themes(page, name)
         page.keyboard.press("Escape")
     page.get_by_text("Advanced settings", exact=True).first.click()

@@ -54,7 +54,7 @@ def test_pasted_rows_become_a_task_that_is_trained_tried_and_shared(app, open_pa
     expect(page.locator(".page-bar .sequence")).to_have_value("a b c")
     expect(page.locator(".inspect .answer")).to_contain_text(re.compile("[✓✗]"))
     page.get_by_role("tab", name="Train").click()
-    page.click(".live .share")
+    page.click("#header .share")
     expect(page.locator(".sharing .settings-link")).to_have_value(re.compile("settings="))
     other = open_page(page.input_value(".sharing .settings-link"))
     expect(other.locator("#field-task select")).to_have_value("dataset")

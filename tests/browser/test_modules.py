@@ -65,7 +65,7 @@ def test_a_dialog_loads_when_it_is_first_opened(app, open_page):
     page = open_page(app.url, may_complain=True)
     page.wait_for_selector(".live[data-status=checkpoint]")
     page.route("**/train/share_dialog.js", lambda route: route.fulfill(status=404, body=""))
-    page.click(".live .share")
+    page.click("#header .share")
     expect(page.locator(".live .hand-note")).to_have_text(
         "This dialog could not be loaded. Reload the page."
     )
@@ -74,7 +74,7 @@ def test_a_dialog_loads_when_it_is_first_opened(app, open_page):
     page.wait_for_selector(".live[data-status=checkpoint]")
     paths = requested_modules(page)
     for _ in range(2):
-        page.click(".live .share")
+        page.click("#header .share")
         expect(page.locator(".sharing .watch-link")).to_have_value(
             re.compile("checkpoint%3Areverse")
         )

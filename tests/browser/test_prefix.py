@@ -77,7 +77,7 @@ def test_page_uploads_links_and_api_work_below_a_path(address, open_page):
     assert [url for url in requested if "/playground/datasets" in url]
     outside = {url for url in requested if url.startswith("http")}
     assert {url for url in outside if not url.startswith(address)} == set()
-    links = page.eval_on_selector_all(".page-links a", "links => links.map(link => link.href)")
+    links = page.eval_on_selector_all("#help a", "links => links.map(link => link.href)")
     own = [link for link in links if link.startswith(address.removesuffix(PREFIX + "/"))]
     assert own
     for link in own:

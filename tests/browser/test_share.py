@@ -71,7 +71,7 @@ def visiting(browser):
 def share_field(page, field):
     """Return the value of a field of the Share dialog."""
     if not page.locator("dialog.sharing[open]").count():
-        page.click(".live .share")
+        page.click("#header .share")
         page.wait_for_selector("dialog.sharing[open]")
     return page.input_value(f".sharing {field}")
 
@@ -158,9 +158,7 @@ def test_a_frame_shows_one_view_in_a_page_of_another_site(app, open_page, visiti
         "#train",
         "#tabs [role=tab]",
         ".live .runs",
-        ".live .share",
         ".loss-chart",
-        "footer",
     ):
         assert not frame.locator(absent).first.is_visible(), absent
     inner = next(each for each in host.frames if "embed=attention" in each.url)

@@ -18,7 +18,7 @@ import { store } from "../../playground/ui/static/shared/store.js";
 import { Curves } from "../../playground/ui/static/train/curves.js";
 import { followModel } from "../../playground/ui/static/train/data/selection.js";
 import { ModelDiagram } from "../../playground/ui/static/train/model_diagram.js";
-import { HelpDialog } from "../../playground/ui/static/train/shortcuts.js";
+import { followKeys } from "../../playground/ui/static/train/shortcuts.js";
 import { state } from "../../playground/ui/static/train/state.js";
 import { html } from "../../playground/ui/static/vendor/preact.js";
 
@@ -125,7 +125,7 @@ test("charts are not drawn while another tab is open", async () => {
 });
 
 test("the keys of Train have no effect in another tab", async () => {
-  await mount(html`<${HelpDialog} />`);
+  followKeys();
   responses["runs/action"] = {};
   store.tab.value = "learn";
   press(document.body, " ");

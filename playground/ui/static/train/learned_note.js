@@ -8,7 +8,7 @@ import { runsInBrowser } from "./data/engine.js";
 import { toggleParts } from "./data/snapshots.js";
 import { openShareDialog } from "./dialogs.js";
 import { fillForm, form, startRun } from "./settings.js";
-import { state } from "./state.js";
+import { isTabOpen, state } from "./state.js";
 
 /** The model whose note the user has closed. */
 const closedFor = signal("");
@@ -43,7 +43,7 @@ export function Dialog() {
     isOwnData = store.find(modelRef)?.task?.startsWith("dataset"),
     button = (/** @type {string} */ label, /** @type {() => void} */ action) =>
       html`<button type="button" class="pg-button small" onClick=${action}>${label}</button>`;
-  if (learnedStep === null || closedFor.value === modelRef) return null;
+  if (learnedStep === null || closedFor.value === modelRef || !isTabOpen.value) return null;
   return html`<aside class="pg-popup pg-row learned" aria-label="What next">
     <b>Learned at step ${formatInteger(learnedStep)}.</b>
     ${runsInBrowser.value && button("Switch off heads", switchOff)}

@@ -9,9 +9,10 @@ import { followDeletions, loadRuns, startPollingRuns } from "./data/actions.js";
 import { followSelection, openModel, resetView } from "./data/model_poll.js";
 import { followRuns } from "./data/overlays.js";
 import { followModel, trainView } from "./data/selection.js";
-import { followLearning } from "./dialogs.js";
+import { Dialogs, followLearning, openShareDialog } from "./dialogs.js";
 import { followSettingsLink, initForm } from "./settings.js";
 import { Buttons, SettingsForm } from "./settings_form.js";
+import { followKeys } from "./shortcuts.js";
 import { embeddedView, state } from "./state.js";
 import { Train } from "./train.js";
 
@@ -63,9 +64,23 @@ function showPage(element) {
   return live;
 }
 
+/** Share is in the header, for the tabs that show a model. */
+function initShare() {
+  const button = /** @type {HTMLButtonElement} */ (document.querySelector("#header .share"));
+  button.disabled = false;
+  button.addEventListener("click", openShareDialog);
+  effect(() => {
+    button.hidden = !["train", "inspect"].includes(store.tab.value ?? "train");
+  });
+}
+
 /** Show the tab in its panel. @param {Element} panel */
 export default async function main(panel) {
   render(html`<${Train} />`, root);
+  const dialogs = el("div", { id: "dialogs", className: "pg" });
+  document.body.append(dialogs);
+  render(html`<${Dialogs} />`, dialogs);
+  initShare();
   resetView();
   followModel();
   effect(updatePageStatus);
@@ -73,6 +88,7 @@ export default async function main(panel) {
   start();
   startPollingRuns();
   followDeletions();
+  followKeys();
   followRuns();
   followLearning();
 }

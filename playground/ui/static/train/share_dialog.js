@@ -206,6 +206,7 @@ export function Dialog() {
     close = () => (shared.value = null);
   const useSettings = () => {
     close();
+    store.tab.value = "train";
     loadSettings(state.modelRef);
   };
   return html`<${ModalDialog}

@@ -4,9 +4,7 @@ import { ACTIVE_STATUSES } from "../shared/store.js";
 import { PEAK_LEARNING_RATE, SPEED_TITLE } from "../shared/strings.js";
 import { html, useEffect, useRef } from "../vendor/preact.js";
 import { runAction } from "./data/actions.js";
-import { openShareDialog } from "./dialogs.js";
 import { Message, setMessage } from "./messages.js";
-import { openHelp } from "./shortcuts.js";
 import { state } from "./state.js";
 import { formatStatus } from "./status.js";
 
@@ -160,24 +158,6 @@ function SpeedSelect() {
 export function TopBar({ children }) {
   return html`<div class="top">
       <${Status} />${children}<${ResumeButton} /><${RunSettings} /><${SpeedSelect} />
-      <button
-        type="button"
-        class="pg-button share"
-        title="Share a link to this run, its settings or a report"
-        disabled=${!state.modelRef || state.status === "not-found"}
-        onClick=${openShareDialog}
-      >
-        Share
-      </button>
-      <button
-        type="button"
-        class="pg-button show-keys"
-        title="Keyboard"
-        aria-label="Keyboard"
-        onClick=${openHelp}
-      >
-        ?
-      </button>
       <${Message} name="run" class="pg-popup hand-note" />
     </div>
     <${Announcement} />`;

@@ -9,10 +9,8 @@ import { SequenceInput } from "../shell/model_bar.js";
 import { html, useEffect, useState } from "../vendor/preact.js";
 import { selectKind } from "./data/selection.js";
 import { figure } from "./data/snapshots.js";
-import { Dialogs } from "./dialogs.js";
 import { Message } from "./messages.js";
 import { ModelDiagram } from "./model_diagram.js";
-import { HelpDialog } from "./shortcuts.js";
 import { embeddedView, state } from "./state.js";
 import { TopBar } from "./top_bar.js";
 
@@ -120,6 +118,5 @@ export function Train() {
         >Open in Transformer Playground</a
       >`
     }
-    <div class="pg-row more">${show("ScoresByLength")}${show("SavedCheckpoints")}</div>
-    <${Dialogs} /><${HelpDialog} />`;
+    <div class="pg-row more">${show("ScoresByLength")}${show("SavedCheckpoints")}</div>`;
 }
