@@ -12,9 +12,6 @@ import { modelOptions } from "../shell/model_bar.js";
 import { openSection, results, VIEWS } from "./state.js";
 import { root } from "./view.js";
 
-export const CopyLink = () =>
-  html`<${CopyButton} label="Copy link" title="Copy a link to this view" text=${buildShareLink} />`;
-
 // HTML that embeds this view in another site (embedding.py).
 async function buildEmbedCode() {
   const title = "Transformer Playground: " + VIEWS[openSection.value].title,

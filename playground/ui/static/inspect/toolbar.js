@@ -1,9 +1,9 @@
-// The prediction for the input, Copy link and Export. The page's header has model, step and input.
+// The prediction for the input, and Export. The page's header has model, step, input and Share.
 import { html } from "../vendor/preact.js";
 import { TokenStrip } from "../shared/components/token_strip.js";
 import { store } from "../shared/store.js";
 import { SequenceInput } from "../shell/model_bar.js";
-import { CopyLink, ExportMenu } from "./export.js";
+import { ExportMenu } from "./export.js";
 import { prediction, problem } from "./state.js";
 
 /** The prediction for the last valid input, compared with the target if that is known. */
@@ -38,5 +38,5 @@ export const Toolbar = () =>
     /></output>
     <span class="note pg-quiet">${prediction.value?.note}</span>
     <p class="pg-error problem" role="alert">${problem.value}</p>
-    <span class="pg-row right top"> <${CopyLink} /><${ExportMenu} /> </span>
+    <span class="right top"><${ExportMenu} /></span>
   </div>`;
