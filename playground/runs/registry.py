@@ -291,7 +291,7 @@ class Registry:
         return self.start(
             run.config,
             owner,
-            name=f"{run.name} from {step}",
+            name=f"branch at {step}, {run.name}",
             changes=changes,
             branched_from=(run, step),
         )

@@ -1,15 +1,39 @@
 """What pages get about a run: its entry in the list, and its state in the live view."""
 
+from functools import lru_cache
 from typing import Any
 
 from playground.architectures import ARCHITECTURES
 from playground.architectures.parameter_groups import parameter_count
-from playground.training.run_config import RunConfig
+from playground.training.presets import PRESETS, architecture_preset, preset_config
+from playground.training.run_config import RunConfig, section_of_field
 
 from .limits import TIME_WARNING_S, Limits
 from .metric_series import MetricSeries
 from .record import MAX_NAME_LENGTH
 from .state import Run
+
+MAX_NAMED_SETTINGS = 2
+SHORT_LABELS = {
+    "learning_rate": "lr",
+    "n_layers": "layers",
+    "n_heads": "heads",
+    "d_model": "width",
+    "max_steps": "steps",
+    "batch_size": "batch",
+}
+# They follow from other settings, or change no result.
+UNNAMED_SETTINGS = {
+    "architecture",
+    "source_vocab_size",
+    "target_vocab_size",
+    "max_positions",
+    "lr_decay_steps",
+    "eval_every",
+    "eval_size",
+    "device",
+    "num_threads",
+}
 
 
 def task_label(config: RunConfig) -> str:
@@ -27,11 +51,48 @@ def architecture_suffix(config: RunConfig) -> str:
     return f", {title[0].lower()}{title[1:]}" if title[1].islower() else f", {title}"
 
 
+@lru_cache(maxsize=len(ARCHITECTURES))
+def named_configs(architecture: str) -> dict[str, dict[str, Any]]:
+    """Return the settings of the presets of an architecture by their names, the default first."""
+    if architecture != RunConfig().architecture:
+        return {"": architecture_preset(architecture).to_flat()}
+    presets = [name for name, each in PRESETS.items() if "architecture" not in each.settings]
+    return {
+        "" if name == "fast" else name.replace("-", " "): preset_config(name).to_flat()
+        for name in presets
+    }
+
+
+def describe_setting(name: str, value: Any) -> str:
+    """Return a setting in a few letters, as in `lr 0.01`; a choice is its own description."""
+    label = SHORT_LABELS.get(name, name.replace("_", " "))
+    if isinstance(value, bool):
+        return label if value else f"no {label}"
+    return value if isinstance(value, str) else f"{label} {value:g}"
+
+
+def describe_difference(config: RunConfig) -> list[str]:
+    """Return the preset nearest to the settings of a run, and the first settings that differ."""
+    settings, sections = config.to_flat(), section_of_field()
+    names = [
+        name for name in settings if sections.get(name) != "task" and name not in UNNAMED_SETTINGS
+    ]
+    changed = {
+        preset: [name for name in names if settings[name] != values.get(name)]
+        for preset, values in named_configs(config.architecture).items()
+    }
+    preset = min(changed, key=lambda each: len(changed[each]))
+    named = changed[preset][:MAX_NAMED_SETTINGS]
+    return [preset] * bool(preset) + [describe_setting(each, settings[each]) for each in named]
+
+
 def default_name(config: RunConfig, dataset: str = "") -> str:
-    """Return the default name of a run; `dataset` is the name of its dataset, if it has one."""
-    layers, heads = config.model.n_layers, config.model.attention_heads
-    size = "" if (layers, heads) == (2, 4) else f", {layers} × {heads}"
-    return f"{dataset or task_label(config)}{architecture_suffix(config)}{size}"
+    """Return the default name of a run: what differs from a preset, and its task.
+
+    `dataset` is the name of its dataset, if it has one.
+    """
+    task = f"{dataset or task_label(config)}{architecture_suffix(config)}"
+    return ", ".join([*describe_difference(config), task])
 
 
 def unique_name(name: str, runs: list[Run]) -> str:

@@ -369,7 +369,7 @@ def test_a_branch_has_the_settings_and_points_up_to_its_step(registry, workers, 
     workers.finish(parent)
     branch = registry.branch(parent, 20, "bob")
     workers.deliver()
-    assert (branch.status, branch.step, branch.name) == ("paused", 20, "parent from 20")
+    assert (branch.status, branch.step, branch.name) == ("paused", 20, "branch at 20, parent")
     assert list(branch.changes) == changes[:2]
     assert branch.load_points().columns["loss"] == parent.load_points().columns["loss"][:20]
     assert registry.list_for_owner("bob") == [branch]

@@ -185,7 +185,7 @@ def test_an_imported_checkpoint_continues_from_its_step(
 
 def test_an_imported_checkpoint_at_its_last_step_is_done(registry, create_checkpoint):
     run = registry.import_checkpoint(create_checkpoint(max_steps=12), "ada", "")
-    assert (run.status, run.name) == ("done", "reverse 1–5, 1 × 1")
+    assert (run.status, run.name) == ("done", "adam, width 8, layers 1, reverse 1–5")
 
 
 def test_weights_alone_can_not_be_trained(registry, create_checkpoint):
