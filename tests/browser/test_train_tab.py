@@ -25,6 +25,51 @@ def toggle_settings(page: Page) -> None:
     page.click("#advanced > summary")
 
 
+# The parts of the tab that are beyond the first screen, or whose content is cut.
+OFF_SCREEN_JS = """() => [
+  ...['#header', '#page-bar', '#buttons', '#form', '.status', '.speed', '.prediction-row',
+    '.diagram-grid', '.diagram-note', '.samples-box', '.loss-box', '.score-box', '.rewind',
+    '.run-rows'].filter(selector => {
+      const { top, bottom, left, right } =
+        document.querySelector(selector).getBoundingClientRect();
+      return top < 0 || left < 0 || bottom > innerHeight || right > innerWidth || top >= bottom;
+    }),
+  ...['.status-text', '.answer', '.diagram-note', '.right-of', '.viewing', '#size'].filter(
+    selector => {
+      const { scrollWidth, clientWidth, scrollHeight, clientHeight } =
+        document.querySelector(selector);
+      return scrollWidth > clientWidth + 1 || scrollHeight > clientHeight + 1;
+    }),
+  ...(document.scrollingElement.scrollHeight > innerHeight ? ['scrolls'] : []),
+]"""
+
+
+def expect_one_screen(page: Page) -> None:
+    wait_until(page, "document.querySelector('.score-chart canvas')")
+    wait_until(page, "document.querySelector('.live .samples li')")
+    wait_for_frames(page)
+    assert page.evaluate(OFF_SCREEN_JS) == []
+
+
+@pytest.mark.parametrize(("width", "height"), [(1366, 768), (1440, 900)])
+def test_the_tab_is_on_one_screen_from_first_to_last_step(app, open_page, width, height):
+    page = open_page(app.url, width=width, height=height)
+    wait_for_status(page, "checkpoint")
+    expect_one_screen(page)
+    page.select_option(".speed", "20")
+    page.click("#train")
+    wait_for_step(page, 20)
+    expect_one_screen(page)
+    page.select_option(".speed", "0")
+    expect(page.locator(".learned")).to_be_visible()
+    wait_for_status(page, "done")
+    expect_one_screen(page)
+    covered = "document.querySelector('.learned').getBoundingClientRect().top"
+    assert page.evaluate(covered) >= page.evaluate(
+        "document.querySelector('.samples-box').getBoundingClientRect().bottom"
+    )
+
+
 @pytest.fixture
 def page(app, open_page):
     """The first screen, on a page that the tests of this file share.
@@ -38,7 +83,6 @@ def page(app, open_page):
 
 def test_the_first_screen_shows_a_bundled_model_to_try(page):
     expect(page.locator(".status-text")).to_contain_text("exact match")
-    expect(page.locator(".device")).to_contain_text("Training on")
     on_cpu = page.locator(".device").text_content().startswith("Training on cpu")
     expect(page.locator("#field-device label:visible")).to_have_count(0 if on_cpu else 3)
     expect(page.locator(".live .answer")).to_have_text(re.compile(r"5 1 4 1 3\s*✓"))

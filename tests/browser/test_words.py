@@ -17,6 +17,7 @@ WORDS = r"""() => {
   return words;
 }"""
 VIEWS = {  # view -> what it has when it is complete
+    "Train": ".live .samples li",
     "Inspect": ".inspect[data-drawn]",
     "Compare, Race": ".lane",
     "Compare, Experiments": ".presets li",
