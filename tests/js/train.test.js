@@ -211,11 +211,7 @@ const STATUSES = [
     "Stopped at step 7 of 9 · checkpoint saved · exact match 99.0 % of 8",
   ],
   ["stopped", { step: 0, max_steps: 9 }, "Stopped before the first step"],
-  [
-    "checkpoint",
-    { step: 9, name: "copy" },
-    "Checkpoint copy · 9 steps · exact match 99.0 %",
-  ],
+  ["checkpoint", { step: 9, name: "copy" }, "Checkpoint copy · 9 steps · exact match 99.0 %"],
   ["failed", { message: "killed" }, "Failed: killed"],
   ["empty", {}, "No model yet: press Train."],
   ["not-found", {}, "This run is not on this server"],
