@@ -49,7 +49,7 @@ export async function predict(delayMs = 0) {
     return;
   }
   if (isRecordedStep()) {
-    showPrediction({ note: "see the diagram, which shows the recorded step" }, step);
+    showPrediction({ note: "see the diagram" }, step);
     return;
   }
   // without weights; the prediction runs once a snapshot arrives
