@@ -68,13 +68,13 @@ def test_the_timeline_shows_past_steps_and_starts_a_branch(app, open_run):
     at = int(re.search(r"step (\d+)", page.text_content(".viewing")).group(1))
     page.click(".branch")
     wait_for_text(page, ".status-text", f"Paused at step {at} ")
-    expect(page.locator(".runs .name").first).to_have_text(f"{name} from {at}")
+    expect(page.locator(".runs .name").first).to_have_text(f"branch at {at}, {name}")
     wait_until(page, DRAWN, arg=at)
     page.click("#resume")
     wait_for_status(page, "done")
     # the curves of the run that it comes from are there too
     drawn_runs = page.locator(".runs .run", has=page.locator(".plot-run:checked"))
-    expect(drawn_runs.locator(".name")).to_have_text([f"{name} from {at}", name])
+    expect(drawn_runs.locator(".name")).to_have_text([f"branch at {at}, {name}", name])
     wait_until(page, DRAWN, arg=LAST)
 
 
