@@ -125,6 +125,7 @@ def test_fill_mask_shows_the_size_of_the_download_before_it_runs(
 def test_generated_tokens_list_their_alternatives_and_survive_a_reload(app_with_models, open_page):
     page = open_page(app_with_models.url)
     open_view(page, "Pretrained", "Text generation")
+    select_model(page, ".part-continue", "gpt2")
     page.fill(".part-continue textarea", "The capital of Japan is")
     page.click(".part-continue .run")
     wait_for_job(page, ".part-continue")

@@ -91,7 +91,12 @@ const REVERSE = { subject: "checkpoint:reverse", name: "reverse", about: "", par
 const COPY = { ...REVERSE, subject: "checkpoint:copy", name: "copy" };
 
 beforeEach(() => {
-  serve({ "jobs/submit": { job: "j" } });
+  const recorded = { rows: [], request: null, result: null, machine: "" };
+  serve({
+    "jobs/submit": { job: "j" },
+    "ui/static/compare/benchmark.json": recorded,
+    "ui/static/compare/continue.json": recorded,
+  });
   outage.value = "";
   store.owner.value = "owner";
 });
@@ -315,6 +320,36 @@ test("results of another model are marked", async () => {
   assert.equal(text(".of-benchmark .run"), "Run again");
 });
 
+test("a recorded benchmark is drawn until one has run here", async () => {
+  results.value = emptyResults();
+  store.model.value = "checkpoint:copy";
+  const rows = [ROWS[0], model(0, "reverse"), example(0, "reverse", 1, true)];
+  responses["ui/static/compare/benchmark.json"] = { rows, request: REQUEST, machine: "2 cores" };
+  await mount(html`<${Benchmark} />`);
+  await waitFor(() => text(".main-part").startsWith("Recorded: 2 cores"));
+  assert.equal(text(".of-benchmark .run"), "Run it here");
+  assert.equal(box.querySelector(".pg-old"), null);
+  results.value = addRows(beginJob(results.value), rows, REQUEST);
+  await settle();
+  assert.doesNotMatch(text(".main-part"), /Recorded/);
+  store.model.value = "checkpoint:reverse";
+});
+
+test("a recorded text is drawn until one was generated here", async () => {
+  section.value = "continue";
+  const row = { n: 1, id: 5, word: "Paris", text: "Paris", probability: 0.9, candidates: [] },
+    result = { model: "smol", parameters: 1000, prompt: "Capital: ", ended: "end", notes: [] };
+  responses["ui/static/compare/continue.json"] = { rows: [row], result, machine: "2 cores" };
+  await mount(html`<${Pretrained} />`);
+  await waitFor(() => text(".pipeline-output").startsWith("Recorded: 2 cores"));
+  assert.equal(text(".part-continue .run"), "Run it here");
+  responses["jobs/poll"] = { status: "done", rows: [{ ...row, text: "Rome" }], cursor: 1, result };
+  await submit(".part-continue form");
+  await waitFor(() => text(".generated-text").includes("Rome"));
+  assert.equal(text(".part-continue .run"), "Generate text");
+  assert.doesNotMatch(text(".pipeline-output"), /Recorded/);
+});
+
 test("a folder that does not exist stays in the field with the error", async () => {
   localPathsAllowed.value = true;
   form.set("models", []);
@@ -424,7 +459,7 @@ test("the form of the benchmark rejects names and evaluates the selected models"
   assert.equal(form.value.models.length, 2);
   await submit(".pg-form");
   await waitFor(() => text(".job")?.includes("Evaluated"));
-  const [, payload] = sent.find(([, { kind }]) => kind === "benchmark");
+  const [, payload] = sent.find(([, sentPayload]) => sentPayload?.kind === "benchmark");
   assert.deepEqual(payload.request.models, ["gpt2"]);
   assert.deepEqual([payload.request.n, payload.request.rank], [3, 3]);
   assert.equal(payload.subject, "checkpoint:reverse");
@@ -447,8 +482,8 @@ test("a fine-tuned model and its origin are compared in the benchmark", async ()
   );
   await click(".compare-in-benchmark");
   assert.equal(view.value, "benchmark");
-  await waitFor(() => sent.some(([, { kind }]) => kind === "benchmark"));
-  const [, payload] = sent.find(([, { kind }]) => kind === "benchmark");
+  await waitFor(() => sent.some(([, sentPayload]) => sentPayload?.kind === "benchmark"));
+  const [, payload] = sent.find(([, sentPayload]) => sentPayload?.kind === "benchmark");
   assert.deepEqual(payload.request.models, ["gpt2", "tuned/reverse"]);
 });
 

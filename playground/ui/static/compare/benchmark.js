@@ -1,5 +1,5 @@
 // Benchmark: the selected model, pretrained models and baselines on the same held-out sequences.
-import { html, signal } from "../vendor/preact.js";
+import { html, signal, useEffect } from "../vendor/preact.js";
 import { Field, Form } from "../shared/components/form.js";
 import { JobProgress } from "../shared/components/job_progress.js";
 import { recordsToCsv } from "../shared/csv.js";
@@ -32,7 +32,7 @@ import {
   useModelFacts,
   validateModelName,
 } from "./models.js";
-import { createForm, selectedModel, subject, view } from "./state.js";
+import { createForm, recordedResult, selectedModel, subject, view } from "./state.js";
 import { showResult } from "./view.js";
 
 /** @import { FieldSpec } from "../shared/types.js" */
@@ -105,6 +105,19 @@ const job = new CompareJob("table", {
     saveResults();
   },
 });
+
+const recorded = recordedResult("benchmark");
+
+/** Show the recorded results until a job has run here. */
+function useRecorded() {
+  useEffect(() => {
+    if (results.value.settings || job.isStored) return;
+    recorded.load().then(({ rows, request, machine }) => {
+      if (!results.value.settings && !job.isBusy)
+        results.value = { ...addRows(beginJob(results.value), rows, request), origin: machine };
+    });
+  }, []);
+}
 
 const listSelected = () => form.value.models.filter((each) => each.on).map((each) => each.name);
 
@@ -243,12 +256,12 @@ function Legend() {
 
 /** Whether the results are those of another model than the open one. */
 const isOutdated = () => {
-  const { settings, subject: of } = results.value;
-  return Boolean(settings && of && subject.value && of !== subject.value);
+  const { settings, subject: of, origin } = results.value;
+  return Boolean(settings && !origin && of && subject.value && of !== subject.value);
 };
 
 function Results() {
-  const { settings, rows } = results.value,
+  const { settings, items, origin } = results.value,
     isOld = isOutdated();
   return html`<section class="main-part" aria-label="Benchmark results">
     <div class="job">
@@ -261,12 +274,13 @@ function Results() {
         evaluation for <b>${selectedModel.value?.name}</b>.
       </p>`
     }
+    ${origin && html`<p class="pg-quiet">Recorded: ${origin}</p>`}
     <p class="pg-hint fairness">${FAIRNESS_NOTE}</p>
     <div class=${isOld ? "pg-old" : ""}>
       <${ResultTable} job=${job} onRetry=${retryModel} />
     </div>
     ${
-      rows.size > 0 &&
+      items.size > 0 &&
       html`<${Legend} />
         <header class="pg-section-header results-header">
           <h3>Results by example</h3>
@@ -279,8 +293,10 @@ function Results() {
 }
 
 export function Benchmark() {
+  useRecorded();
   const { models, ...numbers } = form.value,
-    isRepeated = results.value.settings && !isOutdated();
+    { settings, origin } = results.value,
+    isRepeated = settings && !isOutdated();
   return html`<div class="pg-columns of-benchmark" data-status=${job.state.value.status}>
     <section class="side" aria-label="Benchmark settings">
       <h3>Compare with</h3>
@@ -290,7 +306,7 @@ export function Benchmark() {
         values=${numbers}
         onInput=${form.set}
         onSubmit=${runBenchmark}
-        submitLabel=${isRepeated ? "Run again" : "Run evaluation"}
+        submitLabel=${origin ? "Run it here" : isRepeated ? "Run again" : "Run evaluation"}
         submitClass="run"
         isBusy=${isActive(job.state.value)}
         ><p class="pg-hint total-cost">${describeDownloads(listSelected())}</p><//

@@ -19,6 +19,8 @@ export const emptyResults = () => ({
   /** The number of the job; a model that is tried again has its rows from a later one. */
   part: 0,
   isCleared: false,
+  /** Where the results were recorded; empty if they are of this server. */
+  origin: "",
 });
 export const results = signal(emptyResults());
 

@@ -99,9 +99,10 @@ function GeneratedText({ result, rows, request }) {
 export const { View: Generation } = createPipeline("continue", {
   kind: "inference",
   hasRows: true,
+  isRecorded: true,
   fields: [
-    modelInput("gpt2"),
-    textArea("text", "Text", "The capital of France is"),
+    modelInput("HuggingFaceTB/SmolLM2-135M-Instruct"),
+    textArea("text", "Text", "What is the capital of France?"),
     {
       name: "chat",
       label: "As chat",
@@ -111,7 +112,7 @@ export const { View: Generation } = createPipeline("continue", {
         "Sends the text as a message in the chat template of this model, the format of the " +
         "conversations that it was trained on.",
     },
-    numberInput("new_tokens", "New tokens", "40", 1, 200),
+    numberInput("new_tokens", "New tokens", "24", 1, 200),
     numberInput("top_k", "Candidates", "8", 1, 50),
     {
       name: "decoding",

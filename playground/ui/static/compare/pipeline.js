@@ -14,7 +14,7 @@ import {
   modelField,
   useModelFacts,
 } from "./models.js";
-import { createForm, subject } from "./state.js";
+import { createForm, recordedResult, subject } from "./state.js";
 import { showResult } from "./view.js";
 
 /** @import { FieldSpec } from "../shared/types.js" */
@@ -78,6 +78,7 @@ export function toRequest(fields, values) {
  *   isAutomatic?: boolean,
  *   hasRows?: boolean,
  *   needsSubject?: boolean,
+ *   isRecorded?: boolean,
  *   formName?: string,
  *   onEnd?: () => void,
  *   Result: (props: any) => any,
@@ -85,7 +86,8 @@ export function toRequest(fields, values) {
  * }} PipelineSpec `isAutomatic` runs the section once without a click if its models are local;
  *   `emptyText` completes “Press … to see”; `examples` fill the form and run it; `hasRows` shows
  *   rows before the result; `needsSubject` sends the selected model; `Controls` follow the fields;
- *   `describe` returns the text of a job that is done
+ *   `describe` returns the text of a job that is done; `isRecorded` shows a result of the app
+ *   until one is there
  */
 
 /**
@@ -101,6 +103,7 @@ export function createPipeline(name, spec) {
     result = signal(/** @type {any} */ (null)),
     rows = signal(/** @type {any[]} */ ([])),
     request = signal(/** @type {any} */ (null)),
+    origin = signal(""), // of a recorded result
     visibleFields = () => spec.fields.filter((field) => isVisible(field, values.value));
   let isNew = false;
   const job = new CompareJob(formName, {
@@ -110,10 +113,11 @@ export function createPipeline(name, spec) {
       if (isNew) result.value = null;
       rows.value = isNew ? more : [...rows.value, ...more];
       request.value = newRequest;
+      origin.value = "";
       isNew = false;
     },
     onEnd: (value) => {
-      result.value = value ?? result.value;
+      if (value) [result.value, origin.value] = [value, ""];
       loadModelFacts(modelsOf(spec.fields, values.value), true); // they are on this machine now
       spec.onEnd?.();
     },
@@ -129,7 +133,7 @@ export function createPipeline(name, spec) {
       showResult();
     },
     pipeline = {
-      ...{ name, spec, values, job, result, rows, request },
+      ...{ name, spec, values, job, result, rows, request, origin },
       ...{ run, start, buildRequest, visibleFields },
     },
     View = () => html`<${PipelineView} pipeline=${pipeline} />`;
@@ -142,6 +146,23 @@ function useAutoRun({ spec, values, job, run }) {
   useEffect(() => {
     if (isReady && job.state.value.status === "idle" && !job.isStored) run();
   }, [isReady]);
+}
+
+/** Show the recorded result until there is another one. */
+function useRecorded({ name, spec, job, result, rows, request, origin }) {
+  useEffect(() => {
+    if (!spec.isRecorded || job.state.value.status !== "idle" || job.isStored || origin.value)
+      return;
+    recordedResult(name)
+      .load()
+      .then((recorded) => {
+        if (job.state.value.status !== "idle") return;
+        result.value = recorded.result;
+        rows.value = recorded.rows;
+        request.value = recorded.request;
+        origin.value = recorded.machine;
+      });
+  }, []);
 }
 
 /** Buttons that fill the form with an example and run it. */
@@ -172,12 +193,13 @@ const toField = (field, values) =>
   isModelField(field) ? modelField(field.name, field.label, values[field.name]) : field;
 
 function PipelineView({ pipeline }) {
-  const { name, spec, job, rows, request, run, start } = pipeline,
+  const { name, spec, job, rows, request, origin, run, start } = pipeline,
     values = pipeline.values.value,
     result = pipeline.result.value,
     { describe = describeModel, Result, Controls } = spec;
   useModelFacts(modelsOf(spec.fields, values));
   useAutoRun(pipeline);
+  useRecorded(pipeline);
   return html`<div class=${`pg-columns part-${name}`} data-status=${job.state.value.status}>
     <section class="side" aria-label="Input">
       <${Form}
@@ -186,7 +208,7 @@ function PipelineView({ pipeline }) {
         errors=${modelErrors(values)}
         onInput=${pipeline.values.set}
         onSubmit=${start}
-        submitLabel=${spec.submitLabel}
+        submitLabel=${origin.value ? "Run it here" : spec.submitLabel}
         submitClass="run"
         >${Controls && html`<${Controls} />`}<${Examples} pipeline=${pipeline}
       /><//>
@@ -198,6 +220,7 @@ function PipelineView({ pipeline }) {
       ${
         result || rows.value.length
           ? html`<div class="pipeline-output">
+              ${origin.value && html`<p class="pg-quiet">Recorded: ${origin.value}</p>`}
               <${Result} result=${result} rows=${rows.value} request=${request.value} />
             </div>`
           : html`<p class="pg-hint pg-empty">Press ${spec.submitLabel} to see ${spec.emptyText}</p>`

@@ -15,18 +15,18 @@ import { Translation } from "./translation.js";
  */
 export const SECTIONS = [
   {
-    name: "fill",
-    title: "Fill-mask",
-    about: "A masked language model predicts each masked token.",
-    form: "free-fill",
-    Component: FillMask,
-  },
-  {
     name: "continue",
     title: "Text generation",
     about: "A causal language model continues a text. Each token has its alternatives.",
     form: "free-continue",
     Component: Generation,
+  },
+  {
+    name: "fill",
+    title: "Fill-mask",
+    about: "A masked language model predicts each masked token.",
+    form: "free-fill",
+    Component: FillMask,
   },
   {
     name: "attention",

@@ -8,10 +8,9 @@ import { TokenStrip, TokenText } from "../shared/components/token_strip.js";
 import { formatCount, formatPercent, formatWholePercent } from "../shared/format.js";
 import { isActive } from "../shared/job.js";
 import { resolveColor } from "../shared/palette.js";
-import { Resource } from "../shared/resource.js";
 import { EXACT_MATCH_TITLE } from "../shared/strings.js";
 import { CompareJob } from "./jobs.js";
-import { createForm, subject } from "./state.js";
+import { createForm, recordedResult, subject } from "./state.js";
 
 const PLAY_MS = 8000;
 const FRAME_MS = 100;
@@ -35,9 +34,7 @@ export const form = createForm("race", {
   seed: 0,
 });
 /** The race that the app includes; its data is null before it has arrived. */
-const file = new Resource(async () =>
-  (await fetch(new URL("./race.json", import.meta.url), { headers: {} })).json(),
-);
+const file = recordedResult("race");
 const stored = file.data;
 /** The lanes of the race that ran here, and its rows; null without one. */
 const own = signal(/** @type {any} */ (null));

@@ -1,6 +1,7 @@
 // The state of the tab: the selected view and section, the selected model, and what this browser
 // remembers.
 import { computed, effect, signal } from "../vendor/preact.js";
+import { Resource } from "../shared/resource.js";
 import { createStorage } from "../shared/storage.js";
 import { parseLinkState, readViewState } from "../shared/links.js";
 import { rememberedModel, store } from "../shared/store.js";
@@ -93,6 +94,12 @@ export function buildViewLink(/** @type {string} */ formName) {
     fields: values ? JSON.stringify({ [formName]: values }) : null,
   });
 }
+
+/** Return a result that the app includes, which is displayed until a job has run here. */
+export const recordedResult = (/** @type {string} */ name) =>
+  new Resource(async () =>
+    (await fetch(new URL(`./${name}.json`, import.meta.url), { headers: {} })).json(),
+  );
 
 /** The selected view in the address. */
 export const compareView = {
