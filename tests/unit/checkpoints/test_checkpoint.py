@@ -1,4 +1,5 @@
 import dataclasses
+import importlib.metadata
 import json
 import math
 import os
@@ -128,7 +129,7 @@ def test_loaded_weights_leave_their_file_unmapped(folder, tiny):
 def test_scores_and_versions_are_stored_in_config_json(pristine, trainer):
     manifest = read_manifest(pristine)
     assert manifest.scores == json.loads(json.dumps(dataclasses.asdict(trainer.evaluate(50))))
-    assert manifest.versions["torch"] == str(torch.__version__)
+    assert manifest.versions["torch"] == importlib.metadata.version("torch")
     assert manifest.device == "cpu"
 
 

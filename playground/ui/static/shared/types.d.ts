@@ -124,6 +124,7 @@ export interface HeatMapData {
 export interface Option {
   value: string;
   label: string;
+  example?: string;
   title?: string;
   group?: string;
   disabled?: boolean;

@@ -16,6 +16,8 @@ import {
 import { state } from "./state.js";
 import { buttonStatus } from "./top_bar.js";
 
+/** @import { Option } from "../shared/types.js" */
+
 const BUSY_STATUSES = ["training", "starting", "stopping", "paused"];
 
 /** Each button: its id, its label, and the statuses that show it. */
@@ -94,14 +96,20 @@ const HINTS = /** @type {Record<string, (value: string) => string>} */ ({
   preset: (name) => schema.presets[name]?.description ?? form.presetHint,
 });
 
-/** The form offers an advanced preset only while it is selected. @param {any} field */
-const offeredOptions = ({ name, options }) =>
-  name === "preset"
-    ? options.filter(
-        (/** @type {any} */ { value }) =>
-          value === form.values.preset || !schema.advanced_presets.includes(value),
-      )
-    : options;
+/** What the form changes in the options of a field, by its name. */
+const OPTIONS = /** @type {Record<string, (options: Option[]) => Option[]>} */ ({
+  // An advanced preset is offered only while it is selected.
+  preset: (options) =>
+    options.filter(
+      ({ value }) => value === form.values.preset || !schema.advanced_presets.includes(value),
+    ),
+  // A gallery: the user's own data, then each task with its example.
+  task: ([...options]) =>
+    [/** @type {Option} */ (options.pop()), ...options].map((option) => ({
+      ...option,
+      example: schema.tasks[option.value]?.example,
+    })),
+});
 
 /** @param {string} text */
 const parseNumber = (text) => (text === "" ? null : Number(text));
@@ -123,7 +131,7 @@ function Setting({ name }) {
     hidden=${!isOffered(name)}
   >
     <${Field}
-      field=${{ ...field, hint: hint || field.hint, options: offeredOptions(field) }}
+      field=${{ ...field, hint: hint || field.hint, options: OPTIONS[name]?.(field.options) ?? field.options }}
       value=${isNumber && parseNumber(text) === value ? text : value}
       error=${form.errors[name]}
       onInput=${(/** @type {any} */ entered) => {

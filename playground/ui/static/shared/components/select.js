@@ -3,7 +3,8 @@ import { html } from "../../vendor/preact.js";
 /** @import { Option } from "../types.js" */
 
 /**
- * The options of a select element; options with the same group are together.
+ * The options of a select element; options with the same group are together. A style may
+ * show examples where the browser draws options as elements (`appearance: base-select`).
  * @param {Option[]} options
  * @param {string | null} value
  */
@@ -14,6 +15,7 @@ export function renderOptions(options, value) {
       key=${option.value}
       value=${option.value}
       title=${option.title}
+      data-example=${option.example}
       disabled=${option.disabled}
       selected=${option.value === value}
     >
