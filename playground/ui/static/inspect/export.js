@@ -53,7 +53,7 @@ function exportView(format) {
 
 export function ExportMenu() {
   const [hasHeatMap, setHasHeatMap] = useState(false);
-  return html`<span class="export" onToggleCapture=${() => setHasHeatMap(Boolean(findHeatMap()))}>
+  return html`<div class="export" onToggleCapture=${() => setHasHeatMap(Boolean(findHeatMap()))}>
     <${Menu} label="Export" text="Export" class="as-button">
       ${EXPORTS.filter(({ format }) => format !== "png" || hasHeatMap).map(
         ({ format, label, title }) =>
@@ -73,5 +73,5 @@ export function ExportMenu() {
         text=${buildEmbedCode}
       />
     <//>
-  </span>`;
+  </div>`;
 }
