@@ -20,7 +20,17 @@ import torch
 from playground.cli.experiment_runs import run_experiment
 from playground.experiments.presets import STORED_FILE, STORED_PREFIX, load_stored, spec
 
-EXPORTED_FIELDS = ("name", "question", "kind", "state", "message", "runs", "statuses", "results")
+EXPORTED_FIELDS = (
+    "name",
+    "question",
+    "kind",
+    "state",
+    "message",
+    "runs",
+    "statuses",
+    "results",
+    "lengths",
+)
 SIGNIFICANT_DIGITS = 4  # of the points of a curve
 DESCRIPTION = (
     "Measured on {date} with {cores} cores ({machine}) and PyTorch {torch}. The app does not "
@@ -45,7 +55,7 @@ def describe_machine() -> str:
 
 def to_stored(name: str, report: dict[str, Any]) -> dict[str, Any]:
     """Return the report of an experiment without the ids of its runs."""
-    stored = {field: report[field] for field in EXPORTED_FIELDS}
+    stored = {field: report[field] for field in EXPORTED_FIELDS if field in report}
     stored |= {"id": STORED_PREFIX + name, "origin": describe_machine(), "queue_position": None}
     stored |= {"estimate": report["estimate"], "version": STORED_PREFIX + name}
     stored["planned_runs"] = [run | {"run": None} for run in report["planned_runs"]]

@@ -16,6 +16,7 @@ from starlette.responses import StreamingResponse
 
 from playground.common.validation import parse
 from playground.errors import UserError
+from playground.experiments import length_generalization
 from playground.experiments.analysis import best_variants, to_csv
 from playground.experiments.presets import EXPERIMENT_PRESETS, find_stored, load_stored, spec
 from playground.experiments.service import ExperimentService
@@ -204,6 +205,8 @@ class ExperimentHandlers(HandlerGroup):
     @handler("experiments/csv", ExperimentRequest, CsvFile)
     def export_csv(self, request: ExperimentRequest) -> dict[str, Any]:
         if stored := find_stored(request.experiment):
+            if lengths := stored.get("lengths"):
+                return {"csv": length_generalization.to_csv(lengths["rows"], lengths["test"])}
             results = stored["results"]
             return {"csv": to_csv(results["fields"], results["variants"], results["test"])}
         experiment = self._require_experiment(request)
@@ -213,7 +216,7 @@ class ExperimentHandlers(HandlerGroup):
     def export_json(self, request: ExperimentRequest) -> Any:
         """Return every number of an experiment, which is sent while it is computed."""
         if stored := find_stored(request.experiment):
-            return {"results": stored["results"]}
+            return {name: stored[name] for name in ("results", "lengths") if name in stored}
         parts = self.experiments.to_json(self._require_experiment(request), request.owner)
         return StreamingResponse(parts, media_type="application/json")
 
@@ -226,17 +229,24 @@ class ExperimentHandlers(HandlerGroup):
 
 def _describe_stored(name: str) -> list[dict[str, Any]]:
     """Return the answer of a prepared experiment: what its card draws of each variant."""
-    variants = load_stored()[name]["results"]["variants"] if name in load_stored() else []
-    return [
-        {
-            "short": variant["short"],
-            "steps_to": variant["steps_to"],
-            "budget": variant["budget"],
-            "steps": variant["curve"]["steps"],
-            "exact_match": variant["curve"]["median"],
-        }
-        for variant in variants
-    ]
+    stored = load_stored().get(name)
+    if stored is None:
+        return []
+    by_label = {row["label"]: row for row in stored.get("lengths", {"rows": []})["rows"]}
+    answers = []
+    for variant in stored["results"]["variants"]:
+        row = by_label.get(variant["short"])
+        answers.append(
+            {
+                "short": variant["short"],
+                "steps_to": variant["steps_to"],
+                "budget": variant["budget"],
+                "reach": row and row["reach"],
+                "positions": row["lengths"] if row else variant["curve"]["steps"],
+                "exact_match": row["median"] if row else variant["curve"]["median"],
+            }
+        )
+    return answers
 
 
 def _session(http_request: Request | None) -> Mapping[str, Any]:

@@ -443,7 +443,7 @@ test("an experiment can be paused, cancelled and deleted", async () => {
   assert.equal(openId.value, "a");
 });
 
-test("a card answers with the fastest and the slowest variant", () => {
+test("a card answers with the best and the worst variant", () => {
   const variant = (short, median, high = median) => ({
     short,
     budget: 1600,
@@ -459,6 +459,15 @@ test("a card answers with the fastest and the slowest variant", () => {
     "0.006: 99 % after 80 steps (60 to 80, 4 seeds); 0.03: 1 of 4 seeds within 1,600 steps.",
   );
   assert.equal(describeAnswer([variant("a", null)]), "No variant reached 99 %.");
+  const reach = (median, high) => ({ n: 5, median, low: 10, high });
+  assert.equal(
+    describeAnswer([
+      { short: "rope", reach: reach(10, 11) },
+      { short: "alibi", reach: reach(10.5, 12) },
+    ]),
+    "alibi: 99 % up to length 10.5 (10 to 12, 5 seeds); " +
+      "rope: 99 % up to length 10 (10 to 11, 5 seeds).",
+  );
 });
 
 test("a prepared experiment is started once, then opened", async () => {

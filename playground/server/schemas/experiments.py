@@ -92,15 +92,17 @@ class ActOnExperiment(ExperimentRequest):
 
 
 class StoredVariant(TypedDict):
-    """The curve of a variant in a stored result; `steps_to` has its steps to 99 % within `budget`.
+    """The curve of a variant in a stored result: exact match by step, or by length with `reach`.
 
-    It is that of `analysis.summarize_variant`: median, low, high, n and reached.
+    `steps_to` has its steps to 99 % within `budget`, as in `analysis.summarize_variant`, and
+    `reach` its lengths with 99 %, as in `length_generalization.SchemeResult`.
     """
 
     short: str
     steps_to: dict[str, Any] | None
     budget: int
-    steps: list[int]
+    reach: dict[str, Any] | None
+    positions: list[int]
     exact_match: list[float]
 
 

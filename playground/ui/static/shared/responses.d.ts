@@ -145,7 +145,7 @@ export interface CsvFile {
   csv: string;
 }
 
-/** The result of a variant over its seeds; `planned` counts runs, `n` those with a score. The curves, those of unfinished runs (`live`) and the numbers of each run (`seeds`) are empty where nothing draws them (curves.py). `eval_size` is the number of held-out sequences of an evaluation. */
+/** The result of a variant over its seeds; `planned` counts runs, `n` those with a score. Where nothing draws them (curves.py), the curves and those of unfinished runs (`live`) are empty, and `seeds` has only the names of the runs. `eval_size` is the number of held-out sequences of an evaluation. */
 export interface VariantResult {
   label: string;
   short: string;
@@ -322,12 +322,13 @@ export interface ExperimentList {
   open: OpenExperiment | null;
 }
 
-/** The curve of a variant in a stored result; `steps_to` has its steps to 99 % within `budget`. It is that of `analysis.summarize_variant`: median, low, high, n and reached. */
+/** The curve of a variant in a stored result: exact match by step, or by length with `reach`. `steps_to` has its steps to 99 % within `budget`, as in `analysis.summarize_variant`, and `reach` its lengths with 99 %, as in `length_generalization.SchemeResult`. */
 export interface StoredVariant {
   short: string;
   steps_to: Record<string, any> | null;
   budget: number;
-  steps: number[];
+  reach: Record<string, any> | null;
+  positions: number[];
   exact_match: number[];
 }
 

@@ -122,7 +122,8 @@ function Setting({ name }) {
   const field = schema.fields[name],
     value = form.values[name],
     // The first choices need no words.
-    hint = value !== schema.defaults[name] && HINTS[name]?.(value),
+    hint = (value !== schema.defaults[name] && HINTS[name]?.(value)) || field.hint,
+    options = OPTIONS[name]?.(field.options) ?? field.options,
     isNumber = field.type === "number",
     [text, setText] = useState("");
   return html`<div
@@ -131,7 +132,7 @@ function Setting({ name }) {
     hidden=${!isOffered(name)}
   >
     <${Field}
-      field=${{ ...field, hint: hint || field.hint, options: OPTIONS[name]?.(field.options) ?? field.options }}
+      field=${{ ...field, hint, options }}
       value=${isNumber && parseNumber(text) === value ? text : value}
       error=${form.errors[name]}
       onInput=${(/** @type {any} */ entered) => {

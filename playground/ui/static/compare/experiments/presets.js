@@ -14,6 +14,8 @@ import {
   send,
 } from "./state.js";
 
+/** @import { StoredVariant } from "../../shared/responses.js" */
+
 const WIDTH = 100;
 const HEIGHT = 24;
 const LENGTHS_NOTE = "; then evaluated on sequences longer than the training sequences";
@@ -51,23 +53,34 @@ function describeSteps({ steps_to: to, budget }) {
   );
 }
 
+/** Describe the lengths with 99 %: median and range over the seeds. @param {any} reach */
+const describeReach = ({ median, low, high, n }) =>
+  `99 % up to length ${median} (${low} to ${high}, ${formatCount(n, "seed")})`;
+
 /**
- * Answer the question of a card in one sentence: the fastest variant and the slowest one.
- * @param {{ short: string, budget: number, steps_to: Record<string, any> | null }[]} variants
+ * Answer the question of a card in one sentence: the best variant and the worst one.
+ * @param {StoredVariant[]} variants
  */
 export function describeAnswer(variants) {
-  const median = ({ steps_to: to }) => to?.median ?? Infinity,
-    ranked = [...variants].sort((a, b) => median(a) - median(b) || 0),
+  const rank = ({ reach, steps_to: to }) => (reach ? -reach.median : (to?.median ?? Infinity)),
+    ranked = [...variants].sort((a, b) => rank(a) - rank(b) || 0),
     ends = [ranked[0], ranked[ranked.length - 1]];
-  if (median(ends[0]) === Infinity) return "No variant reached 99 %.";
-  return ends.map((each) => `${each.short}: ${describeSteps(each)}`).join("; ") + ".";
+  if (rank(ends[0]) === Infinity) return "No variant reached 99 %.";
+  return (
+    ends
+      .map((each) => {
+        const result = each.reach ? describeReach(each.reach) : describeSteps(each);
+        return `${each.short}: ${result}`;
+      })
+      .join("; ") + "."
+  );
 }
 
 /** The median curve of each variant. */
 function Sparkline({ variants }) {
-  const end = Math.max(...variants.map(({ steps }) => steps[steps.length - 1]));
-  const toPoints = ({ steps, exact_match: scores }) =>
-    steps
+  const end = Math.max(...variants.map(({ positions }) => positions[positions.length - 1]));
+  const toPoints = ({ positions, exact_match: scores }) =>
+    positions
       .map((step, at) => `${(WIDTH * step) / end},${(1 - scores[at]) * (HEIGHT - 2) + 1}`)
       .join(" ");
   return html`<svg
