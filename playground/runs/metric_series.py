@@ -4,7 +4,7 @@ Each metric is a column of float64 values, 40 bytes per step in total.
 """
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -15,6 +15,8 @@ PLOTTED_COLUMNS = ("loss", "learning_rate", "grad_norm")  # what the page draws
 MAX_DELTA_POINTS = 3000  # points in one response; a longer gap gets the whole decimated curve
 
 
+Score = tuple[int, float]  # a step and its exact match
+MAX_LISTED_SCORES = 24
 # step, exact match, token accuracy, sequences, held-out loss if it was measured
 Evaluation = tuple[int, float, float, int, float | None]
 
@@ -41,6 +43,11 @@ class MetricSeries:
         """The step of the last point; 0 if there is none."""
         count = self._count
         return self.first + count - 1 if count else 0
+
+    @property
+    def scores(self) -> tuple[Score, ...]:
+        """The exact match of some evaluations, for the list of runs."""
+        return thin_scores([(step, score) for step, score, *_ in self.evaluations])
 
     @property
     def best(self) -> float | None:
@@ -136,6 +143,13 @@ class MetricSeries:
             return {"step": 0}
         values = {name: column[count - 1] for name, column in self.columns.items()}
         return {"step": self.first + count - 1} | values
+
+
+def thin_scores(scores: Sequence[Score]) -> tuple[Score, ...]:
+    """Return every second score, and the last, until they fit into the list of runs."""
+    while len(scores) > MAX_LISTED_SCORES:
+        scores = [*scores[:-1:2], scores[-1]]
+    return tuple(scores)
 
 
 def downsample_evaluations(

@@ -43,6 +43,7 @@ from playground.training.setting_changes import (
     config_at_step,
 )
 
+from .metric_series import MAX_LISTED_SCORES
 from .worker_protocol import DIVERGED_MESSAGE
 
 MAX_NAME_LENGTH = 80
@@ -85,6 +86,7 @@ Text = Annotated[str, Field(min_length=1), AfterValidator(_check_printable)]
 Fingerprint = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]  # of an owner's key
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Step = Annotated[int, Field(ge=0, le=MAX_STEPS)]
+CurvePoint = Annotated[tuple[Step, Annotated[float, Field(ge=0, le=1)]], Field(strict=False)]
 Tag = Annotated[Text, Field(max_length=MAX_TAG_LENGTH)]
 FolderName = Annotated[Text, AfterValidator(_check_folder_name)]
 Config = Annotated[RunConfig, PlainValidator(_parse_config), PlainSerializer(RunConfig.to_flat)]
@@ -126,6 +128,8 @@ class RunRecord(BaseModel, frozen=True, strict=True):
     started_by: RunOrigin
     # whether viewers may see examples and use the model; None: if the data are not the owner's
     viewers_may_use: bool | None = None
+    # the exact match of some steps: at least those of the first and the last evaluation
+    curve: Annotated[tuple[CurvePoint, ...], Field(strict=False, max_length=MAX_LISTED_SCORES)] = ()
     address: str = ""  # of the client that started it, as `StorageFolder.address_id` hashes it
 
     @classmethod

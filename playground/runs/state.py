@@ -25,7 +25,7 @@ from playground.jobs.process import WorkerProcess
 from playground.training.run_config import RunConfig
 from playground.training.setting_changes import SettingChange
 
-from .metric_series import MetricSeries
+from .metric_series import MetricSeries, thin_scores
 from .record import WEIGHTS_EVICTED, RunRecord
 from .weight_history import read_lines, state_steps, weight_steps
 from .worker_protocol import PINNED_SUFFIX
@@ -322,6 +322,7 @@ class Run:
                 self.update(
                     message=self.message or error_message,
                     best=max_score(self.best, loaded.best),
+                    curve=loaded.scores,
                     # A killed server may not have written the last step to run.json.
                     step=self.step if self.has_worker or not len(loaded) else stored_step,
                 )
@@ -339,13 +340,19 @@ class Run:
                 self.update_live(points=None)
                 self.pending_points = list(lines)
         if lines:
-            scores = [line["exact_match"] for line in lines if "exact_match" in line]
+            first = lines[0]["step"]
+            scores = [
+                (line["step"], line["exact_match"]) for line in lines if "exact_match" in line
+            ]
             self.update(
                 scores=None,  # they were of an earlier step
                 imported=False,
                 step=lines[-1]["step"],
                 seconds=lines[-1]["seconds"],
-                best=max_score(self.best, *scores),
+                best=max_score(self.best, *(score for _, score in scores)),
+                curve=thin_scores(
+                    [*(each for each in self.record.curve if each[0] < first), *scores]
+                ),
             )
 
     def load_weight_steps(self) -> tuple[int, ...]:

@@ -119,6 +119,7 @@ def to_summary(run: Run) -> dict[str, Any]:
         "step": record.step,
         "max_steps": record.steps,
         "best": record.scores["exact_match"] if record.scores else record.best,
+        "curve": list(record.curve),
         "eval_size": record.scores["n"] if record.scores else record.config.training.eval_size,
         "created": record.created,
         "origin": record.started_by,

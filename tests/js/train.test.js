@@ -60,6 +60,10 @@ const RUN = {
   step: 200,
   max_steps: 200,
   best: 1,
+  curve: [
+    [10, 0],
+    [200, 1],
+  ],
   eval_size: 256,
   created: 40,
   origin: "user",
@@ -118,13 +122,17 @@ test("a run has a description and a state", () => {
 });
 
 test("the list is the legend: the color of a run is drawn while its curves are", async () => {
-  listRuns(RUN, { ...RUN, subject: "run:5", name: "other" }, LESSON_RUN);
+  listRuns(RUN, { ...RUN, subject: "run:5", name: "other", curve: [] }, LESSON_RUN);
   await mount(html`<${RunList} />`);
   const names = () => texts(".run .name");
   assert.deepEqual(names(), ["reverse 1–10", "other", "Heads"]);
   const [own, other] = box.querySelectorAll(".plot-run");
   assert.deepEqual([own.checked, own.disabled], [true, true]);
   assert.deepEqual([other.checked, other.disabled], [false, false]);
+  const [line, ...lines] = box.querySelectorAll(".sparkline polyline"); // not of an empty curve
+  assert.equal(lines.length, 1);
+  assert.equal(line.getAttribute("points"), "5,23 100,1");
+  assert.equal(line.getAttribute("stroke"), "var(--pg-accent)");
   assert.equal(box.querySelector(".run-group").open, false);
   assert.equal(box.querySelector(".differ"), null);
   setOverlays(["run:5"]);

@@ -53,6 +53,7 @@ class RunSummary(TypedDict):
     step: int
     max_steps: int
     best: float | None
+    curve: list[tuple[int, float]]  # the exact match of some steps
     eval_size: int
     created: float
     origin: str

@@ -13,6 +13,7 @@ from playground.runs.metric_series import (
     PLOTTED_COLUMNS,
     MetricSeries,
     downsample_evaluations,
+    thin_scores,
 )
 
 
@@ -231,3 +232,15 @@ def test_downsampling_keeps_real_scores_extremes_and_the_last(count, most, seed)
     elif count:
         assert stored[-1] == scored[-1]
         assert {min(scored, key=lambda s: s[1]), max(scored, key=lambda s: s[1])} <= set(stored)
+
+
+@given(st.integers(1, 3000))
+def test_a_thinned_curve_keeps_the_first_and_the_last_score(count):
+    curve: tuple[tuple[int, float], ...] = ()
+    scores = [(10 * at, at / count) for at in range(1, count + 1)]
+    for score in scores:
+        curve = thin_scores([*curve, score])
+    assert set(curve) <= set(scores)
+    assert list(curve) == sorted(curve)
+    assert (curve[0], curve[-1]) == (scores[0], scores[-1])
+    assert min(count, 12) <= len(curve) <= 24

@@ -842,6 +842,8 @@ export interface RunSummary {
   step: number;
   max_steps: number;
   best: number | null;
+  /** the exact match of some steps */
+  curve: [number, number][];
   eval_size: number;
   created: number;
   origin: string;

@@ -1,5 +1,6 @@
 // The runs as the legend of the curves: each has a color, a name, a state and a menu.
 import { formatAge, formatCount, formatInteger, formatPercent } from "../shared/format.js";
+import { Sparkline } from "../shared/components/sparkline.js";
 import { Menu } from "../shared/components/menu.js";
 import { ACTIVE_STATUSES, store } from "../shared/store.js";
 import { html, signal } from "../vendor/preact.js";
@@ -131,15 +132,22 @@ const EDITABLE = /** @type {Record<string, any>} */ ({
   },
 });
 
+const isOpenRun = (/** @type {string} */ subject) => !subject || subject === state.modelRef;
+
+/** The color of the curves of a run while they are drawn. @param {string} subject */
+function colorOf(subject) {
+  const overlay = overlays.value.get(subject);
+  return isOpenRun(subject) ? "var(--pg-accent)" : overlay && overlayColor(overlay.colorIndex);
+}
+
 /** The color of the curves of a run, and whether they are drawn. */
 function Swatch({ subject = "", name = "the open model" }) {
   const overlay = overlays.value.get(subject),
-    isOpen = !subject || subject === state.modelRef,
-    isFull = !overlay && overlays.value.size >= MAX_OVERLAYS,
-    color = isOpen ? "var(--pg-accent)" : overlay && overlayColor(overlay.colorIndex);
+    isOpen = isOpenRun(subject),
+    isFull = !overlay && overlays.value.size >= MAX_OVERLAYS;
   return html`<label
     class="swatch"
-    style=${{ "--color": color ?? "transparent" }}
+    style=${{ "--color": colorOf(subject) ?? "transparent" }}
     data-dashed=${overlay && overlay.colorIndex % 2 ? "yes" : undefined}
   >
     <input
@@ -251,6 +259,7 @@ function RunRow({ run }) {
             ${run.name}
           </button>`
     }
+    ${run.curve.length > 1 && html`<${Sparkline} curves=${[run.curve]} color=${colorOf(run.subject) ?? "var(--pg-quiet)"} />`}
     <span
       class="best"
       title=${run.best === null ? "" : "of " + formatCount(run.eval_size ?? 0, "held-out sequence")}

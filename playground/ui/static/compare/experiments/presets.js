@@ -1,8 +1,8 @@
 // The prepared experiments: a card for each question, with its stored answer.
 import { html, signal } from "../../vendor/preact.js";
+import { Sparkline } from "../../shared/components/sparkline.js";
 import { StatusMessage } from "../../shared/components/status_message.js";
 import { formatCount, formatInteger, formatMessage } from "../../shared/format.js";
-import { resolveColor } from "../../shared/palette.js";
 import {
   STORED_PREFIX,
   errors,
@@ -16,8 +16,6 @@ import {
 
 /** @import { StoredVariant } from "../../shared/responses.js" */
 
-const WIDTH = 100;
-const HEIGHT = 24;
 const LENGTHS_NOTE = "; then evaluated on sequences longer than the training sequences";
 const starting = signal(""); // the name of the preset whose request is pending
 
@@ -76,31 +74,9 @@ export function describeAnswer(variants) {
   );
 }
 
-/** The median curve of each variant. */
-function Sparkline({ variants }) {
-  const end = Math.max(...variants.map(({ positions }) => positions[positions.length - 1]));
-  const toPoints = ({ positions, exact_match: scores }) =>
-    positions
-      .map((step, at) => `${(WIDTH * step) / end},${(1 - scores[at]) * (HEIGHT - 2) + 1}`)
-      .join(" ");
-  return html`<svg
-    class="sparkline"
-    viewBox="0 0 ${WIDTH} ${HEIGHT}"
-    preserveAspectRatio="none"
-    aria-hidden="true"
-  >
-    ${variants.map(
-      (each, index) =>
-        html`<polyline
-          key=${each.short}
-          points=${toPoints(each)}
-          fill="none"
-          stroke=${resolveColor(index)}
-          vector-effect="non-scaling-stroke"
-        />`,
-    )}
-  </svg>`;
-}
+/** The median of a variant, by step or by length. @param {StoredVariant} variant */
+const toCurve = ({ positions, exact_match: scores }) =>
+  positions.map((position, at) => /** @type {[number, number]} */ ([position, scores[at]]));
 
 function Card({ preset }) {
   const { name, title, stored, estimate, experiment } = preset,
@@ -110,7 +86,7 @@ function Card({ preset }) {
     <h3 title=${describeQuestion(preset)}>${title}</h3>
     ${
       stored.length > 0 &&
-      html`<${Sparkline} variants=${stored} />
+      html`<${Sparkline} curves=${stored.map(toCurve)} />
         <p class="answer">${labelSettings(describeAnswer(stored))}</p>`
     }
     <p class="pg-row">
