@@ -456,6 +456,9 @@ def test_run_extended_after_its_end_has_no_scores_until_next_end(registry, worke
     workers.control(registry, run, "pause")
     assert run.scores is Run.read(run.folder).scores is None
     assert registry.summaries("ada")[0]["best"] == run.best == 0.5
+    curve = registry.summaries("ada")[0]["curve"]
+    assert curve == list(Run.read(run.folder).record.curve) == list(run.load_points().scores)
+    assert len(curve) > 1
     workers.control(registry, run, "resume")
     workers.finish(run)
     assert run.scores["n"] == Run.read(run.folder).scores["n"] == 2000

@@ -110,6 +110,7 @@ ODD = {
     "step": ["3", -1, True],
     "seconds": ["long"],
     "best": ["good"],
+    "curve": ["up", [[1, 2.0]], [[-1, 0.5]], [[1, 0.5]] * 25],
     "device": [7],
     "scores": ["x", {"n": "<b>"}],
     "hidden": ["yes"],
