@@ -193,10 +193,12 @@ def test_each_prepared_experiment_has_seeds_that_can_show_a_difference(name):
 def test_a_stored_result_answers_its_question(name):
     stored = load_stored()[name]
     results = stored["results"]
-    prepared = [each.values for each in ExperimentSpec.model_validate(spec(name)).variants]
-    assert all(each["values"] in prepared for each in results["variants"])
+    prepared = ExperimentSpec.model_validate(spec(name))
+    variants = [each.values for each in prepared.variants]
+    assert all(each["values"] in variants for each in results["variants"])
     assert stored["runs"] == stored["statuses"]["done"]
-    assert summarize(results["fields"], results["variants"]) == results["summary"]
+    summary = summarize(results["fields"], results["variants"])
+    assert results["summary"] == summary + prepared.task_note
     assert conclusion(results["variants"]) == f" {results['test']}"
     assert results["test"] in to_csv(results["fields"], results["variants"], results["test"])
 
