@@ -17,7 +17,7 @@ def parameters(subject: InspectedModel, request: SequenceRequest) -> dict[str, A
     `shapes` counts equal shapes, as in "8 × [64, 64] + 8 × [64]". A weight that two components
     share counts once, for the first of them.
     """
-    config, rows = subject.transformer.config, []
+    config, rows = subject.model.config, []
     for component, shapes in parameter_groups(config).items():
         counts = Counter(shapes).items()
         texts = [(f"{n} × " if n > 1 else "") + str(list(shape)) for shape, n in counts]
@@ -32,5 +32,5 @@ def parameters(subject: InspectedModel, request: SequenceRequest) -> dict[str, A
     return {
         "components": rows,
         "total": parameter_count(config),
-        **answer_fields(request.example(subject)),
+        **answer_fields(request.example(subject), of_own_layers=True),
     }

@@ -68,7 +68,8 @@ def list_views(subject: InspectedModel, batch: Batch) -> list[str]:
     if subject.is_equivalent or isinstance(subject.model, Transformer):
         return [*TRANSFORMER_VIEWS]
     attention = ["attention"] if subject.model.attention_tokens(batch) else []
-    return attention + (["gates"] if isinstance(subject.model, Recurrent) else [])
+    gates = ["gates"] if isinstance(subject.model, Recurrent) else []
+    return [*attention, *gates, "parameters"]
 
 
 def attention_labels(

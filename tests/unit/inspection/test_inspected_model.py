@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from playground.architectures.parameter_groups import parameter_count
 from playground.checkpoints.checkpoint import build_model
 from playground.checkpoints.manifest import CheckpointError
 from playground.errors import UserError
@@ -82,7 +83,10 @@ def test_other_architectures_have_attention_and_explain_other_views():
         _ = subject.transformer
     for view in VIEWS:
         result = render_view(subject, view, {"text": "3 1 4"})
-        assert "error" in result or view == "attention", view
+        assert ("error" in result) is (view not in ("attention", "parameters")), view
+    assert render_view(subject, "parameters", {"text": "3 1 4"})["total"] == parameter_count(
+        config.model
+    )
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
@@ -105,7 +109,7 @@ def test_pytorch_layers_are_traced_by_the_model_from_scratch(norm):
         expected = errors.get(view)
         assert expected in result["error"] if expected else "error" not in result, view
         if "note" in result:
-            uses_own_layers = view in ("attention", "gates") or "error" in result
+            uses_own_layers = view in ("attention", "gates", "parameters") or "error" in result
             assert (SAME_WEIGHTS in result["note"]) is not uses_own_layers, view
 
 

@@ -66,8 +66,8 @@ def test_other_models_have_no_gates_and_an_unknown_gate_is_replaced():
     invalid = render_view(random_model(), "gates", {"text": "5 x 9"})
     assert (invalid["code"], "prediction" in invalid) == ("not-applicable", False)
     assert render(recurrent_model(cell="gru"), quantity="f")["quantity"] == "r"
-    for attention, views in (("none", ["gates"]), ("additive", ["attention", "gates"])):
-        model = recurrent_model(attention=attention)
+    for attention, others in (("none", []), ("additive", ["attention"])):
+        model, views = recurrent_model(attention=attention), [*others, "gates", "parameters"]
         assert render_view(model, "trace", {"text": "5 3 9"})["views"] == views
         assert render_view(model, "gates", {"text": "5 3 9"})["views"] == views
     assert "Every number" in render_view(recurrent_model(), "attention", {"text": "5 3 9"})["error"]

@@ -240,6 +240,7 @@ function RunMenu({ run }) {
 /** @param {{ run: RunSummary }} props */
 function RunRow({ run }) {
   const isOpen = run.subject === state.modelRef,
+    color = colorOf(run.subject) ?? "var(--pg-quiet)",
     isHidden = run.hidden && originOf(run) === "user";
   return html`<li
     class=${["run", isOpen && "open", isHidden && "hidden-run"].filter(Boolean).join(" ")}
@@ -259,7 +260,7 @@ function RunRow({ run }) {
             ${run.name}
           </button>`
     }
-    ${run.curve.length > 1 && html`<${Sparkline} curves=${[run.curve]} color=${colorOf(run.subject) ?? "var(--pg-quiet)"} />`}
+    ${run.curve.length > 1 && html`<${Sparkline} curves=${[run.curve]} color=${color} />`}
     <span
       class="best"
       title=${run.best === null ? "" : "of " + formatCount(run.eval_size ?? 0, "held-out sequence")}

@@ -7,8 +7,8 @@ const HEIGHT = 24;
 
 /**
  * Curves of fractions, without axes.
- * @param {{ curves: [number, number][][], color?: string }} props the points of each curve: its positions
- *   and values. Without `color` each curve has that of its place.
+ * @param {{ curves: [number, number][][], color?: string }} props positions and values. Without
+ *   `color`, each curve has that of its place.
  */
 export function Sparkline({ curves, color }) {
   const end = Math.max(...curves.flat().map(([position]) => position)),
