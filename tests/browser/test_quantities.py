@@ -17,9 +17,9 @@ PERCENT, NUMBER = r"(?:< )?[\d.]+ %", r"[\d.,e-]+"
 def read(page: Page, selector: str, pattern: str) -> str:
     """Return the part of a text that a pattern matches."""
     text = page.locator(selector).inner_text()
-    found = re.search(pattern, text)
-    assert found, (selector, text)
-    return found[found.lastindex or 0]
+    match = re.search(pattern, text)
+    assert match, (selector, text)
+    return match[match.lastindex or 0]
 
 
 def read_train(page: Page) -> dict[str, set[str]]:

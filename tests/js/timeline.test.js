@@ -5,6 +5,7 @@ import { settle } from "./support/dom.js";
 import { box, click, key, mount, responses, serve, text, waitFor } from "./support/page.js";
 import { store } from "../../playground/ui/static/shared/store.js";
 import { state } from "../../playground/ui/static/train/state.js";
+import { followSelection } from "../../playground/ui/static/train/data/model_poll.js";
 import {
   clearSnapshotCache,
   showStep,
@@ -109,6 +110,17 @@ test("a pause of the replay keeps its step", async () => {
   await click(".play");
   assert.equal(await ended, false);
   assert.equal(text(".viewing"), "Viewing step 0");
+});
+
+test("a typed input ends the recording of a checkpoint", async () => {
+  followSelection();
+  state.status = "checkpoint";
+  const ended = startPlayback(() => 60_000);
+  await waitFor(() => displayed() === 0);
+  store.input.value = "4 1";
+  assert.equal(await ended, false);
+  assert.equal(state.viewedStep, null);
+  store.input.value = null;
 });
 
 test("others than the owner cannot branch", async () => {

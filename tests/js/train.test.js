@@ -35,6 +35,7 @@ import { followSelection, lacksWeights } from "../../playground/ui/static/train/
 import { predict } from "../../playground/ui/static/train/data/predict.js";
 import { Dialogs, followLearning } from "../../playground/ui/static/train/dialogs.js";
 import { form } from "../../playground/ui/static/train/settings.js";
+import { describeParts } from "../../playground/ui/static/train/share_dialog.js";
 import { TopBar } from "../../playground/ui/static/train/top_bar.js";
 import { Prediction } from "../../playground/ui/static/train/train.js";
 import { Samples, ScoresByLength } from "../../playground/ui/static/train/samples.js";
@@ -308,6 +309,15 @@ test("without the owner's consent the page gives the reason and requests no exam
   store.privacy.value = "";
   await settle();
   assert.equal(box.querySelector(".private"), null);
+});
+
+test("the picture of a model with parts off has what is right without them", () => {
+  const part = { kind: "cross", layer: 1, head: 0, name: "cross-attention 2.1" };
+  Object.assign(state, { displayedOff: [part], switchScore: { right: 176, measured: 256 } });
+  assert.match(describeParts(), /^Without .*2\.1: 176 of 256 unseen inputs right$/);
+  Object.assign(state, { displayedOff: [part, part], switchScore: null });
+  assert.equal(describeParts(), "Without 2 parts");
+  state.displayedOff = [];
 });
 
 test("the owner chooses in Share whether viewers may use the model", async () => {

@@ -470,4 +470,4 @@ def test_the_next_token_is_described_with_what_the_model_has(has_chat, sinks):
 def test_the_model_of_lesson_1_is_the_preset_that_it_names():
     lesson = LESSONS["learning"]
     assert configs_of(lesson, {"seed": 0}) == [preset_config("adam", {"seed": 0})]
-    assert "the preset Adam in the Train tab" in lesson.introduction
+    assert "the preset Adam, under Advanced settings in the Train tab" in lesson.introduction

@@ -173,8 +173,8 @@ export const attentionSpec = {
   subView: "attention",
   title: "Weights",
   explain:
-    "Attention weights of every head in every layer. Point at a cell to read its weight. Each " +
-    "row sums to one.",
+    "Attention weights of every head in every layer. Point at a cell, or tap it, to read its " +
+    "weight. Each row sums to one.",
   isLocal: true,
   Component: Attention,
   options: () => ({ kind: options.value.kind, mode: options.value.mode }),

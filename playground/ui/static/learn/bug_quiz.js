@@ -18,6 +18,10 @@ async function submitGuess(guess, prefix = "") {
   if (!bugState.value.result.bug_identified)
     addMark(guess.reveal ? "answer" : reply.result.bug_identified ? "hit" : "miss");
   bugState.value = { ...bugState.value, result: reply.result };
+  // What follows the guess may be below the screen.
+  requestAnimationFrame(() =>
+    document.querySelector(".guess-line, .solved")?.scrollIntoView?.({ block: "nearest" }),
+  );
 }
 
 const ShowAnswer = () =>

@@ -109,6 +109,14 @@ function Document({ name, text = `docs/${name}` }) {
 export function Teaching() {
   const { bugs, lessons, machine } = catalog.value;
   return html`<div>
+      ${
+        LOCAL_HOST.test(location.hostname) &&
+        html`<p class="pg-note">
+          The address of this page works only on this machine: pupils cannot open its links. Start
+          the app with <code>--host 0.0.0.0</code>, and open the page with the machine's network
+          address.
+        </p>`
+      }
       <${ClassForm} />
       <h3>Exercises by link</h3>
       <p>
@@ -120,13 +128,6 @@ export function Teaching() {
         The times are those of the training, if no other runs train. A lesson reuses the models of
         earlier lessons. The measurement adds some seconds.
       </p>
-      ${
-        LOCAL_HOST.test(location.hostname) &&
-        html`<p class="pg-hint">
-          The address of this page works only on this machine. Open the page with the machine's
-          network address before you copy links.
-        </p>`
-      }
       <${Links} links=${listLessonLinks(lessons)} />
     </div>
     <div>

@@ -1,4 +1,5 @@
 // The dialog for links to the view, embedded frames, code, and the model as a file.
+import { nameOf } from "../engine/parts.js";
 import { requestOrError } from "../shared/api.js";
 import { CopyField } from "../shared/components/copy_field.js";
 import { Dialog as ModalDialog } from "../shared/components/dialog.js";
@@ -9,7 +10,8 @@ import { store } from "../shared/store.js";
 import { html, signal, useState } from "../vendor/preact.js";
 import { Message, setMessage } from "./messages.js";
 import { fetchDetails, runAction } from "./data/actions.js";
-import { figure } from "./data/snapshots.js";
+import { stacks } from "./data/selection.js";
+import { figure, showLatest } from "./data/snapshots.js";
 import { loadSettings } from "./settings.js";
 import { Picture } from "./share_picture.js";
 import { state } from "./state.js";
@@ -40,7 +42,16 @@ const EMBED_VIEWS = /** @type {Record<string, [string, number]>} */ ({
 /** What the open dialog shares: {ref, link, card, pass, settings, command, isOwn, mayUse}. */
 const shared = signal(/** @type {any} */ (null));
 
+/** What the picture states while parts are off; the scores of the model are not those. */
+export function describeParts() {
+  const off = state.displayedOff,
+    { right, measured } = state.switchScore ?? {},
+    what = off.length > 1 ? `${off.length} parts` : nameOf(off[0], stacks.value.length === 1);
+  return `Without ${what}` + (measured ? `: ${right} of ${measured} unseen inputs right` : "");
+}
+
 export async function open() {
+  if (store.isPlaying.value) showLatest();
   const details = await fetchDetails(state.modelRef),
     { error, share_id: ownShareId, settings, command, result } = details;
   if (error) {
@@ -55,7 +66,7 @@ export async function open() {
     pass: figure.value?.pass,
     card: {
       name: state.lastResponse.name,
-      result,
+      result: state.displayedOff.length ? describeParts() : result,
       address: location.host + location.pathname.replace(/\/$/, ""),
       evaluations: state.evaluations,
       lastStep: state.lastResponse.step,

@@ -20,7 +20,7 @@ const PERCENT_AXIS = {
   formatTick: formatWholePercent,
 };
 const LIVE_DASH = 2;
-const NO_CURVES = "The curves appear with the first evaluation.";
+const NO_CURVES = "No run has been evaluated yet.";
 const NO_LENGTHS = "The lines appear after a run is finished and evaluated at all lengths.";
 
 /** Return the name of a line. A number has its setting, so that it does not look like a result. */

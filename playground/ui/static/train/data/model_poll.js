@@ -8,7 +8,7 @@ import { messages, setMessage } from "../messages.js";
 import { isDue, isTabOpen, MODEL_STATE, state, TERMINAL_STATUSES } from "../state.js";
 import { overlays, swapOverlay } from "./overlays.js";
 import { predict, predictionAnswer, TYPING_MS } from "./predict.js";
-import { clearSnapshotCache, followStep, leaveSteps } from "./snapshots.js";
+import { clearSnapshotCache, followStep, leaveSteps, showLatest } from "./snapshots.js";
 
 const METRIC_NAMES = ["steps", "loss", "learning_rate", "grad_norm"];
 const MAX_POINTS = 20_000; // a downsampled curve replaces a longer one
@@ -73,6 +73,16 @@ export function followSelection() {
     untracked(() => {
       if (model && model !== state.modelRef) showModel(model);
       else if (!state.isFresh) followStep(step);
+    });
+  });
+  let lastInput = store.input.peek();
+  effect(() => {
+    const input = store.input.value;
+    untracked(() => {
+      // A recording has pictures of its own input only.
+      const isOther = input !== lastInput && state.status === "checkpoint";
+      lastInput = input;
+      if (isOther && store.isPlaying.value) showLatest();
     });
   });
   effect(() => {
