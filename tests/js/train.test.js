@@ -359,6 +359,10 @@ test("samples of the next step update the elements; those of the previous model 
   const row = box.querySelector(".samples li"),
     count = () => text(".right-of");
   assert.equal(count(), "1 of 1 right");
+  state.displayedOff = [{ kind: "cross", layer: 1, head: 0 }];
+  await settle();
+  assert.equal(count(), "1 of 1 right with all parts on");
+  state.displayedOff = [];
   state.displayedSnapshot = { step: 4, samples: [{ ...sample, prediction: ["2"] }] };
   state.viewedStep = 4;
   await settle();

@@ -45,7 +45,8 @@ export function Samples() {
       ${
         snapshot &&
         `${rightCount} of ${samples.length} right` +
-          (state.viewedStep === null ? "" : ` at step ${snapshot.step}`)
+          (state.viewedStep === null ? "" : ` at step ${snapshot.step}`) +
+          (state.displayedOff.length ? " with all parts on" : "")
       }
     </output>
     <ul class="samples">
