@@ -67,9 +67,10 @@ def list_views(subject: InspectedModel, batch: Batch) -> list[str]:
     """Return the views that exist for the architecture of the model."""
     if subject.is_equivalent or isinstance(subject.model, Transformer):
         return [*TRANSFORMER_VIEWS]
-    attention = ["attention"] if subject.model.attention_tokens(batch) else []
-    gates = ["gates"] if isinstance(subject.model, Recurrent) else []
-    return [*attention, *gates, "parameters"]
+    views = ["attention"] if subject.model.attention_tokens(batch) else []
+    if isinstance(subject.model, Recurrent):
+        views.append("gates")
+    return [*views, "parameters"]
 
 
 def attention_labels(
