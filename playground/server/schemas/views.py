@@ -109,9 +109,11 @@ class LensView(AnswerView):
     target_probability: list[list[Number]]
 
 
-class ContributionsView(InspectView):
-    """The view `contributions`."""
+class ContributionsView(AnswerView):
+    """The view `contributions`; `labels` are the target, `vocabulary` the tokens to choose from."""
 
+    labels: list[str]
+    vocabulary: list[str]
     position: int
     token: str
     baseline_token: str | None  # the token whose logit is subtracted, or null

@@ -489,8 +489,10 @@ export interface LensView extends AnswerView {
   target_probability: ((number | null)[])[];
 }
 
-/** The view `contributions`. */
-export interface ContributionsView extends InspectView {
+/** The view `contributions`; `labels` are the target, `vocabulary` the tokens to choose from. */
+export interface ContributionsView extends AnswerView {
+  labels: string[];
+  vocabulary: string[];
   position: number;
   token: string;
   /** the token whose logit is subtracted, or null */
