@@ -78,9 +78,8 @@ def test_typed_sequences_and_ablations_need_no_view_of_the_server(page):
         "aria-pressed", "true"
     )
     open_section(page, "ablation")
-    page.locator(
-        ".ablation-table tbody button", has_text="cross-attention, layer 2, head 1"
-    ).click()
+    row = page.locator(".ablation-table tbody button", has_text="cross-attention, layer 2, head 1")
+    row.click(timeout=240_000)  # the last of 28 measurements in the browser
     expect(page.locator(".switch-state")).to_contain_text("cross-attention 2.1 is off")
     views = {each.post_data_json["view"] for each in sent if "inspect/view" in each.url}
     assert views <= {"output", "heads"}  # of the section above

@@ -249,7 +249,7 @@ def test_one_click_trains_to_100_percent_on_screen(app, open_page):
     # the shipped model's picture, which stayed until then, is the one of the end
     page.wait_for_selector(".live:not(.old)")
     first = selected_head_image(page)
-    wait_for_status(page, "done", seconds=120)
+    wait_for_status(page, "done", seconds=300)
     expect(page.locator(".score-value")).to_have_text(re.compile(r"^(100|99\.\d) % of 256$"))
     expect(page.locator(".right-of")).to_have_text("8 of 8 right")
     sentence = page.text_content(".status-text")
