@@ -7,7 +7,7 @@ from tests.support.browser_page import go_to
 
 MAX_WORDS = 120
 WORDS = r"""() => {
-  const RESULT = ".sheet, .generated-text, .token-alternatives, ";
+  const RESULT = ".sheet, .generated-text, .token-alternatives, .presets .answer, ";
   const panel = document.querySelector("#panels > [role=tabpanel]:not([hidden])"),
     texts = document.createTreeWalker(panel, NodeFilter.SHOW_TEXT), words = [];
   while (texts.nextNode()) {
