@@ -157,9 +157,10 @@ class Instance:
         finally:
             CLIENT_ADDRESS.reset(before)
         self.registry.scheduler.remove(run)  # as if it had trained
-        (run.folder / "checkpoints").mkdir()
-        (run.folder / "checkpoints" / "weights").write_bytes(bytes(self.model_bytes - 2000))
         run.save(status="done")
+        rest = self.model_bytes - directory_size(run.folder)
+        (run.folder / "checkpoints").mkdir()
+        (run.folder / "checkpoints" / "weights").write_bytes(bytes(rest))
         return True
 
     def used_bytes(self, owners):
