@@ -12,7 +12,7 @@ const HEIGHT = 24;
  */
 export function Sparkline({ curves, color }) {
   const end = Math.max(...curves.flat().map(([position]) => position)),
-    toPoint = ([position, value]) =>
+    toPoint = (/** @type {[number, number]} */ [position, value]) =>
       `${(WIDTH * position) / end},${(1 - value) * (HEIGHT - 2) + 1}`;
   return html`<svg
     class="sparkline"
