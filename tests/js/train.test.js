@@ -405,7 +405,7 @@ test("a recorded step of a checkpoint has its predictions in the diagram alone",
   await settle();
   assert.equal(sent.length, 0);
   assert.equal(box.querySelector(".answer").textContent, "");
-  assert.match(box.querySelector(".try-note").textContent, /see the diagram/);
+  assert.match(box.querySelector(".try-note").textContent, /see “guess” below/);
   state.viewedStep = 200;
   await predict();
   await settle();

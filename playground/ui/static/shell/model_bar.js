@@ -54,7 +54,7 @@ function Step() {
       step === null
         ? "latest, " + formatInteger(store.latestStep.value)
         : formatInteger(steps[nearestIndex(steps, step)]);
-  return html`<label class="page-bar-step">
+  return html`<label class=${"page-bar-step " + openTab()}>
     <span>Step</span>${
       steps.length > 1 &&
       html`<${StepSlider}

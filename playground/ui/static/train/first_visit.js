@@ -8,7 +8,8 @@ import { embeddedView, state } from "./state.js";
 const VISITED_KEY = "transformer-playground-visited",
   RECORDED_MODEL = "checkpoint:reverse",
   FIRST_FRAME_MS = 1500, // time to read the first caption
-  FRAME_MS = 170;
+  FRAME_MS = 170,
+  START = "Press Train, type an input, or switch a part of the model off.";
 /** The caption of the recording; null before it. */
 const note = signal(/** @type {string | null} */ (null));
 const frameMs = (index) => (index ? FRAME_MS : FIRST_FRAME_MS);
@@ -40,23 +41,26 @@ async function play() {
     const isSolved = samples.every((each) => each.prediction.join() === each.target.join());
     note.value = captionOf(step, isSolved);
   });
-  note.value = isFinished ? "The recording has ended. Press Train to train a new model." : null;
+  note.value = null;
   state.isTrainInviting = isFinished;
 }
 
-/** The caption of the recording, which plays if the page shows the recorded model. */
+const hasOwnRuns = () => store.models.value.some(({ value }) => value.startsWith("run:"));
+
+/**
+ * The caption of the recording, which plays if the page shows the recorded model; then, until the
+ * user trains or switches something off, what to do first.
+ */
 export function RecordingNote() {
   const isReady = canPlay(),
-    isOpen = state.status === "checkpoint";
+    isOpen = state.status === "checkpoint",
+    isStart = isOpen && !embeddedView && !hasOwnRuns() && !state.switchedOff.length,
+    text = note.value ?? (isStart ? START : null);
   useEffect(() => {
     if (isReady && isFirstVisit()) play();
     else if (!isOpen) note.value = null;
   }, [isReady, isOpen]);
-  return html`<p
-    class="pg-note pg-quiet recording-note"
-    role="status"
-    hidden=${note.value === null}
-  >
-    ${note.value}
+  return html`<p class="pg-note pg-quiet recording-note" role="status" hidden=${text === null}>
+    ${text}
   </p>`;
 }

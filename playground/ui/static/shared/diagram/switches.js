@@ -39,12 +39,14 @@ const METHODS = {
   mean: "Off: its output is its mean, which other parts know.",
 };
 
+const INVITATION = "Each head and block has a switch. Which ones can the model do without?";
+
 /**
  * @param {Component[]} off @param {Switches["nameOf"]} nameOf
  * @param {boolean | null} isRight null until the output is known
  */
 function describeState(off, nameOf, isRight) {
-  if (!off.length) return "All parts are on. Switch one off.";
+  if (!off.length) return "All parts are on.";
   const what = off.length > 1 ? `${off.length} parts are off` : `${nameOf(off[0])} is off`;
   return what + (isRight === null ? "." : `: this output is ${isRight ? "still right" : "wrong"}.`);
 }
@@ -103,7 +105,11 @@ export const SwitchControls = ({ off, nameOf, isRight, score, hasExamples, ...pr
         Switch all on
       </button>
     </div>
-    ${hasExamples && html`<${Score} score=${score} />`}
+    ${
+      off.length
+        ? hasExamples && html`<${Score} score=${score} />`
+        : html`<p class="switch-score">${INVITATION}</p>`
+    }
     <p class="switch-hint">${off.length > 0 && METHODS[props.method]}</p>
   </div>`;
 

@@ -49,7 +49,7 @@ export async function predict(delayMs = 0) {
     return;
   }
   if (isRecordedStep()) {
-    showPrediction({ note: "see the diagram" }, step);
+    showPrediction({ note: "see “guess” below" }, step);
     return;
   }
   // without weights; the prediction runs once a snapshot arrives
