@@ -55,6 +55,7 @@ import {
   lessonStates,
   LINKED_BUG,
   readLink,
+  showSection,
 } from "../../playground/ui/static/learn/state.js";
 import {
   describeMachine,
@@ -311,8 +312,13 @@ test("a pupil joins by a link, sends the last of several guesses, and leaves", a
   const { lesson, guess } = sent.at(-1)[1];
   assert.deepEqual([lesson, guess], ["lengths", [10, 20, 30]]);
   assert.equal(sent.filter(([name]) => name === "class/guess").length, 1);
+  store.tab.value = "learn";
+  showSection("tour");
+  lessonName.value = "heads";
   await mount(html`<${ClassBar} />`);
   assert.match(text(".class-bar"), /Class BCDFGH: the teacher sees your guesses/);
+  lessonName.value = "lengths";
+  await waitFor(() => /✓ Your teacher has your guess/.test(text(".class-bar")));
   await click($(".class-bar button"));
   assert.equal(classroom.value, null);
 });
@@ -322,6 +328,16 @@ test("a class that ended is left with a message", async () => {
   await joinClass("BCDFGH");
   assert.equal(classroom.value, null);
   await mount(html`<${ClassBar} />`);
+  assert.match(text(".learn-note"), /This class has ended, or its code is wrong\./);
+});
+
+test("the page of a pupil sees that the teacher closed the class", async () => {
+  responses["class/join"] = {};
+  store.tab.value = "learn";
+  await joinClass("BCDFGH");
+  responses["class/join"] = { error: "no class has this code", code: "not-found" };
+  await mount(html`<${ClassBar} />`);
+  await waitFor(() => classroom.value === null);
   assert.match(text(".learn-note"), /This class has ended, or its code is wrong\./);
 });
 

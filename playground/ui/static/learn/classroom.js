@@ -8,9 +8,10 @@ import { formatCount, formatMessage } from "../shared/format.js";
 import { poller } from "../shared/poller.js";
 import { store } from "../shared/store.js";
 import { fillGaps } from "./guess.js";
-import { lessonName, saveLocal, storedState } from "./state.js";
+import { lessonName, saveLocal, section, storedState } from "./state.js";
 
 const POLL_MS = 1000;
+const JOIN_MS = 5000; // until a pupil's page sees that the class has ended
 const SEND_DELAY_MS = 400; // after the last change of a guess
 const NO_GUESSES = { n_pupils: 0, n_guesses: {}, guesses: [], lesson: "" };
 
@@ -19,6 +20,8 @@ export const classroom = signal(/** @type {any} */ (null));
 /** What the teacher's page received last, and the lesson of its guesses. */
 const received = signal(/** @type {any} */ (NO_GUESSES));
 const error = signal("");
+/** The lessons whose guess the class has. */
+const sent = signal(/** @type {string[]} */ ([]));
 
 const send = (name, fields = {}) =>
   requestOrError("class/" + name, {
@@ -30,6 +33,7 @@ const send = (name, fields = {}) =>
 function setClass(value, message = "") {
   classroom.value = value;
   received.value = NO_GUESSES;
+  sent.value = [];
   error.value = formatMessage(message);
   saveLocal("class", value);
 }
@@ -71,30 +75,29 @@ export function sendGuess({ kind, name }, guess) {
   clearTimeout(timer);
   if (!classroom.value || classroom.value.isTeacher) return;
   timer = setTimeout(async () => {
-    const points = kind === "curve" ? fillGaps(guess) : guess;
-    checkResponse(await send("guess", { lesson: name, guess: points }));
+    const points = kind === "curve" ? fillGaps(guess) : guess,
+      response = await send("guess", { lesson: name, guess: points });
+    checkResponse(response);
+    if (!response.error) sent.value = [...sent.value, name];
   }, SEND_DELAY_MS);
 }
 
 /** The guesses of the class in a lesson, on the page of its teacher. */
 export const cloudOf = (name) => (received.value.lesson === name ? received.value.guesses : []);
 
-/** Poll the guesses in the open lesson. */
-function usePoll() {
+/** Poll a route of the class while the tab is open. */
+function usePoll(route, intervalMs, onData) {
   useEffect(() => {
     const subscription = poller.subscribe({
-      route: "class/poll",
-      intervalMs: POLL_MS,
+      route,
+      intervalMs,
       isVisible: () => store.tab.value === "learn",
       payload: () => ({
         owner: store.owner.value,
         code: classroom.value.code,
         lesson: lessonName.value,
       }),
-      onData(response) {
-        if (response.error) checkResponse(response);
-        else received.value = response;
-      },
+      onData,
     });
     return subscription.unsubscribe;
   }, []);
@@ -120,12 +123,30 @@ function QrCode({ text }) {
 }
 
 function TeacherBar({ code }) {
-  usePoll();
+  usePoll("class/poll", POLL_MS, (response) => {
+    if (response.error) checkResponse(response);
+    else received.value = response;
+  });
   const { n_pupils: nPupils, n_guesses: nGuesses } = received.value;
   return html`<span>
     Class <b>${code}</b>: ${formatCount(nPupils, "pupil")} joined,${" "}
     ${formatCount(nGuesses[lessonName.value] ?? 0, "guess", "guesses")} in this lesson
   </span>`;
+}
+
+/** The class of a pupil, who joins it again and again, and so sees its end. */
+function PupilBar({ code }) {
+  usePoll("class/join", JOIN_MS, checkResponse);
+  const isSent = section.value === "tour" && sent.value.includes(lessonName.value);
+  return html`<span>
+      Class <b>${code}</b>:${" "}
+      ${
+        isSent
+          ? html`<b class="sent">✓ Your teacher has your guess</b>, without a name.`
+          : "the teacher sees your guesses, without a name."
+      }
+    </span>
+    <button type="button" class="pg-button" onClick=${() => setClass(null)}>Leave</button>`;
 }
 
 /** One line above every part of the tab: the class, and for its teacher how many take part. */
@@ -134,16 +155,7 @@ export function ClassBar() {
   return html`${
       code &&
       html`<p class="pg-row class-bar">
-        ${
-          isTeacher
-            ? html`<${TeacherBar} code=${code} />`
-            : html`<span>
-                  Class <b>${code}</b>: the teacher sees your guesses, without a name.
-                </span>
-                <button type="button" class="pg-button" onClick=${() => setClass(null)}>
-                  Leave
-                </button>`
-        }
+        ${isTeacher ? html`<${TeacherBar} code=${code} />` : html`<${PupilBar} code=${code} />`}
       </p>`
     } <${StatusMessage} class="learn-note" kind="error" text=${error.value} />`;
 }
