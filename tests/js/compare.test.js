@@ -75,11 +75,11 @@ import { describeLane, placeLanes, Race } from "../../playground/ui/static/compa
 import { Pretrained, SECTIONS } from "../../playground/ui/static/compare/pretrained.js";
 import {
   applyLink,
-  buildViewLink,
   compareView,
   createForm,
   section,
   selectedModel,
+  sharedParams,
   view,
 } from "../../playground/ui/static/compare/state.js";
 import { toSeries } from "../../playground/ui/static/compare/training_charts.js";
@@ -123,13 +123,13 @@ test("a link stores the fields of forms, and never a job", () => {
   assert.equal(selectedModel.value.name, "reverse");
   view.value = "benchmark";
   form.set("n", 33);
-  store.addView("compare", compareView);
+  store.addView("compare", { ...compareView, link: () => sharedParams("table") });
   store.tab.value = "compare";
-  const params = new URL(buildViewLink("table")).searchParams;
+  const params = new URL(store.buildViewLink()).searchParams;
   assert.equal(params.get("section"), "benchmark");
   assert.equal(params.get("model"), "checkpoint:reverse");
   assert.equal(JSON.parse(params.get("fields")).table.n, 33);
-  assert.equal(new URL(buildViewLink("")).searchParams.get("fields"), null);
+  assert.equal(sharedParams("").fields, null);
 });
 
 test("a form takes stored values of the right kind only", () => {

@@ -1,7 +1,6 @@
 // The Compare tab: a race, experiments, and the selected model beside pretrained ones. A process of
 // the server runs everything that needs a pretrained model, as a job.
 import { effect, html, render } from "../vendor/preact.js";
-import { CopyButton } from "../shared/components/copy_field.js";
 import { Tabs } from "../shared/components/segments.js";
 import { poller } from "../shared/poller.js";
 import { store } from "../shared/store.js";
@@ -13,7 +12,7 @@ import { resumeJobs } from "./jobs.js";
 import { listLocalModels, retryConnection } from "./models.js";
 import { Outage } from "./outage.js";
 import { currentSection, Pretrained } from "./pretrained.js";
-import { buildViewLink, compareView, isSharedModel, selectedModel, view, VIEWS } from "./state.js";
+import { compareView, isSharedModel, selectedModel, sharedParams, view, VIEWS } from "./state.js";
 import { Race } from "./race.js";
 import { attach, root } from "./view.js";
 
@@ -38,7 +37,7 @@ const PANELS = {
 };
 
 function Compare() {
-  const { Component, about, form } = PANELS[view.value];
+  const { Component, about } = PANELS[view.value];
   return html`<h2 class="pg-visually-hidden">Compare</h2>
     ${
       isSharedModel.value &&
@@ -55,12 +54,6 @@ function Compare() {
         onChange=${(value) => (view.value = value)}
       />
       <${Outage} onRetry=${retryConnection} />
-      <${CopyButton}
-        class="link"
-        label="Copy link"
-        title="A link to this view with the values of its form; your own runs are not shared"
-        text=${() => buildViewLink(form())}
-      />
     </div>
     <div class="stage" role="tabpanel" aria-labelledby=${"compare-" + view.value}>
       ${about && html`<p class="pg-hint about">${about}</p>`}
@@ -74,6 +67,7 @@ const isVisible = () => Boolean(root.offsetParent);
 export default async function main(panel) {
   store.addView("compare", {
     read: () => ({ ...compareView.read(), ...formView.read() }),
+    link: () => sharedParams(PANELS[view.value].form()),
     apply(params) {
       compareView.apply(params);
       formView.apply(params);

@@ -86,13 +86,13 @@ export function createForm(name, defaults, validate = (stored) => stored) {
   });
 }
 
-/** Return a link to the selected view with the values of its form. Runs are not shared. */
-export function buildViewLink(/** @type {string} */ formName) {
+/** What a link to the selected view has: the values of its form, and no run. */
+export function sharedParams(/** @type {string} */ formName) {
   const values = formName && loadLocal(formName);
-  return store.buildLink({
+  return {
     model: subject.value.startsWith("checkpoint:") ? subject.value : null,
     fields: values ? JSON.stringify({ [formName]: values }) : null,
-  });
+  };
 }
 
 /** Return a result that the app includes, which is displayed until a job has run here. */

@@ -13,6 +13,8 @@ import { Lessons, openLinkedLesson, resumeLessons } from "./lessons.js";
 import {
   bugState,
   catalog,
+  lessonName,
+  lessonStates,
   readLink,
   requestLesson,
   restoreProgress,
@@ -62,6 +64,12 @@ const learnView = {
     const options = catalog.value.lessons.flatMap((/** @type {any} */ lesson) => lesson.options),
       names = ["class", "learn", "day", "bug", "seed", "steps", ...options.map(({ name }) => name)];
     return Object.fromEntries(names.map((name) => [name, null]));
+  },
+  link() {
+    const { day, name, seed, steps } = bugState.value;
+    if (section.value === "bugs") return day ? { day } : { bug: name, seed, steps };
+    if (section.value !== "tour") return { learn: section.value };
+    return { learn: lessonName.value, ...lessonStates.value[lessonName.value]?.options };
   },
   apply(/** @type {URLSearchParams} */ params) {
     const link = readLink(catalog.value, params);

@@ -14,7 +14,11 @@ import { loadText, saveText } from "./storage.js";
 /**
  * How the state of a tab gets into the address, and back: its parameters, null for defaults.
  * @typedef {Record<string, any>} Params
- * @typedef {{ read: () => Params, apply: (params: URLSearchParams) => void }} TabView
+ * @typedef {{
+ *   read: () => Params,
+ *   apply: (params: URLSearchParams) => void,
+ *   link?: () => Params,
+ * }} TabView `link` returns what a link for others has, where that differs from the address
  */
 
 export const DEFAULT_TAB = "train";
@@ -265,6 +269,12 @@ export class Store {
       ...(params.model === null ? { step: null, input: null } : {}),
       ...params,
     });
+  }
+
+  /** Return a link that opens what the open tab shows, without the user's own models. */
+  buildViewLink() {
+    const { link } = this.views.value[this.tab.value ?? DEFAULT_TAB] ?? {};
+    return this.buildLink({ model: null, ...link?.() });
   }
 
   /**

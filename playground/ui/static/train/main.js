@@ -1,5 +1,6 @@
 // The Train tab. It polls the server for new data and holds no connection open.
 import { sleep } from "../shared/api.js";
+import { CopyButton } from "../shared/components/copy_field.js";
 import { el } from "../shared/dom.js";
 import { store } from "../shared/store.js";
 import { RETRYING } from "../shared/strings.js";
@@ -64,15 +65,23 @@ function showPage(element) {
   return live;
 }
 
-/** Share is in the header, for the tabs that show a model. */
-function initShare() {
-  const button = /** @type {HTMLButtonElement} */ (document.querySelector("#header .share"));
-  button.disabled = false;
-  button.addEventListener("click", openShareDialog);
-  effect(() => {
-    button.hidden = !["train", "inspect"].includes(store.tab.value ?? "train");
-  });
-}
+/** Share is in the header: a dialog for the open model, a link for tabs without one. */
+const ShareButton = () =>
+  ["train", "inspect"].includes(store.tab.value ?? "train")
+    ? html`<button
+        type="button"
+        class="pg-button share"
+        title="Share a link, a picture or a file"
+        onClick=${openShareDialog}
+      >
+        Share
+      </button>`
+    : html`<${CopyButton}
+        class="share"
+        label="Share"
+        title="Copy a link to this view; your own runs are not shared"
+        text=${() => store.buildViewLink()}
+      />`;
 
 /** Show the tab in its panel. @param {Element} panel */
 export default async function main(panel) {
@@ -80,7 +89,8 @@ export default async function main(panel) {
   const dialogs = el("div", { id: "dialogs", className: "pg" });
   document.body.append(dialogs);
   render(html`<${Dialogs} />`, dialogs);
-  initShare();
+  const shareBox = document.querySelector("#share");
+  if (shareBox && !embeddedView) render(html`<${ShareButton} />`, shareBox);
   resetView();
   followModel();
   effect(updatePageStatus);
