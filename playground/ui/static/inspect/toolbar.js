@@ -24,6 +24,9 @@ function Prediction() {
   />`;
 }
 
+/** Whether parts of the model are off in Train: the views here are of the whole model. */
+const hasPartsOff = () => Boolean(store.views.value.train?.read().off);
+
 const isEmbedded = Boolean(document.documentElement.dataset.embed);
 
 export const Toolbar = () =>
@@ -37,6 +40,7 @@ export const Toolbar = () =>
       ><${Prediction}
     /></output>
     <span class="note pg-quiet">${prediction.value?.note}</span>
+    ${hasPartsOff() && html`<span class="pg-quiet">Here, all parts are on.</span>`}
     <p class="pg-error problem" role="alert">${problem.value}</p>
     <span class="right top"><${ExportMenu} /></span>
   </div>`;
