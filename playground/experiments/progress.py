@@ -34,9 +34,13 @@ COMPARABLE_SETTINGS = (
 
 
 class Estimate(TypedDict):
-    """The remaining time; `unknown` counts runs without a comparable one."""
+    """The remaining time; `unknown` counts runs without a comparable one.
+
+    It is a limit where runs end early, at an exact match.
+    """
 
     seconds: float
+    is_limit: bool
     unknown: int
     is_measured: bool
     message: str
@@ -125,11 +129,13 @@ def estimate(
         if unknown
         else "at the speed measured here, if no other runs train"
     )
+    is_limit = experiment.stop_at_exact_match > 0
+    extent = f"{'up to' if is_limit else 'about'} {format_duration(round(seconds))}"
     return _describe(
         seconds,
         unknown,
-        f"about {format_duration(round(seconds))} for {len(remaining)} runs, "
-        f"{n_parallel} at a time, {source}",
+        f"{extent} for {len(remaining)} runs, {n_parallel} at a time, {source}",
+        is_limit,
     )
 
 
@@ -138,8 +144,14 @@ def declared_estimate(minutes: float) -> Estimate:
     return _describe(60 * minutes, 1, "as measured on two cores")
 
 
-def _describe(seconds: float, unknown: int, message: str) -> Estimate:
-    return {"seconds": seconds, "unknown": unknown, "is_measured": not unknown, "message": message}
+def _describe(seconds: float, unknown: int, message: str, is_limit: bool = False) -> Estimate:
+    return {
+        "seconds": seconds,
+        "is_limit": is_limit,
+        "unknown": unknown,
+        "is_measured": not unknown,
+        "message": message,
+    }
 
 
 def declared_step_s(config: RunConfig) -> float:

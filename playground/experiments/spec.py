@@ -184,7 +184,7 @@ class ExperimentSpec(BaseModel):
                 f"{varied[0]} changes how a run is measured, where it runs or when it ends, so "
                 "its values cannot be compared; set it once for all runs"
             )
-        stop = self.variants[0].config(0).training.stop_at_exact_match
+        stop = self.stop_at_exact_match
         if len(self.variants) > 1 and 0 < stop < TARGET_SCORE:
             return "stop_at_exact_match", (
                 f"stop_at_exact_match is {stop:g}, so runs end before the exact match that is "
@@ -201,6 +201,11 @@ class ExperimentSpec(BaseModel):
         return None
 
     @property
+    def stop_at_exact_match(self) -> float:
+        """Return the exact match at which runs end early; 0 if they do not."""
+        return self.variants[0].config(0).training.stop_at_exact_match
+
+    @property
     def why_untestable(self) -> str:
         return self.untestable[1] if self.untestable else ""
 
@@ -209,7 +214,7 @@ class ExperimentSpec(BaseModel):
         """Return why no test can compare lengths, which are evaluated after the last step."""
         if self.why_untestable:
             return self.why_untestable
-        if self.variants[0].config(0).training.stop_at_exact_match:
+        if self.stop_at_exact_match:
             return "runs may end early, after different numbers of steps"
         has_budgets = len({variant.steps for variant in self.variants}) > 1
         return "the runs have different numbers of steps" if has_budgets else ""

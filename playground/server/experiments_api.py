@@ -17,10 +17,10 @@ from starlette.responses import StreamingResponse
 from playground.common.validation import parse
 from playground.errors import UserError
 from playground.experiments import length_generalization
-from playground.experiments.analysis import best_variants, to_csv
+from playground.experiments.analysis import TARGET_SCORE, best_variants, to_csv
 from playground.experiments.presets import EXPERIMENT_PRESETS, find_stored, load_stored, spec
 from playground.experiments.service import ExperimentService
-from playground.experiments.spec import LENGTHS, Experiment, ExperimentSpec
+from playground.experiments.spec import GRID, LENGTHS, Experiment, ExperimentSpec
 from playground.experiments.store import EXPERIMENT_MISSING
 from playground.experiments.variant import VARIANT_KEY, Variant, format_value, parse_value
 from playground.models.config_fields import ConfigError, short_repr
@@ -58,6 +58,11 @@ MAX_LISTED_RUNS = 200
 MEASURES = ("exact_match", "steps_to", "at_budget", "seconds")
 SPREAD = ("n", "median", "low", "high", "reached")
 LENGTH_FIELDS = ("times", "n")
+# The steps of the runs of a form, without a model whose settings they have.
+SHORT_RUNS: dict[str, dict[str, Any]] = {
+    GRID: {"max_steps": 600, "lr_decay_steps": 600, "stop_at_exact_match": TARGET_SCORE},
+    LENGTHS: {"max_steps": 1000, "lr_decay_steps": 1000},
+}
 NO_JOBS = "jobs of Hugging Face need your sign-in with access to jobs; sign in, and try again"
 NO_SLURM = "this server has several users, so it starts no jobs of SLURM; start your own playground"
 
@@ -238,7 +243,7 @@ def _describe_stored(name: str) -> list[dict[str, Any]]:
         row = by_label.get(variant["short"])
         answers.append(
             {
-                "short": variant["short"],
+                "label": variant["label"],
                 "steps_to": variant["steps_to"],
                 "budget": variant["budget"],
                 "reach": row and row["reach"],
@@ -270,7 +275,7 @@ def _parse_spec(request: PlanExperiment, model: Access | None) -> dict[str, Any]
     fixed = {name: values[0] for name, values in values_by_setting.items() if len(values) == 1}
     varied = {name: values for name, values in values_by_setting.items() if len(values) > 1}
     grid = varied or values_by_setting
-    base = (_without_seed(model) if model else {}) | fixed
+    base = (_without_seed(model) if model else SHORT_RUNS.get(form.kind, {})) | fixed
     result: dict[str, Any] = {
         "name": form.name.strip() or _default_name(grid) or "experiment",
         "base": {name: value for name, value in base.items() if name not in grid},

@@ -444,8 +444,8 @@ test("an experiment can be paused, cancelled and deleted", async () => {
 });
 
 test("a card answers with the best and the worst variant", () => {
-  const variant = (short, median, high = median) => ({
-    short,
+  const variant = (label, median, high = median) => ({
+    label,
     budget: 1600,
     steps_to: { n: 4, median, low: 60, high, reached: median === null ? 1 : 4 },
   });
@@ -462,8 +462,8 @@ test("a card answers with the best and the worst variant", () => {
   const reach = (median, high) => ({ n: 5, median, low: 10, high });
   assert.equal(
     describeAnswer([
-      { short: "rope", reach: reach(10, 11) },
-      { short: "alibi", reach: reach(10.5, 12) },
+      { label: "rope", reach: reach(10, 11) },
+      { label: "alibi", reach: reach(10.5, 12) },
     ]),
     "alibi: 99 % up to length 10.5 (10 to 12, 5 seeds); " +
       "rope: 99 % up to length 10 (10 to 11, 5 seeds).",

@@ -98,7 +98,7 @@ class StoredVariant(TypedDict):
     `reach` its lengths with 99 %, as in `length_generalization.SchemeResult`.
     """
 
-    short: str
+    label: str
     steps_to: dict[str, Any] | None
     budget: int
     reach: dict[str, Any] | None

@@ -244,9 +244,10 @@ export interface PlannedVariant {
   steps: number;
 }
 
-/** The remaining time; `unknown` counts runs without a comparable one. */
+/** The remaining time; `unknown` counts runs without a comparable one. It is a limit where runs end early, at an exact match. */
 export interface Estimate {
   seconds: number;
+  is_limit: boolean;
   unknown: number;
   is_measured: boolean;
   message: string;
@@ -324,7 +325,7 @@ export interface ExperimentList {
 
 /** The curve of a variant in a stored result: exact match by step, or by length with `reach`. `steps_to` has its steps to 99 % within `budget`, as in `analysis.summarize_variant`, and `reach` its lengths with 99 %, as in `length_generalization.SchemeResult`. */
 export interface StoredVariant {
-  short: string;
+  label: string;
   steps_to: Record<string, any> | null;
   budget: number;
   reach: Record<string, any> | null;

@@ -201,7 +201,12 @@ export function listFields(values, test) {
       name: "base",
       label: "Other settings from",
       type: "select",
-      options: [{ value: "", label: "defaults" }, ...store.models.value],
+      options: [{ value: "", label: "short runs" }, ...store.models.value],
+      hint: values.base
+        ? ""
+        : values.kind === "lengths"
+          ? "They have 1,000 steps."
+          : "They end at 99 % exact match, or after 600 steps.",
     },
     ...varied,
     { name: "seeds", label: "Seeds", hint: test },

@@ -68,7 +68,7 @@ export function describeAnswer(variants) {
     ends
       .map((each) => {
         const result = each.reach ? describeReach(each.reach) : describeSteps(each);
-        return `${each.short}: ${result}`;
+        return `${each.label}: ${result}`;
       })
       .join("; ") + "."
   );

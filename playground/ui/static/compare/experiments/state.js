@@ -108,10 +108,16 @@ export function toggleVariant(/** @type {string} */ label) {
   lines.value = next;
 }
 
-/** Format an expected duration. @param {{ seconds: number }} estimate */
-export function formatEstimate({ seconds }) {
+/**
+ * Format an expected duration, or its limit.
+ * @param {{ seconds: number, is_limit?: boolean }} estimate
+ */
+export function formatEstimate({ seconds, is_limit: isLimit }) {
   if (seconds < 60) return "less than 1 min";
-  return "about " + (seconds < 3570 ? Math.round(seconds / 60) + " min" : formatDuration(seconds));
+  return (
+    (isLimit ? "up to " : "about ") +
+    (seconds < 3570 ? Math.round(seconds / 60) + " min" : formatDuration(seconds))
+  );
 }
 
 /**
