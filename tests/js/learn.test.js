@@ -359,6 +359,11 @@ test("a teacher opens a class, sees every guess, and closes it", async () => {
   );
   assert.equal(text(".predict label b"), "2");
   assert.match($(".class-link").value, /\?class=BCDFGH$/);
+  responses["jobs/submit"] = { job: "m" };
+  responses["jobs/poll"] = { status: "done", result: RESULT };
+  $(".measure").click(); // without a guess of the teacher
+  await waitFor(() => lessonStatus("heads") === "measured");
+  assert.match(text(".verdict"), /^Measured/);
   classroom.value = null;
   resumeClass(); // after a reload
   assert.deepEqual(classroom.value, { code: "BCDFGH", isTeacher: true });

@@ -189,7 +189,7 @@ function Axes({ lesson: { kind, low, high, unit } }) {
 /** @type {Record<string, object>} */
 const STROKES = {
   grid: { stroke: "var(--pg-grid)", "stroke-width": 1 },
-  cloud: { stroke: "var(--pg-quiet)", "stroke-opacity": 0.4, "stroke-width": 2 },
+  cloud: { stroke: "var(--pg-quiet)", "stroke-opacity": 0.7, "stroke-width": 2 },
   other: { stroke: "var(--pg-quiet)", "stroke-width": 3 },
   measured: { stroke: "var(--pg-accent)", "stroke-width": 3 },
   guess: { stroke: "var(--pg-mark)", "stroke-width": 3, "stroke-dasharray": "7 4" },

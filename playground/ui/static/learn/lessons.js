@@ -99,7 +99,8 @@ export function lessonStatus(name) {
   if (isBusy(name)) return "running";
   const { guess, result } = lessonState(name),
     lesson = catalog.value.lessons.find((each) => each.name === name);
-  return !result ? "" : isNear(lesson, guess, result) ? "near" : "measured";
+  if (!result) return "";
+  return guess !== undefined && isNear(lesson, guess, result) ? "near" : "measured";
 }
 
 const STATUS_LABELS = { near: "guessed right", measured: "measured", running: "running" };
@@ -218,9 +219,11 @@ function Outcome({ lesson, guess, result }) {
     subjects = runs.map((run) => run.run),
     hasOwnFigure = lesson.kind === "curve",
     others = figures.filter((each) => !hasOwnFigure || each.kind !== "curves");
+  const hasGuess = guess !== undefined,
+    mark = !hasGuess ? "" : isNear(lesson, guess, result) ? "ok" : "off";
   return html`<div class="outcome">
-    <p class=${"verdict " + (isNear(lesson, guess, result) ? "ok" : "off")} role="status">
-      ${describeScore(lesson, guess, result)}
+    <p class=${"verdict " + mark} role="status">
+      ${hasGuess && describeScore(lesson, guess, result)}
       ${
         lesson.kind !== "curve" &&
         html`${" "}<span class="measured">Measured: ${formatOutcome(lesson, result)}.</span>`
@@ -324,7 +327,7 @@ function Lesson({ lesson }) {
     { result } = isDisabled ? {} : state,
     isLocked = isDisabled || Boolean(result),
     [error, setError] = useState(""),
-    hasGuess = state.guess !== undefined;
+    hasGuess = state.guess !== undefined || cloudOf(name).length > 0; // a teacher needs none
   const answer = (find) => {
     if (hasGuess) find(name);
     setError(hasGuess ? "" : WITHOUT_GUESS[lesson.kind]);

@@ -44,6 +44,7 @@ export function Dialog() {
     button = (/** @type {string} */ label, /** @type {() => void} */ action) =>
       html`<button type="button" class="pg-button small" onClick=${action}>${label}</button>`;
   if (learnedStep === null || closedFor.value === modelRef || !isTabOpen.value) return null;
+  if (state.switchedOff.length) return null; // it would cover what the switch does
   return html`<aside class="pg-popup pg-row learned" aria-label="What next">
     <b>Learned at step ${formatInteger(learnedStep)}.</b>
     ${runsInBrowser.value && button("Switch off heads", switchOff)}

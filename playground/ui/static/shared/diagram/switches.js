@@ -110,7 +110,7 @@ export const SwitchControls = ({ off, nameOf, isRight, score, hasExamples, ...pr
         ? hasExamples && html`<${Score} score=${score} />`
         : html`<p class="switch-score">${INVITATION}</p>`
     }
-    <p class="switch-hint">${off.length > 0 && METHODS[props.method]}</p>
+    <p class="switch-hint">${(off.length > 0 || hasExamples) && METHODS[props.method]}</p>
   </div>`;
 
 /** @type {Record<string, [number, number]>} */
