@@ -16,6 +16,7 @@ const axes = {
   pass = { step: 200, axes, source: ["1", "2"], attention: { cross: [[weights]] }, probe },
   card = {
     name: "my run",
+    hasPartsOff: false,
     result: "Learned reverse in 70 steps, 9 s: 99.2 % of 2,000 unseen sequences right",
     address: "example.org/play",
     evaluations: [
@@ -49,6 +50,13 @@ test("at an earlier step the card has what was right until then", () => {
   assert.ok(texts.includes("70 steps · 99.0 % of 256 unseen sequences right"), texts.join());
   assert.ok(!texts.includes(card.result));
   assert.equal(calls("lineTo").length, 2);
+});
+
+test("with parts off during training the card says so, the frames of a clip do not", () => {
+  const without = { hasPartsOff: true, result: "Without head 1: 3 of 64 unseen inputs right" };
+  const own = paint(without, { step: 70, isFromEngine: true });
+  assert.ok(own.texts.includes(without.result));
+  assert.ok(!paint(without, { step: 70 }).texts.includes(without.result));
 });
 
 test("a model without scores, attention or examples has a card", () => {

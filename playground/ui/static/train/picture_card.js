@@ -7,10 +7,12 @@ import { cssVariable } from "../shared/palette.js";
 
 /** @typedef {import("./curves.js").Evaluation} Evaluation */
 /**
- * The content of the card: `result` is the sentence of the server.
+ * The content of the card: `result` is the sentence of the server, or without parts of the model
+ * that of this page.
  * @typedef {{
  *   name: string,
  *   result: string,
+ *   hasPartsOff: boolean,
  *   address: string,
  *   evaluations: Evaluation[],
  *   lastStep: number,
@@ -34,7 +36,7 @@ export function paintCard(canvas, card, pass) {
   const c = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d")),
     evaluations = card.evaluations.filter(([step]) => step <= pass.step),
     latest = evaluations.at(-1),
-    isLast = pass.step >= card.lastStep;
+    hasResult = pass.step >= card.lastStep || (card.hasPartsOff && pass.isFromEngine);
   c.fillStyle = cssVariable("--pg-background");
   c.fillRect(0, 0, WIDTH, HEIGHT);
   c.fillStyle = cssVariable("--pg-accent");
@@ -45,7 +47,7 @@ export function paintCard(canvas, card, pass) {
     latest &&
     ` · ${formatPercent(latest[1])} of ${formatCount(latest[3], "unseen sequence")} right`;
   const sentence =
-    isLast && card.result ? card.result : formatCount(pass.step, "step") + (score ?? "");
+    hasResult && card.result ? card.result : formatCount(pass.step, "step") + (score ?? "");
   write(c, sentence, LEFT, 130, { size: 28, color: "--pg-quiet-text" });
   paintExample(c, card.selected, pass);
   paintCurve(c, evaluations, Math.max(1, card.lastStep));

@@ -58,7 +58,8 @@ export async function open() {
     setMessage("run", formatMessage(error), { isError: true });
     return;
   }
-  const ref = ownShareId ? "watch:" + ownShareId : state.modelRef;
+  const hasPartsOff = state.displayedOff.length > 0,
+    ref = ownShareId ? "watch:" + ownShareId : state.modelRef;
   setMessage("file", "");
   shared.value = {
     ref,
@@ -66,7 +67,8 @@ export async function open() {
     pass: figure.value?.pass,
     card: {
       name: state.lastResponse.name,
-      result: state.displayedOff.length ? describeParts() : result,
+      result: hasPartsOff ? describeParts() : result,
+      hasPartsOff,
       address: location.host + location.pathname.replace(/\/$/, ""),
       evaluations: state.evaluations,
       lastStep: state.lastResponse.step,

@@ -1,7 +1,7 @@
 // The line of the open model: status, progress, and the controls of a run.
 import { Menu } from "../shared/components/menu.js";
 import { ACTIVE_STATUSES } from "../shared/store.js";
-import { PEAK_LEARNING_RATE, SPEED_TITLE } from "../shared/strings.js";
+import { PEAK_LEARNING_RATE, RETRYING, SPEED_TITLE } from "../shared/strings.js";
 import { html, useEffect, useRef } from "../vendor/preact.js";
 import { runAction } from "./data/actions.js";
 import { Message, setMessage } from "./messages.js";
@@ -21,7 +21,7 @@ function Status() {
   const { step = 0, max_steps: maxSteps } = state.lastResponse,
     text = state.statusNote || formatStatus();
   return html`<div class="status-box">
-    <p class="status" title=${text}>
+    <p class=${state.statusNote === RETRYING ? "status pg-error" : "status"} title=${text}>
       <span class="dot" aria-hidden="true"></span><span class="status-text">${text}</span>
     </p>
     <progress aria-hidden="true" max=${maxSteps || 1} value=${maxSteps ? step : 0}></progress>
