@@ -166,3 +166,26 @@ def test_live_regions_are_silent_while_a_run_trains(app, open_page):
     page.evaluate(WATCH_LIVE_REGIONS)
     wait_for_step(page, displayed_step(page) + 60)
     assert page.evaluate("spoken") == []
+
+
+# The query of the page, what is clicked in turn, and what then must be visible.
+STATES = (
+    ("", (".part-switch >> nth=2", ".smallest-set summary"), ".smallest-set .pg-button"),
+    ("?tab=compare", (".choose summary",), ".lanes .standing"),
+    ("?tab=compare&section=experiments", (".presets button >> nth=1",), ".results table"),
+    ("?tab=compare&section=experiments", (".own summary",), ".own .plan span"),
+    ("?tab=learn&learn=grokking", (".guess-plot", ".recorded"), ".outcome"),
+    ("?tab=learn&learn=bugs", (), ".bugs .pg-button"),
+    ("?tab=learn&learn=teach", (".open-class",), ".class-bar b"),
+)
+
+
+def test_axe_finds_nothing_after_a_click(app, open_page):
+    actual = []
+    for query, clicks, visible in STATES:
+        page = open_page(f"{app.url}/{query}")
+        for selector in clicks:
+            page.locator(selector).first.click()
+        page.locator(visible).first.wait_for()
+        actual += findings_of_both_themes(page, f"{query} {clicks}")
+    assert not actual, "\n".join(map(str, actual))
