@@ -106,7 +106,7 @@ export const SwitchControls = ({ off, nameOf, isRight, score, hasExamples, ...pr
       </button>
     </div>
     ${
-      off.length
+      off.length || score
         ? hasExamples && html`<${Score} score=${score} />`
         : html`<p class="switch-score">${INVITATION}</p>`
     }
