@@ -79,7 +79,9 @@ export function Buttons() {
     <p id="size" class="pg-quiet" hidden=${isBusy || problem}>${form.size}</p>
     <p id="form-notice" class="pg-note" role="status" hidden=${!form.notice}>${form.notice}</p>
     <p id="problem" class="pg-error" role="alert" hidden=${!problem}>${problem}</p>
-    <a id="to-form" href="#form">Task and settings</a>
+    <button type="button" id="to-form" class="pg-button" popovertarget="form">
+      Task and settings
+    </button>
   </div>`;
 }
 
@@ -268,7 +270,7 @@ function Advanced() {
 }
 
 export const SettingsForm = () =>
-  html`<div id="form" class="pg">
+  html`<div id="form" class="pg" popover>
     <${Setting} name="task" /><${AboutTask} />
     ${form.values.task === "dataset" && html`<${OwnData} />`}
     <div class="pair"><${Setting} name="min_length" /><${Setting} name="max_length" /></div>
