@@ -107,9 +107,15 @@ def test_nothing_is_cut_off_at_any_width(page):
         assert page.evaluate("document.documentElement.scrollWidth") <= width
     tops = [
         page.locator(selector).bounding_box()["y"]
-        for selector in ("#train", ".diagram", ".learning", "#form")
+        for selector in ("#train", ".diagram", ".learning")
     ]
     assert tops == sorted(tops)
+    expect(page.locator("#form")).to_be_hidden()
+    page.click("#to-form")  # on a phone a sheet, below the button that trains
+    train, sheet = (page.locator(each).bounding_box() for each in ("#train", "#form"))
+    assert train["y"] + train["height"] < sheet["y"] < 422
+    page.keyboard.press("Escape")
+    expect(page.locator("#form")).to_be_hidden()
 
 
 def test_diagram_shows_the_model_and_selects_its_heads(page):
@@ -152,7 +158,7 @@ def test_the_first_visit_plays_the_recorded_training(app, browser):
     box = page.locator("#advanced > summary").bounding_box()
     assert box["y"] + box["height"] <= 768  # the last control of the form, without scrolling
     expect(page.locator(".viewing")).to_contain_text("Viewing step")
-    expect(note).to_contain_text("Press Train")
+    expect(note).to_contain_text("Press Train, type an input, or switch a part")
     expect(page.locator(".viewing")).to_contain_text("snapshots")
     # the diagram, the map, the prediction and the samples show the same input and step
     expect(page.locator(".probe")).to_have_text("2 7 1 · step 200")
@@ -164,7 +170,9 @@ def test_the_first_visit_plays_the_recorded_training(app, browser):
     page.reload()
     wait_for_status(page, "checkpoint")
     expect(page.locator(".live .answer")).to_contain_text("✓")
-    assert page.locator(".recording-note").is_hidden()
+    expect(note).to_have_text(re.compile("^\\s*Press Train"))
+    page.click(".part-switch >> nth=0")
+    expect(note).to_be_hidden()
     context.close()
 
 
