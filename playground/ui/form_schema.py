@@ -21,6 +21,7 @@ from .setting_groups import (
     FORM_PRESETS,
     NUMBER_STEPS,
     PRESET_SETTINGS,
+    WORDS_FOR_ZERO,
     label_of,
 )
 from .task_info import describe_task
@@ -64,7 +65,8 @@ def describe_field(name: str) -> dict[str, Any]:
         return field | {"type": "checkbox"}
     if isinstance(setting.default, str):
         return field
-    return field | {"type": "number", "step": NUMBER_STEPS.get(name, 1)}
+    field |= {"type": "number", "step": NUMBER_STEPS.get(name, 1)}
+    return field | ({"placeholder": word} if (word := WORDS_FOR_ZERO.get(name)) else {})
 
 
 def _options(labels: dict[str, str]) -> list[dict[str, str]]:

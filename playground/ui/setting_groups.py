@@ -170,6 +170,11 @@ NUMBER_STEPS = {
     "max_grad_norm": 0.5,
     "stop_at_exact_match": 0.001,
 }
+# What an empty field stands for, whose value is 0.
+WORDS_FOR_ZERO = {
+    **dict.fromkeys(("n_kv_heads", "d_k", "d_v", "randomized_range", "num_threads"), "auto"),
+    "stop_at_exact_match": "never",
+}
 # the Model field selects the architecture
 FORM_PRESETS = tuple(
     name for name, preset in PRESETS.items() if "architecture" not in preset.settings

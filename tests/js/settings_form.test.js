@@ -41,8 +41,9 @@ const SCHEMA = {
     cell: { name: "cell", label: "Cell", type: "radio", options: options("gru", "lstm") },
     learning_rate: number("learning_rate", "Size of a step."),
     n_symbols: number("n_symbols", "Alphabet."),
+    d_k: { ...number("d_k"), placeholder: "auto" },
   },
-  groups: { Model: ["n_heads", "cell"], Training: ["learning_rate", "n_symbols"] },
+  groups: { Model: ["n_heads", "cell"], Training: ["learning_rate", "n_symbols", "d_k"] },
   defaults: {
     task: "reverse",
     dataset_sha256: "",
@@ -51,6 +52,7 @@ const SCHEMA = {
     preset: "fast",
     device: "auto",
     n_symbols: 10,
+    d_k: 0,
     ...FAST,
   },
   size: "10 parameters.",
@@ -84,7 +86,7 @@ const requestsTo = (route) => sent.filter(([name]) => name === route).map(([, pa
 const control = (name) => box.querySelector(`#field-${name} :is(input, select)`);
 const isVisible = (name) => !box.querySelector(`#field-${name}`).closest("[hidden]");
 const visibleButtons = () =>
-  [...box.querySelectorAll("#buttons button:not([hidden])")].map((each) => each.id);
+  [...box.querySelectorAll("#buttons button:not([hidden], #to-form)")].map((each) => each.id);
 const choose = (name, value) => click(`#field-${name} input[value=${value}]`);
 /** The delayed checks of the form, which `check` runs. */
 const delayed = [];
@@ -160,6 +162,18 @@ test("a hidden field keeps its value, and a number the text that the user types"
   assert.deepEqual([control("n_heads").value, form.values.n_heads], ["08", 8]);
   await choose("preset", "one-head");
   assert.equal(control("n_heads").value, "1");
+});
+
+test("an empty field with a word for 0 has the value 0", async () => {
+  await mount(html`<${SettingsForm} />`);
+  const field = box.querySelector("#field-d_k input");
+  assert.deepEqual([field.value, field.placeholder], ["", "auto"]);
+  await fill("#field-d_k input", "16");
+  assert.equal(form.values.d_k, 16);
+  await fill("#field-d_k input", "");
+  assert.equal(form.values.d_k, 0);
+  await fill("#field-n_symbols input", "");
+  assert.equal(form.values.n_symbols, null);
 });
 
 test("the search shows the settings with all words, or that none matches", async () => {

@@ -113,9 +113,6 @@ const OPTIONS = /** @type {Record<string, (options: Option[]) => Option[]>} */ (
     })),
 });
 
-/** @param {string} text */
-const parseNumber = (text) => (text === "" ? null : Number(text));
-
 /**
  * A setting. A number keeps the text that the user types, unless its value changes otherwise.
  * @param {{ name: string }} props
@@ -127,6 +124,8 @@ function Setting({ name }) {
     hint = (value !== schema.defaults[name] && HINTS[name]?.(value)) || field.hint,
     options = OPTIONS[name]?.(field.options) ?? field.options,
     isNumber = field.type === "number",
+    empty = field.placeholder ? 0 : null, // the value that a word stands for
+    parse = (/** @type {string} */ entered) => (entered === "" ? empty : Number(entered)),
     [text, setText] = useState("");
   return html`<div
     id=${"field-" + name}
@@ -135,11 +134,11 @@ function Setting({ name }) {
   >
     <${Field}
       field=${{ ...field, hint, options }}
-      value=${isNumber && parseNumber(text) === value ? text : value}
+      value=${isNumber && parse(text) === value ? text : value}
       error=${form.errors[name]}
       onInput=${(/** @type {any} */ entered) => {
         if (isNumber) setText(entered);
-        setValue(name, isNumber ? parseNumber(entered) : entered);
+        setValue(name, isNumber ? parse(entered) : entered);
       }}
     />
   </div>`;
