@@ -19,7 +19,6 @@ from benchmarks import (
     fast_preset,
     gpu,
     induction,
-    inspection_latency,
     lengths,
     load_soak,
     one_client,
@@ -216,11 +215,6 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
         "A long session of the page",
         "Chromium on the same machine; the heap is read after a garbage collection. A task counts "
         "with the time of its scripts.",
-    ),
-    "inspecting": (
-        inspection_latency,
-        "Latency of the Inspect tab",
-        "Chromium on the same machine, with software rendering.",
     ),
     "gpu": (
         gpu,
