@@ -58,8 +58,7 @@ class Hub:
     def account(self) -> dict[str, Any]:
         """Return the account of the token: `name`, `orgs` with write access, and `writes`.
 
-        Raises:
-            HubError: if there is no token, or the Hub rejects it.
+        Raises HubError if there is no token, or the Hub rejects it.
         """
         if not self.token:
             raise HubError(messages.SIGN_IN_FIRST)
@@ -82,10 +81,7 @@ class Hub:
     def repo_info(self, repo: str, revision: str = "main", kind: str = "model") -> RepoInfo:
         """Return the metadata of a repository at a revision, with the size of each file.
 
-        `kind` is model or space.
-
-        Raises:
-            HubError: if the user has no access to such a repository.
+        `kind` is model or space. Raises HubError if the user has no access to such a repository.
         """
         check_repo(repo)
         info = self.raw_repo_info(repo, revision, f"{kind}s")
@@ -111,10 +107,7 @@ class Hub:
         """Return the complete response of the Hub for a repository at a revision.
 
         `repo` may be the name of an old model without an owner; `kind` is models, datasets or
-        spaces.
-
-        Raises:
-            HubError: if the user has no access to such a repository.
+        spaces. Raises HubError if the user has no access to such a repository.
         """
         check_revision(revision)
         with self.translating_errors("read", repo if kind == "models" else f"{kind}/{repo}"):
@@ -206,8 +199,7 @@ class Hub:
     ) -> None:
         """Download files into a folder; `files` gives their sizes.
 
-        Raises:
-            HubError: if a download fails, or a file has another size.
+        Raises HubError if a download fails, or a file has another size.
         """
         for name, size in files.items():
             report(f"Downloading {name} ({format_bytes(size)})", size / MIN_BYTES_PER_S)
@@ -237,10 +229,8 @@ class Hub:
     ) -> PushPlan:
         """Compute the effect of a push of the files in a folder, without writing anything.
 
-        `kind` is model or space.
-
-        Raises:
-            HubError: if the repository has other content, or cannot be read.
+        `kind` is model or space. Raises HubError if the repository has other content, or cannot be
+        read.
         """
         check_repo(repo)
         check_branch(revision)

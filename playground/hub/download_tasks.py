@@ -56,8 +56,7 @@ class DownloadTasks(TaskRunner):
     def _inspect_repo(self) -> tuple[RepoInfo, Manifest, str]:
         """Return a repository's metadata, manifest and card, without loading the model.
 
-        Raises:
-            HubError: if it has no playground model, or a file is too large.
+        Raises HubError if it has no playground model, or a file is too large.
         """
         repo = self.task.repo
         self.report(f"Inspecting {repo}")
@@ -100,8 +99,7 @@ class DownloadTasks(TaskRunner):
     def _repo_info(self) -> RepoInfo:
         """Return the metadata of the revision of the task.
 
-        Raises:
-            HubError: if the repository does not have it.
+        Raises HubError if the repository does not have it.
         """
         repo, revision = self.task.repo, self.task.revision
         try:

@@ -138,8 +138,7 @@ class NoAliasLoader(yaml.SafeLoader):
 def split_card(text: str) -> tuple[dict[str, Any], str]:
     """Return the metadata of a card and its text.
 
-    Raises:
-        Exception: of any type, for malformed metadata.
+    Raises Exception of any type, for malformed metadata.
     """
     match = FRONT_MATTER_PATTERN.match(text[:MAX_FRONT_MATTER])
     if match is None:

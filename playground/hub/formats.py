@@ -77,8 +77,7 @@ PACKAGE_FORMATS = {
 def package_format(family: str) -> PackageFormat:
     """Return the published form of an architecture.
 
-    Raises:
-        NotPublishableError: if the architecture has no form.
+    Raises NotPublishableError if the architecture has no form.
     """
     if family not in PACKAGE_FORMATS:
         raise NotPublishableError(

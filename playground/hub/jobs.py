@@ -67,10 +67,8 @@ class HubJobs(JobQueue):
     def start(self, task: HubTask, owner: str = "", refresh: bool = False, **fields: Any) -> Job:
         """Start a job, at the endpoint of the environment unless the task names one.
 
-        Without `refresh`, a recent public gallery is returned again.
-
-        Raises:
-            UserError: if the owner, the address or the server has too many running jobs.
+        Without `refresh`, a recent public gallery is returned again. Raises UserError if the owner,
+        the address or the server has too many running jobs.
         """
         task = replace(task, endpoint=task.endpoint or os.environ.get("HF_ENDPOINT", ""))
         if task.kind != "gallery" or task.token:

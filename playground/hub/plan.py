@@ -81,10 +81,7 @@ def plan_push(
     """Compare the files of a folder with those of a repository.
 
     `branches` has the branch main, and the branch of the push if it exists; nothing for a new
-    repository, which is `private` or not.
-
-    Raises:
-        HubError: if the repository has other content.
+    repository, which is `private` or not. Raises HubError if the repository has other content.
     """
     info = branches[-1] if branches else RepoInfo(repo, "", private, 0, ())
     remote = {file.path: file for file in info.files}

@@ -101,8 +101,7 @@ def check_revision(name: str) -> None:
 def check_license(name: str) -> str:
     """Return the id of a license; "" for none.
 
-    Raises:
-        UserError: for one that the Hub does not know.
+    Raises UserError for one that the Hub does not know.
     """
     license_id = name.strip().lower()
     if license_id and license_id not in LICENSES:

@@ -37,8 +37,7 @@ def write_space(package: Path, folder: Path, repo: str, model_url: str, existing
 def owner_card_notes(repo: str, existing: bytes) -> list[str]:
     """Return a note if the card of a Space stays.
 
-    Raises:
-        HubError: if that card is not of a static Space: no other one shows the page.
+    Raises HubError if that card is not of a static Space: no other one shows the page.
     """
     if not _stays(existing):
         return []

@@ -101,8 +101,7 @@ class UploadTasks(TaskRunner):
     def _compare(self, folder: Path, **options: Any) -> PushPlan:
         """Return the plan of a push, which leaves an index.html that is not an exported page.
 
-        Raises:
-            HubError: if the repository has other content where the push would write.
+        Raises HubError if the repository has other content where the push would write.
         """
         if self.is_offline:
             return plan_push(folder, self.task.repo, [], endpoint=self.hub.endpoint, **options)
@@ -132,10 +131,8 @@ class UploadTasks(TaskRunner):
     def _push_plans(self) -> tuple[list[tuple[Path, PushPlan]], int, list[str]]:
         """Return each folder to publish with its plan, the step, and what stays as it is.
 
-        The first folder is that of the model, the second one that of its Space.
-
-        Raises:
-            HubError: if the token has no write access, or a repository has other content.
+        The first folder is that of the model, the second one that of its Space. Raises HubError if
+        the token has no write access, or a repository has other content.
         """
         check_repo(self.task.repo)
         check_branch(self.task.revision)

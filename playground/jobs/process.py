@@ -47,11 +47,8 @@ def context() -> Any:
 
     It is a fork server with preloaded modules if the system has one, else a new interpreter
     (Windows). PLAYGROUND_START_METHOD chooses one of the two. The preload is set here, because the
-    first process starts the fork server.
-
-    Raises:
-        EnvError: if the system does not support PLAYGROUND_START_METHOD, or has no short folder for
-            temporary files.
+    first process starts the fork server. Raises EnvError if the system does not support
+    PLAYGROUND_START_METHOD, or has no short folder for temporary files.
     """
     if env_text("START_METHOD") == "spawn":
         return multiprocessing.get_context("spawn")
@@ -70,10 +67,8 @@ def context() -> Any:
 def warm_up() -> threading.Thread:
     """Start the fork server or a spare process in the background. Safe to call again.
 
-    From then on, a new spare process replaces one that gets work.
-
-    Raises:
-        EnvError: as `context` does.
+    From then on, a new spare process replaces one that gets work. Raises EnvError as `context`
+    does.
     """
     method = context().get_start_method()
 

@@ -114,11 +114,7 @@ class JobQueue:
         return job if job.shared or is_owner else None
 
     def get(self, job_id: object, owner: str) -> Job:
-        """Return a job of this owner, or a shared one.
-
-        Raises:
-            UserError: if there is no such job.
-        """
+        """Return a job of this owner, or a shared one; raise UserError if there is no such job."""
         job = self.find(job_id, owner)
         if job is None:
             raise UserError(JOB_MISSING, retryable=True)
@@ -127,8 +123,7 @@ class JobQueue:
     def poll(self, job_id: object, owner: str, cursor: int = 0) -> Response:
         """Return the state of a job, with its rows from `cursor` on.
 
-        Raises:
-            UserError: if this owner has no such job.
+        Raises UserError if this owner has no such job.
         """
         # No lock: this runs on the event loop, and the lock may be held while a process starts.
         job = self.get(job_id, owner)

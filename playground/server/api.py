@@ -303,8 +303,7 @@ class Attention(Endpoint):
 def _selected(name: str, index: int, count: int) -> list[int]:
     """Return the selected index as a list, or all indices for -1.
 
-    Raises:
-        UserError: if the model has no such index.
+    Raises UserError if the model has no such index.
     """
     if index >= count:
         raise UserError(f"{name} is {index}; give a whole number from -1 to {count - 1}")

@@ -149,8 +149,7 @@ class Call:
     async def send(self, handler: str, **fields: Any) -> Result:
         """Return the response of a handler of the page.
 
-        Raises:
-            UserError: with the error of the response.
+        Raises UserError with the error of the response.
         """
         payload = {**self.fields, "owner": self.owner, **fields}
         return raise_for_error(await self.site.handlers[handler](payload, self.request))
@@ -220,9 +219,8 @@ class Endpoints:
     async def call(self, name: str, request: Request, arguments: Mapping[str, Any]) -> Result:
         """Return the response of an endpoint.
 
-        Raises:
-            UserError: for invalid arguments, too many calls, an unknown model, a run of another
-                owner, or a caller who may do less.
+        Raises UserError for invalid arguments, too many calls, an unknown model, a run of another
+        owner, or a caller who may do less.
         """
         client = resolve_client_address(request)
         CLIENT_ADDRESS.set(client)  # Gradio runs some calls outside of the request

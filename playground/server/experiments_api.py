@@ -255,11 +255,7 @@ def _session(http_request: Request | None) -> Mapping[str, Any]:
 
 
 def _parse_spec(request: PlanExperiment, model: Access | None) -> dict[str, Any]:
-    """Return the experiment of a request.
-
-    Raises:
-        ConfigError: naming the field of the form.
-    """
+    """Return the experiment of a request; raise ConfigError naming the field of the form."""
     if request.question is not None:
         return spec(request.question)
     if request.form is None or len(json.dumps(request.form)) > MAX_FORM_TEXT:
@@ -354,8 +350,7 @@ def _default_name(grid: Mapping[str, Any]) -> str:
 def _parse_grid(pairs: list[list[str]]) -> dict[str, list[Any]]:
     """Parse the varied settings of the form, [[name, "value, value"], ...].
 
-    Raises:
-        ConfigError: naming the setting.
+    Raises ConfigError naming the setting.
     """
     grid: dict[str, list[Any]] = {}
     for name, text in pairs:

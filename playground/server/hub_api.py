@@ -106,8 +106,7 @@ def start_hub_job(
 ) -> Job:
     """Start a job of the Hub with the token of its requester.
 
-    Raises:
-        UserError: for an invalid request, without a token that it needs, or above a limit.
+    Raises UserError for an invalid request, without a token that it needs, or above a limit.
     """
     fields = parse(HubRequest, request.request)
     token = resolve_token(fields.token, session, bool(registry.single_owner))
@@ -160,11 +159,7 @@ def _publish_task(kind: str, fields: HubRequest, model: Access, token: str) -> H
 def _import_pulled_checkpoint(
     registry: Registry, result: Response, folder: Path, owner: str, name: str
 ) -> Response:
-    """Import a downloaded checkpoint as a run of the owner.
-
-    Raises:
-        UserError: if that fails.
-    """
+    """Import a downloaded checkpoint as a run of the owner; raise UserError if that fails."""
     try:
         run = registry.import_checkpoint(folder, owner, name)
     except (UserError, ConfigError, OSError) as error:
@@ -176,8 +171,7 @@ def _import_pulled_checkpoint(
 def _published_checkpoint(name: str, model: Access) -> Path:
     """Return the checkpoint to publish, by default the newest.
 
-    Raises:
-        UserError: if the run does not have it.
+    Raises UserError if the run does not have it.
     """
     if model.run is None:
         return model.folder

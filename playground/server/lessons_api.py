@@ -216,8 +216,7 @@ def recorded_path(name: str) -> Path:
 def start_lesson_job(jobs: LessonJobs, request: SubmitJob) -> Job:
     """Start the training of a lesson, or of the two copies of a bug.
 
-    Raises:
-        UserError: for an invalid request, or above a limit.
+    Raises UserError for an invalid request, or above a limit.
     """
     if request.kind == "lesson":
         fields = parse(LessonRequest, request.request)

@@ -294,8 +294,7 @@ def check_names(content: dict[str, Any], api_name: str, blocks: Any) -> None:
 def check_json(body: bytes) -> Any:
     """Parse a body's JSON.
 
-    Raises:
-        ValueError: for JSON that is malformed, has too many brackets, or holds a file.
+    Raises ValueError for JSON that is malformed, has too many brackets, or holds a file.
     """
     content = parse_body(body)
     pending = [content]

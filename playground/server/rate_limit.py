@@ -95,8 +95,7 @@ class RateLimiter:
     def acquire(self, kind: str, client: str, now: float | None = None) -> None:
         """Count one call.
 
-        Raises:
-            BusyError: when the client has to wait; the message states how long.
+        Raises BusyError when the client has to wait; the message states how long.
         """
         if kind not in self.buckets:
             return

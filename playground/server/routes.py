@@ -122,8 +122,7 @@ def _make_endpoint(
 def parse_body(body: bytes) -> Any:
     """Parse the JSON of a request.
 
-    Raises:
-        UserError: for JSON that is malformed or has too many brackets.
+    Raises UserError for JSON that is malformed or has too many brackets.
     """
     if body.count(b"[") + body.count(b"{") > MAX_BRACKETS:
         raise UserError(f"this JSON has more than {MAX_BRACKETS} lists and objects; send fewer")

@@ -54,9 +54,8 @@ def run_config(values: dict[str, Any], owns_dataset: OwnsDataset = OWNS_NONE) ->
 def dataset_settings(values: dict[str, Any], owns_dataset: OwnsDataset) -> dict[str, Any]:
     """Return the settings that follow from a dataset; {} for other tasks.
 
-    Raises:
-        ConfigError: if no dataset is selected, if it is not stored here or not the user's, or if
-            it has no sequences of these lengths.
+    Raises ConfigError if no dataset is selected, if it is not stored here or not the user's, or if
+    it has no sequences of these lengths.
     """
     if values.get("task") != LOOKUP:
         return {"dataset_sha256": ""}
@@ -88,8 +87,7 @@ def dataset_settings(values: dict[str, Any], owns_dataset: OwnsDataset) -> dict[
 def parse_settings(text: str) -> RunConfig:
     """Return the run that a link or a JSON text describes.
 
-    Raises:
-        ValueError: for any other text; with the labels of the form in place of setting names.
+    Raises ValueError for any other text; with the labels of the form in place of setting names.
     """
     try:
         content = (
