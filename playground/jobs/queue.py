@@ -19,9 +19,10 @@ from .executors import Executor
 from .housekeeping import HOUSEKEEPER
 from .job import NO_PROGRESS, Job, JobStatus, Progress, Response, set_result_if_pending
 from .policy import Lane, Policy
-from .process import describe_exit, start_failure_reporter
+from .process import describe_exit
 
 log = logging.getLogger(__name__)
+MAX_ROWS = 20_000  # of a job
 JOB_MISSING = "this result is no longer stored; run the job again"
 UNPOLLED = "removed because its page no longer polls and other jobs wait; run it again"
 
@@ -38,7 +39,6 @@ class JobQueue:
         policies: the limits of other kinds; kinds with equal policies share a lane.
         describe_end: converts the reason why a job ended without a result to its message.
         on_done: called after the end of each job.
-        clock: returns the time in seconds.
     """
 
     job_type: type[Job] = Job
@@ -51,7 +51,6 @@ class JobQueue:
         *,
         describe_end: Callable[[Job, str], str] = lambda job, reason: reason,
         on_done: Callable[[Job], None] = lambda job: None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.executor = executor
         self._default_lane = Lane(policy)
@@ -60,7 +59,7 @@ class JobQueue:
             kind: lanes.setdefault(each, Lane(each)) for kind, each in (policies or {}).items()
         }
         self._lanes = tuple(lanes.values())
-        self._describe_end, self._on_done, self._clock = describe_end, on_done, clock
+        self._describe_end, self._on_done, self._clock = describe_end, on_done, time.monotonic
         self._jobs: dict[str, Job] = {}
         self._settled: list[Job] = []  # jobs whose end is not reported yet
         self._lock = threading.Lock()
@@ -174,7 +173,7 @@ class JobQueue:
                 job.progress = Progress(*content)
             elif kind == "partial":
                 job.partial = content[0]
-            elif kind == "row" and len(job.rows) < self.lane(job.kind).policy.max_rows:
+            elif kind == "row" and len(job.rows) < MAX_ROWS:
                 job.rows.append(content[0])
         if job.on_progress is not None:
             job.on_progress(job)
@@ -208,7 +207,6 @@ class JobQueue:
             self._prune()
             self._schedule()
         self.executor.end_if_idle()
-        start_failure_reporter()  # in case the system had no thread for it before
 
     # The following methods require the lock
 
