@@ -32,6 +32,7 @@ from playground.training.presets import PRESETS, requested_config
 from playground.training.run_config import field_named, section_of_field
 from playground.ui.form_values import dataset_settings
 
+from .api_calls import ENDPOINTS as ENDPOINTS
 from .api_calls import (
     Call,
     Endpoint,

@@ -17,7 +17,8 @@ from starlette.routing import Route
 from playground.common.content_policy import source_hash
 
 from . import project_files
-from .api_calls import ENDPOINTS, Endpoint, has_mcp
+from .api import ENDPOINTS
+from .api_calls import Endpoint, has_mcp
 from .asgi import root_url
 from .hub_token import is_space
 
