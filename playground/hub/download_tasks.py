@@ -218,7 +218,7 @@ def _gallery_row(model: dict[str, Any]) -> dict[str, Any]:
         "likes": int(model.get("likes") or 0),
         "private": model.get("private") is True,
         "commit": str(model.get("sha") or ""),
-        "author": str(model.get("author") or model["id"].split("/")[0]),
+        "author": model["id"].split("/")[0],
         "task": _text(own.get("task")) if isinstance(own, dict) else "",
         "when": parse_timestamp(model["lastModified"]) if model.get("lastModified") else 0,
         "parameters": numbers["total"]
