@@ -246,13 +246,7 @@ class DatasetHandlers(HandlerGroup):
         folder = self.library.registry.storage.new_scratch()
         read_request = {
             "name": request.name,
-            "options": ReadOptions(
-                request.columns,
-                request.split_on_spaces,
-                request.has_names,
-                request.config,
-                request.split,
-            ),
+            "options": ReadOptions(**request.model_dump(exclude={"owner", "name"})),
             "folder": str(folder / "rows"),
         }
         read_request |= {"file": str(folder / "upload")} if token is None else {"token": token}
