@@ -38,7 +38,6 @@ class Policy:
     )
 
     result_ttl_s: float = 0.0  # after the end; 0 stores no finished job
-    max_results_per_owner: int | None = None
     max_results: int | None = None
 
 

@@ -386,22 +386,16 @@ class JobQueue:
 
         Above the limit of a lane, the address with the most results loses its oldest.
         """
-        now, stored = self._clock(), Counter[Any]()
-        by_lane = defaultdict[Lane, list[Job]](list)
+        now, by_lane = self._clock(), defaultdict[Lane, list[Job]](list)
         ended = [job for job in self._jobs.values() if not job.is_active]
         newest_first = sorted(
             enumerate(ended), key=lambda each: (each[1].ended_at, each[0]), reverse=True
         )
         for _, job in newest_first:
             lane = self.lane(job.kind)
-            policy, of_owner = lane.policy, (lane, job.owner)
-            stored[of_owner] += 1
             if job in lane.running:
                 continue
-            if (
-                now - job.ended_at > policy.result_ttl_s
-                or (policy.max_results_per_owner or stored[of_owner]) < stored[of_owner]
-            ):
+            if now - job.ended_at > lane.policy.result_ttl_s:
                 del self._jobs[job.id]
             else:
                 by_lane[lane].append(job)

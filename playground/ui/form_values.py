@@ -13,7 +13,6 @@ from playground.datasets.storage import load_metadata
 from playground.models.config_fields import ConfigError
 from playground.runs.limits import Limits, ensure_memory_available
 from playground.tasks import LOOKUP
-from playground.training.presets import architecture_preset, preset_config
 from playground.training.run_config import RunConfig, field_named, section_of_field
 
 from .setting_groups import PRESET_SETTINGS, is_used_by_architecture, label_of
@@ -139,16 +138,6 @@ def with_labels(error: ConfigError) -> str:
             else text
         )
     return text + "."
-
-
-def preset_values(name: str) -> dict[str, Any]:
-    """Return the form values of a preset."""
-    return form_values(preset_config(name))
-
-
-def architecture_values(name: str) -> dict[str, Any]:
-    """Return the default settings of an architecture, as form values."""
-    return form_values(architecture_preset(name))
 
 
 def form_values(config: RunConfig) -> dict[str, Any]:

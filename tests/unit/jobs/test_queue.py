@@ -297,9 +297,7 @@ def test_next_job_can_be_submitted_from_the_callback_of_a_future(build, executor
 
 
 def test_results_expire_and_the_oldest_are_removed(build, executor, clock):
-    queue = build(
-        {"light": replace(LIGHT, max_results=3)}, admission=Admission(), max_results_per_owner=2
-    )
+    queue = build({"light": replace(LIGHT, max_results=3)}, admission=Admission(), max_results=3)
     jobs = [submit(queue, owner) for owner in ("ada", "ada", "ada", "bob")]
     light = [submit(queue, str(number), kind="light") for number in range(4)]
     finish_all(executor)
