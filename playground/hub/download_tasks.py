@@ -13,6 +13,7 @@ from typing import Any
 from playground.architectures.parameter_groups import parameter_count
 from playground.checkpoints.manifest import Manifest, read_manifest
 from playground.common import messages
+from playground.common.atomic_write import replacing_dir
 from playground.common.format import format_bytes
 from playground.common.platform import rename
 from playground.runs.export import CHECKPOINT_FILES
@@ -174,15 +175,9 @@ class DownloadTasks(TaskRunner):
 
     def pull(self) -> dict[str, Any]:
         """Download a published model to `destination`, which appears when it is complete."""
-        destination = Path(self.task.destination)
         info = self._download(self.scratch / "checkpoint")
-        destination.parent.mkdir(parents=True, exist_ok=True)
-        partial = destination.with_name(f".{destination.name}.tmp")
-        shutil.rmtree(partial, ignore_errors=True)  # left by a killed pull
-        shutil.copytree(self.scratch / "checkpoint", partial)
-        if destination.is_dir():
-            destination.rmdir()  # the caller has checked that it is empty
-        rename(partial, destination)
+        with replacing_dir(Path(self.task.destination)) as folder:  # the caller has checked it
+            shutil.copytree(self.scratch / "checkpoint", folder, dirs_exist_ok=True)
         return info
 
     def reproduce(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from playground.common.env import PAGE_MARK, TAG
 from playground.runs.export import export_checkpoint
 
 from .errors import HubError, NotFoundError
-from .existing_card import OWN_FIELD, card_fields, card_license, read_existing_card, signed_card
+from .existing_card import OWN_FIELD, card_fields, license_of, read_existing_card, signed_card
 from .formats import package_format
 from .plan import PushPlan, other_content, plan_push
 from .repo_ids import PAGE, check_branch, check_repo
@@ -221,7 +221,7 @@ def write_space(package: Path, folder: Path, repo: str, model_url: str, existing
     if _stays(existing):
         (folder / "README.md").write_bytes(existing)
         return
-    license = card_license((package / "README.md").read_text("utf-8", "replace"))
+    license = license_of(card_fields((package / "README.md").read_text("utf-8", "replace")))
     (folder / "README.md").write_bytes(_card(repo, model_url, license).encode())
 
 

@@ -29,6 +29,11 @@ REJECTION_DELAY_S = 0.5  # delay of the response to a rejected request
 MAX_DELAYED_REJECTIONS = 100  # delayed responses of one address; further ones are sent at once
 
 
+def _rate(name: str, is_public: bool) -> float:
+    """Return the rate that a variable sets; a local instance has none by default."""
+    return env_number(name) if is_public or is_env_set(name) else 0.0
+
+
 class TokenBuckets:
     """One token bucket for each key.
 
@@ -84,13 +89,8 @@ class RateLimiter:
 
     @classmethod
     def from_environment(cls, is_public: bool) -> RateLimiter:
-        """Read the limits from the environment; a local instance has none by default."""
-        return cls(
-            {
-                kind: env_number(name) if is_public or is_env_set(name) else 0
-                for kind, name in CALLS_PER_MINUTE.items()
-            }
-        )
+        """Read the limits from the environment."""
+        return cls({kind: _rate(name, is_public) for kind, name in CALLS_PER_MINUTE.items()})
 
     def acquire(self, kind: str, client: str, now: float | None = None) -> None:
         """Count one call.
@@ -122,13 +122,8 @@ class LoadLimits:
 
     @classmethod
     def from_environment(cls, is_public: bool) -> LoadLimits:
-        """Read the limits from the environment; a local instance has none by default."""
-        return cls(
-            *(
-                env_number(name) if is_public or is_env_set(name) else 0.0
-                for name in ("ADDRESS_MS", "OWNER_MS")
-            )
-        )
+        """Read the limits from the environment."""
+        return cls(_rate("ADDRESS_MS", is_public), _rate("OWNER_MS", is_public))
 
     def take_address(self, address: str, load: float) -> float:
         """Count a request's load. Returns the seconds to wait; 0.0 if it may be served."""
