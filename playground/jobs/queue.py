@@ -272,35 +272,28 @@ class JobQueue:
 
     def _check_running(self, lane: Lane, job: Job, now: float) -> None:
         """End a job that has exceeded one of its limits."""
-        policy = lane.policy
+        policy, age_s = lane.policy, now - job.started_at
         if job.is_converting:
             return
         if job.cancelled_at is not None:
             is_saving = job.is_active
-            if now - job.cancelled_at > (
-                policy.save_grace_s if is_saving else policy.cancel_grace_s
-            ):
+            grace_s = policy.save_grace_s if is_saving else policy.cancel_grace_s
+            if now - job.cancelled_at > grace_s:
                 self.executor.kill(job)
             return
         limit = policy.run_timeout_s if job.timeout_s is None else job.timeout_s
-        if limit is not None and now - job.started_at > limit:
-            self._end(
-                job,
-                f"this took longer than {limit:g} s and was ended; {policy.timeout_advice}",
-                retryable=False,
-            )
+        if limit is not None and age_s > limit:
+            reason = f"this took longer than {limit:g} s and was ended; {policy.timeout_advice}"
+            self._end(job, reason, retryable=False)
             return
-        if policy.silence_timeout_s is not None:
-            limit = policy.silence_timeout_s + job.extra_silence_s
-            if now - job.last_message_at > limit:
-                self._end(job, f"the job sent no message for {limit:.0f} s", retryable=True)
-                return
+        limit = policy.silence_timeout_s
+        if limit is not None and now - job.last_message_at > limit + job.extra_silence_s:
+            limit += job.extra_silence_s
+            self._end(job, f"the job sent no message for {limit:.0f} s", retryable=True)
+            return
         limit = policy.max_turn_s
-        if (
-            limit is not None
-            and now - job.started_at > limit
-            and any(other.owner != job.owner for other in lane.waiting)
-        ):
+        others_wait = any(other.owner != job.owner for other in lane.waiting)
+        if limit is not None and age_s > limit and others_wait:
             self._cancel(
                 job,
                 f"stopped after {limit / 60:.0f} minutes because other jobs wait; the results so "

@@ -106,25 +106,15 @@ CHOICE_LABELS = {
     "sgd": "SGD",
     "muon": "Muon",
 }
-NUMBER_STEPS = {
-    "dropout": 0.05,
-    "attention_dropout": 0.05,
-    "activation_dropout": 0.05,
-    "embedding_std": 0.1,
-    "position_std": 0.1,
-    "sinusoidal_scale": 0.5,
-    "learning_rate": 0.001,
-    "min_lr_ratio": 0.01,
-    "adam_beta1": 0.01,
-    "adam_beta2": 0.01,
-    "weight_decay": 0.01,
-    "momentum": 0.05,
-    "muon_lr_ratio": 0.5,
-    "adam_eps": 1e-9,
-    "label_smoothing": 0.05,
-    "max_grad_norm": 0.5,
-    "stop_at_exact_match": 0.001,
+SETTINGS_BY_STEP = {
+    1e-9: "adam_eps",
+    0.001: "learning_rate stop_at_exact_match",
+    0.01: "min_lr_ratio adam_beta1 adam_beta2 weight_decay",
+    0.05: "dropout attention_dropout activation_dropout momentum label_smoothing",
+    0.1: "embedding_std position_std",
+    0.5: "sinusoidal_scale muon_lr_ratio max_grad_norm",
 }
+NUMBER_STEPS = {name: step for step, names in SETTINGS_BY_STEP.items() for name in names.split()}
 # the Model field selects the architecture
 FORM_PRESETS = tuple(
     name for name, preset in PRESETS.items() if "architecture" not in preset.settings
