@@ -82,8 +82,7 @@ def error_response(error: Exception) -> dict[str, Any]:
 def raise_for_error(response: dict[str, Any]) -> dict[str, Any]:
     """Return the response of a process; raise its error, the inverse of `error_response`.
 
-    Raises:
-        UserError: if the response has an `error`.
+    Raises UserError if the response has an `error`.
     """
     if "error" not in response:
         return response

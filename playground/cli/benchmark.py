@@ -65,11 +65,9 @@ MAX_LINE_WIDTH = 100  # columns of a caption
 def compare(
     checkpoint: Path,
     models: tuple[str, ...],
-    n: int,
-    shots: int,
-    rank: int | None,
     csv_file: Path | None,
     as_json: bool,
+    **numbers: int | None,
 ) -> None:
     """Compare a checkpoint with pretrained models on the same held-out sequences.
 
@@ -84,13 +82,7 @@ def compare(
     # before the import of huggingface_hub, which reads them; no token is sent
     os.environ.update(QUIET_ENV | {"HF_TOKEN": ""})
     events: list[dict[str, Any]] = []
-    request = {
-        "checkpoint": str(checkpoint),
-        "models": list(models),
-        "n": n,
-        "shots": shots,
-        "rank": rank,
-    }
+    request = {"checkpoint": str(checkpoint), "models": list(models), **numbers}
     result, status = run_job("benchmark", request, events)
     if result is None:
         click.echo("playground: stopped by a signal; the rows so far:", err=True)
@@ -138,14 +130,10 @@ def _print_table(events: list[dict[str, Any]], rows: list["ModelRow"]) -> None:
 def finetune(
     model: str,
     checkpoint: Path,
-    steps: int,
-    learning_rate: float,
-    batch_size: int,
-    n: int,
-    seed: int,
     out: Path,
     overwrite: bool,
     as_json: bool,
+    **settings: float,
 ) -> None:
     """Train a pretrained MODEL (a name on the Hub, or a folder) on the task of a CHECKPOINT.
 
@@ -164,16 +152,8 @@ def finetune(
     click.get_current_context().with_resource(
         reserve_output_dir(out, lambda: check_output_dir(out, keeps_existing=False))
     )
-    request = {
-        "model": model,
-        "checkpoint": str(checkpoint),
-        "destination": str(out),
-        "steps": steps,
-        "learning_rate": learning_rate,
-        "batch_size": batch_size,
-        "n": n,
-        "seed": seed,
-    }
+    paths = {"checkpoint": str(checkpoint), "destination": str(out)}
+    request = {"model": model, **paths, **settings}
     result, status = run_job("finetune", request, [])
     if result is None:
         exit_with_error("stopped by a signal before the first step; nothing was written")

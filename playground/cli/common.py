@@ -204,8 +204,7 @@ def check_output_file(option: str, path: Path) -> None:
 def check_writable(path: Path) -> None:
     """Write a temporary file beside a path, with a name as long as that of an atomic write.
 
-    Raises:
-        OSError: as the system reports it.
+    Raises OSError as the system reports it.
     """
     NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp").close()
 
@@ -276,9 +275,8 @@ def _entries(folder: Path) -> tuple[Any, ...]:
 def read_checkpoint(checkpoint: Path) -> Manifest:
     """Read a checkpoint for a command that needs its task's data, before any other work.
 
-    Raises:
-        CheckpointError: if it cannot be read.
-        DatasetNotFoundError: if its dataset is not stored here.
+    Raises CheckpointError if it cannot be read. Raises DatasetNotFoundError if its dataset is not
+    stored here.
     """
     from playground.datasets.storage import dataset_path
 

@@ -9,7 +9,6 @@ import click
 
 from playground.common import messages
 from playground.models.config_fields import ConfigError
-from playground.training.run_config import RunConfig
 
 from .common import (
     checkpoint_argument,
@@ -42,14 +41,10 @@ def evaluate(
     manifest = read_checkpoint(checkpoint)
     task_config = manifest.config.task
     try:
-        max_source_length = task_config.max_length if max_length is None else max_length
-        shortest = (
-            min(task_config.min_length, max_source_length) if min_length is None else min_length
-        )
-        task = dataclasses.replace(task_config, max_length=max_source_length, min_length=shortest)
-        RunConfig(
-            task, manifest.config.model, manifest.config.training, manifest.config.architecture
-        )
+        longest = task_config.max_length if max_length is None else max_length
+        shortest = min(task_config.min_length, longest) if min_length is None else min_length
+        task = dataclasses.replace(task_config, max_length=longest, min_length=shortest)
+        dataclasses.replace(manifest.config, task=task)  # checks it
     except ConfigError as error:
         exit_with_error(translating_option_names(error))
 

@@ -132,8 +132,7 @@ def build_spec(
 ) -> dict[str, Any]:
     """Return the experiment that these options describe.
 
-    Raises:
-        ConfigError: for an unknown experiment or setting, or an invalid value.
+    Raises ConfigError for an unknown experiment or setting, or an invalid value.
     """
     from playground.experiments.presets import default_seeds
     from playground.experiments.presets import spec as preset_spec
@@ -166,11 +165,7 @@ def build_spec(
 
 
 def parse_seeds(words: tuple[str, ...]) -> list[int]:
-    """Parse the number of seeds, or a list of seeds.
-
-    Raises:
-        ConfigError: for anything else.
-    """
+    """Parse the number of seeds, or a list of seeds; raise ConfigError for anything else."""
     from playground.experiments.spec import MAX_RUNS
 
     texts = [text for word in words for text in word.split(",")]

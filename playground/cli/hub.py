@@ -56,11 +56,10 @@ def push(
     checkpoint: Path,
     repo: str,
     branch: str,
-    private: bool,
     license: str,
-    page: bool,
     dry_run: bool,
     as_json: bool,
+    **options: bool,
 ) -> None:
     """Publish a checkpoint on the Hugging Face Hub, in one commit."""
     from playground.hub.formats import package_format
@@ -81,8 +80,7 @@ def push(
         license=license,
         repo=repo,
         revision=branch,
-        private=private,
-        page=page,
+        **options,
         checkpoint=str(checkpoint.resolve()),
         run_folder=str(run) if run else "",
     )

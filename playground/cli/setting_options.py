@@ -1,7 +1,7 @@
 """The options of settings and datasets, and messages with their names."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import click
@@ -26,13 +26,6 @@ EXCLUDED_SETTINGS = (
 )
 
 
-def with_option_names(message: str, flags: Mapping[str, str]) -> str:
-    """Replace setting names in a message by the options of the command line."""
-    for name in sorted(flags, key=len, reverse=True):
-        message = re.sub(rf"(?<![\w-]){name}(?!\w)", flags[name], message)
-    return message
-
-
 def translating_option_names(error: ConfigError, **flags: str) -> str:
     """Return a setting's error message with the option names of the command line.
 
@@ -44,7 +37,9 @@ def translating_option_names(error: ConfigError, **flags: str) -> str:
         | {"max_length": "--length", "dataset_sha256": "--task"}
         | flags
     )
-    message = with_option_names(str(error), options)
+    message = str(error)
+    for name in sorted(options, key=len, reverse=True):
+        message = re.sub(rf"(?<![\w-]){name}(?!\w)", options[name], message)
     if error.field in options:
         return message
     return message.replace(error.field, option_name(error.field), 1)

@@ -87,7 +87,9 @@ def collect(
     states = sharded.states()  # first: a job that is not among them writes no more results
     report = _merged_report(sharded, MAX_RUNS if as_json else MAX_LINES if figure else 0)
     jobs = ", ".join(f"shard {shard} {state}" for shard, state in sorted(states.items()))
-    click.echo(f"{_format_progress(report)}; {jobs or 'no job waits or runs'}", err=True)
+    n_done, n_runs = report["statuses"].get("done", 0), report["runs"]
+    waiting = jobs or "no job waits or runs"
+    click.echo(f"{n_done} of {n_runs} runs have ended; {waiting}", err=True)
     print_report(report, folder, table, figure, as_json)
 
 
@@ -143,7 +145,3 @@ def _merged_report(sharded: ShardedExperiment, n_drawn: int) -> dict[str, Any]:
 
     sharded.merge()
     return read_report(sharded.folder, MERGED, n_drawn)
-
-
-def _format_progress(report: dict[str, Any]) -> str:
-    return f"{report['statuses'].get('done', 0)} of {report['runs']} runs have ended"

@@ -276,18 +276,11 @@ def resume_config(checkpoint: Path, options: dict[str, Any], preset: str | None)
     fixed = sorted(set(options) - set(RESUMABLE_SETTINGS)) + (["preset"] if preset else [])
     if fixed:
         allowed = ", ".join(map(option_name, RESUMABLE_SETTINGS))
-        exit_with_error(
-            f"{option_name(fixed[0])} cannot change on --resume, which accepts {allowed}; leave "
-            "it out"
-        )
+        name = option_name(fixed[0])
+        exit_with_error(f"{name} cannot change on --resume, which accepts {allowed}; leave it out")
     manifest = read_manifest(checkpoint)
-    if (
-        options.get(
-            "max_steps",
-            config_at_step(manifest.config.training, manifest.changes, manifest.step).max_steps,
-        )
-        <= manifest.step
-    ):
+    active = config_at_step(manifest.config.training, manifest.changes, manifest.step)
+    if options.get("max_steps", active.max_steps) <= manifest.step:
         exit_with_error(
             f"{checkpoint} is at step {manifest.step} already; give the total number of steps "
             "with --max-steps"

@@ -19,8 +19,7 @@ REPLACEMENT_TIMEOUT_S = 0.5  # two renames take much less
 def write_dir(folder: Path, files: Mapping[str, bytes]) -> None:
     """Replace the content of `folder` by `files`, atomically for readers.
 
-    Raises:
-        OSError: as the system reports it; the previous content is still there.
+    Raises OSError as the system reports it; the previous content is still there.
     """
     with replacing_dir(folder) as staging:
         for name, data in files.items():
@@ -34,10 +33,8 @@ def replacing_dir(folder: Path) -> Iterator[Path]:
 
     After an error in the block it is removed. The new directory is hidden and next to `folder`; its
     files are flushed to disk before it is renamed. The previous directory first gets a hidden name
-    and is removed last; `restore_previous` restores it if the process dies in between.
-
-    Raises:
-        OSError: as the system reports it; the previous content is still there.
+    and is removed last; `restore_previous` restores it if the process dies in between. Raises
+    OSError as the system reports it; the previous content is still there.
     """
     folder = Path(os.path.abspath(folder))
     if folder.exists() and not folder.is_dir():
@@ -69,10 +66,8 @@ def replacing_dir(folder: Path) -> Iterator[Path]:
 def write_file(path: Path, data: bytes, *, flush: bool = True) -> None:
     """Replace the content of the file `path` by `data`, atomically for readers.
 
-    Without `flush` it is safe against a killed process, but not against a power failure.
-
-    Raises:
-        OSError: as the system reports it; the previous content is still there.
+    Without `flush` it is safe against a killed process, but not against a power failure. Raises
+    OSError as the system reports it; the previous content is still there.
     """
     staging = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -91,8 +86,7 @@ def write_file(path: Path, data: bytes, *, flush: bool = True) -> None:
 def append(path: Path, data: bytes, at: int) -> None:
     """Write data into an existing file at an offset, unbuffered.
 
-    Raises:
-        OSError: when it cannot be written in full; the file then ends at the offset.
+    Raises OSError when it cannot be written in full; the file then ends at the offset.
     """
     with open(path, "r+b", buffering=0) as file:
         file.seek(at)
@@ -108,8 +102,7 @@ def append(path: Path, data: bytes, at: int) -> None:
 def remove_dir(folder: Path) -> None:
     """Remove a directory atomically; `clean_up_stale` removes what a killed process leaves.
 
-    Raises:
-        OSError: as the system reports it; the directory is still there.
+    Raises OSError as the system reports it; the directory is still there.
     """
     trash = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.tmp")
     rename(folder, trash)

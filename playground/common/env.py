@@ -113,8 +113,7 @@ def _read(name: str) -> str:
 def env_number(name: str) -> float:
     """Return the number that PLAYGROUND_`name` is set to, or its default if it is not set.
 
-    Raises:
-        EnvError: for a value outside the range of the variable, or one that is not a number.
+    Raises EnvError for a value outside the range of the variable, or one that is not a number.
     """
     spec = ENV_NUMBERS[name]
     text = _read(name)
@@ -136,8 +135,7 @@ def env_number(name: str) -> float:
 def env_text(name: str) -> str:
     """Return the text that PLAYGROUND_`name` is set to, or its default if it is not set.
 
-    Raises:
-        EnvError: for a text that the variable does not accept.
+    Raises EnvError for a text that the variable does not accept.
     """
     spec, text = ENV_TEXTS[name], _read(name)
     if text and not re.fullmatch(spec.pattern, text, re.ASCII):
@@ -152,8 +150,7 @@ def env_text(name: str) -> str:
 def validate_env() -> None:
     """Read every variable, so that an invalid value is reported at the start.
 
-    Raises:
-        EnvError: for the first invalid value.
+    Raises EnvError for the first invalid value.
     """
     for name in ENV_NUMBERS:
         env_number(name)
@@ -164,8 +161,7 @@ def validate_env() -> None:
 def normalize_hub_endpoint() -> None:
     """Remove blanks and a final slash from HF_ENDPOINT, before huggingface_hub reads it.
 
-    Raises:
-        EnvError: if it is no address.
+    Raises EnvError if it is no address.
     """
     text = os.environ.get("HF_ENDPOINT", "").strip().rstrip("/")
     if text and not re.fullmatch(r"https?://[\w.:\[\]-]+(/[\w.~%/-]+)?", text, re.ASCII):

@@ -63,10 +63,8 @@ def _origin_of(record: logging.LogRecord) -> tuple[object, ...]:
 def configure_logging() -> None:
     """Send the logs of the app, its web server and its threads to one handler on stderr.
 
-    Calling it again changes nothing but the level.
-
-    Raises:
-        EnvError: for an unknown PLAYGROUND_LOG_LEVEL.
+    Calling it again changes nothing but the level. Raises EnvError for an unknown
+    PLAYGROUND_LOG_LEVEL.
     """
     logger = logging.getLogger("playground")
     logger.setLevel(env_text("LOG_LEVEL").upper())

@@ -31,13 +31,6 @@ def unknown_job(kind: object, kinds: Iterable[str]) -> str:
     return f"{str(kind)[:40]!r} is not a kind of job; choose one of {', '.join(kinds)}"
 
 
-def invalid_repository(name: str) -> str:
-    return (
-        f"{name[:120]!r} is not the name of a repository; write user/name, with letters, "
-        "digits, dots, dashes and underscores"
-    )
-
-
 def missing_dataset(sha256: object) -> str:
     """Return the message for a dataset that is not stored, and for one of another user."""
     return (

@@ -81,10 +81,8 @@ def lower_priority(nice: int) -> None:
 def cpu_seconds(pid: int) -> float:
     """Return the CPU seconds of a process, plus its waiting time for a CPU if Linux reports it.
 
-    On a busy machine a worker may get almost no CPU time for a minute. It is not hung then.
-
-    Raises:
-        psutil.Error: if there is no such process.
+    On a busy machine a worker may get almost no CPU time for a minute. It is not hung then. Raises
+    psutil.Error if there is no such process.
     """
     nanoseconds = 0
     for path in (PROC / str(pid) / "task").glob("*/schedstat"):
@@ -190,11 +188,8 @@ def raise_descriptor_limit() -> int:
 def rename(source: Path, target: Path) -> None:
     """Rename a file or folder; a file replaces one that has the new name.
 
-    Windows does not rename what a program has open, such as a virus scanner. So there it is
-    tried again for a second.
-
-    Raises:
-        OSError: as the system reports it.
+    Windows does not rename what a program has open, such as a virus scanner. So there it is tried
+    again for a second. Raises OSError as the system reports it.
     """
     deadline = time.monotonic() + RENAME_TIMEOUT_S * IS_WINDOWS
     while True:
@@ -222,8 +217,7 @@ def read_into_map(path: Path) -> memoryview:
 def link_or_copy(source: Path, target: Path) -> None:
     """Give a file a second name, or copy it on a disk without links, such as FAT.
 
-    Raises:
-        OSError: as the system reports it.
+    Raises OSError as the system reports it.
     """
     try:
         os.link(source, target)

@@ -16,9 +16,8 @@ def wilson_interval(n_correct: float, n: int) -> tuple[float, float]:
     """Return the 95 % interval of a fraction of `n` (Wilson 1927).
 
     Unlike the normal approximation it has a width at 0 and at 1, and it contains these ends
-    exactly. `n_correct` may have a fraction, where a tie counts as a part of a success.
-    Raises:
-        ValueError: for no trials.
+    exactly. `n_correct` may have a fraction, where a tie counts as a part of a success. Raises
+    ValueError for no trials.
     """
     if n <= 0:
         raise ValueError(f"n is {n}; an interval needs at least one trial")
@@ -46,10 +45,7 @@ def floor_to(fraction: float, digits: int) -> float:
 def quantile(values: Sequence[float], fraction: float) -> float:
     """Return a quantile of `values`, by linear interpolation between the two nearest values.
 
-    This is type 7 of Hyndman and Fan 1996, the default of numpy.
-
-    Raises:
-        ValueError: without a value.
+    This is type 7 of Hyndman and Fan 1996, the default of numpy. Raises ValueError without a value.
     """
     if not values:
         raise ValueError("values is empty; a quantile needs at least one value")
@@ -98,10 +94,8 @@ def rank_test(one: Sequence[float | None], other: Sequence[float | None]) -> flo
     This is the fraction of all C(n + m, n) divisions of the pooled values into groups of these
     sizes whose rank sum is at least as far from its mean. For more than `MAX_EXACT` values, it
     comes from the normal distribution, corrected for ties and continuity. Ties have their mean
-    rank. None is a waiting time that had not ended, longer than every number.
-
-    Raises:
-        ValueError: for an empty group.
+    rank. None is a waiting time that had not ended, longer than every number. Raises ValueError for
+    an empty group.
     """
     if not one or not other:
         raise ValueError("one group is empty; a rank test needs at least one value in each group")

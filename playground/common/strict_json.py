@@ -21,8 +21,7 @@ MAX_DIGITS = 300  # of a whole number; larger ones do not fit into a float
 def read_json(path: Path) -> Any:
     """Read strict JSON from an untrusted file.
 
-    Raises:
-        UserError: for a file that cannot be read, is too large, or is not strict JSON.
+    Raises UserError for a file that cannot be read, is too large, or is not strict JSON.
     """
     name = messages.file_label(path)
     try:

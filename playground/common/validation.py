@@ -20,8 +20,7 @@ Model = TypeVar("Model", bound=BaseModel)
 def parse(model_type: type[Model], values: object) -> Model:
     """Return untrusted values as a model.
 
-    Raises:
-        UserError: for the first invalid field, which it names.
+    Raises UserError for the first invalid field, which it names.
     """
     try:
         return model_type.model_validate(values)

@@ -28,7 +28,7 @@ from playground.common.format import format_bytes, format_count
 from playground.errors import UserError
 
 from .errors import HubError, NotFoundError, to_hub_error
-from .plan import PushPlan, RepoFile, RepoInfo, plan_push
+from .plan import PushPlan, RepoInfo, plan_push
 from .repo_ids import Phase, check_branch, check_repo, check_revision
 from .transport import MIN_BYTES_PER_S
 
@@ -58,8 +58,7 @@ class Hub:
     def account(self) -> dict[str, Any]:
         """Return the account of the token: `name`, `orgs` with write access, and `writes`.
 
-        Raises:
-            HubError: if there is no token, or the Hub rejects it.
+        Raises HubError if there is no token, or the Hub rejects it.
         """
         if not self.token:
             raise HubError(messages.SIGN_IN_FIRST)
@@ -82,28 +81,12 @@ class Hub:
     def repo_info(self, repo: str, revision: str = "main", kind: str = "model") -> RepoInfo:
         """Return the metadata of a repository at a revision, with the size of each file.
 
-        `kind` is model or space.
-
-        Raises:
-            HubError: if the user has no access to such a repository.
+        `kind` is model or space. Raises HubError if the user has no access to such a repository.
         """
         check_repo(repo)
         info = self.raw_repo_info(repo, revision, f"{kind}s")
         with self.translating_errors("read", repo):
-            files = [
-                RepoFile(
-                    each["rfilename"],
-                    int(each.get("size") or 0),
-                    each.get("blobId") or "",
-                    (each.get("lfs") or {}).get("sha256"),
-                )
-                for each in info.get("siblings") or []
-            ]
-            private = info.get("private") is True
-            likes = int(info.get("likes") or 0)
-            return RepoInfo(
-                str(info["id"]), str(info.get("sha") or ""), private, likes, tuple(files)
-            )
+            return RepoInfo.from_json(info)
 
     def raw_repo_info(
         self, repo: str, revision: str = "main", kind: str = "models"
@@ -111,10 +94,7 @@ class Hub:
         """Return the complete response of the Hub for a repository at a revision.
 
         `repo` may be the name of an old model without an owner; `kind` is models, datasets or
-        spaces.
-
-        Raises:
-            HubError: if the user has no access to such a repository.
+        spaces. Raises HubError if the user has no access to such a repository.
         """
         check_revision(revision)
         with self.translating_errors("read", repo if kind == "models" else f"{kind}/{repo}"):
@@ -133,46 +113,24 @@ class Hub:
             commits = self._get(
                 f"models/{repo}/commits/{quote(revision, safe='')}", {"limit": MAX_REVISIONS}
             )
-            revisions = [
-                {
-                    "commit": each["id"],
-                    "title": each["title"],
-                    "when": parse_timestamp(each["date"]),
-                }
-                for each in commits
+            return [
+                {"commit": each["id"], "title": each["title"]}
+                | {"when": parse_timestamp(each["date"])}
+                for each in commits[:MAX_REVISIONS]
             ]
-            return revisions[:MAX_REVISIONS]
 
     def branches(self, repo: str) -> list[str]:
         """Return the names of the branches of a repository."""
         with self.translating_errors("list the branches of", repo):
-            return [branch.name for branch in self.api.list_repo_refs(repo).branches][
-                :MAX_REVISIONS
-            ]
+            branches = self.api.list_repo_refs(repo).branches
+            return [branch.name for branch in branches[:MAX_REVISIONS]]
 
     def gallery(self) -> list[dict[str, Any]]:
         """Return the models with the playground's tag, most liked first, with untrusted cards."""
         with self.translating_errors("list the models"):
-            fields = [
-                "author",
-                "cardData",
-                "lastModified",
-                "likes",
-                "private",
-                "safetensors",
-                "sha",
-                "tags",
-            ]
-            models = self._get(
-                "models",
-                {
-                    "filter": TAG,
-                    "sort": "likes",
-                    "direction": -1,
-                    "limit": MAX_LISTED,
-                    "expand": fields,
-                },
-            )
+            fields = ["cardData", "lastModified", "likes", "private", "safetensors", "sha"]
+            parameters = {"filter": TAG, "sort": "likes", "direction": -1, "limit": MAX_LISTED}
+            models = self._get("models", parameters | {"expand": fields})
             return [
                 model
                 for model in models
@@ -206,8 +164,7 @@ class Hub:
     ) -> None:
         """Download files into a folder; `files` gives their sizes.
 
-        Raises:
-            HubError: if a download fails, or a file has another size.
+        Raises HubError if a download fails, or a file has another size.
         """
         for name, size in files.items():
             report(f"Downloading {name} ({format_bytes(size)})", size / MIN_BYTES_PER_S)
@@ -237,10 +194,8 @@ class Hub:
     ) -> PushPlan:
         """Compute the effect of a push of the files in a folder, without writing anything.
 
-        `kind` is model or space.
-
-        Raises:
-            HubError: if the repository has other content, or cannot be read.
+        `kind` is model or space. Raises HubError if the repository has other content, or cannot be
+        read.
         """
         check_repo(repo)
         check_branch(revision)

@@ -25,9 +25,8 @@ LINE_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".txt")  # of files that ma
 def read_hub(name: str, options: ReadOptions, token: str = "") -> PairDataset:
     """Read the first pairs of a dataset on the Hub, with the token of a user.
 
-    Raises:
-        DatasetError: if it cannot be fetched, for invalid data, or with the configurations or
-            splits from which to choose.
+    Raises DatasetError if it cannot be fetched, for invalid data, or with the configurations or
+    splits from which to choose.
     """
     repo, revision, options = parse_name(name, options)
     transport.configure_process()
@@ -51,10 +50,7 @@ def _split_table(
     """Return the table of the files of a split, one after the other.
 
     A file is fetched when its first row is needed. At a limit, `origin` gets the `part` that is
-    read.
-
-    Raises:
-        DatasetError: if the first file is invalid.
+    read. Raises DatasetError if the first file is invalid.
     """
     unread = _open_tables(repository, paths, options, origin)
     tables = list(islice(unread, 1))
@@ -89,8 +85,7 @@ def _open_tables(
 ) -> Iterator[Table]:
     """Yield the table of each file that has rows, until `MAX_BYTES` are fetched.
 
-    Raises:
-        DatasetError: for an invalid file, or one without the columns of the first.
+    Raises DatasetError for an invalid file, or one without the columns of the first.
     """
     left = MAX_BYTES
     columns: Sequence[str] = ()
@@ -127,10 +122,8 @@ def _open_file(
 ) -> tuple[Table | None, int]:
     """Return the table of a file and its number of bytes, also if only `limit` of them are read.
 
-    Of a larger file the first lines are read. If it has no lines, the table is None.
-
-    Raises:
-        DatasetError: for an invalid file.
+    Of a larger file the first lines are read. If it has no lines, the table is None. Raises
+    DatasetError for an invalid file.
     """
     name = path.lower()
     if name.endswith(".parquet") and repository.sizes[path] > limit:

@@ -44,10 +44,8 @@ _VIEWER_PATTERN = re.compile(r"(.+://.+?)/viewer(?:/([^/?#]+))?(?:/([^/?#]+))?/?
 def parse_name(name: str, options: ReadOptions) -> tuple[str, str, ReadOptions]:
     """Return the repository and the revision of a name or an address, and the options.
 
-    The address of a viewer names a configuration and a split, unless the options do.
-
-    Raises:
-        DatasetError: for any other text.
+    The address of a viewer names a configuration and a split, unless the options do. Raises
+    DatasetError for any other text.
     """
     text = name.strip().removeprefix(HUB_PREFIX).strip()
     if viewer := _VIEWER_PATTERN.fullmatch(text):
@@ -95,8 +93,7 @@ class Repository:
     def find_split(self, options: ReadOptions) -> tuple[str, str, list[str]]:
         """Return the names of a configuration and of its split, and the paths of the split's files.
 
-        Raises:
-            DatasetError: if there is none, or there are several to choose from.
+        Raises DatasetError if there is none, or there are several to choose from.
         """
         configs = self._configs()
         defaults = [name for name in configs if name == "default" or configs[name][2]]
@@ -135,8 +132,7 @@ class Repository:
     def _configs(self) -> dict[str, tuple[str, dict[str, list[str]], bool]]:
         """Return for each configuration its folder, its patterns by split, and if it is a default.
 
-        Raises:
-            DatasetError: if the card is invalid.
+        Raises DatasetError if the card is invalid.
         """
         try:
             if self.base + REPOYAML_FILENAME in self.sizes:
@@ -164,8 +160,7 @@ class Repository:
     ) -> str:
         """Return the requested name, else the only default or the only name.
 
-        Raises:
-            DatasetError: if there is none.
+        Raises DatasetError if there is none.
         """
         candidates = [requested] if requested else [name for name in defaults if name in names]
         chosen = candidates if len(candidates) == 1 else list(names)

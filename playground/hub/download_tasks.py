@@ -13,6 +13,7 @@ from typing import Any
 from playground.architectures.parameter_groups import parameter_count
 from playground.checkpoints.manifest import Manifest, read_manifest
 from playground.common import messages
+from playground.common.atomic_write import replacing_dir
 from playground.common.format import format_bytes
 from playground.common.platform import rename
 from playground.runs.export import CHECKPOINT_FILES
@@ -56,8 +57,7 @@ class DownloadTasks(TaskRunner):
     def _inspect_repo(self) -> tuple[RepoInfo, Manifest, str]:
         """Return a repository's metadata, manifest and card, without loading the model.
 
-        Raises:
-            HubError: if it has no playground model, or a file is too large.
+        Raises HubError if it has no playground model, or a file is too large.
         """
         repo = self.task.repo
         self.report(f"Inspecting {repo}")
@@ -100,8 +100,7 @@ class DownloadTasks(TaskRunner):
     def _repo_info(self) -> RepoInfo:
         """Return the metadata of the revision of the task.
 
-        Raises:
-            HubError: if the repository does not have it.
+        Raises HubError if the repository does not have it.
         """
         repo, revision = self.task.repo, self.task.revision
         try:
@@ -176,15 +175,9 @@ class DownloadTasks(TaskRunner):
 
     def pull(self) -> dict[str, Any]:
         """Download a published model to `destination`, which appears when it is complete."""
-        destination = Path(self.task.destination)
         info = self._download(self.scratch / "checkpoint")
-        destination.parent.mkdir(parents=True, exist_ok=True)
-        partial = destination.with_name(f".{destination.name}.tmp")
-        shutil.rmtree(partial, ignore_errors=True)  # left by a killed pull
-        shutil.copytree(self.scratch / "checkpoint", partial)
-        if destination.is_dir():
-            destination.rmdir()  # the caller has checked that it is empty
-        rename(partial, destination)
+        with replacing_dir(Path(self.task.destination)) as folder:  # the caller has checked it
+            shutil.copytree(self.scratch / "checkpoint", folder, dirs_exist_ok=True)
         return info
 
     def reproduce(self) -> dict[str, Any]:
@@ -220,7 +213,7 @@ def _gallery_row(model: dict[str, Any]) -> dict[str, Any]:
         "likes": int(model.get("likes") or 0),
         "private": model.get("private") is True,
         "commit": str(model.get("sha") or ""),
-        "author": str(model.get("author") or model["id"].split("/")[0]),
+        "author": model["id"].split("/")[0],
         "task": _text(own.get("task")) if isinstance(own, dict) else "",
         "when": parse_timestamp(model["lastModified"]) if model.get("lastModified") else 0,
         "parameters": numbers["total"]

@@ -112,42 +112,37 @@ def _status_error(status: int, action: str, remark: str) -> HubError:
     """Return the error for a status of the Hub; `remark` is its own message in parentheses."""
     retryable = status in (409, 412, 429) or status >= 500
     is_reading = action.startswith(("read", "list", "download", "fetch"))
-    match status:
-        case 401:
-            message = (
-                "the Hub rejected this token, which may have expired: "
-                f"create a new one and sign in again{remark}"
-            )
-        case 403:
-            # Users of a Space sign in with the scope contribute-repos.
-            restriction = (
-                "; a sign-in on a Space has write access to repositories created from it "
-                "only: choose a new name"
-                if "SPACE_ID" in os.environ and not is_reading
-                else ""
-            )
-            message = (
-                f"this token has no permission to {action}: it needs "
-                f"{'read' if is_reading else 'write'} access there{restriction}{remark}"
-            )
-        case 404:
-            return NotFoundError(f"could not {action}: the Hub has no such file{remark}")
-        case 409:
-            message = f"could not {action}: another operation is in progress; try again{remark}"
-        case 412:
-            message = (
-                "another commit was pushed in the meantime, and nothing was overwritten; "
-                "check the repository and try again"
-            )
-        case 429:
-            message = (
-                f"could not {action}: the Hub received too many requests from this address; "
-                "try again in some minutes"
-            )
-        case _ if status >= 500:
-            message = (
-                f"could not {action}: the Hub has a server error (status {status}); try again later"
-            )
-        case _:
-            message = f"could not {action}: the Hub rejected it (status {status}){remark}"
+    # Users of a Space sign in with the scope contribute-repos.
+    restriction = (
+        "; a sign-in on a Space has write access to repositories created from it only: choose a "
+        "new name"
+        if "SPACE_ID" in os.environ and not is_reading
+        else ""
+    )
+    if status == 404:
+        return NotFoundError(f"could not {action}: the Hub has no such file{remark}")
+    texts = {
+        401: (
+            "the Hub rejected this token, which may have expired: create a new one and sign in "
+            f"again{remark}"
+        ),
+        403: (
+            f"this token has no permission to {action}: it needs "
+            f"{'read' if is_reading else 'write'} access there{restriction}{remark}"
+        ),
+        409: f"could not {action}: another operation is in progress; try again{remark}",
+        412: (
+            "another commit was pushed in the meantime, and nothing was overwritten; check the "
+            "repository and try again"
+        ),
+        429: (
+            f"could not {action}: the Hub received too many requests from this address; try again "
+            "in some minutes"
+        ),
+    }
+    server_error = f"the Hub has a server error (status {status}); try again later"
+    rejected = f"the Hub rejected it (status {status}){remark}"
+    message = texts.get(
+        status, f"could not {action}: {server_error if status >= 500 else rejected}"
+    )
     return HubError(message, retryable=retryable)

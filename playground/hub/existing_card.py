@@ -47,8 +47,7 @@ def read_existing_card(content: bytes) -> ExistingCard:
         fields, body = split_card(text)
     except Exception:  # YAML constructors raise arbitrary errors
         return ExistingCard(is_handwritten=True)
-    license = {name: fields[name] for name in LICENSE_FIELDS if _is_text(fields.get(name))}
-    own = fields.get(OWN_FIELD)
+    license, own = license_of(fields), fields.get(OWN_FIELD)
     if not isinstance(own, dict):
         is_handwritten = bool(set(fields) - set(LICENSE_FIELDS) or body.strip())
         return ExistingCard(license, is_handwritten)
@@ -69,9 +68,8 @@ def card_fields(text: str) -> dict[str, Any]:
         return {}
 
 
-def card_license(text: str) -> dict[str, Any]:
-    """Return the metadata of a card's license; none if it cannot be read."""
-    fields = card_fields(text)
+def license_of(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the license in the metadata of a card."""
     return {name: fields[name] for name in LICENSE_FIELDS if _is_text(fields.get(name))}
 
 
@@ -138,8 +136,7 @@ class NoAliasLoader(yaml.SafeLoader):
 def split_card(text: str) -> tuple[dict[str, Any], str]:
     """Return the metadata of a card and its text.
 
-    Raises:
-        Exception: of any type, for malformed metadata.
+    Raises Exception of any type, for malformed metadata.
     """
     match = FRONT_MATTER_PATTERN.match(text[:MAX_FRONT_MATTER])
     if match is None:

@@ -59,13 +59,10 @@ LICENSE = ASSETS_DIR / "LICENSE"
 def build_package(checkpoint: Path, folder: Path) -> list[Path]:
     """Write the package of a checkpoint into an empty folder, and return its files.
 
-    transformers alone can load the package.
-
-    Raises:
-        NotPublishableError: if transformers has no class for the architecture.
-        CheckpointError: if a file of the checkpoint is missing or invalid.
-        FileExistsError: if `folder` is not empty.
-        OSError: if a file cannot be read or written.
+    transformers alone can load the package. Raises NotPublishableError if transformers has no class
+    for the architecture. Raises CheckpointError if a file of the checkpoint is missing or invalid.
+    Raises FileExistsError if `folder` is not empty. Raises OSError if a file cannot be read or
+    written.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -109,12 +106,9 @@ def checkpoint_from_package(package: Path, folder: Path) -> None:
     """Write the checkpoint of a package into a new folder, with its original files.
 
     The package is untrusted: none of its code is run, and an invalid checkpoint leaves no folder.
-    Limit the file sizes before the call, because the files are read as a whole.
-
-    Raises:
-        CheckpointError: if the package has no valid model of the playground.
-        FileExistsError: if `folder` is not empty.
-        OSError: if a file cannot be read or written.
+    Limit the file sizes before the call, because the files are read as a whole. Raises
+    CheckpointError if the package has no valid model of the playground. Raises FileExistsError if
+    `folder` is not empty. Raises OSError if a file cannot be read or written.
     """
     package, folder = Path(package), Path(folder)
     if not (package / MANIFEST).is_file():

@@ -22,17 +22,16 @@ class PackageFormat:
     """The classes that load a published model.
 
     auto_class         the Auto class of transformers
-    module             the module of playground.models in the package; empty for a class of
-                       transformers
-    config             the configuration class
-    model              the model class
+    model              the model class; without a `module`, of transformers
+    module             the module of playground.models in the package
+    config             the configuration class of the module
     needs_mask_tokens  whether an input ends with one blank token per position of the target
     """
 
     auto_class: str
+    model: str
     module: str = ""
     config: str = ""
-    model: str = ""
     needs_mask_tokens: bool = False
 
     @property
@@ -40,45 +39,28 @@ class PackageFormat:
         return bool(self.module)
 
 
+def _own_format(auto_class: str, module: str = "", name: str = "") -> PackageFormat:
+    """Return the form of an architecture of the playground, whose classes begin with its name."""
+    model = f"Playground{name}{auto_class.replace('AutoModel', '')}"
+    return PackageFormat(auto_class, model, f"automodel{module}", f"Playground{name}Config")
+
+
 PACKAGE_FORMATS = {
-    "transformer": PackageFormat(
-        SEQ2SEQ, "automodel", "PlaygroundConfig", "PlaygroundForSeq2SeqLM"
-    ),
-    "torch-transformer": PackageFormat(
-        SEQ2SEQ,
-        "automodel_torch_transformer",
-        "PlaygroundTorchTransformerConfig",
-        "PlaygroundTorchTransformerForSeq2SeqLM",
-    ),
-    "encoder-only": PackageFormat(
-        MASKED,
-        "automodel_single_stack",
-        "PlaygroundEncoderOnlyConfig",
-        "PlaygroundEncoderOnlyForMaskedLM",
-    ),
-    "decoder-only": PackageFormat(
-        CAUSAL,
-        "automodel_single_stack",
-        "PlaygroundDecoderOnlyConfig",
-        "PlaygroundDecoderOnlyForCausalLM",
-    ),
-    "recurrent": PackageFormat(
-        SEQ2SEQ,
-        "automodel_recurrent",
-        "PlaygroundRecurrentConfig",
-        "PlaygroundRecurrentForSeq2SeqLM",
-    ),
-    "bert": PackageFormat(MASKED, model="BertForMaskedLM", needs_mask_tokens=True),
-    "gpt2": PackageFormat(CAUSAL, model="GPT2LMHeadModel"),
-    "bart": PackageFormat(SEQ2SEQ, model="BartForConditionalGeneration"),
+    "transformer": _own_format(SEQ2SEQ),
+    "torch-transformer": _own_format(SEQ2SEQ, "_torch_transformer", "TorchTransformer"),
+    "encoder-only": _own_format(MASKED, "_single_stack", "EncoderOnly"),
+    "decoder-only": _own_format(CAUSAL, "_single_stack", "DecoderOnly"),
+    "recurrent": _own_format(SEQ2SEQ, "_recurrent", "Recurrent"),
+    "bert": PackageFormat(MASKED, "BertForMaskedLM", needs_mask_tokens=True),
+    "gpt2": PackageFormat(CAUSAL, "GPT2LMHeadModel"),
+    "bart": PackageFormat(SEQ2SEQ, "BartForConditionalGeneration"),
 }
 
 
 def package_format(family: str) -> PackageFormat:
     """Return the published form of an architecture.
 
-    Raises:
-        NotPublishableError: if the architecture has no form.
+    Raises NotPublishableError if the architecture has no form.
     """
     if family not in PACKAGE_FORMATS:
         raise NotPublishableError(

@@ -53,7 +53,6 @@ class HubJobs(JobQueue):
             "playground.hub.tasks:run_task",
             nice=10,  # the priority of training, which is below that of the page
             reports_progress=True,
-            needs_scratch=True,
             fresh=fresh,
         )
         # Galleries have their own slots.
@@ -67,17 +66,20 @@ class HubJobs(JobQueue):
     def start(self, task: HubTask, owner: str = "", refresh: bool = False, **fields: Any) -> Job:
         """Start a job, at the endpoint of the environment unless the task names one.
 
-        Without `refresh`, a recent public gallery is returned again.
-
-        Raises:
-            UserError: if the owner, the address or the server has too many running jobs.
+        Without `refresh`, a recent public gallery is returned again. Raises UserError if the owner,
+        the address or the server has too many running jobs.
         """
         task = replace(task, endpoint=task.endpoint or os.environ.get("HF_ENDPOINT", ""))
         if task.kind != "gallery" or task.token:
             return self.submit(task.kind, task, owner=owner, **fields)
         with self._gallery_lock:
             latest = self._gallery
-            if latest is None or refresh or not is_recent(latest):
+            if (
+                latest is None
+                or refresh
+                or latest.status in (JobStatus.FAILED, JobStatus.CANCELLED)
+                or time.monotonic() - latest.created_at >= GALLERY_TTL_S
+            ):
                 latest = self._gallery = self.submit(task.kind, task, shared=True, **fields)
             return latest
 
@@ -98,10 +100,3 @@ def describe_end(job: Job, reason: str) -> str:
                 "without any new model"
             )
     return f"{reason}; {effect}"
-
-
-def is_recent(gallery: Job) -> bool:
-    """Return whether a gallery can be displayed again."""
-    if gallery.status in (JobStatus.FAILED, JobStatus.CANCELLED):
-        return False
-    return time.monotonic() - gallery.created_at < GALLERY_TTL_S

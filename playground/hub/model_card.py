@@ -8,7 +8,6 @@ is in templates/model_card.md.j2; this file collects its facts.
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -52,38 +51,6 @@ MAX_PLAUSIBLE = (
 )
 
 
-@dataclass(frozen=True)
-class Publication:
-    """What the author of a card gives.
-
-    repo      the repository of the model
-    revision  the branch that the card describes
-    license   the metadata of the license; empty if the author names none
-    default   the license id of an author who names none
-    """
-
-    repo: str
-    revision: str
-    license: Mapping[str, Any]
-    default: str
-
-
-@dataclass(frozen=True)
-class Measurements:
-    """What is measured for a card.
-
-    other_lengths  scores of lengths that do not occur in training
-    training_alt   the alternative text of the training curve; empty without one
-    attention_alt  the alternative text of the attention figure; empty without one
-    """
-
-    scores: Mapping[str, Any]
-    other_lengths: Sequence[Mapping[str, Any]]
-    examples: Sequence[Example]
-    training_alt: str
-    attention_alt: str
-
-
 def write_card(
     package: Path,
     checkpoint: Path,
@@ -95,13 +62,8 @@ def write_card(
 ) -> None:
     """Write the model card of a checkpoint into the folder of its package.
 
-    Args:
-        package: the folder of the packaged model.
-        checkpoint: the folder of the checkpoint.
-        repo: the repository of the model.
-        revision: the branch that the card describes.
-        license: the license id; empty for that of `existing`, or else `default_license`.
-        existing: the card of the repository.
+    `license` is an id, by default that of the card `existing` of the repository, or else
+    `default_license`. `revision` is the branch that the card describes.
 
     Raises:
         UserError: if the repository, the revision or the license is not valid.
@@ -113,18 +75,41 @@ def write_card(
     check_revision(revision)
     license = check_license(license)
     manifest, model = load_model(checkpoint)
-    task = manifest.config.task.load()
-    default = default_license(manifest.config.task)
+    config, task = manifest.config, manifest.config.task.load()
+    default = default_license(config.task)
     named = {"license": license or default} if license or default else {}
-    publication = Publication(
-        repo, revision, named if license else existing.license or named, default
-    )
-    measurements = _measure(package, checkpoint, manifest, model, task)
-    front = _metadata(publication, manifest, task, measurements.scores)
-    facts = card_facts(publication, manifest, task, measurements, code_lines(package))
+    card_license = named if license else existing.license or named
+    measured = _measure(package, checkpoint, manifest, model, task)
+    front = _metadata(repo, card_license, default, manifest, task, measured["scores"])
+    form, (n_lines, n_files) = package_format(config.architecture), code_lines(package)
+    facts = {
+        "repo": repo,
+        "revision": revision,
+        "license": ExistingCard(card_license).license_text,
+        "name": repo.split("/")[1],
+        "manifest": manifest,
+        "training": config.training,
+        "task": task,
+        "form": form,
+        "code_lines": n_lines,
+        "code_files": n_files,
+        "code_start": "transformer.py" if form.module == "automodel" else f"{form.module}.py",
+        "playground_url": playground_url(),
+        "lengths": format_lengths(config.task),
+        "alphabet": task.vocabulary.describe(),
+        "architecture": _architecture(config),
+        "n_parameters": parameter_count(config.model),
+        "layers": _layers(config),
+        "n_positions": config.model.max_positions - 1,
+        **_task_facts(task, config.task),
+        **measured,
+        **_score_facts(measured, config.task),
+        **_usage_facts(measured["examples"], task),
+        **_training_facts(manifest),
+    }
     text = render_card("model_card.md.j2", facts)
     (package / "README.md").write_bytes(signed_card(front, text).encode())
-    scores = json.dumps(measurements.scores, indent=2)
+    scores = json.dumps(measured["scores"], indent=2)
     (package / "evaluation.json").write_bytes(scores.encode() + b"\n")
 
 
@@ -139,8 +124,12 @@ def default_license(task: TaskConfig) -> str:
 
 def _measure(
     package: Path, checkpoint: Path, manifest: Manifest, model: Seq2SeqModel, task: Task
-) -> Measurements:
-    """Measure what the card reports, and draw its figures into the package."""
+) -> dict[str, Any]:
+    """Measure what the card reports, and draw its figures into the package.
+
+    Returns the `scores`, the `other_lengths` that do not occur in training, the worked `examples`,
+    and the alternative texts of the figures, each empty without one.
+    """
     low, high = manifest.config.task.min_length, manifest.config.task.max_length
     held_out: HeldOutSet | None = None
     try:
@@ -158,23 +147,32 @@ def _measure(
     ]
     if lines:
         (package / "training.png").write_bytes(render(training_curve(lines), "png"))
-    training_alt = _training_alt_text(lines) if lines else ""
+    measured = {
+        "scores": scores,
+        "other_lengths": [],
+        "examples": [],
+        "training_alt": _training_alt_text(lines) if lines else "",
+        "attention_alt": "",
+    }
     if held_out is None:
-        return Measurements(scores, [], [], training_alt, "")
+        return measured
     length, picture = max(low, min(high, PROBE_LENGTH)), package / "cross-attention.png"
-    return Measurements(
-        scores,
-        other_lengths(model, task, manifest.config),
-        worked_examples(model, task, held_out, low, high),
-        training_alt,
-        attention_picture(model, task, held_out, length, picture),
-    )
+    return measured | {
+        "other_lengths": other_lengths(model, task, manifest.config),
+        "examples": worked_examples(model, task, held_out, low, high),
+        "attention_alt": attention_picture(model, task, held_out, length, picture),
+    }
 
 
 def _metadata(
-    publication: Publication, manifest: Manifest, task: Task, scores: Mapping[str, Any]
+    repo: str,
+    license: Mapping[str, Any],
+    default: str,
+    manifest: Manifest,
+    task: Task,
+    scores: Mapping[str, Any],
 ) -> ModelCardData:
-    """Return the card's metadata, as the Hub reads it."""
+    """Return the card's metadata, as the Hub reads it; `default` is a license that is not named."""
     config = manifest.config
     origin = _dataset_origin(config.task)
     evaluation: dict[str, Any] = {
@@ -199,64 +197,22 @@ def _metadata(
         if scores[kind] is not None
     ]
     return ModelCardData(
-        **publication.license,
+        **license,
         library_name="transformers",
         tags=[TAG, task.name, config.architecture],
         datasets=[origin] if origin else None,
         metrics=["exact_match"],
-        model_name=publication.repo.split("/")[1],
+        model_name=repo.split("/")[1],
         eval_results=results,
         playground={
             "task": f"{task.name} {format_lengths(config.task, '–')}",
             "step": manifest.step,
-            "license": publication.default,
+            "license": default,
         },
     )
 
 
 # The facts of the template
-
-
-def card_facts(
-    publication: Publication,
-    manifest: Manifest,
-    task: Task,
-    measurements: Measurements,
-    code: tuple[int, int],
-) -> dict[str, Any]:
-    """Return the variables of the template; `code` counts the Python lines and files."""
-    config, form = manifest.config, package_format(manifest.config.architecture)
-    return {
-        "repo": publication.repo,
-        "revision": publication.revision,
-        "license": ExistingCard(publication.license).license_text,
-        **vars(measurements),
-        "name": publication.repo.split("/")[1],
-        "manifest": manifest,
-        "training": config.training,
-        "task": task,
-        "form": form,
-        "code_lines": code[0],
-        "code_files": code[1],
-        "code_start": "transformer.py" if form.module == "automodel" else f"{form.module}.py",
-        "playground_url": playground_url(),
-        "lengths": format_lengths(config.task),
-        "alphabet": task.vocabulary.describe(),
-        **_model_facts(config),
-        **_task_facts(task, config.task),
-        **_score_facts(measurements, config.task),
-        **_usage_facts(measurements.examples, task),
-        **_training_facts(manifest),
-    }
-
-
-def _model_facts(config: RunConfig) -> dict[str, Any]:
-    return {
-        "architecture": _architecture(config),
-        "n_parameters": parameter_count(config.model),
-        "layers": _layers(config),
-        "n_positions": config.model.max_positions - 1,
-    }
 
 
 def _task_facts(task: Task, config: TaskConfig) -> dict[str, Any]:
@@ -277,8 +233,8 @@ def _task_facts(task: Task, config: TaskConfig) -> dict[str, Any]:
     }
 
 
-def _score_facts(measurements: Measurements, config: TaskConfig) -> dict[str, Any]:
-    scores, others = measurements.scores, measurements.other_lengths
+def _score_facts(measured: Mapping[str, Any], config: TaskConfig) -> dict[str, Any]:
+    scores, others = measured["scores"], measured["other_lengths"]
     lines = [
         {**line, "is_trained": is_trained, "interval": exact_match_interval(line)}
         for rows, is_trained in ((scores["by_length"], True), (others, False))

@@ -1,8 +1,9 @@
 """The effect of a push on a repository, computed before anything is written."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Self
 
 from huggingface_hub.utils.sha import git_hash, sha_fileobj
 
@@ -29,6 +30,21 @@ class RepoInfo:
     private: bool
     likes: int
     files: tuple[RepoFile, ...]
+
+    @classmethod
+    def from_json(cls, info: Mapping[str, Any]) -> Self:
+        """Read the response of the Hub."""
+        files = tuple(
+            RepoFile(
+                each["rfilename"],
+                int(each.get("size") or 0),
+                each.get("blobId") or "",
+                (each.get("lfs") or {}).get("sha256"),
+            )
+            for each in info.get("siblings") or []
+        )
+        sha, likes = str(info.get("sha") or ""), int(info.get("likes") or 0)
+        return cls(str(info["id"]), sha, info.get("private") is True, likes, files)
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -81,10 +97,7 @@ def plan_push(
     """Compare the files of a folder with those of a repository.
 
     `branches` has the branch main, and the branch of the push if it exists; nothing for a new
-    repository, which is `private` or not.
-
-    Raises:
-        HubError: if the repository has other content.
+    repository, which is `private` or not. Raises HubError if the repository has other content.
     """
     info = branches[-1] if branches else RepoInfo(repo, "", private, 0, ())
     remote = {file.path: file for file in info.files}

@@ -8,7 +8,6 @@ from enum import Enum
 from pathlib import Path
 
 from playground import models
-from playground.common import messages
 from playground.errors import UserError
 
 MANIFEST = "playground.json"
@@ -77,7 +76,10 @@ def is_revision(name: str) -> bool:
 def check_repo(name: str) -> None:
     """Raise UserError unless this can be the name of a repository."""
     if not is_repo(name):
-        raise UserError(messages.invalid_repository(name))
+        raise UserError(
+            f"{name[:120]!r} is not the name of a repository; write user/name, with letters, "
+            "digits, dots, dashes and underscores"
+        )
 
 
 def check_branch(name: str) -> None:
@@ -101,8 +103,7 @@ def check_revision(name: str) -> None:
 def check_license(name: str) -> str:
     """Return the id of a license; "" for none.
 
-    Raises:
-        UserError: for one that the Hub does not know.
+    Raises UserError for one that the Hub does not know.
     """
     license_id = name.strip().lower()
     if license_id and license_id not in LICENSES:

@@ -1,20 +1,23 @@
 """Hub jobs that write: publishing a checkpoint."""
 
+import shutil
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import SpaceCardData
+
 from playground.checkpoints.manifest import CheckpointError, read_manifest
-from playground.common.env import PAGE_MARK
+from playground.common.env import PAGE_MARK, TAG
 from playground.runs.export import export_checkpoint
 
 from .errors import HubError, NotFoundError
-from .existing_card import read_existing_card
+from .existing_card import OWN_FIELD, card_fields, license_of, read_existing_card, signed_card
 from .formats import package_format
 from .plan import PushPlan, other_content, plan_push
 from .repo_ids import PAGE, check_branch, check_repo
-from .static_space import owner_card_notes, write_space
 from .tasks import LOADING_TIMEOUT_S, TaskRunner
 
 
@@ -101,8 +104,7 @@ class UploadTasks(TaskRunner):
     def _compare(self, folder: Path, **options: Any) -> PushPlan:
         """Return the plan of a push, which leaves an index.html that is not an exported page.
 
-        Raises:
-            HubError: if the repository has other content where the push would write.
+        Raises HubError if the repository has other content where the push would write.
         """
         if self.is_offline:
             return plan_push(folder, self.task.repo, [], endpoint=self.hub.endpoint, **options)
@@ -118,24 +120,11 @@ class UploadTasks(TaskRunner):
         others = tuple(change for change in plan.changes if change.path != PAGE)
         return replace(plan, changes=others)
 
-    def _write_space(self, package: Path, model: PushPlan, card: bytes) -> Path | None:
-        """Write the files of the Space; return their folder, or None if the push has no Space.
-
-        A Space has one page: that of the branch main. `card` is that of the Space.
-        """
-        if not self.task.page or model.revision != "main":
-            return None
-        folder = self.scratch / "space"
-        write_space(package, folder, model.repo, model.url, card)
-        return folder
-
     def _push_plans(self) -> tuple[list[tuple[Path, PushPlan]], int, list[str]]:
         """Return each folder to publish with its plan, the step, and what stays as it is.
 
-        The first folder is that of the model, the second one that of its Space.
-
-        Raises:
-            HubError: if the token has no write access, or a repository has other content.
+        The first folder is that of the model, the second one that of its Space. Raises HubError if
+        the token has no write access, or a repository has other content.
         """
         check_repo(self.task.repo)
         check_branch(self.task.revision)
@@ -147,7 +136,9 @@ class UploadTasks(TaskRunner):
         model = self._compare(folder, private=self.task.private, revision=self.task.revision)
         pushes = [(folder, model)]
         card = self._existing_card("space") if self.task.page else b""
-        if space_folder := self._write_space(folder, model, card):
+        if self.task.page and model.revision == "main":  # a Space has one page
+            space_folder = self.scratch / "space"
+            write_space(folder, space_folder, model.repo, model.url, card)
             space = self._compare(space_folder, private=model.private, kind="space")
             if model.private and not space.private:
                 raise HubError(
@@ -218,3 +209,59 @@ class UploadTasks(TaskRunner):
         where = plan.url if plan.revision == "main" else f"{plan.url}/tree/{plan.revision}"
         result = self._describe(folder, [plan for _, plan in pushes], step, notes)
         return result | {"url": where, "commit": commit}
+
+
+def write_space(package: Path, folder: Path, repo: str, model_url: str, existing: bytes) -> None:
+    """Write the files of the Space of a package into a new folder.
+
+    `existing` is the card of the Space, which stays if its owner wrote or edited it.
+    """
+    folder.mkdir()
+    shutil.copyfile(package / PAGE, folder / PAGE)
+    if _stays(existing):
+        (folder / "README.md").write_bytes(existing)
+        return
+    license = license_of(card_fields((package / "README.md").read_text("utf-8", "replace")))
+    (folder / "README.md").write_bytes(_card(repo, model_url, license).encode())
+
+
+def owner_card_notes(repo: str, existing: bytes) -> list[str]:
+    """Return a note if the card of a Space stays.
+
+    Raises HubError if that card is not of a static Space: no other one shows the page.
+    """
+    if not _stays(existing):
+        return []
+    if card_fields(existing.decode("utf-8-sig", "replace")).get("sdk") != "static":
+        raise HubError(
+            f"README.md of the Space {repo} does not have the line “sdk: static”, so the Space "
+            "would not show the page; add that line between the two lines “---” at its top, or "
+            "publish without the interactive page"
+        )
+    return [
+        "README.md of the Space was written or edited by hand and stays; delete it on the Hub to "
+        "get a new one"
+    ]
+
+
+def _stays(existing: bytes) -> bool:
+    card = read_existing_card(existing)
+    return card.is_handwritten or bool(card.license)
+
+
+def _card(repo: str, model_url: str, license: Mapping[str, Any]) -> str:
+    own: dict[str, Any] = {OWN_FIELD: {"license": license.get("license")}}
+    data = SpaceCardData(
+        title=repo.split("/")[1],
+        emoji="🔀",
+        colorFrom="blue",
+        colorTo="green",
+        sdk="static",
+        app_file=PAGE,
+        **license,
+        models=[repo],
+        tags=[TAG],
+        short_description="Switch off parts of a transformer",
+        **own,
+    )
+    return signed_card(data, f"The model [{repo}]({model_url}) runs in this page.\n")

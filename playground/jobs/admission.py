@@ -165,8 +165,7 @@ FIELDS = ("per_owner", "per_address", "total")
 def limit(name: str) -> Admission:
     """Return the limit of this name, with the numbers that PLAYGROUND_LIMITS sets.
 
-    Raises:
-        EnvError: if PLAYGROUND_LIMITS names a limit that does not exist.
+    Raises EnvError if PLAYGROUND_LIMITS names a limit that does not exist.
     """
     changes: dict[str, int] = {}
     for entry in filter(None, map(str.strip, env_text("LIMITS").split(","))):

@@ -66,10 +66,9 @@ def last_message(function: Callable[[], dict[str, Any]]) -> Message:
 
 
 class JobOptions(NamedTuple):
-    """How a process runs its only job."""
+    """How a process runs its only job; one with a folder `scratch` reports its progress."""
 
     nice: int
-    reports_progress: bool
     scratch: str
 
 
@@ -88,7 +87,7 @@ def run_job(
         with suppress(OSError):  # the parent has closed the pipe
             connection.send(message)
 
-    if options.reports_progress:
+    if options.scratch:
         arguments += (ProgressReporter(send, scratch=Path(options.scratch)),)
     send(*last_message(lambda: load_target(target)(*arguments)))
     connection.close()

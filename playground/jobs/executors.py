@@ -67,8 +67,8 @@ class ProcessPerJob(Executor):
     Args:
         targets: the function of each kind, as "module:function"; or one for all kinds.
         nice: how much the priority of the processes is lowered.
-        reports_progress: the functions take a `ProgressReporter` as their last argument.
-        needs_scratch: each job gets a temporary folder, `ProgressReporter.scratch`.
+        reports_progress: the functions take a `ProgressReporter` as their last argument, which has
+            a temporary folder as `scratch`.
         fresh: start new interpreters instead of forks.
     """
 
@@ -78,11 +78,10 @@ class ProcessPerJob(Executor):
         *,
         nice: int = 5,
         reports_progress: bool = False,
-        needs_scratch: bool = False,
         fresh: bool = False,
     ) -> None:
         self.targets, self.nice, self.fresh = targets, nice, fresh
-        self.reports_progress, self.needs_scratch = reports_progress, needs_scratch
+        self.reports_progress = reports_progress
         self._processes: dict[Job, WorkerProcess] = {}
         self._last_messages: dict[Job, Message] = {}
         self._lock = threading.Lock()  # never held during a callback
@@ -90,11 +89,11 @@ class ProcessPerJob(Executor):
     def start(self, job: Job) -> bool:
         try:
             # The executor removes the folder, because a killed process cannot.
-            scratch = tempfile.mkdtemp(prefix="playground-") if self.needs_scratch else ""
+            scratch = tempfile.mkdtemp(prefix="playground-") if self.reports_progress else ""
         except OSError:
             log.exception("The temporary folder of a job of the kind %s failed", job.kind)
             return False
-        options = JobOptions(self.nice, self.reports_progress, scratch)
+        options = JobOptions(self.nice, scratch)
         with self._lock:
             self._processes[job] = WorkerProcess(
                 "playground.jobs.entry:run_job",

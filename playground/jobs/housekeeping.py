@@ -26,8 +26,7 @@ class Housekeeper:
     def add(self, function: Callable[[], None]) -> None:
         """Call this function periodically, until `remove`.
 
-        Raises:
-            UserError: if the system has no free thread.
+        Raises UserError if the system has no free thread.
         """
         with self._lock:
             self._functions[function] = None

@@ -22,7 +22,6 @@ class Policy:
     max_running: int = 1
     max_running_per_address: int | None = None
     admission: Admission = DEFAULT_ADMISSION  # of jobs that wait or run
-    max_rows: int = 20_000
 
     run_timeout_s: float | None = None
     timeout_advice: str = "request less"
@@ -39,7 +38,6 @@ class Policy:
     )
 
     result_ttl_s: float = 0.0  # after the end; 0 stores no finished job
-    max_results_per_owner: int | None = None
     max_results: int | None = None
 
 

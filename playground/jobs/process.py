@@ -25,6 +25,7 @@ from playground.common.platform import (
 )
 
 from .entry import load_target, prepare_process
+from .housekeeping import HOUSEKEEPER, log_errors
 
 # The first optimizer of a process imports torch._dynamo.
 PRELOAD = ["torch", "torch._dynamo"]  # `preload` adds the modules of higher layers
@@ -47,11 +48,8 @@ def context() -> Any:
 
     It is a fork server with preloaded modules if the system has one, else a new interpreter
     (Windows). PLAYGROUND_START_METHOD chooses one of the two. The preload is set here, because the
-    first process starts the fork server.
-
-    Raises:
-        EnvError: if the system does not support PLAYGROUND_START_METHOD, or has no short folder for
-            temporary files.
+    first process starts the fork server. Raises EnvError if the system does not support
+    PLAYGROUND_START_METHOD, or has no short folder for temporary files.
     """
     if env_text("START_METHOD") == "spawn":
         return multiprocessing.get_context("spawn")
@@ -70,10 +68,8 @@ def context() -> Any:
 def warm_up() -> threading.Thread:
     """Start the fork server or a spare process in the background. Safe to call again.
 
-    From then on, a new spare process replaces one that gets work.
-
-    Raises:
-        EnvError: as `context` does.
+    From then on, a new spare process replaces one that gets work. Raises EnvError as `context`
+    does.
     """
     method = context().get_start_method()
 
@@ -178,7 +174,7 @@ class WorkerProcess:
         self._kill_requested = False
         self._outbox: queue.Queue[tuple[Any, ...] | None] = queue.Queue(OUTBOX_SIZE)
         self._on_message, self._on_exit = on_message, on_exit
-        start_failure_reporter()
+        HOUSEKEEPER.add(report_failures)
         self.process: Any
         if spare := None if fresh else _take_spare():
             self.process, self._connection, self._child_end = spare
@@ -277,36 +273,16 @@ class WorkerProcess:
 
 
 _failures: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-_failure_thread: threading.Thread | None = None
-_failure_lock = threading.Lock()
 
 
-def start_failure_reporter() -> None:
-    """Start the thread that reports failed starts, unless it runs.
+def report_failures() -> None:
+    """Report failed starts.
 
-    It starts with the first child, because a failed start cannot rely on a new thread, and its
-    caller may hold the locks that the callback takes. If the system has no thread even for it,
-    the next call tries again; housekeeping calls this, too.
+    A failed start cannot rely on a new thread, and its caller may hold the locks that the callback
+    takes.
     """
-    global _failure_thread
-    with _failure_lock:
-        if _failure_thread is None:
-            thread = threading.Thread(target=_report_failures, name="failed-starts", daemon=True)
-            try:
-                thread.start()
-            except (RuntimeError, MemoryError):
-                log.exception("The thread that reports failed starts could not be started")
-            else:
-                _failure_thread = thread
-
-
-def _report_failures() -> None:
-    while True:
-        report = _failures.get()
-        try:
-            report()
-        except Exception:  # one faulty callback must not delay the others
-            log.exception("The callback for a process that could not be started failed")
+    while not _failures.empty():
+        log_errors(_failures.get())
 
 
 def _run_entry(entry: str, connection: Connection, *arguments: Any) -> None:

@@ -81,8 +81,7 @@ class ProgressReporter:
 def to_json_safe(value: Any) -> Any:
     """Convert a value to plain JSON values; numbers that are not finite become None.
 
-    Raises:
-        TypeError: for a type that JSON cannot represent.
+    Raises TypeError for a type that JSON cannot represent.
     """
     if isinstance(value, float):
         return value if math.isfinite(value) else None

@@ -19,9 +19,10 @@ from .executors import Executor
 from .housekeeping import HOUSEKEEPER
 from .job import NO_PROGRESS, Job, JobStatus, Progress, Response, set_result_if_pending
 from .policy import Lane, Policy
-from .process import describe_exit, start_failure_reporter
+from .process import describe_exit
 
 log = logging.getLogger(__name__)
+MAX_ROWS = 20_000  # of a job
 JOB_MISSING = "this result is no longer stored; run the job again"
 UNPOLLED = "removed because its page no longer polls and other jobs wait; run it again"
 
@@ -38,7 +39,6 @@ class JobQueue:
         policies: the limits of other kinds; kinds with equal policies share a lane.
         describe_end: converts the reason why a job ended without a result to its message.
         on_done: called after the end of each job.
-        clock: returns the time in seconds.
     """
 
     job_type: type[Job] = Job
@@ -51,7 +51,6 @@ class JobQueue:
         *,
         describe_end: Callable[[Job, str], str] = lambda job, reason: reason,
         on_done: Callable[[Job], None] = lambda job: None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.executor = executor
         self._default_lane = Lane(policy)
@@ -60,7 +59,7 @@ class JobQueue:
             kind: lanes.setdefault(each, Lane(each)) for kind, each in (policies or {}).items()
         }
         self._lanes = tuple(lanes.values())
-        self._describe_end, self._on_done, self._clock = describe_end, on_done, clock
+        self._describe_end, self._on_done, self._clock = describe_end, on_done, time.monotonic
         self._jobs: dict[str, Job] = {}
         self._settled: list[Job] = []  # jobs whose end is not reported yet
         self._lock = threading.Lock()
@@ -114,11 +113,7 @@ class JobQueue:
         return job if job.shared or is_owner else None
 
     def get(self, job_id: object, owner: str) -> Job:
-        """Return a job of this owner, or a shared one.
-
-        Raises:
-            UserError: if there is no such job.
-        """
+        """Return a job of this owner, or a shared one; raise UserError if there is no such job."""
         job = self.find(job_id, owner)
         if job is None:
             raise UserError(JOB_MISSING, retryable=True)
@@ -127,8 +122,7 @@ class JobQueue:
     def poll(self, job_id: object, owner: str, cursor: int = 0) -> Response:
         """Return the state of a job, with its rows from `cursor` on.
 
-        Raises:
-            UserError: if this owner has no such job.
+        Raises UserError if this owner has no such job.
         """
         # No lock: this runs on the event loop, and the lock may be held while a process starts.
         job = self.get(job_id, owner)
@@ -179,7 +173,7 @@ class JobQueue:
                 job.progress = Progress(*content)
             elif kind == "partial":
                 job.partial = content[0]
-            elif kind == "row" and len(job.rows) < self.lane(job.kind).policy.max_rows:
+            elif kind == "row" and len(job.rows) < MAX_ROWS:
                 job.rows.append(content[0])
         if job.on_progress is not None:
             job.on_progress(job)
@@ -213,7 +207,6 @@ class JobQueue:
             self._prune()
             self._schedule()
         self.executor.end_if_idle()
-        start_failure_reporter()  # in case the system had no thread for it before
 
     # The following methods require the lock
 
@@ -279,35 +272,28 @@ class JobQueue:
 
     def _check_running(self, lane: Lane, job: Job, now: float) -> None:
         """End a job that has exceeded one of its limits."""
-        policy = lane.policy
+        policy, age_s = lane.policy, now - job.started_at
         if job.is_converting:
             return
         if job.cancelled_at is not None:
             is_saving = job.is_active
-            if now - job.cancelled_at > (
-                policy.save_grace_s if is_saving else policy.cancel_grace_s
-            ):
+            grace_s = policy.save_grace_s if is_saving else policy.cancel_grace_s
+            if now - job.cancelled_at > grace_s:
                 self.executor.kill(job)
             return
         limit = policy.run_timeout_s if job.timeout_s is None else job.timeout_s
-        if limit is not None and now - job.started_at > limit:
-            self._end(
-                job,
-                f"this took longer than {limit:g} s and was ended; {policy.timeout_advice}",
-                retryable=False,
-            )
+        if limit is not None and age_s > limit:
+            reason = f"this took longer than {limit:g} s and was ended; {policy.timeout_advice}"
+            self._end(job, reason, retryable=False)
             return
-        if policy.silence_timeout_s is not None:
-            limit = policy.silence_timeout_s + job.extra_silence_s
-            if now - job.last_message_at > limit:
-                self._end(job, f"the job sent no message for {limit:.0f} s", retryable=True)
-                return
+        limit = policy.silence_timeout_s
+        if limit is not None and now - job.last_message_at > limit + job.extra_silence_s:
+            limit += job.extra_silence_s
+            self._end(job, f"the job sent no message for {limit:.0f} s", retryable=True)
+            return
         limit = policy.max_turn_s
-        if (
-            limit is not None
-            and now - job.started_at > limit
-            and any(other.owner != job.owner for other in lane.waiting)
-        ):
+        others_wait = any(other.owner != job.owner for other in lane.waiting)
+        if limit is not None and age_s > limit and others_wait:
             self._cancel(
                 job,
                 f"stopped after {limit / 60:.0f} minutes because other jobs wait; the results so "
@@ -393,22 +379,16 @@ class JobQueue:
 
         Above the limit of a lane, the address with the most results loses its oldest.
         """
-        now, stored = self._clock(), Counter[Any]()
-        by_lane = defaultdict[Lane, list[Job]](list)
+        now, by_lane = self._clock(), defaultdict[Lane, list[Job]](list)
         ended = [job for job in self._jobs.values() if not job.is_active]
         newest_first = sorted(
             enumerate(ended), key=lambda each: (each[1].ended_at, each[0]), reverse=True
         )
         for _, job in newest_first:
             lane = self.lane(job.kind)
-            policy, of_owner = lane.policy, (lane, job.owner)
-            stored[of_owner] += 1
             if job in lane.running:
                 continue
-            if (
-                now - job.ended_at > policy.result_ttl_s
-                or (policy.max_results_per_owner or stored[of_owner]) < stored[of_owner]
-            ):
+            if now - job.ended_at > lane.policy.result_ttl_s:
                 del self._jobs[job.id]
             else:
                 by_lane[lane].append(job)

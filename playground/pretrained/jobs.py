@@ -97,7 +97,6 @@ class PretrainedJobs(JobQueue):
             max_turn_s=MAX_TURN_S if hosted else None,
             unpolled_timeout_s=180.0,
             result_ttl_s=900.0,
-            max_results_per_owner=16,  # more than the sections of the Compare tab
             max_results=64,
         )
         queries = limit("pretrained-queries")

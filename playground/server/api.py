@@ -7,146 +7,101 @@ Ownership: `start` returns the run's id and a random owner key; a caller with bo
 run. A `model` is a run's id (with its owner key), `watch:ID` from a share link, or
 `checkpoint:NAME`. On a local instance, a missing key means its single owner.
 
-Gradio reads names, types and descriptions from the signatures and docstrings. No endpoint uses
-Gradio's queue, because the buttons of the page use it.
+Gradio gets names, types and descriptions from the classes. No endpoint uses Gradio's queue, because
+the buttons of the page use it.
 """
 
-# no `from __future__ import annotations`: Gradio reads the types of the endpoints
 import asyncio
+import base64
 import time
 from functools import partial
-from importlib.util import find_spec
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-import gradio as gr
-from starlette.requests import Request
+import numpy as np
+from pydantic import Field
 
 from playground.architectures import ARCHITECTURES
 from playground.architectures.parameter_groups import parameter_count
 from playground.common.stats import exact_match_interval
 from playground.errors import UserError
-from playground.jobs.admission import Client, limit
-from playground.pretrained.benchmark.export import latest_rows
-from playground.runs.access import RUN_PREFIX, SHARE_PREFIX, Right, owns_dataset
+from playground.runs.access import RUN_PREFIX, SHARE_PREFIX, ModelRef, Right, owns_dataset
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.record import ACTIVE_STATUSES
-from playground.runs.state import Run
 from playground.tasks import LOOKUP, TASKS
 from playground.training.presets import PRESETS, requested_config
 from playground.training.run_config import field_named, section_of_field
 from playground.ui.form_values import dataset_settings
 
+from .api_calls import ENDPOINTS as ENDPOINTS
 from .api_calls import (
-    BenchmarkSize,
-    EndpointBase,
-    EvalSize,
-    Head,
+    Call,
+    Endpoint,
+    Index,
     JobCaller,
     JobId,
     JobOwner,
-    Layer,
-    Method,
     Model,
     Owner,
-    Repository,
-    RunId,
-    RunOwner,
+    OwnerKey,
+    Result,
     Seconds,
-    Settings,
-    Shots,
     Step,
     Tokens,
-    WriteToken,
-    decode_weights,
     endpoint,
-    not_found_message,
-    rename_path_keys,
-    select_indices,
-    with_user_errors,
 )
-from .client import resolve_client, resolve_client_address
+from .api_calls import Endpoints as Endpoints
+from .client import resolve_client
 from .hub_token import is_space
 from .process_calls import await_result
-from .schemas.base import Name
+from .schemas.base import JsonObject, Name, Token
 
 STATUS_CHANGE_TIMEOUT_S = 10.0  # seconds to wait for pause, resume and stop to take effect
-REACHED_STATUS = {
-    "pause": lambda status: status not in (*ACTIVE_STATUSES, "waiting"),
-    "resume": lambda status: status not in ("paused", "stopped", "failed"),
-    "stop": lambda status: status not in (*ACTIVE_STATUSES, "waiting", "paused"),
-}
 EVALUATION_TIMEOUT_S = 280.0  # seconds
-POLL_INTERVAL_S = 0.25  # of a job
+MAX_WEIGHTS = 200_000  # weights in one response
 
 
-def has_mcp() -> bool:
-    """Return whether the endpoints can be served as MCP tools."""
-    return find_spec("mcp") is not None
+@endpoint()
+class Settings(Endpoint):
+    """List tasks, presets, architectures, and all settings of a run.
 
+    Returns:
+        tasks, presets and architectures with descriptions; settings with defaults.
+    """
 
-def _control_endpoint(action: str, summary: str) -> Method:
-    """Return the endpoint that applies an action to a run."""
-
-    async def control(
-        self: Any, run: RunId, owner: RunOwner = "", request: gr.Request = None
-    ) -> dict[str, Any]:
-        return await self._control(run, owner, action, request)
-
-    control.__name__ = action
-    control.__doc__ = f"{summary}\n\nReturns:\n    the same as status."
-    return endpoint(needs=Right.OWN)(control)
-
-
-class Endpoints(EndpointBase):
-    """All endpoints: to list what can be trained, to control runs, to use models, and jobs."""
-
-    def register(self) -> None:
-        """Add the endpoints to the page under construction."""
-        if has_mcp():
-            from . import mcp_server
-
-            mcp_server.install()
-        for name, method in vars(type(self)).items():
-            if hasattr(method, "call_type"):
-                endpoint_of_page = with_user_errors(getattr(self, name))
-                gr.api(endpoint_of_page, api_name=name, queue=False)
-
-    @endpoint()
-    async def settings(self, request: gr.Request = None) -> dict[str, Any]:
-        """List tasks, presets, architectures, and all settings of a run.
-
-        Returns:
-            tasks, presets and architectures with descriptions; settings with defaults.
-        """
+    async def respond(self, call: Call) -> Result:
+        fields = {name: (part, field_named(name)) for name, part in section_of_field().items()}
         examples = {name: " -> ".join(task.example) for name, task in TASKS.items()}
-        settings = {
-            name: {
-                "default": field_named(name).default,
-                "choices": list(field_named(name).metadata["choices"] or []),
-                "meaning": field_named(name).metadata["help"],
-                "part": part,
-            }
-            for name, part in section_of_field().items()
-            if "help" in field_named(name).metadata
-        }
         return {
-            "tasks": {name: f"{each.description} {examples[name]}" for name, each in TASKS.items()},
+            "tasks": {name: f"{task.description} {examples[name]}" for name, task in TASKS.items()},
             "presets": {name: preset.description for name, preset in PRESETS.items()},
             "architectures": {name: each.description for name, each in ARCHITECTURES.items()},
-            "settings": settings,
+            "settings": {
+                name: {
+                    "default": field.default,
+                    "choices": list(field.metadata["choices"] or []),
+                    "meaning": field.metadata["help"],
+                    "part": part,
+                }
+                for name, (part, field) in fields.items()
+                if "help" in field.metadata
+            },
         }
 
-    @endpoint()
-    async def models(self, owner: Owner = "", request: gr.Request = None) -> dict[str, Any]:
-        """List the available models: public checkpoints and the runs of an owner.
 
-        Args:
-            owner: the key that start returned; without it, checkpoints only.
+@endpoint()
+class Models(Endpoint):
+    """List the available models: public checkpoints and the runs of an owner.
 
-        Returns:
-            checkpoints and runs: model name, task, parameters, and best exact match (0 to 1).
-        """
-        response = await self.call_handler("runs/list", {"owner": self.owner_key(owner)}, request)
+    Returns:
+        checkpoints and runs: model name, task, parameters, and best exact match (0 to 1).
+    """
+
+    owner: OwnerKey = Field(
+        "", description="the key that start returned; without it, checkpoints only."
+    )
+
+    async def respond(self, call: Call) -> Result:
+        response = await call.send("runs/list")
 
         def named(row: dict[str, Any]) -> dict[str, Any]:
             hidden = ("subject", "hidden", "deleted")
@@ -158,31 +113,39 @@ class Endpoints(EndpointBase):
             "runs": [named(row) for row in response["runs"] if not row["deleted"]],
         }
 
-    @endpoint("starts")
-    async def start(
-        self,
-        settings: Settings = None,
-        preset: Name = "",
-        name: Name = "",
-        owner: Owner = "",
-        request: gr.Request = None,
-    ) -> dict[str, Any]:
-        """Start training a small transformer from scratch.
 
-        It trains in the background; status returns its progress. An idle run saves and pauses.
+@endpoint(rate="starts")
+class Start(Endpoint):
+    """Start training a small transformer from scratch.
 
-        Args:
-            preset: a name from the settings endpoint; the default is fast.
-            name: the name of the run.
-            owner: the key of an earlier start, for the same owner; without it, a new key.
+    It trains in the background; status returns its progress. An idle run saves and pauses.
 
-        Returns:
-            run: id; owner: secret key; watch: read-only model name; status, steps, parameters.
-        """
-        key = self.owner_key(owner) or new_owner_key()
-        name = " ".join(name.split())
+    Returns:
+        run: id; owner: secret key; watch: read-only model name; status, steps, parameters.
+    """
+
+    settings: JsonObject | None = Field(
+        None,
+        description='non-default settings by name, such as {"task": "reverse", "max_steps": 300}.',
+        examples=[{"task": "reverse", "max_steps": 300}],
+    )
+    preset: Name = Field("", description="a name from the settings endpoint; the default is fast.")
+    name: Name = Field("", description="the name of the run.")
+    owner: OwnerKey = Field(
+        "", description="the key of an earlier start, for the same owner; without it, a new key."
+    )
+
+    async def respond(self, call: Call) -> Result:
+        registry, key = call.site.registry, call.owner or new_owner_key()
+        settings, name = self.settings or {}, " ".join(self.name.split())
+
+        def start() -> Any:
+            own = partial(owns_dataset, registry, key)
+            data = dataset_settings(settings, own) if settings.get("task") == LOOKUP else {}
+            return registry.start(requested_config(self.preset, settings | data), key, name=name)
+
         try:
-            run = await asyncio.to_thread(self._start, settings or {}, preset, key, name)
+            run = await asyncio.to_thread(start)
         except (ValueError, TypeError) as error:
             raise UserError(f"not started: {error}") from None
         return {
@@ -195,255 +158,284 @@ class Endpoints(EndpointBase):
             "parameters": parameter_count(run.config.model),
         }
 
-    @endpoint(needs=Right.WATCH)
-    async def status(
-        self, model: Model, owner: Owner = "", curve: bool = False, request: gr.Request = None
-    ) -> dict[str, Any]:
-        """Return the status of a run or checkpoint, with loss and exact match.
 
-        Args:
-            curve: whether to add loss and scores by step, at most about 3000 points.
+@endpoint(needs=Right.WATCH)
+class Status(Endpoint):
+    """Return the status of a run or checkpoint, with loss and exact match.
 
-        Returns:
-            status, message (on an error), the latest exact_match (0 to 1), final scores by length.
-        """
-        return await self._status(model, owner, curve, request)
+    Returns:
+        status, message (on an error), the latest exact_match (0 to 1), final scores by length.
+    """
 
-    pause = _control_endpoint("pause", "Pause a run after its current step, and save a checkpoint.")
-    resume = _control_endpoint(
-        "resume", "Resume a paused, stopped or failed run from its last state or checkpoint."
-    )
-    stop = _control_endpoint(
-        "stop", "Stop a run after saving a checkpoint; it can be used and resumed afterwards."
+    model: Model
+    owner: Owner = ""
+    curve: bool = Field(
+        False, description="whether to add loss and scores by step, at most about 3000 points."
     )
 
-    @endpoint(needs=Right.USE)
-    async def predict(
-        self,
-        model: Model,
-        sequence: Tokens,
-        owner: Owner = "",
-        step: Step = -1,
-        request: gr.Request = None,
-    ) -> dict[str, Any]:
-        """Generate a prediction for a sequence, free-running, one token at a time.
+    async def respond(self, call: Call) -> Result:
+        return await _status(call, self.curve)
 
-        Returns:
-            prediction: generated tokens; target, or null; correct: whether they match; note.
-        """
-        payload = self.model_fields(model, owner, step) | {"text": sequence}
-        return await self.call_handler("runs/predict", payload, request)
 
-    @endpoint(needs=Right.USE)
-    async def attention(
-        self,
-        model: Model,
-        sequence: Tokens,
-        kind: Literal["cross", "encoder", "decoder"] = "cross",
-        layer: Layer = -1,
-        head: Head = -1,
-        owner: Owner = "",
-        step: Step = -1,
-        request: gr.Request = None,
-    ) -> dict[str, Any]:
-        """Return the attention weights of a model while it generates its prediction.
+async def _status(call: Call, curve: bool = False) -> Result:
+    response = await call.send("runs/poll")
+    points, latest = response["points"], response.get("latest") or {}
+    evaluation = points["evaluations"][-1] if points["evaluations"] else None
+    names = ("status", "message", "name", "step", "scores", "parameters")
+    status = {name: response[name] for name in names} | {
+        "steps": response["max_steps"],
+        "queue_position": response.get("queue_position"),
+        "loss": latest.get("loss"),
+        "steps_per_second": latest.get("steps_per_second"),
+        "exact_match": evaluation[1] if evaluation else None,
+        "scored_at": evaluation[0] if evaluation else None,
+    }
+    columns = ("steps", "loss", "learning_rate", "grad_norm", "evaluations")
+    return status | ({"curve": {name: points[name] for name in columns}} if curve else {})
 
-        Args:
-            kind: cross (target to source), encoder (source only) or decoder (target only).
 
-        Returns:
-            weights[layer][head][row][column], rounded to 0.001; tokens of rows and columns;
-            prediction; target, or null.
-        """
-        view = {"view": "attention", "text": sequence, "options": {"kind": kind}}
-        payload = self.model_fields(model, owner, step) | view
-        response = await self.call_handler("inspect/view", payload, request)
-        layers = select_indices("layer", layer, response["layers"])
-        heads = select_indices("head", head, response["heads"])
+class Control(Endpoint):
+    """An action on a run. It is effective when the run has left the statuses `before`."""
+
+    before: ClassVar[tuple[str, ...]]
+    run: Name = Field(description="the run's id.", examples=["RUN"])
+    owner: OwnerKey = Field("", description="the key that start returned.", examples=["OWNER"])
+
+    async def respond(self, call: Call) -> Result:
+        await call.send("runs/action", action=type(self).__name__.lower())
+        deadline, run = time.monotonic() + STATUS_CHANGE_TIMEOUT_S, call.access.run
+        while run and run.status in self.before and time.monotonic() < deadline:
+            await asyncio.sleep(0.05)
+        return await _status(call)
+
+
+@endpoint(needs=Right.OWN)
+class Pause(Control):
+    """Pause a run after its current step, and save a checkpoint.
+
+    Returns:
+        the same as status.
+    """
+
+    before = (*ACTIVE_STATUSES, "waiting")
+
+
+@endpoint(needs=Right.OWN)
+class Resume(Control):
+    """Resume a paused, stopped or failed run from its last state or checkpoint.
+
+    Returns:
+        the same as status.
+    """
+
+    before = ("paused", "stopped", "failed")
+
+
+@endpoint(needs=Right.OWN)
+class Stop(Control):
+    """Stop a run after saving a checkpoint; it can be used and resumed afterwards.
+
+    Returns:
+        the same as status.
+    """
+
+    before = (*ACTIVE_STATUSES, "waiting", "paused")
+
+
+@endpoint(needs=Right.USE)
+class Predict(Endpoint):
+    """Generate a prediction for a sequence, free-running, one token at a time.
+
+    Returns:
+        prediction: generated tokens; target, or null; correct: whether they match; note.
+    """
+
+    model: Model
+    sequence: Tokens
+    owner: Owner = ""
+    step: Step = -1
+
+    async def respond(self, call: Call) -> Result:
+        return await call.send("runs/predict", text=self.sequence)
+
+
+@endpoint(needs=Right.USE)
+class Attention(Endpoint):
+    """Return the attention weights of a model while it generates its prediction.
+
+    Returns:
+        weights[layer][head][row][column], rounded to 0.001; tokens of rows and columns;
+        prediction; target, or null.
+    """
+
+    model: Model
+    sequence: Tokens
+    kind: Literal["cross", "encoder", "decoder"] = Field(
+        "cross",
+        description="cross (target to source), encoder (source only) or decoder (target only).",
+    )
+    layer: Index = Field(-1, description="a layer index from 0; -1 for all.")
+    head: Index = Field(-1, description="a head index from 0; -1 for all.")
+    owner: Owner = ""
+    step: Step = -1
+
+    async def respond(self, call: Call) -> Result:
+        options = {"kind": self.kind}
+        view = await call.send(
+            "inspect/view", view="attention", text=self.sequence, options=options
+        )
+        layers = _selected("layer", self.layer, view["layers"])
+        heads = _selected("head", self.head, view["heads"])
+        shape = view["heads"], len(view["rows"]), len(view["columns"])
+        if len(layers) * len(heads) * shape[1] * shape[2] > MAX_WEIGHTS:
+            raise UserError(
+                f"the response exceeds {MAX_WEIGHTS:,} weights; request one layer or one head"
+            )
+        thousandths = np.frombuffer(base64.b64decode(view["weights"]), np.int16)
+        weights_LHRC = thousandths.reshape(-1, *shape)[layers][:, heads] / 1000
         names = ("kind", "rows", "columns", "prediction", "target", "step", "note")
-        return {name: response[name] for name in names} | {
+        return {name: view[name] for name in names} | {
             "layers": layers,
             "heads": heads,
-            "weights": decode_weights(response, layers, heads),
+            "weights": weights_LHRC.tolist(),
         }
 
-    @endpoint("heavy", needs=Right.USE)
-    async def evaluate(
-        self,
-        model: Model,
-        n: EvalSize = 500,
-        owner: Owner = "",
-        step: Step = -1,
-        request: gr.Request = None,
-    ) -> dict[str, Any]:
-        """Evaluate a model on held-out sequences with free-running decoding.
 
-        Returns:
-            n, exact_match and token_accuracy (0 to 1), interval (95 %), by_length, step.
-        """
-        source = (await self.require(model, owner, Right.USE)).source
-        client = resolve_client(self.model_ref(model, owner), request)
-        load_at = step if step >= 0 else None
-        evaluate = partial(self.registry.snapshots.request, slow=True, client=client)
-        future = await asyncio.to_thread(evaluate, "evaluate", source, str(n), load_at)
+def _selected(name: str, index: int, count: int) -> list[int]:
+    """Return the selected index as a list, or all indices for -1.
+
+    Raises UserError if the model has no such index.
+    """
+    if index >= count:
+        raise UserError(f"{name} is {index}; give a whole number from -1 to {count - 1}")
+    return [index] if index >= 0 else list(range(count))
+
+
+@endpoint(rate="heavy", needs=Right.USE)
+class Evaluate(Endpoint):
+    """Evaluate a model on held-out sequences with free-running decoding.
+
+    Returns:
+        n, exact_match and token_accuracy (0 to 1), interval (95 %), by_length, step.
+    """
+
+    model: Model
+    n: int = Field(
+        500,
+        ge=1,
+        le=2000,
+        description="number of sequences, from 1 to 2000, spread over the training lengths.",
+        examples=[100],
+    )
+    owner: Owner = ""
+    step: Step = -1
+
+    async def respond(self, call: Call) -> Result:
+        ref = ModelRef(subject=call.fields["subject"], owner=call.owner)
+        future = await asyncio.to_thread(
+            call.site.registry.snapshots.request,
+            "evaluate",
+            call.access.source,
+            str(self.n),
+            call.fields.get("step"),
+            slow=True,
+            client=resolve_client(ref, call.request),
+        )
         result = await await_result(future, EVALUATION_TIMEOUT_S)
         interval = exact_match_interval(result)
         return result | {"interval": list(interval) if interval else None}
 
-    @endpoint("heavy", needs=Right.REUSE)
-    async def compare(
-        self,
-        model: Model,
-        models: list[Name] | None = None,
-        n: BenchmarkSize = 20,
-        shots: Shots = 8,
-        wait: Seconds = 60,
-        owner: JobCaller = "",
-        request: gr.Request = None,
-    ) -> dict[str, Any]:
-        """Benchmark a model, baselines and Hub models on the same held-out sequences.
 
-        Args:
-            models: up to 6 models on the Hub, such as ["gpt2"]; without it, baselines only.
+@endpoint(rate="heavy", needs=Right.REUSE)
+class Compare(Endpoint):
+    """Benchmark a model, baselines and Hub models on the same held-out sequences.
 
-        Returns:
-            job and owner (for the job endpoint), status, rows (exact_match with interval), result.
-        """
-        fields = {"models": models or [], "n": n, "shots": shots}
-        return await self._submit("benchmark", model, owner, fields, wait, request)
+    Returns:
+        job and owner (for the job endpoint), status, rows (exact_match with interval), result.
+    """
 
-    @endpoint("heavy", needs=Right.OWN)
-    async def push(
-        self,
-        model: Model,
-        repo: Repository,
-        token: WriteToken = "",
-        private: bool = False,
-        branch: Name = "main",
-        wait: Seconds = 60,
-        owner: JobCaller = "",
-        request: gr.Request = None,
-    ) -> dict[str, Any]:
-        """Publish a run's newest checkpoint, or a checkpoint, on the Hugging Face Hub.
+    model: Model
+    models: list[Name] | None = Field(
+        None,
+        description='up to 6 models on the Hub, such as ["gpt2"]; without it, baselines only.',
+    )
+    n: int = Field(
+        20,
+        ge=1,
+        le=500,
+        description="number of sequences, from 1 to 500; at most 40 on a shared instance.",
+    )
+    shots: int = Field(8, ge=0, le=32, description="few-shot examples in a prompt, from 0 to 32.")
+    wait: Seconds = 60
+    owner: JobCaller = ""
 
-        Args:
-            model: a run's id, or checkpoint:NAME.
-            private: whether a new repository is private.
-            branch: the branch that gets the commit.
+    async def respond(self, call: Call) -> Result:
+        fields = {"models": self.models or [], "n": self.n, "shots": self.shots}
+        return await call.submit("benchmark", fields, self.wait)
 
-        Returns:
-            job and owner (for the job endpoint), status, result (the address of the model).
-        """
-        if is_space() and not request.scope.get("session", {}).get("oauth_info"):
+
+@endpoint(rate="heavy", needs=Right.OWN)
+class Push(Endpoint):
+    """Publish a run's newest checkpoint, or a checkpoint, on the Hugging Face Hub.
+
+    Returns:
+        job and owner (for the job endpoint), status, result (the address of the model).
+    """
+
+    model: Model = Field(description="a run's id, or checkpoint:NAME.")
+    repo: Name = Field(
+        description="the repository on the Hub, user/name; created if it does not exist.",
+        examples=["USER/NAME"],
+    )
+    token: Token = Field(
+        "",
+        description="a write token, not stored; locally the default is the token of hf auth login.",
+        examples=["TOKEN"],
+    )
+    private: bool = Field(False, description="whether a new repository is private.")
+    branch: Name = Field("main", description="the branch that gets the commit.")
+    wait: Seconds = 60
+    owner: JobCaller = ""
+
+    async def respond(self, call: Call) -> Result:
+        if is_space() and not call.request.scope.get("session", {}).get("oauth_info"):
             raise UserError(
                 "publishing from a Space needs a sign-in on the Hub tab of the page; "
                 "or download the checkpoint and push it from your machine"
             )
-        fields = {"repo": repo, "token": token, "private": private, "revision": branch}
-        return await self._submit("push", model, owner, fields, wait, request)
+        fields = self.model_dump(include={"repo", "token", "private"})
+        return await call.submit("push", fields | {"revision": self.branch}, self.wait)
 
-    @endpoint()
-    async def job(
-        self, job: JobId, owner: JobOwner, wait: Seconds = 0, request: gr.Request = None
-    ) -> dict[str, Any]:
-        """Return the status of a comparison or a push. Results are stored for 15 minutes.
 
-        Args:
-            wait: seconds to wait for the end, up to 240.
+@endpoint()
+class Job(Endpoint):
+    """Return the status of a comparison or a push. Results are stored for 15 minutes.
 
-        Returns:
-            the same as compare or push.
-        """
-        return await self._wait_for_job(job, self.owner_key(owner), wait, request)
+    Returns:
+        the same as compare or push.
+    """
 
-    @endpoint()
-    async def cancel(
-        self, job: JobId, owner: JobOwner, request: gr.Request = None
-    ) -> dict[str, Any]:
-        """Cancel a comparison or a push.
+    job: JobId
+    owner: JobOwner
+    wait: Seconds = 0
 
-        A comparison keeps its rows; the last message of a push reports a possible partial upload.
+    async def respond(self, call: Call) -> Result:
+        return await call.wait_for_job(self.job, self.wait)
 
-        Returns:
-            the same as compare or push.
-        """
-        key = self.owner_key(owner)
-        await self.call_handler("jobs/cancel", {"job": job, "owner": key}, request)
-        return await self._wait_for_job(job, key, 0.0, request)
 
-    def _start(self, settings: dict[str, Any], preset: str, owner: str, name: str) -> Run:
-        if settings.get("task") == LOOKUP:
-            owns = partial(owns_dataset, self.registry, owner)
-            settings = settings | dataset_settings(settings, owns)
-        return self.registry.start(requested_config(preset, settings), owner, name=name)
+@endpoint()
+class Cancel(Endpoint):
+    """Cancel a comparison or a push.
 
-    async def _status(
-        self, model: str, owner: str, curve: bool, request: Request
-    ) -> dict[str, Any]:
-        fields = self.model_fields(model, owner)
-        response = await self.call_handler("runs/poll", fields, request)
-        if response["status"] == "not-found":
-            raise UserError(response["message"] or not_found_message(model))
-        points, latest = response["points"], response.get("latest") or {}
-        evaluation = points["evaluations"][-1] if points["evaluations"] else None
-        names = ("status", "message", "name", "step", "scores", "parameters")
-        status = {name: response[name] for name in names} | {
-            "steps": response["max_steps"],
-            "queue_position": response.get("queue_position"),
-            "loss": latest.get("loss"),
-            "steps_per_second": latest.get("steps_per_second"),
-            "exact_match": evaluation[1] if evaluation else None,
-            "scored_at": evaluation[0] if evaluation else None,
-        }
-        columns = ("steps", "loss", "learning_rate", "grad_norm", "evaluations")
-        return status | ({"curve": {name: points[name] for name in columns}} if curve else {})
+    A comparison keeps its rows; the last message of a push reports a possible partial upload.
 
-    async def _control(self, run: str, owner: str, action: str, request: Request) -> dict[str, Any]:
-        """Apply an action to a run, wait for its effect, and return the status."""
-        controlled = (await self.require(run, owner, Right.OWN)).run
-        payload = self.model_fields(run, owner) | {"action": action}
-        await self.call_handler("runs/action", payload, request)
-        deadline = time.monotonic() + STATUS_CHANGE_TIMEOUT_S
-        while controlled and not REACHED_STATUS[action](controlled.status):
-            if time.monotonic() >= deadline:
-                break
-            await asyncio.sleep(0.05)
-        return await self._status(run, owner, False, request)
+    Returns:
+        the same as compare or push.
+    """
 
-    async def _submit(
-        self,
-        kind: str,
-        model: str,
-        owner: str,
-        fields: dict[str, Any],
-        wait: float,
-        request: Request,
-    ) -> dict[str, Any]:
-        key = self.owner_key(owner) or new_owner_key()
-        payload = self.model_fields(model, key) | {"kind": kind, "request": fields}
-        response = await self.call_handler("jobs/submit", payload, request)
-        return await self._wait_for_job(response["job"], key, wait, request)
+    job: JobId
+    owner: JobOwner
 
-    async def _wait_for_job(
-        self, job: str, owner: str, seconds: float, request: Request
-    ) -> dict[str, Any]:
-        """Return the status of a job when it ends, or after `seconds`."""
-        client = Client(resolve_client_address(request))
-        may_wait = not limit("waiting-calls").exceeded(client, self.waiting_calls)
-        deadline = time.monotonic() + seconds * may_wait
-        self.waiting_calls.append(client)
-        try:
-            while True:
-                payload = {"job": job, "owner": owner}
-                response = await self.call_handler("jobs/poll", payload, request)
-                if response["status"] not in ("waiting", "working") or time.monotonic() >= deadline:
-                    break
-                await asyncio.sleep(POLL_INTERVAL_S)
-        finally:
-            self.waiting_calls.remove(client)
-        names = ["status", "message", "retryable"]
-        result = {"job": job, "owner": owner, "result": rename_path_keys(response["result"])}
-        if response["kind"] == "benchmark":
-            names += ["done", "total"]
-            result["rows"] = latest_rows(response["rows"])
-        return result | {name: response[name] for name in names}
+    async def respond(self, call: Call) -> Result:
+        await call.send("jobs/cancel", job=self.job)
+        return await call.wait_for_job(self.job, 0)

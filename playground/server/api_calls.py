@@ -1,22 +1,23 @@
-"""What the endpoints of the public API share: types of arguments, limits, and conversions."""
+"""Calls of the public API: arguments, rights and rate limits, and their form for Gradio."""
 
 import asyncio
-import base64
 import inspect
+import time
 from collections.abc import Callable, Coroutine, Mapping
-from functools import wraps
-from typing import Annotated, Any, get_type_hints
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Annotated, Any, ClassVar, get_type_hints
 
 import gradio as gr
-import numpy as np
-from gradio.utils import get_function_description
-from pydantic import BeforeValidator, ConfigDict, Field, create_model
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator
+from pydantic_core import PydanticUndefined
 from starlette.requests import Request
 
 from playground.common.validation import parse
 from playground.errors import UserError, raise_for_error
-from playground.jobs.admission import CLIENT_ADDRESS, Client
+from playground.jobs.admission import CLIENT_ADDRESS, Client, limit
 from playground.models.config_fields import ConfigError, short_repr
+from playground.pretrained.benchmark.export import latest_rows
 from playground.runs.access import (
     CHECKPOINT_PREFIX,
     NOT_FOUND,
@@ -27,18 +28,22 @@ from playground.runs.access import (
     Right,
     require,
 )
-from playground.runs.owner_keys import OWNER_KEY_PATTERN
+from playground.runs.owner_keys import OWNER_KEY_PATTERN, new_owner_key
 from playground.runs.registry import Registry
 
 from .client import resolve_client_address
 from .rate_limit import RateLimiter
 from .routes import Handler
-from .schemas.base import MAX_INT, JsonObject, Name, RequestBody, Sequence, Token, whole_number
+from .schemas.base import MAX_INT, Name, RequestBody, Sequence, whole_number
 
-MAX_WEIGHTS = 200_000  # weights in one response
-MAX_WAIT_S = 240.0  # of compare, push and job
-MODEL_ARGUMENTS = ("model", "run")  # the arguments that name a model
-Method = Callable[..., Coroutine[Any, Any, dict[str, Any]]]
+POLL_INTERVAL_S = 0.25  # of a job
+Result = dict[str, Any]
+ENDPOINTS: dict[str, type["Endpoint"]] = {}  # by name
+
+
+def has_mcp() -> bool:
+    """Return whether the endpoints can be served as MCP tools."""
+    return find_spec("mcp") is not None
 
 
 def _parse_owner(value: object) -> object:
@@ -58,131 +63,136 @@ def _argument(type_: Any, description: str, *examples: Any, **limits: Any) -> An
     return Annotated[type_, Field(description=description, examples=list(examples), **limits)]
 
 
-def _number(description: str, low: int, high: int, *examples: int) -> Any:
-    # The bounds come first: the JSON schema, and so a message, has no bounds behind a validator.
-    bounds = Field(ge=low, le=high, description=description, examples=list(examples))
-    return Annotated[int, bounds, BeforeValidator(whole_number)]
-
-
-# The types of the arguments. Words in capitals stand for values of the user.
-Model = _argument(Name, "a run's id, watch:ID, or checkpoint:NAME.", "checkpoint:reverse")
-RunId = _argument(Name, "the run's id.", "RUN")
-Tokens = _argument(Sequence, 'tokens of the model\'s task, such as "3 1 4".', "3 1 4")
 OwnerKey = Annotated[str, BeforeValidator(_parse_owner)]
+# Arguments of several endpoints. Words in capitals stand for values of the user.
+Model = _argument(Name, "a run's id, watch:ID, or checkpoint:NAME.", "checkpoint:reverse")
+Tokens = _argument(Sequence, 'tokens of the model\'s task, such as "3 1 4".', "3 1 4")
 Owner = _argument(OwnerKey, "the key that start returned, for a run's id.")
-RunOwner = _argument(OwnerKey, "the key that start returned.", "OWNER")
-JobCaller = _argument(OwnerKey, "the key that start returned; without it, a new key for the job.")
+Step = _argument(
+    int,
+    "use the recorded weights nearest to this step of a run; -1 for the latest.",
+    ge=-1,
+    le=MAX_INT,
+)
+Index = Annotated[int, Field(ge=-1, le=MAX_INT, examples=[0])]
+JobId = _argument(Name, "the job that compare or push returned.", "JOB", min_length=1)
 JobOwner = _argument(OwnerKey, "the owner that it returned.", "OWNER")
-Step = _number(
-    "use the recorded weights nearest to this step of a run; -1 for the latest.", -1, MAX_INT
-)
-Layer = _number("a layer index from 0; -1 for all.", -1, MAX_INT, 0)
-Head = _number("a head index from 0; -1 for all.", -1, MAX_INT, 0)
-EvalSize = _number(
-    "number of sequences, from 1 to 2000, spread over the training lengths.", 1, 2000, 100
-)
-BenchmarkSize = _number(
-    "number of sequences, from 1 to 500; at most 40 on a shared instance.", 1, 500
-)
-Shots = _number("few-shot examples in a prompt, from 0 to 32.", 0, 32)
-Repository = _argument(
-    Name, "the repository on the Hub, user/name; created if it does not exist.", "USER/NAME"
-)
-WriteToken = _argument(
-    Token, "a write token, not stored; locally the default is the token of hf auth login.", "TOKEN"
-)
-JobId = _argument(
-    str,
-    "the job that compare or push returned.",
-    "JOB",
-    min_length=1,
-    max_length=200,
-    json_schema_extra={"accepts": "the job that compare or push returned"},
-)
+JobCaller = _argument(OwnerKey, "the key that start returned; without it, a new key for the job.")
 Seconds = _argument(
-    float,
-    "seconds to wait for the end, up to 240; then use the job endpoint.",
-    ge=0,
-    le=MAX_WAIT_S,
-    json_schema_extra={"accepts": f"a number of seconds from 0 to {MAX_WAIT_S:g}"},
-)
-Settings = _argument(
-    JsonObject | None,
-    'non-default settings by name, such as {"task": "reverse", "max_steps": 300}.',
-    {"task": "reverse", "max_steps": 300},
-    json_schema_extra={"accepts": 'a JSON object of settings, such as {"task": "copy"}'},
+    float, "seconds to wait for the end, up to 240; then use the job endpoint.", ge=0, le=240
 )
 
 
-class Call(RequestBody):
-    """The arguments of a call; an unknown argument is an error."""
+class Endpoint(RequestBody):
+    """An endpoint: its arguments are the fields, its text is the docstring of the class.
+
+    Unknown arguments are an error. A field has a description, and as example its value in the
+    example programs. The last paragraph of a docstring describes the result.
+    """
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+    rate: ClassVar[str]
+    needs: ClassVar[Right | None]
+
+    whole_numbers = field_validator("*", mode="before")(whole_number)
+
+    async def respond(self, call: "Call") -> Result:
+        """Return the response to a call with these arguments."""
+        raise NotImplementedError
+
+    @classmethod
+    def texts(cls) -> tuple[str, str]:
+        """Return the description of the endpoint, and that of its result."""
+        description, _, result = (inspect.getdoc(cls) or "").partition("\n\nReturns:")
+        return " ".join(description.split()), " ".join(result.split())
 
 
-def _call_type(function: Method) -> type[Call]:
-    """Return the model of the arguments of an endpoint, with the names of its signature."""
-    types = get_type_hints(function, include_extras=True)
-    fields: dict[str, Any] = {
-        name: (types[name], ... if each.default is each.empty else each.default)
-        for name, each in inspect.signature(function).parameters.items()
-        if name not in ("self", "request")
-    }
-    return create_model(function.__name__, __base__=Call, **fields)
-
-
-def _documentation(function: Method, arguments_type: type[Call]) -> str:
-    """Return the docstring for Gradio, with a line for each argument."""
-    description, texts, returns = get_function_description(function)
-    arguments = [
-        f"    {name}: {texts[name] or field.description}"
-        for name, field in arguments_type.model_fields.items()
-    ]
-    heading = ["", "Args:"] if arguments else []
-    return "\n".join([description, *heading, *arguments, "", "Returns:", *returns])
-
-
-def endpoint(kind: str = "calls", needs: Right | None = None) -> Callable[[Method], Method]:
-    """Decorate an endpoint: apply the rate limit of its kind, and validate its arguments.
-
-    The signature stays: Gradio reads names and types from it, and drops what `Annotated` adds to a
-    type. The docstring gets the descriptions of the arguments that it lacks from their types.
+def endpoint(
+    rate: str = "calls", needs: Right | None = None
+) -> Callable[[type[Endpoint]], type[Endpoint]]:
+    """Decorate an endpoint of the public API: its name is that of the class, in lower case.
 
     Args:
+        rate: the kind of call, for the rate limit.
         needs: the right that the caller needs on the model that the call names.
 
     Raises:
         TypeError: for a call that names a model without a right that it needs, or vice versa.
     """
 
-    def decorate(function: Method) -> Method:
-        arguments_type = _call_type(function)
-        names = [name for name in MODEL_ARGUMENTS if name in arguments_type.model_fields]
-        if bool(names) != (needs is not None):
-            raise TypeError(f"{function.__name__}: a call that names a model declares its right")
-        signature = inspect.signature(function)
-
-        @wraps(function)
-        async def call(self: EndpointBase, *args: Any, **values: Any) -> dict[str, Any]:
-            arguments = dict(signature.bind(self, *args, **values).arguments)
-            request = arguments.pop("request", None)
-            # Gradio wraps the request, its MCP server does not.
-            request = request.request if isinstance(request, gr.Request) else request
-            del arguments["self"]
-            self.apply_rate_limit(request, kind)
-            fields = dict(parse(arguments_type, arguments))
-            if needs is not None:
-                await self.require(fields[names[0]], fields["owner"], needs)
-            return await function(self, **fields, request=request)
-
-        call.__doc__ = _documentation(function, arguments_type)
-        call.call_type = arguments_type  # type: ignore[attr-defined]
-        return call
+    def decorate(arguments: type[Endpoint]) -> type[Endpoint]:
+        name = arguments.__name__.lower()
+        if bool({"model", "run"} & set(arguments.model_fields)) != (needs is not None):
+            raise TypeError(f"{name}: a call that names a model declares its right")
+        arguments.rate, arguments.needs = rate, needs
+        ENDPOINTS[name] = arguments
+        return arguments
 
     return decorate
 
 
-class EndpointBase:
+@dataclass
+class Call:
+    """A call of an endpoint: its client, and the model that it names.
+
+    owner   the key of the caller, by default that of a local instance; "" without one
+    fields  the fields of a request about the model
+    access  the model with the right of the caller
+    """
+
+    site: "Endpoints"
+    request: Request
+    owner: str
+    fields: Mapping[str, Any]
+    access: Access
+
+    async def send(self, handler: str, **fields: Any) -> Result:
+        """Return the response of a handler of the page.
+
+        Raises UserError with the error of the response.
+        """
+        payload = {**self.fields, "owner": self.owner, **fields}
+        return raise_for_error(await self.site.handlers[handler](payload, self.request))
+
+    async def submit(self, kind: str, fields: Mapping[str, Any], wait: float) -> Result:
+        """Start a job of the caller; see `wait_for_job`."""
+        self.owner = self.owner or new_owner_key()
+        response = await self.send("jobs/submit", kind=kind, request=fields)
+        return await self.wait_for_job(response["job"], wait)
+
+    async def wait_for_job(self, job: str, seconds: float) -> Result:
+        """Return the status of a job when it ends, or after `seconds`."""
+        client = Client(resolve_client_address(self.request))
+        waiting_calls = self.site.waiting_calls
+        may_wait = not limit("waiting-calls").exceeded(client, waiting_calls)
+        deadline = time.monotonic() + seconds * may_wait
+        waiting_calls.append(client)
+        try:
+            while True:
+                response = await self.send("jobs/poll", job=job)
+                if response["status"] not in ("waiting", "working") or time.monotonic() >= deadline:
+                    break
+                await asyncio.sleep(POLL_INTERVAL_S)
+        finally:
+            waiting_calls.remove(client)
+        names = ["status", "message", "retryable"]
+        result = {"job": job, "owner": self.owner, "result": _without_paths(response["result"])}
+        if response["kind"] == "benchmark":
+            names += ["done", "total"]
+            result["rows"] = latest_rows(response["rows"])
+        return result | {name: response[name] for name in names}
+
+
+def _without_paths(value: Any) -> Any:
+    """Rename the key `path` to `file`: gradio_client downloads every dictionary with a `path`."""
+    if isinstance(value, dict):
+        return {
+            "file" if key == "path" else key: _without_paths(item) for key, item in value.items()
+        }
+    return [_without_paths(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+class Endpoints:
     """The endpoints over a registry and the handlers of the page.
 
     Args:
@@ -197,122 +207,84 @@ class EndpointBase:
         self.rate_limiter = RateLimiter.from_environment(is_public)
         self.waiting_calls: list[Client] = []  # the client of each call that waits for a job
 
-    async def call_handler(
-        self, name: str, payload: dict[str, Any], request: Request
-    ) -> dict[str, Any]:
-        """Return the response of a handler of the page.
+    def register(self) -> None:
+        """Add the endpoints to the page under construction."""
+        if has_mcp():
+            from . import mcp_server
 
-        Raises:
-            UserError: with the error of the response.
-        """
-        response: dict[str, Any] = await self.handlers[name](payload, request)
-        return raise_for_error(response)
+            mcp_server.install()
+        for name in ENDPOINTS:
+            gr.api(self._gradio_function(name), api_name=name, queue=False)
 
-    def owner_key(self, owner: str) -> str:
-        """Return the given key, or the key of a local instance, or an empty string."""
-        return owner or self.registry.single_owner
+    async def call(self, name: str, request: Request, arguments: Mapping[str, Any]) -> Result:
+        """Return the response of an endpoint.
 
-    def model_ref(self, model: str, owner: str) -> ModelRef:
-        """Return the reference of a model name."""
-        name = model.strip()
-        has_prefix = name.startswith((RUN_PREFIX, SHARE_PREFIX, CHECKPOINT_PREFIX))
-        return ModelRef(
-            subject=name if has_prefix else RUN_PREFIX + name, owner=self.owner_key(owner)
-        )
-
-    def model_fields(self, model: str, owner: str, step: int = -1) -> dict[str, Any]:
-        """Return the fields of a request about a model, at the latest step for -1."""
-        ref = self.model_ref(model, owner).model_dump()
-        return ref | ({"step": step} if step >= 0 else {})
-
-    async def require(self, model: str, owner: str, right: Right) -> Access:
-        """Return a model on which the caller holds a right.
-
-        Raises:
-            UserError: for an unknown model, a run of another owner, or a caller who may do less.
-        """
-        try:
-            ref = self.model_ref(model, owner)
-            return await asyncio.to_thread(require, self.registry, ref, right)
-        except UserError as error:
-            if error.code != NOT_FOUND:
-                raise
-            raise UserError(not_found_message(model)) from None
-
-    def apply_rate_limit(self, request: Request, kind: str = "calls") -> None:
-        """Apply the rate limit to a call of this client.
-
-        Raises:
-            UserError: for too many calls.
+        Raises UserError for invalid arguments, too many calls, an unknown model, a run of another
+        owner, or a caller who may do less.
         """
         client = resolve_client_address(request)
         CLIENT_ADDRESS.set(client)  # Gradio runs some calls outside of the request
-        self.rate_limiter.acquire("calls", client)
-        if kind != "calls":
+        for kind in dict.fromkeys(("calls", ENDPOINTS[name].rate)):
             self.rate_limiter.acquire(kind, client)
+        checked = parse(ENDPOINTS[name], arguments)
+        owner = getattr(checked, "owner", "") or self.registry.single_owner
+        call = Call(self, request, owner, {}, Access(Right.WATCH))
+        if checked.needs is not None:
+            model = getattr(checked, "model", "") or getattr(checked, "run", "")
+            step = getattr(checked, "step", -1)
+            call.access, subject = await self._require(model, owner, checked.needs)
+            call.fields = {"subject": subject} | ({"step": step} if step >= 0 else {})
+        return await checked.respond(call)
 
-
-def with_user_errors(endpoint_method: Method) -> Method:
-    """Wrap an endpoint so that its expected errors reach the client as messages.
-
-    Unexpected errors reach the client without their text.
-    """
-
-    @wraps(endpoint_method)
-    async def wrapper(*args: Any, **kwargs: Any) -> dict[str, Any]:
+    async def _require(self, model: str, owner: str, right: Right) -> tuple[Access, str]:
+        """Return a model on which the caller holds a right, and its reference."""
+        name = model.strip()
+        has_prefix = name.startswith((RUN_PREFIX, SHARE_PREFIX, CHECKPOINT_PREFIX))
+        ref = ModelRef(subject=name if has_prefix else RUN_PREFIX + name, owner=owner)
         try:
-            return await endpoint_method(*args, **kwargs)
-        except (UserError, ConfigError) as error:
-            raise gr.Error(str(error), print_exception=False) from None
+            return await asyncio.to_thread(require, self.registry, ref, right), ref.subject
+        except UserError as error:
+            if error.code != NOT_FOUND:
+                raise
+            raise UserError(
+                f"there is no model {short_repr(model)} for you: give a run's id with the key that "
+                "start returned as owner, watch:ID, or checkpoint:NAME; the models endpoint lists "
+                "them"
+            ) from None
 
-    return wrapper
+    def _gradio_function(self, name: str) -> Callable[..., Coroutine[Any, Any, Result]]:
+        """Return an endpoint as a function, from whose signature and docstring Gradio reads.
 
+        Unexpected errors reach the client without their text.
+        """
+        fields = ENDPOINTS[name].model_fields
+        types = get_type_hints(ENDPOINTS[name])
+        types = {each: types[each] for each in fields} | {"request": gr.Request}
+        defaults = {each: field.get_default() for each, field in fields.items()} | {"request": None}
+        parameters = [
+            inspect.Parameter(
+                each,
+                inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                default=inspect.Parameter.empty if default is PydanticUndefined else default,
+            )
+            for each, default in defaults.items()
+        ]
+        signature = inspect.Signature(parameters, return_annotation=Result)
 
-def not_found_message(model: str) -> str:
-    """Return the message for a model that does not exist for the caller."""
-    return (
-        f"there is no model {short_repr(model)} for you: give a run's id with the key that start "
-        "returned as owner, watch:ID, or checkpoint:NAME; the models endpoint lists them"
-    )
+        async def respond(*args: Any, **kwargs: Any) -> Result:
+            arguments = dict(signature.bind(*args, **kwargs).arguments)
+            request = arguments.pop("request", None)
+            # Gradio wraps the request, its MCP server does not.
+            request = request.request if isinstance(request, gr.Request) else request
+            try:
+                return await self.call(name, request, arguments)
+            except (UserError, ConfigError) as error:
+                raise gr.Error(str(error), print_exception=False) from None
 
-
-def select_indices(name: str, index: int, count: int) -> list[int]:
-    """Return the selected index as a list, or all indices for -1.
-
-    Raises:
-        UserError: if the model has no such index.
-    """
-    if index >= count:
-        raise UserError(f"{name} is {index}; give a whole number from -1 to {count - 1}")
-    return [index] if index >= 0 else list(range(count))
-
-
-def decode_weights(
-    response: dict[str, Any], layers: list[int], heads: list[int]
-) -> list[list[list[list[float]]]]:
-    """Return the attention weights of a view as weights[layer][head][row][column].
-
-    Raises:
-        UserError: if there are too many.
-    """
-    n_rows, n_columns = len(response["rows"]), len(response["columns"])
-    if len(layers) * len(heads) * n_rows * n_columns > MAX_WEIGHTS:
-        raise UserError(
-            f"the response exceeds {MAX_WEIGHTS:,} weights; request one layer or one head"
-        )
-    thousandths = np.frombuffer(base64.b64decode(response["weights"]), np.int16)
-    weights_LHRC = thousandths.reshape(-1, response["heads"], n_rows, n_columns) / 1000
-    selected: list[list[list[list[float]]]] = weights_LHRC[layers][:, heads].tolist()
-    return selected
-
-
-def rename_path_keys(value: Any) -> Any:
-    """Rename the key `path` to `file` in a result.
-
-    gradio_client downloads every dictionary with a `path`.
-    """
-    if isinstance(value, dict):
-        return {
-            "file" if key == "path" else key: rename_path_keys(item) for key, item in value.items()
-        }
-    return [rename_path_keys(each) for each in value] if isinstance(value, list | tuple) else value
+        description, result = ENDPOINTS[name].texts()
+        texts = (f"    {each}: {field.description}" for each, field in fields.items())
+        respond.__doc__ = "\n".join([description, "Args:", *texts, "Returns:", result])
+        respond.__signature__ = signature  # type: ignore[attr-defined]
+        respond.__annotations__ = types | {"return": Result}
+        respond.__name__ = name
+        return respond

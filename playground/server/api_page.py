@@ -1,15 +1,14 @@
 """Serve the description of the public API: each endpoint with its arguments and two programs.
 
-Names and types are those of /gradio_api/info, texts those of the endpoints in api.py.
+Names and types are those of /gradio_api/info, texts those of the endpoints.
 """
 
 import json
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gradio.utils import get_function_description
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
@@ -18,7 +17,8 @@ from starlette.routing import Route
 from playground.common.content_policy import source_hash
 
 from . import project_files
-from .api import has_mcp
+from .api import ENDPOINTS
+from .api_calls import Endpoint, has_mcp
 from .asgi import root_url
 from .hub_token import is_space
 
@@ -31,9 +31,9 @@ CONTENT_SECURITY_POLICY = (
 )
 
 
-def example_arguments(function: Any) -> dict[str, Any]:
+def example_arguments(endpoint: type[Endpoint]) -> dict[str, Any]:
     """Return the arguments of the programs of an endpoint: those with an example."""
-    fields = function.call_type.model_fields
+    fields = endpoint.model_fields
     return {name: field.examples[0] for name, field in fields.items() if field.examples}
 
 
@@ -65,29 +65,23 @@ def type_name(schema: Mapping[str, Any]) -> str:
     return f"list of {type_name(schema['items'])}" if "items" in schema else schema["type"]
 
 
-def describe_endpoint(url: str, name: str, function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the texts and programs of an endpoint, from its docstring and its arguments."""
-    description, meanings, returns = get_function_description(function)
-    arguments = example_arguments(function)
-    return {
-        "name": name,
-        "description": description,
-        "meanings": meanings,
-        "returns": " ".join(map(str.strip, returns)),
-        "python": python_program(url, name, arguments),
-        "shell": shell_program(url, name, arguments),
-    }
-
-
 def respond(request: Request) -> HTMLResponse:
     """Respond with the page; its programs have the address that the client uses."""
     blocks = request.app.get_blocks()
     url = root_url(request)
-    functions = {f"/{each.api_name}": each.fn for each in blocks.fns.values()}
-    endpoints = [
-        describe_endpoint(url, name[1:], functions[name]) | {"arguments": info["parameters"]}
-        for name, info in blocks.get_api_info()["named_endpoints"].items()
-    ]
+    endpoints = []
+    for name, info in blocks.get_api_info()["named_endpoints"].items():
+        endpoint = ENDPOINTS[name[1:]]
+        description, returns = endpoint.texts()
+        texts = {
+            "name": name[1:],
+            "description": description,
+            "meanings": {key: each.description for key, each in endpoint.model_fields.items()},
+            "returns": returns,
+            "python": python_program(url, name[1:], example_arguments(endpoint)),
+            "shell": shell_program(url, name[1:], example_arguments(endpoint)),
+        }
+        endpoints.append(texts | {"arguments": info["parameters"]})
     servers = {"mcpServers": {"playground": {"url": f"{url}gradio_api/mcp/"}}}
     page = project_files.TEMPLATES.get_template("api_page.html.j2").render(
         title="API",

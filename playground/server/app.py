@@ -40,7 +40,8 @@ from playground.runs.registry import Registry
 from playground.runs.storage_folder import locked_storage
 from playground.ui.page import UI_DIR, build_page
 
-from .api import Endpoints, has_mcp
+from .api import Endpoints
+from .api_calls import has_mcp
 from .api_page import API_PAGE
 from .asgi import accepted_encoding
 from .card_api import Cards

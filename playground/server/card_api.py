@@ -96,11 +96,9 @@ class Cards:
         texts = {"name": model.name, "result": result, "address": url.netloc + url.path[:-1]}
         key = (ref.subject, model.right.name, *texts.values())
         if key not in self._stored:
-            card = {
-                **texts,
-                "evaluations": (await asyncio.to_thread(load_points, model)).evaluations,
-                **await self._example(ref, model, request),
-            }
+            points = await asyncio.to_thread(load_points, model)
+            example = await self._example(ref, model, request)
+            card = texts | {"evaluations": points.evaluations} | example
             reply = await run_job(self._queue, "card", card, request=request)
             self._stored[key] = reply["png"]
             while len(self._stored) > MAX_STORED:

@@ -249,8 +249,7 @@ def zip_checkpoint(folder: Path, run: Run) -> Path:
 async def save_body(request: Request, path: Path, transfer: Transfer | None = None) -> None:
     """Write the body of a request to a file, and count its bytes for the transfer.
 
-    Raises:
-        UserError: if the body is larger than MAX_UPLOAD_BYTES.
+    Raises UserError if the body is larger than MAX_UPLOAD_BYTES.
     """
     received = 0
     with open(path, "wb") as file:
@@ -269,11 +268,8 @@ async def save_body(request: Request, path: Path, transfer: Transfer | None = No
 def check_central_directory(zip_path: Path) -> None:
     """Validate the end record of a zip file before its central directory is read.
 
-    The central directory of a hostile file may have a million entries.
-
-    Raises:
-        zipfile.BadZipFile: if it is not a zip file.
-        UserError: if the directory is larger than that of a checkpoint.
+    The central directory of a hostile file may have a million entries. Raises zipfile.BadZipFile if
+    it is not a zip file. Raises UserError if the directory is larger than that of a checkpoint.
     """
     with open(zip_path, "rb") as file:
         file.seek(max(0, zip_path.stat().st_size - 42))
@@ -290,9 +286,8 @@ def check_central_directory(zip_path: Path) -> None:
 def extract_checkpoint(zip_path: Path, folder: Path) -> None:
     """Extract the files of a checkpoint from an untrusted zip file.
 
-    Raises:
-        UserError: if it has another file, lacks a file, or is too large.
-        zipfile.BadZipFile: if it is not a zip file.
+    Raises UserError if it has another file, lacks a file, or is too large. Raises
+    zipfile.BadZipFile if it is not a zip file.
     """
     folder.mkdir()
     remaining_bytes = MAX_EXPANSION * MAX_UPLOAD_BYTES
@@ -321,8 +316,7 @@ def extract_checkpoint(zip_path: Path, folder: Path) -> None:
 def _checkpoint_members(archive: zipfile.ZipFile) -> list[tuple[zipfile.ZipInfo, str]]:
     """Return the files of a checkpoint in a zip file, each with its name without folders.
 
-    Raises:
-        UserError: if it has another file, lacks a file, or uses another compression.
+    Raises UserError if it has another file, lacks a file, or uses another compression.
     """
     members = [member for member in archive.infolist() if not member.is_dir()]
     names = [member.filename.rpartition("/")[2] for member in members]

@@ -9,25 +9,17 @@
 A code without a class answers 404.
 """
 
-from collections.abc import Callable
-from functools import wraps
 from typing import Annotated, Any, TypedDict
 
 from pydantic import Field
-from starlette.responses import Response
 
-from playground.errors import UserError
 from playground.lessons import lessons
 from playground.lessons.classes import CODE_LENGTH, TTL_S, Classes
-from playground.runs.access import NOT_FOUND
 from playground.runs.registry import Registry
 
-from .asgi import json_error
 from .routes import HandlerGroup, handler
 from .schemas.base import Name, OwnerRequest
 from .schemas.responses import Done
-
-Answer = dict[str, Any] | Response
 
 
 class ClassRequest(OwnerRequest):
@@ -65,21 +57,6 @@ class ClassGuesses(TypedDict):
     guesses: list[list[int] | int | str]
 
 
-def _missing_is_404(function: Callable[..., dict[str, Any]]) -> Callable[..., Answer]:
-    """Decorate a handler, which answers 404 for a code without a class."""
-
-    @wraps(function)
-    def respond(handlers: Any, request: Any) -> Answer:
-        try:
-            return function(handlers, request)
-        except UserError as error:
-            if error.code != NOT_FOUND:
-                raise
-            return json_error(error, 404)
-
-    return respond
-
-
 class ClassHandlers(HandlerGroup):
     """The handlers of classes."""
 
@@ -93,15 +70,13 @@ class ClassHandlers(HandlerGroup):
         opened = self.classes.open(request.owner, self.registry.client_address())
         return {"code": opened.code, "days": int(TTL_S // 86_400)}
 
-    @handler("class/join", ClassRequest, Done)
-    @_missing_is_404
+    @handler("class/join", ClassRequest, Done, missing=404)
     def join(self, request: ClassRequest) -> dict[str, Any]:
         """Count a pupil."""
         self.classes.add(request.code, request.owner)
         return {}
 
-    @handler("class/guess", ClassGuess, Done)
-    @_missing_is_404
+    @handler("class/guess", ClassGuess, Done, missing=404)
     def guess(self, request: ClassGuess) -> dict[str, Any]:
         """Store the guess of a pupil, which replaces the one before."""
         lesson = lessons.find(request.lesson)
@@ -109,14 +84,12 @@ class ClassHandlers(HandlerGroup):
         self.classes.add(request.code, request.owner, lesson=request.lesson, guess=guess)
         return {}
 
-    @handler("class/poll", PollClass, ClassGuesses)
-    @_missing_is_404
+    @handler("class/poll", PollClass, ClassGuesses, missing=404)
     def poll(self, request: PollClass) -> dict[str, Any]:
         """Return the guesses of a class in a lesson."""
         return self.classes.summary(request.code, request.owner, request.lesson)
 
-    @handler("class/close", ClassRequest, Done)
-    @_missing_is_404
+    @handler("class/close", ClassRequest, Done, missing=404)
     def close(self, request: ClassRequest) -> dict[str, Any]:
         """Remove a class with its file."""
         self.classes.close(request.code, request.owner)

@@ -223,8 +223,7 @@ class DatasetHandlers(HandlerGroup):
     async def _resolve_token(self, request: UploadDataset, http_request: Request) -> str | None:
         """Return the user's token for a dataset on the Hub, or ""; None for another upload.
 
-        Raises:
-            UserError: if the entered text cannot be a token.
+        Raises UserError if the entered text cannot be a token.
         """
         if not request.name.startswith(HUB_PREFIX):
             return None
@@ -247,13 +246,7 @@ class DatasetHandlers(HandlerGroup):
         folder = self.library.registry.storage.new_scratch()
         read_request = {
             "name": request.name,
-            "options": ReadOptions(
-                request.columns,
-                request.split_on_spaces,
-                request.has_names,
-                request.config,
-                request.split,
-            ),
+            "options": ReadOptions(**request.model_dump(exclude={"owner", "name"})),
             "folder": str(folder / "rows"),
         }
         read_request |= {"file": str(folder / "upload")} if token is None else {"token": token}
@@ -282,9 +275,7 @@ class DatasetHandlers(HandlerGroup):
         """Return the report of the reader process.
 
         A new upload of the same user cancels the earlier one, and a new preview the earlier one.
-
-        Raises:
-            UserError: if too many datasets wait.
+        Raises UserError if too many datasets wait.
         """
         key = (owner, "preview" if "dataset" in read_request else "upload")
         if previous := self._read_jobs.pop(key, None):

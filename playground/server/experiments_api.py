@@ -260,11 +260,7 @@ def _session(http_request: Request | None) -> Mapping[str, Any]:
 
 
 def _parse_spec(request: PlanExperiment, model: Access | None) -> dict[str, Any]:
-    """Return the experiment of a request.
-
-    Raises:
-        ConfigError: naming the field of the form.
-    """
+    """Return the experiment of a request; raise ConfigError naming the field of the form."""
     if request.question is not None:
         return spec(request.question)
     if request.form is None or len(json.dumps(request.form)) > MAX_FORM_TEXT:
@@ -275,7 +271,9 @@ def _parse_spec(request: PlanExperiment, model: Access | None) -> dict[str, Any]
     fixed = {name: values[0] for name, values in values_by_setting.items() if len(values) == 1}
     varied = {name: values for name, values in values_by_setting.items() if len(values) > 1}
     grid = varied or values_by_setting
-    base = (_without_seed(model) if model else SHORT_RUNS.get(form.kind, {})) | fixed
+    of_model = displayed_settings(model) if model else dict(SHORT_RUNS.get(form.kind, {}))
+    of_model.pop("seed", None)
+    base = of_model | fixed
     result: dict[str, Any] = {
         "name": form.name.strip() or _default_name(grid) or "experiment",
         "base": {name: value for name, value in base.items() if name not in grid},
@@ -291,27 +289,17 @@ def _parse_spec(request: PlanExperiment, model: Access | None) -> dict[str, Any]
     return result
 
 
-def _without_seed(model: Access) -> dict[str, Any]:
-    """Return the settings of a model that an experiment keeps."""
-    return {name: value for name, value in displayed_settings(model).items() if name != "seed"}
-
-
 def _split_results(details: dict[str, Any], known_version: Any) -> dict[str, Any]:
     """Return the details of an experiment; the results are None if the page has this version."""
     names = ("results", "lengths", "spec")
     state = {name: value for name, value in details.items() if name not in names}
-    state["planned_runs"] = _list_runs(details["planned_runs"])
+    if len(runs := details["planned_runs"]) > MAX_LISTED_RUNS:  # first those that need a look
+        runs = sorted(runs, key=lambda run: run["status"] in ("done", "planned"))[:MAX_LISTED_RUNS]
+    state["planned_runs"] = runs
     if known_version == details["version"]:
         return state | {"results": None}
     results = {name: details[name] for name in names if name in details}
     return state | {"results": results | _list_rows(results["results"], results.get("lengths"))}
-
-
-def _list_runs(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return up to `MAX_LISTED_RUNS` of the runs of an experiment, first those that need a look."""
-    if len(runs) <= MAX_LISTED_RUNS:
-        return runs
-    return sorted(runs, key=lambda run: run["status"] in ("done", "planned"))[:MAX_LISTED_RUNS]
 
 
 def _list_rows(results: dict[str, Any], lengths: dict[str, Any] | None) -> dict[str, Any]:
@@ -359,8 +347,7 @@ def _default_name(grid: Mapping[str, Any]) -> str:
 def _parse_grid(pairs: list[list[str]]) -> dict[str, list[Any]]:
     """Parse the varied settings of the form, [[name, "value, value"], ...].
 
-    Raises:
-        ConfigError: naming the setting.
+    Raises ConfigError naming the setting.
     """
     grid: dict[str, list[Any]] = {}
     for name, text in pairs:

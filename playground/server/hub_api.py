@@ -30,6 +30,7 @@ from playground.runs.registry import Registry
 from .checkpoint_transfer import MAX_EXPANSION, MAX_UPLOAD_BYTES
 from .hub_token import can_sign_in, is_space, resolve_token
 from .routes import HandlerGroup, handler
+from .runs_api import find_checkpoint
 from .schemas.base import Name, RequestBody, SubmitJob, Token
 
 OnResult = Callable[[Response], Response]
@@ -82,13 +83,9 @@ class HubHandlers(HandlerGroup):
         info = session.get("oauth_info") if is_space() else None
         user = info.get("userinfo") if token and isinstance(info, dict) else None
         name = user.get("preferred_username") if isinstance(user, dict) else ""
-        method = (
-            ("oauth" if can_sign_in() else "none")
-            if is_space()
-            else "machine"
-            if is_local
-            else "typed"
-        )
+        method = "machine" if is_local else "typed"
+        if is_space():
+            method = "oauth" if can_sign_in() else "none"
         return {
             "method": method,
             "signed_in": bool(token),
@@ -106,8 +103,7 @@ def start_hub_job(
 ) -> Job:
     """Start a job of the Hub with the token of its requester.
 
-    Raises:
-        UserError: for an invalid request, without a token that it needs, or above a limit.
+    Raises UserError for an invalid request, without a token that it needs, or above a limit.
     """
     fields = parse(HubRequest, request.request)
     token = resolve_token(fields.token, session, bool(registry.single_owner))
@@ -141,7 +137,8 @@ def start_hub_job(
 def _publish_task(kind: str, fields: HubRequest, model: Access, token: str) -> HubTask:
     if not token:
         raise UserError(messages.SIGN_IN_FIRST)
-    checkpoint, run = _published_checkpoint(fields.checkpoint, model), model.run
+    run, name = model.run, fields.checkpoint
+    checkpoint = find_checkpoint(run, name) if run and name else model.newest_checkpoint()
     package_format(read_manifest(checkpoint).config.architecture)
     return HubTask(
         kind,
@@ -160,28 +157,10 @@ def _publish_task(kind: str, fields: HubRequest, model: Access, token: str) -> H
 def _import_pulled_checkpoint(
     registry: Registry, result: Response, folder: Path, owner: str, name: str
 ) -> Response:
-    """Import a downloaded checkpoint as a run of the owner.
-
-    Raises:
-        UserError: if that fails.
-    """
+    """Import a downloaded checkpoint as a run of the owner; raise UserError if that fails."""
     try:
         run = registry.import_checkpoint(folder, owner, name)
     except (UserError, ConfigError, OSError) as error:
         shutil.rmtree(folder, ignore_errors=True)
         raise UserError(f"downloaded, but it could not be imported: {error_text(error)}") from None
     return result | {"subject": RUN_PREFIX + run.id}
-
-
-def _published_checkpoint(name: str, model: Access) -> Path:
-    """Return the checkpoint to publish, by default the newest.
-
-    Raises:
-        UserError: if the run does not have it.
-    """
-    if model.run is None:
-        return model.folder
-    for path, _ in model.run.checkpoints():
-        if name in ("", path.name):
-            return path
-    raise UserError("this run has no such checkpoint; pause it, or wait for the next one")

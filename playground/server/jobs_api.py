@@ -90,8 +90,7 @@ class JobHandlers(HandlerGroup):
     def _pretrained_request(self, request: SubmitJob, model: Access | None) -> dict[str, Any]:
         """Return the user's fields and the folder of the selected model.
 
-        Raises:
-            UserError: for a request above the limits, or a run without a checkpoint.
+        Raises UserError for a request above the limits, or a run without a checkpoint.
         """
         fields = {key: value for key, value in request.request.items() if key not in SERVER_FIELDS}
         if len(json.dumps(fields)) > MAX_REQUEST_LENGTH:

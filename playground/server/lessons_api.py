@@ -154,20 +154,21 @@ class LessonHandlers(HandlerGroup):
     @handler("lessons/catalog", OwnerRequest, Catalog)
     def catalog(self, request: OwnerRequest) -> dict[str, Any]:
         """Return all lessons and bugs without their answers, and the limits of this server."""
-        bugs = [{"name": name, "title": bug.title} for name, bug in BUGS.items()]
-        bug_config = RunConfig.from_flat(BUG_SETTINGS)
-        machine = {
-            "slots": self.registry.settings.slots,
-            "slots_per_owner": self.registry.settings.slots_per_owner,
-            "max_measurements": self.jobs.max_workers,
-            "timeout_s": MEASUREMENT_TIMEOUT_S,
-            "is_shared": not self.registry.single_owner,
-        }
+        step_s, settings = (
+            declared_step_s(RunConfig.from_flat(BUG_SETTINGS)),
+            self.registry.settings,
+        )
         return {
             "lessons": self._lessons(request.owner),
-            "bugs": bugs,
-            "machine": machine,
-            "bug_seconds": 2 * BUG_SETTINGS["max_steps"] * declared_step_s(bug_config),
+            "bugs": [{"name": name, "title": bug.title} for name, bug in BUGS.items()],
+            "machine": {
+                "slots": settings.slots,
+                "slots_per_owner": settings.slots_per_owner,
+                "max_measurements": self.jobs.max_workers,
+                "timeout_s": MEASUREMENT_TIMEOUT_S,
+                "is_shared": not self.registry.single_owner,
+            },
+            "bug_seconds": 2 * BUG_SETTINGS["max_steps"] * step_s,
             "docs": ProjectFiles().links().get("Docs"),
             "sources": ProjectFiles().notebook(),
             "seed": FIRST_SEED,
@@ -195,15 +196,13 @@ class LessonHandlers(HandlerGroup):
         for name, lesson in LESSONS.items():
             spec = lessons.experiment(lesson, lessons.validate_options(lesson, {}), jobs.base)
             configs = {variant.config(seed) for _, variant, seed in spec.planned_runs()}
-            infos.append(
-                {"name": name}
-                | _lesson_info(lesson)
-                | {
-                    "is_recorded": recorded_path(name).is_file(),
-                    "reuses_runs": bool(trained & configs),
-                    "estimate": jobs.experiments.estimate_plan(spec, owner),
-                }
-            )
+            own = {
+                "name": name,
+                "is_recorded": recorded_path(name).is_file(),
+                "reuses_runs": bool(trained & configs),
+                "estimate": jobs.experiments.estimate_plan(spec, owner),
+            }
+            infos.append(_lesson_info(lesson) | own)
             trained |= configs
         return infos
 
@@ -216,8 +215,7 @@ def recorded_path(name: str) -> Path:
 def start_lesson_job(jobs: LessonJobs, request: SubmitJob) -> Job:
     """Start the training of a lesson, or of the two copies of a bug.
 
-    Raises:
-        UserError: for an invalid request, or above a limit.
+    Raises UserError for an invalid request, or above a limit.
     """
     if request.kind == "lesson":
         fields = parse(LessonRequest, request.request)
@@ -226,14 +224,13 @@ def start_lesson_job(jobs: LessonJobs, request: SubmitJob) -> Job:
     return jobs.submit_bug(bug.bug, bug.seed, bug.steps, request.owner, bug.is_hidden)
 
 
-def _keep_together(value: Any) -> Any:
-    """Prevent a line break between a number and its percent sign."""
-    return value.replace(" %", "\u00a0%") if isinstance(value, str) else value
-
-
 def _lesson_info(lesson: Lesson) -> dict[str, Any]:
     fields = lesson.model_dump(exclude={"base", "runs", "measure", "choices", "options"})
-    return {name: _keep_together(value) for name, value in fields.items()} | {
+    together = {  # no line break between a number and its percent sign
+        name: value.replace(" %", "\u00a0%") if isinstance(value, str) else value
+        for name, value in fields.items()
+    }
+    return together | {
         "sources_anchor": heading_anchor(lesson.sources),
         "choices": list(lesson.choices.items()),
         "options": [

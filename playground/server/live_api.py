@@ -48,20 +48,11 @@ RIGHTS_BY_VIEW = {"heads": Right.WATCH, "heads-over-training": Right.WATCH}
 SLOW_VIEW_TIMEOUT_S = 280  # seconds
 MAX_REQUEST_LENGTH = 8000  # characters of the request of a view
 MAX_CURVE_POINTS = 400  # points of an overlaid curve
-NO_POINTS: dict[str, Any] = {
-    "whole": True,
-    "count": 0,
-    "steps": [],
-    "loss": [],
-    "learning_rate": [],
-    "grad_norm": [],
-    "evaluations": [],
-}
 NOT_FOUND_RESPONSE: dict[str, Any] = {
     "status": "not-found",
     "message": "",
     "series_id": 0,
-    "points": NO_POINTS,
+    "points": MetricSeries().delta_since(0),
     "weight_steps": [],
     "step": 0,
 }

@@ -7,7 +7,6 @@ fetch foreign URLs, write files, or run code, so every path that is not listed a
 import asyncio
 import re
 from contextlib import suppress
-from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -23,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from playground.jobs.admission import CLIENT_ADDRESS
 from playground.ui.page import EMBED_VIEWS, page_policy
 
+from .api import ENDPOINTS
 from .api_page import API_PAGE
 from .asgi import HttpMiddleware, accepted_encoding, json_error
 from .checkpoint_transfer import CHECKPOINT_PATH as CHECKPOINT_PATH
@@ -227,7 +227,7 @@ class GradioRequestMiddleware(HttpMiddleware):
 
     @staticmethod
     def _check_values(scope: Scope, content: Any) -> None:
-        """Check the function and the number of values of a call.
+        """Check the endpoint and the arguments of a call; Gradio would answer 500 to wrong names.
 
         Raises ValueError or HTTPException.
         """
@@ -235,25 +235,29 @@ class GradioRequestMiddleware(HttpMiddleware):
             raise ValueError("a JSON object with a list `data` is expected")
         name = scope["path"].rstrip("/").rpartition("/")[2]
         blocks, index = scope["app"].get_blocks(), content.get("fn_index")
-        if index is None:
-            function = next((fn for fn in blocks.fns.values() if fn.api_name == name), None)
-        else:
+        if index is not None:
             function = blocks.fns.get(index) if type(index) is int else None
-        if function is None:
+            name = function.api_name if function else ""
+        if name not in ENDPOINTS:
             raise HTTPException(404, NO_ENDPOINT)
+        fields = ENDPOINTS[name].model_fields
         if "/call/v2/" in scope["path"]:
-            check_names(content, function.api_name, blocks)
+            required = {each for each, field in fields.items() if field.is_required()}
+            if content.keys() - fields.keys() or required - content.keys():
+                raise ValueError(
+                    f"{name} takes the arguments {', '.join(fields) or 'none'}, and needs "
+                    f"{', '.join(sorted(required)) or 'none'} of them; the API page describes them"
+                )
             return
         values = content.get("data")
         if not isinstance(values, list):
             raise ValueError(
                 "`data` must be a list with the values of the endpoint, in their order"
             )
-        visible = [component for component in function.inputs if not component.skip_api]
-        if len(values) not in (len(function.inputs), len(visible)):
+        if len(values) != len(fields):
             raise ValueError(
-                f"{function.api_name or 'this event'} takes {len(visible)} values and "
-                f"{len(values)} were given; the API page lists them with their defaults"
+                f"{name} takes {len(fields)} values and {len(values)} were given; the API page "
+                "lists them with their defaults"
             )
         session = content.get("session_hash")
         if session is not None and (not isinstance(session, str) or len(session) > 60):
@@ -266,36 +270,10 @@ class GradioRequestMiddleware(HttpMiddleware):
             raise HTTPException(429, "This session does not read its messages; reload the page.")
 
 
-@lru_cache(maxsize=1)
-def named_endpoints(blocks: Any) -> dict[str, Any]:
-    """Return the description of each endpoint; to compute it takes several milliseconds."""
-    endpoints: dict[str, Any] = blocks.get_api_info()["named_endpoints"]
-    return endpoints
-
-
-def check_names(content: dict[str, Any], api_name: str, blocks: Any) -> None:
-    """Check the names of the arguments of a call; Gradio answers 500 to unknown and missing ones.
-
-    Raises ValueError, or HTTPException for an endpoint of the page.
-    """
-    endpoints = named_endpoints(blocks)
-    if f"/{api_name}" not in endpoints:
-        raise HTTPException(404, NO_ENDPOINT)
-    arguments = endpoints[f"/{api_name}"]["parameters"]
-    names = [each["parameter_name"] for each in arguments]
-    required = {each["parameter_name"] for each in arguments if not each["parameter_has_default"]}
-    if content.keys() - names or required - content.keys():
-        raise ValueError(
-            f"{api_name} takes the arguments {', '.join(names) or 'none'}, and needs "
-            f"{', '.join(sorted(required)) or 'none'} of them; the API page describes them"
-        )
-
-
 def check_json(body: bytes) -> Any:
     """Parse a body's JSON.
 
-    Raises:
-        ValueError: for JSON that is malformed, has too many brackets, or holds a file.
+    Raises ValueError for JSON that is malformed, has too many brackets, or holds a file.
     """
     content = parse_body(body)
     pending = [content]

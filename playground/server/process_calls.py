@@ -33,10 +33,7 @@ async def await_result(
     """Return the response of a process; `timeout_s` None is no time limit.
 
     After the time limit, and when the client disconnects, a queued request leaves the queue of the
-    process.
-
-    Raises:
-        UserError: if the process reports an error, or does not respond in time.
+    process. Raises UserError if the process reports an error, or does not respond in time.
     """
     result = asyncio.wrap_future(future)
     # only a route of the page has read its request body
@@ -81,9 +78,7 @@ async def run_job(
     """Return the response of a job.
 
     The job is cancelled when the client of `request` disconnects, and when the caller is cancelled.
-
-    Raises:
-        UserError: if the job fails or cannot be queued.
+    Raises UserError if the job fails or cannot be queued.
     """
     job = queue.submit(kind, *arguments)
     try:

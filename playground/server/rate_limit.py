@@ -29,12 +29,17 @@ REJECTION_DELAY_S = 0.5  # delay of the response to a rejected request
 MAX_DELAYED_REJECTIONS = 100  # delayed responses of one address; further ones are sent at once
 
 
+def _rate(name: str, is_public: bool) -> float:
+    """Return the rate that a variable sets; a local instance has none by default."""
+    return env_number(name) if is_public or is_env_set(name) else 0.0
+
+
 class TokenBuckets:
     """One token bucket for each key.
 
     Args:
         capacity: tokens of a full bucket.
-        per_second: tokens that a bucket gains per second.
+        per_second: tokens that a bucket gains per second; 0 for no limit.
     """
 
     def __init__(self, capacity: float, per_second: float) -> None:
@@ -50,6 +55,8 @@ class TokenBuckets:
         Returns:
             0.0 if there were enough; otherwise it uses none and returns the seconds to wait.
         """
+        if not self.per_second:
+            return 0.0
         now = time.monotonic() if now is None else now
         level, updated = self._buckets.pop(key, (self.capacity, now))
         level = min(self.capacity, level + (now - updated) * self.per_second)
@@ -77,29 +84,19 @@ class RateLimiter:
     def __init__(self, calls_per_minute: Mapping[str, float]) -> None:
         self.calls_per_minute = dict(calls_per_minute)
         self.buckets = {
-            kind: TokenBuckets(max(rate, 1.0), rate / 60)
-            for kind, rate in calls_per_minute.items()
-            if rate
+            kind: TokenBuckets(max(rate, 1.0), rate / 60) for kind, rate in calls_per_minute.items()
         }
 
     @classmethod
     def from_environment(cls, is_public: bool) -> RateLimiter:
-        """Read the limits from the environment; a local instance has none by default."""
-        return cls(
-            {
-                kind: env_number(name) if is_public or is_env_set(name) else 0
-                for kind, name in CALLS_PER_MINUTE.items()
-            }
-        )
+        """Read the limits from the environment."""
+        return cls({kind: _rate(name, is_public) for kind, name in CALLS_PER_MINUTE.items()})
 
     def acquire(self, kind: str, client: str, now: float | None = None) -> None:
         """Count one call.
 
-        Raises:
-            BusyError: when the client has to wait; the message states how long.
+        Raises BusyError when the client has to wait; the message states how long.
         """
-        if kind not in self.buckets:
-            return
         if seconds := self.buckets[kind].take(client, now=now):
             allowed = LIMIT_PHRASES[kind].format(f"{self.calls_per_minute[kind]:g}")
             reason = f"one address may {allowed} a minute"
@@ -119,38 +116,29 @@ class LoadLimits:
     """
 
     def __init__(self, address_ms: float, owner_ms: float) -> None:
-        self._addresses = (
-            TokenBuckets(BURST_DURATION_S * address_ms, address_ms) if address_ms else None
-        )
-        self._owners = TokenBuckets(BURST_DURATION_S * owner_ms, owner_ms) if owner_ms else None
+        self._addresses = TokenBuckets(BURST_DURATION_S * address_ms, address_ms)
+        self._owners = TokenBuckets(BURST_DURATION_S * owner_ms, owner_ms)
         self._delayed: Counter[str] = Counter()
 
     @classmethod
     def from_environment(cls, is_public: bool) -> LoadLimits:
-        """Read the limits from the environment; a local instance has none by default."""
-        return cls(
-            *(
-                env_number(name) if is_public or is_env_set(name) else 0.0
-                for name in ("ADDRESS_MS", "OWNER_MS")
-            )
-        )
+        """Read the limits from the environment."""
+        return cls(_rate("ADDRESS_MS", is_public), _rate("OWNER_MS", is_public))
 
     def take_address(self, address: str, load: float) -> float:
         """Count a request's load. Returns the seconds to wait; 0.0 if it may be served."""
-        return self._addresses.take(address, load) if self._addresses is not None and load else 0.0
+        return self._addresses.take(address, load) if load else 0.0
 
     def take_owner(self, owner: object, load: float) -> float:
         """Count a request's load for its owner, if it names one. Returns the seconds to wait."""
-        if self._owners is None or not load or not isinstance(owner, str) or not owner:
-            return 0.0
-        return self._owners.take(owner[:64], load)
+        is_named = load and isinstance(owner, str) and owner
+        return self._owners.take(str(owner)[:64], load) if is_named else 0.0
 
     def add(self, address: str, owner: object, load: float) -> None:
         """Count load that a request caused beyond its estimate."""
         if load > 0:
-            if self._addresses is not None:
-                self._addresses.spend(address, load)
-            if self._owners is not None and isinstance(owner, str):
+            self._addresses.spend(address, load)
+            if isinstance(owner, str):
                 self._owners.spend(owner[:64], load)
 
     async def reject(self, address: str, seconds: float) -> Response:

@@ -40,34 +40,20 @@ RESPONSE_TYPES: dict[str, Any] = {}  # by route
 # The load of a request in milliseconds (rate_limit.LoadLimits): the time of the server process.
 # Requests that start a process or a job have a higher load, which limits their rate.
 DEFAULT_LOAD_MS = 10.0
-LOAD_MS_BY_ROUTE = {
-    "runs/poll": 2,
-    "runs/snapshot": 2,
-    "runs/predict": 5,
-    "runs/curves": 5,
-    "runs/list": 3,
-    "runs/details": 5,
-    "runs/action": 20,
-    "form/check": 5,
-    "form/start": 50,
-    "inspect/view": 10,
-    "runs/report": 200,
-    "experiments/plan": 50,
-    "experiments/places": 50,
-    "experiments/presets": 50,
-    "replications/list": 50,
-    "runs/page": 200,
-    "datasets/action": 50,
-    "class/open": 100,
-    "class/join": 50,  # codes are not to be guessed
-    "class/poll": 2,
-    "jobs/submit": 50,
-    "jobs/poll": 2,
-    "experiments/poll": 5,
-    "experiments/submit": 100,
-    "replications/outcome": 50,
-    "replications/start": 50,
+ROUTES_BY_LOAD_MS = {
+    2: "runs/poll runs/snapshot class/poll jobs/poll",
+    3: "runs/list",
+    5: "runs/predict runs/curves runs/details form/check experiments/poll",
+    20: "runs/action",
+    50: (
+        "form/start experiments/plan experiments/places experiments/presets replications/list "
+        "replications/outcome replications/start datasets/action jobs/submit "
+        "class/join"  # codes are not to be guessed
+    ),
+    100: "class/open experiments/submit",
+    200: "runs/report runs/page",
 }
+LOAD_MS_BY_ROUTE = {name: ms for ms, names in ROUTES_BY_LOAD_MS.items() for name in names.split()}
 
 
 def build_routes(handlers: Mapping[str, Handler], load: LoadLimits | None = None) -> list[Route]:
@@ -122,8 +108,7 @@ def _make_endpoint(
 def parse_body(body: bytes) -> Any:
     """Parse the JSON of a request.
 
-    Raises:
-        UserError: for JSON that is malformed or has too many brackets.
+    Raises UserError for JSON that is malformed or has too many brackets.
     """
     if body.count(b"[") + body.count(b"{") > MAX_BRACKETS:
         raise UserError(f"this JSON has more than {MAX_BRACKETS} lists and objects; send fewer")
@@ -138,7 +123,7 @@ def handler(
     request_type: type[RequestType],
     response_type: Any,
     needs: Right | Callable[[Any], Right | None] | None = None,
-    missing: dict[str, Any] | None = None,
+    missing: dict[str, Any] | int | None = None,
 ) -> Callable[[Callable[..., Any]], HandlerMethod]:
     """Decorate the handler of a route: validate its request, and return errors as a response.
 
@@ -152,7 +137,7 @@ def handler(
     Args:
         needs: the right that a request needs on the models that it names, or a function of the
             request, which returns None for a request that uses no model.
-        missing: the response for a model that does not exist, instead of an error.
+        missing: the response for a model that does not exist, or the status of the error.
 
     Raises:
         TypeError: for a request that names models without a right that it needs, or vice versa.
@@ -193,7 +178,7 @@ def handler(
                 return response
             except (ValueError, OSError) as error:
                 if missing is not None and getattr(error, "code", "") == NOT_FOUND:
-                    return missing
+                    return json_error(error, missing) if isinstance(missing, int) else missing
                 return error_response(error)
 
         respond.route, respond.request_type = route, request_type  # type: ignore[attr-defined]

@@ -104,7 +104,7 @@ def _branch(registry: Registry, run: Run, request: ActOnRun) -> dict[str, Any]:
 
 
 def _download(registry: Registry, run: Run, request: ActOnRun) -> dict[str, Any]:
-    return {"ticket": registry.download_tokens.issue(_find_checkpoint(run, request), run)}
+    return {"ticket": registry.download_tokens.issue(find_checkpoint(run, request.checkpoint), run)}
 
 
 def _remove_checkpoint(registry: Registry, run: Run, request: ActOnRun) -> None:
@@ -120,9 +120,10 @@ def _remove_checkpoint(registry: Registry, run: Run, request: ActOnRun) -> None:
     run.count_checkpoint_change()
 
 
-def _find_checkpoint(run: Run, request: ActOnRun) -> Path:
+def find_checkpoint(run: Run, name: str | None) -> Path:
+    """Return the checkpoint of a run with this name; raise UserError if there is none."""
     for path, _ in run.checkpoints():
-        if path.name == request.checkpoint:
+        if path.name == name:
             return path
     raise UserError(CHECKPOINT_MISSING)
 

@@ -3,6 +3,7 @@
 import gzip
 import os
 import re
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -34,33 +35,27 @@ class VersionedFiles(StaticFiles):
     """Files that browsers may store, because their path changes with their content.
 
     The path is the parameter of the route, because a proxy may have removed a prefix of the URL.
-    Browsers get scripts and stylesheets without comments. With PLAYGROUND_DEV=1, they get them with
-    comments, and check at each use whether a file has changed.
+    Browsers get scripts and stylesheets without comments. With PLAYGROUND_DEV=1, they get the files
+    as they are, and check at each use whether one has changed.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.is_development = env_text("DEV") == "1"
-        # the encoded content by path and encoding, with the version of the file
-        self._encoded: dict[tuple[str, str], tuple[str, bytes]] = {}
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
-        if (
-            isinstance(response, FileResponse)
-            and response.status_code == 200
-            and Path(response.path).suffix in TEXT_SUFFIXES
-        ):
-            accepted = ",".join(Headers(scope=scope).getlist("accept-encoding"))
-            response = await self.encode(response, accepted_encoding(accepted))
         if response.status_code not in (200, 304):
             return response
         if self.is_development:
             response.headers["cache-control"] = "no-cache"
-        else:
-            response.headers["cache-control"] = f"public, max-age={CACHE_SECONDS}, immutable"
-            for name in ("etag", "last-modified", "accept-ranges"):  # never checked again
-                del response.headers[name]
+            return response
+        if isinstance(response, FileResponse) and Path(response.path).suffix in TEXT_SUFFIXES:
+            accepted = ",".join(Headers(scope=scope).getlist("accept-encoding"))
+            response = await self.encode(response, accepted_encoding(accepted))
+        response.headers["cache-control"] = f"public, max-age={CACHE_SECONDS}, immutable"
+        for name in ("etag", "last-modified", "accept-ranges"):  # never checked again
+            del response.headers[name]
         return response
 
     def get_path(self, scope: Scope) -> str:
@@ -70,23 +65,21 @@ class VersionedFiles(StaticFiles):
         """Return the response in an encoding of HTTP."""
         if int(response.headers["content-length"]) < MIN_COMPRESSED_BYTES:
             encoding = "identity"
-        if encoding == "identity" and self.is_development:
-            return response
         path, version = str(response.path), response.headers["etag"]
-        stored_version, body = self._encoded.get((path, encoding), ("", b""))
-        if stored_version != version:
-            body = await run_in_threadpool(encode_file, path, encoding, not self.is_development)
-            self._encoded[path, encoding] = (version, body)
-        headers = {"etag": version}
-        if encoding != "identity":
-            headers |= {"content-encoding": encoding, "vary": "Accept-Encoding"}
+        body = await run_in_threadpool(encode_file, path, encoding, version)
+        headers = {"content-encoding": encoding, "vary": "Accept-Encoding"}
+        headers = {} if encoding == "identity" else headers
         return Response(body, headers=headers, media_type=response.media_type)
 
 
-def encode_file(path: str, encoding: str, removes_comments: bool) -> bytes:
-    """Return the content of a file in an encoding of HTTP."""
+@lru_cache(maxsize=1000)
+def encode_file(path: str, encoding: str, version: str) -> bytes:
+    """Return the content of a file without comments, in an encoding of HTTP.
+
+    `version` keys the cache.
+    """
     content = Path(path).read_bytes()
-    if removes_comments and (pattern := COMMENT_PATTERNS.get(Path(path).suffix)):
+    if pattern := COMMENT_PATTERNS.get(Path(path).suffix):
         content = remove_comments(content.decode(), pattern).encode()
     return encode_text(content, encoding)
 

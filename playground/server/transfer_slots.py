@@ -53,9 +53,8 @@ class TransferSlots:
     async def hold(self, address: str) -> AsyncIterator[Transfer]:
         """Hold a slot; the body runs under a deadline, which expires at once if it loses the slot.
 
-        Raises:
-            UserError: if no slot is free and no transfer is slow.
-            TimeoutError: if the deadline expires.
+        Raises UserError if no slot is free and no transfer is slow. Raises TimeoutError if the
+        deadline expires.
         """
 
         def end(transfer: Transfer) -> int:

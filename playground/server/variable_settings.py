@@ -27,17 +27,10 @@ class VariableSetting(TypedDict):
 def _setting_info(name: str, group: str) -> VariableSetting:
     """Return the help, the accepted values and the suggested values of a setting."""
     if name == "architecture":
-        choices = list(ARCHITECTURES)
-        default = "transformer"
-        help = "Which model is trained."
-        low = 0
-        high = 0
+        choices, default, help = list(ARCHITECTURES), "transformer", "Which model is trained."
     else:
         setting: Any = field_named(name)
-        default, (help, low, high) = (
-            setting.default,
-            (setting.metadata[key] for key in ("help", "low", "high")),
-        )
+        default, help = setting.default, setting.metadata["help"]
         choices = [
             choice for choice in setting.metadata["choices"] if (name, choice) != ("task", LOOKUP)
         ]
@@ -47,7 +40,8 @@ def _setting_info(name: str, group: str) -> VariableSetting:
         accepts, suggestion = "on or off", "on, off"
     else:
         kind = "whole numbers" if isinstance(default, int) else "numbers"
-        accepts, suggestion = f"{kind} from {format_number(low)} to {format_number(high)}", ""
+        low, high = (format_number(setting.metadata[key]) for key in ("low", "high"))
+        accepts, suggestion = f"{kind} from {low} to {high}", ""
     return {
         "name": name,
         "label": label_of(name),

@@ -9,10 +9,10 @@ from typing import Any
 
 from playground.architectures import ARCHITECTURES
 from playground.tasks import TASKS
-from playground.training.presets import PRESETS, preset_config
+from playground.training.presets import PRESETS, architecture_preset, preset_config
 from playground.training.run_config import field_named, section_of_field
 
-from .form_values import architecture_values, check_form, preset_values
+from .form_values import check_form, form_values
 from .setting_groups import (
     ADVANCED_PRESETS,
     ADVANCED_SETTINGS,
@@ -86,14 +86,17 @@ def form_schema() -> dict[str, Any]:
         "model_settings": [name for name in defaults if section.get(name) == "model"],
         "advanced_presets": list(ADVANCED_PRESETS),
         "presets": {
-            name: {"description": PRESETS[name].description, "values": preset_values(name)}
+            name: {
+                "description": PRESETS[name].description,
+                "values": form_values(preset_config(name)),
+            }
             for name in FORM_PRESETS
         },
         "architectures": {
             name: {
                 "description": each.description,
                 "settings": sorted(each.setting_names()),
-                "values": architecture_values(name),
+                "values": form_values(architecture_preset(name)),
             }
             for name, each in ARCHITECTURES.items()
         },

@@ -13,7 +13,6 @@ from playground.datasets.storage import load_metadata
 from playground.models.config_fields import ConfigError
 from playground.runs.limits import Limits, ensure_memory_available
 from playground.tasks import LOOKUP
-from playground.training.presets import architecture_preset, preset_config
 from playground.training.run_config import RunConfig, field_named, section_of_field
 
 from .setting_groups import PRESET_SETTINGS, is_used_by_architecture, label_of
@@ -54,9 +53,8 @@ def run_config(values: dict[str, Any], owns_dataset: OwnsDataset = OWNS_NONE) ->
 def dataset_settings(values: dict[str, Any], owns_dataset: OwnsDataset) -> dict[str, Any]:
     """Return the settings that follow from a dataset; {} for other tasks.
 
-    Raises:
-        ConfigError: if no dataset is selected, if it is not stored here or not the user's, or if
-            it has no sequences of these lengths.
+    Raises ConfigError if no dataset is selected, if it is not stored here or not the user's, or if
+    it has no sequences of these lengths.
     """
     if values.get("task") != LOOKUP:
         return {"dataset_sha256": ""}
@@ -88,8 +86,7 @@ def dataset_settings(values: dict[str, Any], owns_dataset: OwnsDataset) -> dict[
 def parse_settings(text: str) -> RunConfig:
     """Return the run that a link or a JSON text describes.
 
-    Raises:
-        ValueError: for any other text; with the labels of the form in place of setting names.
+    Raises ValueError for any other text; with the labels of the form in place of setting names.
     """
     try:
         content = (
@@ -141,16 +138,6 @@ def with_labels(error: ConfigError) -> str:
             else text
         )
     return text + "."
-
-
-def preset_values(name: str) -> dict[str, Any]:
-    """Return the form values of a preset."""
-    return form_values(preset_config(name))
-
-
-def architecture_values(name: str) -> dict[str, Any]:
-    """Return the default settings of an architecture, as form values."""
-    return form_values(architecture_preset(name))
 
 
 def form_values(config: RunConfig) -> dict[str, Any]:

@@ -9,22 +9,23 @@ embedded view has no owner key. It can show and run a model, but not start, chan
 """
 
 import hashlib
+import json
 import os
 import posixpath
 import re
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
-from playground import __version__
+from playground import ASSETS_DIR, __version__
 from playground.common.content_policy import source_hash
+from playground.runs.access import CHECKPOINT_PREFIX
 
-from .first_view import FIRST_CHECKPOINT, first_view
 from .form_schema import form_schema
-from .help_text import KEYS, TERMS
 
 UI_DIR = Path(__file__).parent
 STATIC_DIR = UI_DIR / "static"
@@ -48,6 +49,46 @@ FIRST_STYLES = (
     "train/live.css",
     "shared/diagram/diagram.css",
 )
+
+# The dialog Help lists the keys, and the words of the figures.
+KEYS = (
+    ("space", "pause, resume"),
+    ("→", "one step, while paused"),
+    ("← →", "on a slider of steps: the stored step before or after"),
+    ("← → ↑ ↓", "on a head of the diagram: select another head"),
+    ("Enter", "on the selected head: open it in Inspect"),
+    ("← → ↑ ↓", "on a curve: read single values"),
+    ("+ − 0", "on a curve: zoom in, zoom out, show all steps"),
+    ("?", "this list"),
+)
+TERMS = (
+    ("SOS, EOS, PAD", "tokens for the start of a sequence, its end, and positions without a token"),
+    ("training loss", "of one batch, with the weights in training"),
+    (
+        "held-out loss",
+        "of sequences that are never trained on, with the weights that the model predicts with: "
+        "averaged ones in the preset Fast, whose loss is far lower",
+    ),
+    ("exact match", "fraction of held-out sequences whose output has no wrong token"),
+    (
+        "number of a block",
+        "how long the vectors are that it adds, relative to those it adds them to; at 1.00 both "
+        "are equally long",
+    ),
+)
+FIRST_CHECKPOINT = CHECKPOINT_PREFIX + "reverse"  # the model that a first visit opens
+N_SHADES = 4
+BLOCKS = {  # by stack, from the top of a layer: kind, title and name of each block
+    "encoder": (
+        ("feed-forward", "Feed-forward", "feed_forward"),
+        ("encoder", "Self-attention", "self_attn"),
+    ),
+    "decoder": (
+        ("feed-forward", "Feed-forward", "feed_forward"),
+        ("cross", "Cross-attention", "cross_attn"),
+        ("decoder", "Masked self-attention", "self_attn"),
+    ),
+}
 
 
 def content_version(folder: Path) -> str:
@@ -84,6 +125,52 @@ def module_graph(*entries: str) -> list[str]:
             if imported not in modules:
                 modules.append(imported)
     return modules
+
+
+def draw_map(weights: list[int], n_columns: int) -> list[Markup]:
+    """Return the paths of a head's squares by shade, the lightest first; the largest is darkest.
+
+    `weights` are thousandths, row by row; a square has the size 1.
+    """
+    paths, largest = [""] * N_SHADES, max(weights)
+    for i, weight in enumerate(weights):
+        if shade := round(N_SHADES * weight / largest):
+            paths[shade - 1] += f"M{i % n_columns} {i // n_columns}h1v1h-1"
+    return [Markup(path) for path in paths]
+
+
+def first_view() -> dict[str, Any]:
+    """Return what the template first_view.html.j2 draws: the last step of the recording."""
+    folder = ASSETS_DIR / "checkpoints" / FIRST_CHECKPOINT.removeprefix(CHECKPOINT_PREFIX)
+    recording = json.loads((folder / "replay.json").read_text(encoding="utf-8"))
+    frame = recording["frames"][-1]
+    attention, shares = frame["attention"], frame["contributions"]
+    source, target = [*recording["source"], "EOS"], frame["probe"]["target"]
+    n_keys = {"encoder": len(source), "cross": len(source), "decoder": len(target)}
+    stacks = {
+        side: [
+            [
+                {
+                    "kind": kind,
+                    "title": title,
+                    "share": shares[f"{side}_layers.{layer}.{name}"],
+                    "heads": [
+                        draw_map(weights, n_keys[kind])
+                        for weights in (attention[kind][layer] if kind in attention else [])
+                    ],
+                }
+                for kind, title, name in blocks
+            ]
+            for layer in reversed(range(len(attention[side])))
+        ]
+        for side, blocks in BLOCKS.items()
+    }
+    weights = [
+        {"key": i % len(source), "query": i // len(source), "weight": weight / 1000}
+        for i, weight in enumerate(attention["cross"][-1][0])
+        if weight > 20
+    ]
+    return {"stacks": stacks, "source": source, "target": target, "weights": weights}
 
 
 def build_page(project_links: dict[str, str], space: str) -> str:

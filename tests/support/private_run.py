@@ -160,7 +160,7 @@ class Site:
         scope = {"type": "http", "method": "POST", "path": "/", "headers": [], "session": {}}
         request = Request(scope | {"client": ("10.0.0.9", 1)})
         try:
-            return run_in_thread(getattr(self.endpoints, name)(**arguments, request=request))
+            return run_in_thread(self.endpoints.call(name, request, arguments))
         except (UserError, ValueError) as error:
             return {"error": str(error)}
 

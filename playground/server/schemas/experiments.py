@@ -56,8 +56,7 @@ class PlanExperiment(OwnerRequest):
     def require(self, registry: Registry, right: Right) -> Access | None:
         """Return the model whose settings are the base of the form; None for the defaults.
 
-        Raises:
-            ConfigError: of the field `base`.
+        Raises ConfigError of the field `base`.
         """
         base = (self.form or {}).get("base")
         if not base:

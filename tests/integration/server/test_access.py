@@ -15,8 +15,7 @@ from playground.pretrained.jobs import KINDS
 from playground.runs.access import Right
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.record import RunRecord
-from playground.server.api import Endpoints
-from playground.server.api_calls import endpoint
+from playground.server.api_calls import ENDPOINTS, Endpoint, endpoint
 from playground.server.jobs_api import RIGHTS_BY_KIND
 from playground.server.routes import ROUTE_PREFIX, handler
 from playground.server.schemas.base import ModelRequest, OwnerRequest
@@ -75,8 +74,7 @@ def test_every_route_kind_and_endpoint_has_a_request_here(site):
     assert routes == listed
     kinds = {request["kind"] for request in REQUESTS["jobs/submit"]} - {"unknown"}
     assert set(RIGHTS_BY_KIND) == kinds >= set(KINDS)
-    endpoints = {name for name in dir(Endpoints) if hasattr(getattr(Endpoints, name), "call_type")}
-    assert endpoints == set(CALLS)
+    assert set(ENDPOINTS) == set(CALLS)
 
 
 def test_a_request_that_names_a_model_must_declare_its_right(site):
@@ -84,12 +82,15 @@ def test_a_request_that_names_a_model_must_declare_its_right(site):
         with pytest.raises(TypeError, match="declares the right that it needs"):
             handler("runs/new", request_type, Done, needs)
 
-    async def of_a_model(self, model: str): ...
-    async def of_a_job(self, job: str): ...
+    class OfModel(Endpoint):
+        model: str
 
-    for function, needs in ((of_a_model, None), (of_a_job, Right.USE)):
+    class OfJob(Endpoint):
+        job: str
+
+    for arguments, needs in ((OfModel, None), (OfJob, Right.USE)):
         with pytest.raises(TypeError, match="declares its right"):
-            endpoint(needs=needs)(function)
+            endpoint(needs=needs)(arguments)
     fields = {"subject", "subjects", "base", "model", "checkpoint", "run"}
     for each in site.endpoints.handlers.values():
         request_type = each.func.request_type

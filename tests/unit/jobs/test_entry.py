@@ -130,7 +130,7 @@ def count(text, reporter):
 
 def test_process_for_one_job_sends_its_progress_and_its_result():
     pipe = Pipe()
-    options = JobOptions(nice=5, reports_progress=True, scratch="some/folder")
+    options = JobOptions(nice=5, scratch="some/folder")
     entry.run_job(pipe, f"{__name__}:count", ("abc",), options)
     assert pipe.sent == [
         ("message", "Counting in folder", 0.0, None),

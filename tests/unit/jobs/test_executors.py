@@ -54,7 +54,7 @@ def test_result_of_a_process_that_was_killed_afterwards_counts(started):
 
 
 def test_temporary_folder_is_removed_when_the_process_has_ended(started, scratch):
-    queue = per_job(needs_scratch=True)
+    queue = per_job(reports_progress=True)
     jobs = [queue.submit("count", "ab") for _ in range(2)]
     folders = [Path(process.arguments[2].scratch) for process in started]
     assert sorted(scratch.iterdir()) == sorted(folders)
@@ -70,7 +70,7 @@ def test_job_without_a_temporary_folder_fails_and_the_next_one_works(started, sc
     def full(**_):
         raise OSError(28, "No space left on device")
 
-    queue = per_job(needs_scratch=True)
+    queue = per_job(reports_progress=True)
     with monkeypatch.context() as patch:
         patch.setattr(tempfile, "mkdtemp", full)
         job = queue.submit("count", "ab")

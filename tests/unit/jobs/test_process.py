@@ -12,6 +12,7 @@ import pytest
 from playground.common import platform
 from playground.common.env import EnvError
 from playground.jobs import process as worker_process
+from playground.jobs.housekeeping import HOUSEKEEPER
 from playground.jobs.process import WorkerProcess, describe_exit
 from playground.runs.inspector_client import InspectorClient
 from playground.runs.registry import Registry
@@ -27,7 +28,7 @@ def no_descriptors(monkeypatch):
     def refuse(*_):
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    worker_process.start_failure_reporter()
+    HOUSEKEEPER.add(worker_process.report_failures)
     context = SimpleNamespace(Pipe=refuse, Process=worker_process.context().Process)
     monkeypatch.setattr(worker_process, "context", lambda: context)
 
@@ -39,7 +40,7 @@ def no_threads(monkeypatch):
     def refuse(thread):
         raise RuntimeError("can't start new thread")
 
-    worker_process.start_failure_reporter()
+    HOUSEKEEPER.add(worker_process.report_failures)
     monkeypatch.setattr(threading.Thread, "start", refuse)
 
 

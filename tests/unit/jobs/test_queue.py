@@ -39,7 +39,8 @@ def build(executor, clock):
 
     def build(policies=None, policy=POLICY, **limits):
         options = {name: limits.pop(name) for name in ("describe_end", "on_done") if name in limits}
-        queue = JobQueue(executor, replace(policy, **limits), policies, clock=clock, **options)
+        queue = JobQueue(executor, replace(policy, **limits), policies, **options)
+        queue._clock = clock
         queues.append(queue)
         return queue
 
@@ -209,8 +210,9 @@ def test_poll_does_not_wait_for_a_thread_that_holds_the_lock(build):
 # Progress and results
 
 
-def test_progress_rows_and_result_are_polled_with_a_cursor(build, executor):
-    queue = build(max_rows=3)
+def test_progress_rows_and_result_are_polled_with_a_cursor(build, executor, monkeypatch):
+    monkeypatch.setattr("playground.jobs.queue.MAX_ROWS", 3)
+    queue = build()
     job = submit(queue)
     executor.on_message(job, "message", "Loading", 0.0, "reading")
     executor.on_message(job, "progress", 1, 4, "rows")
@@ -295,9 +297,7 @@ def test_next_job_can_be_submitted_from_the_callback_of_a_future(build, executor
 
 
 def test_results_expire_and_the_oldest_are_removed(build, executor, clock):
-    queue = build(
-        {"light": replace(LIGHT, max_results=3)}, admission=Admission(), max_results_per_owner=2
-    )
+    queue = build({"light": replace(LIGHT, max_results=3)}, admission=Admission(), max_results=3)
     jobs = [submit(queue, owner) for owner in ("ada", "ada", "ada", "bob")]
     light = [submit(queue, str(number), kind="light") for number in range(4)]
     finish_all(executor)

@@ -43,7 +43,7 @@ def fake_request(address="10.0.0.1", session=None, **headers):
 
 
 def call_endpoint(endpoints, endpoint, **values):
-    return run_in_thread(getattr(endpoints, endpoint)(**values, request=fake_request()))
+    return run_in_thread(endpoints.call(endpoint, fake_request(), values))
 
 
 HOSTILE_VALUES = (
@@ -91,7 +91,7 @@ def test_hostile_arguments_get_an_error_message(endpoints, value):
 def test_an_impossible_wait_is_rejected_before_the_start(endpoints, monkeypatch, name, wait):
     monkeypatch.delitem(endpoints.handlers, "jobs/submit")
     repo = {"repo": "ada/never"} if name == "push" else {}
-    with pytest.raises(UserError, match="give a number of seconds from 0 to 240"):
+    with pytest.raises(UserError, match="give a number from 0 to 240"):
         call_endpoint(endpoints, name, model="checkpoint:digits", wait=wait, **repo)
 
 
@@ -147,7 +147,11 @@ def test_waiting_job_calls_are_bounded_and_others_return_at_once(endpoints, monk
     async def send_many():
         calls = [
             asyncio.create_task(
-                endpoints.job("x", new_owner_key(), 240, request=fake_request(f"10.0.0.{n % 2}"))
+                endpoints.call(
+                    "job",
+                    fake_request(f"10.0.0.{n % 2}"),
+                    {"job": "x", "owner": new_owner_key(), "wait": 240},
+                )
             )
             for n in range(100)
         ]

@@ -16,6 +16,7 @@ from playground.common.validation import parse
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.registry import Registry
 from playground.server.api import Endpoints
+from playground.server.api_calls import ENDPOINTS
 from playground.server.api_page import (
     API_PAGE,
     example_arguments,
@@ -24,8 +25,6 @@ from playground.server.api_page import (
     type_name,
 )
 from tests.support.coroutines import run_in_thread
-
-METHODS = {name: each for name, each in vars(Endpoints).items() if hasattr(each, "call_type")}
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +70,8 @@ def test_the_policy_allows_the_style_and_the_script_and_nothing_else(client):
 def test_programs_have_the_address_of_the_client(client, monkeypatch, root_path, headers, address):
     monkeypatch.setattr(client.app, "root_path", root_path)
     page = html.unescape(client.get("/api", headers=headers).text)
-    assert page.count(f'Client("{address}")') == len(METHODS)
-    assert page.count(f"curl -sN {address}gradio_api/call/") == len(METHODS)
+    assert page.count(f'Client("{address}")') == len(ENDPOINTS)
+    assert page.count(f"curl -sN {address}gradio_api/call/") == len(ENDPOINTS)
     assert f'"url": "{address}gradio_api/mcp/"' in page
     assert {link for link in re.findall('href="([^"#]+)"', page) if not link.startswith("./")} == {
         "gradio_api/info"
@@ -95,7 +94,7 @@ def test_mcp_is_described_only_where_it_is_served(client, monkeypatch):
 def test_every_argument_and_every_result_has_a_description(client):
     page = client.get("/api").text
     sections = re.findall("<section>(.*?)</section>", page, re.DOTALL)
-    assert len(sections) == len(METHODS)
+    assert len(sections) == len(ENDPOINTS)
     for section in sections:
         assert re.search(r"</h3>\s*<p>\w[^<]+\.</p>", section)
         assert re.search(r"<b>Returns</b> \w[^<]+\.</p>", section)
@@ -107,17 +106,17 @@ def test_every_argument_and_every_result_has_a_description(client):
 
 def test_the_endpoints_accept_the_arguments_of_their_programs():
     values = {"OWNER": new_owner_key(), "JOB": "x", "TOKEN": "hf_x"}
-    for method in METHODS.values():
+    for method in ENDPOINTS.values():
         example = example_arguments(method)
         arguments = {
             key: values.get(value, value) if isinstance(value, str) else value
             for key, value in example.items()
         }
-        parse(method.call_type, arguments)
+        parse(method, arguments)
 
 
 def test_both_programs_send_the_arguments_unchanged():
-    for name, method in METHODS.items():
+    for name, method in ENDPOINTS.items():
         arguments = example_arguments(method)
         program = ast.parse(python_program("http://localhost/", name, arguments))
         call = program.body[2].value

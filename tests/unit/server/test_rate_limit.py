@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import re
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -219,5 +220,7 @@ def test_work_beyond_the_estimate_counts_afterwards(monkeypatch):
 
 def test_api_call_counts_for_the_client_address(client_address):
     request = Request({"type": "http", "client": ("192.0.2.7", 1), "headers": []})
-    Endpoints(None, {}, False).apply_rate_limit(request)
+    call = Endpoints(SimpleNamespace(single_owner=""), {}, False).call("settings", request, {})
+    with pytest.raises(StopIteration):
+        call.send(None)  # in this context
     assert client_address.get() == "192.0.2.7"

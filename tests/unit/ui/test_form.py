@@ -12,10 +12,9 @@ from playground.training.presets import PRESETS, architecture_preset, preset_con
 from playground.training.run_config import field_named, section_of_field
 from playground.ui.form_schema import form_defaults, form_schema
 from playground.ui.form_values import (
-    architecture_values,
     check_form,
+    form_values,
     parse_settings,
-    preset_values,
     run_config,
     validate_form,
 )
@@ -123,7 +122,7 @@ def test_a_run_too_big_for_this_machine_is_rejected_with_the_number():
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_preset_sets_model_and_training_but_not_task_or_device(name):
-    now = preset_values(name)
+    now = form_values(preset_config(name))
     assert set(now) == set(PRESET_SETTINGS) >= set(PRESETS[name].settings)
     assert not set(now) & {
         "task",
@@ -142,7 +141,7 @@ def test_preset_sets_model_and_training_but_not_task_or_device(name):
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_architecture_sets_its_defaults_and_ignores_unused_settings(name):
-    now = architecture_values(name)
+    now = form_values(architecture_preset(name))
     assert set(now) == set(PRESET_SETTINGS)
     assert {key: now[key] for key in ARCHITECTURES[name].overrides} == dict(
         ARCHITECTURES[name].overrides

@@ -6,9 +6,16 @@ import html
 import json
 import re
 
-from playground.ui.first_view import FIRST_CHECKPOINT, draw_map
 from playground.ui.form_schema import form_schema
-from playground.ui.page import FIRST_SCRIPT, STATIC_DIR, TABS, build_page, page_policy
+from playground.ui.page import (
+    FIRST_CHECKPOINT,
+    FIRST_SCRIPT,
+    STATIC_DIR,
+    TABS,
+    build_page,
+    draw_map,
+    page_policy,
+)
 
 PAGE = build_page({"Docs": "playground/files/README.md"}, "")
 
