@@ -138,11 +138,7 @@ def current_versions() -> dict[str, str]:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read and check `folder`/config.json.
-
-    Raises:
-        CheckpointError: if there is no checkpoint, or the file is invalid.
-    """
+    """Read and check `folder`/config.json. Raises CheckpointError."""
     path = Path(folder) / "config.json"
     if not os.path.isfile(path):
         raise CheckpointError(
@@ -194,9 +190,6 @@ def cached_manifest(folder: Path) -> Manifest:
     """Return the result of `read_manifest`, cached while config.json does not change.
 
     An uncached read takes milliseconds. The caller must not modify the result.
-
-    Raises:
-        CheckpointError: if config.json is missing or invalid.
     """
     try:
         stat = os.stat(folder / "config.json")

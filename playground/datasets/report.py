@@ -28,10 +28,7 @@ SEPARATORS = {  # by the name of the delimiter
 
 
 def describe(dataset: PairDataset) -> dict[str, Any]:
-    """Return the report as JSON.
-
-    `n_held_out` is None if there are too many pairs to count here.
-    """
+    """Return the report as JSON. `n_held_out` is None if there are too many pairs to count here."""
     report, n_held_out = dataset.report, dataset.count_held_out()
     return {
         "recognized": recognized(dataset),

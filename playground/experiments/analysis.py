@@ -258,13 +258,12 @@ def describe_rank_test(
 ) -> str:
     """Describe whether two variants, the best of `n_variants`, differ by a rank test.
 
-    `planned` is the number of seeds of the experiment.
-
     The best two are no pair that was chosen beforehand, so the p-value is corrected for all pairs.
     The test is unpaired although the variants share their seeds: the smallest p of n pairs is
     2/2^n, which misses the threshold with five seeds, or with six after the correction for more
     than two variants. If a seed makes runs more alike, an unpaired test is conservative (Zimmerman
-    1997, Journal of Educational and Behavioral Statistics 22). The text has no final period.
+    1997, Journal of Educational and Behavioral Statistics 22). `planned` seeds may still be
+    missing. The text has no final period.
     """
     p = corrected_p_value(rank_test(one, other), n_variants)
     if problem := too_few_seeds(len(one), len(other), n_variants, p):

@@ -292,11 +292,7 @@ class ExperimentSpec(BaseModel):
         return range(TASKS[task].min_length, self.max_evaluated_length(settings) + 1)
 
     def check_cost(self) -> None:
-        """Check that the evaluation of the longest sequences fits the cost limit.
-
-        Raises:
-            ConfigError: when it does not; `field` is n.
-        """
+        """Raise ConfigError for n if the evaluation of the longest sequences costs too much."""
         for variant in self.variants if self.kind == LENGTHS else ():
             parameters = parameter_count(variant.config(self.seeds[0]).model)
             max_length = self.max_evaluated_length(variant.settings)
@@ -356,11 +352,7 @@ SPEC_FIELDS = tuple(ExperimentSpec.model_fields)
 
 
 def parse_experiment(values: Mapping[str, Any], owner: str) -> Experiment:
-    """Build an experiment from the fields of a specification.
-
-    Raises:
-        ConfigError: when a field is invalid; `field` names the setting or the field.
-    """
+    """Build an experiment from a specification; a ConfigError names the invalid field."""
     try:
         spec = ExperimentSpec.model_validate(values)
     except ValidationError as error:
@@ -409,10 +401,7 @@ def _check_range(name: str, values: Mapping[str, Any], samples: int | None) -> N
 
 
 def evaluation_cost(parameters: int, n: int, length: int) -> float:
-    """Return the relative cost of evaluating `n` sequences of a length.
-
-    It grows with the number of parameters and with the square of the length.
-    """
+    """Return the relative cost of evaluating `n` sequences of a length, which it squares."""
     return float(parameters) * n * length**2
 
 

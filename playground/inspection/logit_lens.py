@@ -72,11 +72,8 @@ def direct_logit_attribution(
     The contribution of a component is its vector minus the vector's mean, divided by the frozen
     scale of the final norm, times the weight of the norm, times the token's row of the output
     layer. Logit differences are more informative than logits, because a constant added to all
-    logits changes no probability.
-
-    Raises:
-        NotApplicableError: for a post-norm model.
-        InspectionError: for more than one sequence, or an invalid position or token.
+    logits changes no probability. Raises NotApplicableError for a post-norm model; InspectionError
+    for more than one sequence, or an invalid position or token.
     """
     decoder_input_BT = calls["target_embedding"][-1].inputs[0]
     _check_request(model, decoder_input_BT, position, (token, baseline_token))
@@ -115,9 +112,8 @@ def _token_difference(of_token: Tensor, token: int, baseline_token: int | None) 
 def _frozen_norm_product(
     model: Transformer, last_D: Tensor, direction_D: Tensor
 ) -> Callable[[Tensor], float]:
-    """Return the function that applies the final norm at the scale of `last_D`, without its bias.
-
-    The function returns the dot product of the result with `direction_D`.
+    """Return the function that applies the final norm at the scale of `last_D`, without its bias,
+    and returns the dot product of the result with `direction_D`.
     """
     norm = cast(nn.LayerNorm | nn.RMSNorm, model.decoder_norm)
     subtracts_mean = isinstance(norm, nn.LayerNorm)  # RMSNorm does not subtract the mean

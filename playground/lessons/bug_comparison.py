@@ -135,10 +135,7 @@ def training_settings(bug: Bug, seed: int, steps: int) -> dict[str, Any]:
 
 
 def compare(name: str, seed: int, steps: int, reporter: ProgressReporter) -> dict[str, Any]:
-    """Train the correct and the buggy copy on the same batches and compare them.
-
-    The result contains only values for JSON.
-    """
+    """Train the correct and the buggy copy on the same batches and compare them, for JSON."""
     torch.set_num_threads(1)
     reporter.message("Training")
     bug = BUGS[name]

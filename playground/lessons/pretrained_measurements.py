@@ -168,9 +168,9 @@ def _describe_chat(result: Mapping[str, Any], name: str) -> str:
 
 @torch.no_grad()
 def _own_first_token(run: TrainedRun) -> tuple[float, float, float]:
-    """Return the probability of the first output token on the example, and the share of SOS.
+    """Return the probability of the first output token on the example, and two shares.
 
-    The share is that of the attention of the later decoder tokens on SOS, beside equal weights.
+    Those are the attention of the later decoder tokens on SOS, measured and for equal weights.
     """
     subject = run.subject
     batch = subject.encode_text(EXAMPLE_TEXT)

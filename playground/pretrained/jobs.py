@@ -71,11 +71,8 @@ _import_lock = threading.Lock()
 
 
 class PretrainedJobs(JobQueue):
-    """The queue of a server.
-
-    Args:
-        hosted: the instance is shared: local folders are not allowed as models, downloads are
-            smaller, and a job has a time limit while others wait.
+    """The queue of a server. A `hosted` one is shared: no local folders, smaller downloads,
+    and a time limit while others wait.
     """
 
     def __init__(self, hosted: bool = False) -> None:
@@ -139,12 +136,7 @@ def label_of(kind: str, request: dict[str, Any]) -> str:
 
 
 def run(kind: str, request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
-    """Run one job in this process.
-
-    Raises:
-        UserError: with a message, for every failure.
-        JobCancelled: if the job was cancelled.
-    """
+    """Run one job in this process. Every failure is a UserError or JobCancelled."""
     if kind not in KINDS:
         raise UserError(messages.unknown_job(kind, KINDS))
     try:

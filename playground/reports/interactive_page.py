@@ -61,11 +61,7 @@ def render_page(checkpoint: str, run: str, name: str, file_name: str) -> dict[st
 
 
 def write_page(checkpoint: Path, run_folder: Path | None = None, name: str = "") -> str:
-    """Return the page of a checkpoint as HTML.
-
-    Raises:
-        UserError: if the browser cannot run the model, or its files cannot be read.
-    """
+    """Return the page of a checkpoint as HTML. Raises UserError if the browser cannot run it."""
     subject = load_inspected_model(checkpoint)
     architecture = subject.config.architecture
     if architecture not in ARCHITECTURE_NAMES:
@@ -142,11 +138,7 @@ def _pack_weights(subject: InspectedModel) -> str:
 
 
 def bundle_modules(entry: Path) -> str:
-    """Join a module and all that it imports, each as a function that returns its exports.
-
-    Raises:
-        ValueError: for a form of import or export that it does not know.
-    """
+    """Join a module and all that it imports, each as a function that returns its exports."""
     parts: dict[Path, str] = {}
     exports: dict[Path, list[str]] = {}
 

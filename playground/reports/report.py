@@ -100,14 +100,9 @@ def render_report(checkpoint: str, run: str, name: str, file_name: str) -> dict[
 
 
 def write_report(checkpoint: Path, run: Path | None = None, name: str = "") -> str:
-    """Return the report of a checkpoint as HTML.
+    """Return the report of a checkpoint as HTML, with the metrics in the folder `run`, if any.
 
-    run          the folder with the metrics of its run, if it is not `checkpoint`
-    name         the name that the owner gave it
-
-    Raises:
-        CheckpointError: for a checkpoint or metrics that cannot be read.
-        DatasetError: if the dataset of its task is not stored here.
+    Raises CheckpointError for unreadable files, DatasetError if its dataset is not stored here.
     """
     manifest, model = load_model(checkpoint)
     lines = [line for line in read_lines(run or checkpoint) if line["step"] <= manifest.step]

@@ -63,13 +63,7 @@ class Limits:
 
     @classmethod
     def shared_instance(cls) -> Limits:
-        """Return the limits of a public server, from environment variables.
-
-        `env.py` has the defaults.
-
-        Raises:
-            EnvError: if a variable is not a number.
-        """
+        """Return the limits of a public server, from environment variables (env.py)."""
         sizes = {
             name: int(env_number(LIMIT_ENV_NAMES[name]))
             for name in ("d_model", "n_layers", "max_length", "batch_size")
@@ -105,11 +99,7 @@ class Limits:
         )
 
     def validate(self, config: RunConfig) -> None:
-        """Reject a run that exceeds the limits of this server.
-
-        Raises:
-            ConfigError: with the setting, its value and the limit.
-        """
+        """Raise ConfigError for a run that exceeds the limits of this server."""
         requested = {
             "d_model": config.model.d_model,
             "n_layers": config.model.n_layers,
@@ -214,13 +204,9 @@ def estimated_run_bytes(config: RunConfig) -> int:
 
 
 def ensure_memory_available(config: RunConfig, reserved_bytes: int = 0) -> None:
-    """Reject a run that would not fit into free memory.
+    """Raise ConfigError for a run that would not fit into free memory.
 
-    Args:
-        reserved_bytes: bytes that other runs are about to take.
-
-    Raises:
-        ConfigError: with the estimate and the free memory.
+    `reserved_bytes`: bytes that other runs are about to take.
     """
     needed, free = config.estimate_memory() + TORCH_BASELINE_BYTES, free_memory() - reserved_bytes
     if needed > 0.9 * free:

@@ -138,10 +138,7 @@ class RunRecord(BaseModel, frozen=True, strict=True):
     ) -> RunRecord:
         """Return the record of a new run; lists hide runs that the user did not start.
 
-        Args:
-            owner: the fingerprint of the owner's key.
-            origin: what starts the run.
-            address: the hashed address of the client.
+        `owner`: the fingerprint of the owner's key. `address`: that of the client, hashed.
         """
         return cls(
             id=secrets.token_urlsafe(16),
@@ -173,8 +170,7 @@ class RunRecord(BaseModel, frozen=True, strict=True):
     def read(cls, folder: Path) -> RunRecord:
         """Read the record of a folder; a run that was active becomes paused.
 
-        Raises:
-            ValueError: if run.json is missing or invalid.
+        Raises ValueError if run.json is missing or invalid.
         """
         path = folder / "run.json"
         content = read_json(path)
@@ -241,11 +237,7 @@ class RunRecord(BaseModel, frozen=True, strict=True):
 
 
 def clean_tags(tags: Sequence[str]) -> tuple[str, ...]:
-    """Return the tags without repetitions, empty ones and extra spaces.
-
-    Raises:
-        UserError: if a tag is too long or not printable, or if there are too many.
-    """
+    """Return the tags without repetitions, empty ones and extra spaces. Raises UserError."""
     cleaned = tuple(dict.fromkeys(filter(None, (" ".join(tag.split()) for tag in tags))))
     if len(cleaned) > MAX_TAGS:
         raise UserError(f"there are {len(cleaned)} tags; use at most {MAX_TAGS}")

@@ -32,8 +32,7 @@ def encode_replay(frames: Iterable[dict[str, Any]]) -> bytes:
 def load_replay(folder: Path) -> dict[int, dict[str, Any]]:
     """Return the recorded snapshots of a checkpoint by step; empty if it has none.
 
-    Raises:
-        CheckpointError: for a file that is too large or that has another structure.
+    Raises CheckpointError for a file that is too large or that has another structure.
     """
     path = Path(folder) / REPLAY_FILE
     try:

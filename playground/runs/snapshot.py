@@ -228,14 +228,9 @@ class SnapshotBuilder:
 
 
 def _pick_held_out(task: Task, length: int, max_length: int) -> Batch:
-    """Return a held-out sequence of this length, else of a longer one, else of a shorter one.
-
-    Its target has no padding.
+    """Return a held-out sequence of this length without padding, else of the next best length.
 
     With few symbols, short lengths have no held-out sequences.
-
-    Raises:
-        ValueError: if there is none of any length.
     """
     for candidate in (*range(length, max_length + 1), *range(length - 1, 0, -1)):
         batch = build_held_out_set(task, 1, candidate, candidate).batch

@@ -41,13 +41,8 @@ Eviction = Callable[[Run], Callable[[], object]]
 class StorageQuota:
     """The storage quota of a registry's runs. Safe to call from any thread.
 
-    Args:
-        runs: returns all runs.
-        is_idle: returns whether nothing uses a run.
-        remove: removes a run from the registry.
-        lock: the lock of the registry; while it is held, no run starts or resumes.
-        owner_last_seen: when each owner last listed their runs, by fingerprint.
-        damaged: the runs that cannot be read; they count, but are never evicted.
+    While `lock`, that of the registry, is held, no run starts or resumes. `owner_last_seen` is by
+    fingerprint. The `damaged` runs count, but are never evicted.
     """
 
     def __init__(
@@ -66,18 +61,10 @@ class StorageQuota:
         self.on_delete: Callable[[], object] = lambda: None  # called after a run was deleted
 
     def ensure_available(self, owner: str, address: str, n_bytes: int) -> None:
-        """Ensure that an owner can store more bytes.
+        """Ensure that an owner (a fingerprint) can store more bytes, or raise UserError.
 
         Of the owner's runs, only the weight history is evicted. The owner chooses which models to
         delete, so that a press on Train never costs a model.
-
-        Args:
-            owner: the owner's fingerprint.
-            address: the address of the client; empty for work without a client.
-            n_bytes: number of bytes.
-
-        Raises:
-            UserError: if the quota is used up, with the names of the largest runs.
         """
         limits = self.settings.limits
         if limits.bytes_per_owner:
@@ -109,17 +96,11 @@ class StorageQuota:
             )
 
     def enforce(self, needed: int = 0, address: str = "") -> int:
-        """Evict data if all runs together, with `needed` more bytes, exceed the total quota.
+        """Evict data if all runs, with `needed` bytes more of an address, exceed the total quota.
 
         Owners above their share lose data first, then addresses above half of the total. Other
         owners lose data only if the total would be exceeded even without the excess of these.
-
-        Args:
-            needed: additional bytes to store.
-            address: the client address that needs them.
-
-        Returns:
-            the bytes that still exceed the quota.
+        Returns the bytes that still exceed the quota.
         """
         limits, runs = self.settings.limits, self.runs()
         share = limits.bytes_per_owner or limits.bytes_total
@@ -175,17 +156,12 @@ class StorageQuota:
         )
 
     def evict_if_idle(self, run: Run, eviction: Eviction) -> int:
-        """Evict data of a run if it is idle.
+        """Evict data of a run if it is idle; return the number of freed bytes.
 
-        A worker that starts meanwhile waits for the lock file.
-
-        Args:
-            eviction: updates the run in memory, with the locks of the registry and the run held,
-                and returns the function that removes the data from disk. That function runs
-                without these locks, because a poll takes the run's lock.
-
-        Returns:
-            the number of freed bytes.
+        A worker that starts meanwhile waits for the lock file. `eviction` updates the run in
+        memory, with the locks of the registry and the run held, and returns the function that
+        removes the data from disk. That function runs without these locks, because a poll takes the
+        run's lock.
         """
         freed = 0
         with (
@@ -233,9 +209,7 @@ class StorageQuota:
     ) -> Counter[str]:
         """Return the bytes of the runs of each address; "" is the unknown address.
 
-        Args:
-            needed: additional bytes of `address`.
-            share: the most bytes that count for one owner; 0 for no limit.
+        `needed` bytes more of `address` count; of one owner, at most `share` bytes (0: no limit).
         """
         sizes = [self.size_of_run(run) for run in runs]
         owners, used = Counter[str](), Counter[str]({address: needed})
@@ -284,15 +258,7 @@ class StorageQuota:
         return evict((run for run in remaining if run.evicted == WEIGHTS_EVICTED), excess, delete)
 
     def _truncate(self, run: Run, select_files: Callable[[Path], list[Path]], state: str) -> int:
-        """Remove weights of a run and record it in the run.
-
-        Args:
-            select_files: returns the files and folders to remove from the run's folder.
-            state: the value of `evicted` from now on.
-
-        Returns:
-            the number of freed bytes.
-        """
+        """Remove the selected files of a run and record `state` in it; return the freed bytes."""
         try:
             paths, modified_at = select_files(run.folder), (run.folder / "run.json").stat().st_mtime
         except OSError:
@@ -356,11 +322,7 @@ def surplus_weights(folder: Path) -> list[Path]:
 
 
 def all_weights(folder: Path) -> list[Path]:
-    """Return what to remove from a run so that only its record and short curves remain.
-
-    Raises:
-        OSError: if the folder cannot be read.
-    """
+    """Return what to remove from a run so that only its record and short curves remain."""
     paths = [path for name in ("checkpoints", "history") if directory_size(path := folder / name)]
     metrics = folder / "metrics.jsonl"
     if metrics.is_file() and metrics.stat().st_size > MAX_RETAINED_METRICS_BYTES:

@@ -34,14 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class Supervisor:
-    """The workers of a registry. Safe to call from any thread.
-
-    Each worker has its own threads (`jobs/process.py`).
-
-    Args:
-        root: the folder of checkpoints and runs.
-        runs: returns all runs of the registry.
-    """
+    """The workers of a registry, each with its own threads. Safe to call from any thread."""
 
     def __init__(
         self,
@@ -294,11 +287,7 @@ class Supervisor:
             worker.kill()
 
     def shutdown(self, seconds: float) -> tuple[int, int]:
-        """Save and end all workers at the same time, and kill those that exceed the timeout.
-
-        Returns:
-            the number of workers that exited, and the number of those that were killed.
-        """
+        """Save and end all workers at the same time, and kill those that exceed the timeout."""
         self.scheduler.stop_event.set()
         HOUSEKEEPER.remove(self.housekeep)
         with self.scheduler.lock:

@@ -46,13 +46,10 @@ def match_parameter_count(
 ) -> RunConfig:
     """Configure a run of `architecture` with as many parameters as `config`, within 5 %.
 
-    The data, the seed and the evaluation are those of `config`, and with `same_optimizer` also
-    the optimizer settings. The other settings are the architecture's own. Width and heads stay.
-    The number of layers and d_ff compensate for the differences between the architectures. A
-    recurrent architecture has no d_ff: there d_model changes.
-
-    Raises:
-        ConfigError: if no size is close enough.
+    The data, the seed and the evaluation are those of `config`. The other settings are the
+    architecture's own. Width and heads stay. The number of layers and d_ff compensate for the
+    differences between the architectures. A recurrent architecture has no d_ff: there d_model
+    changes. Raises ConfigError if no size is close enough.
     """
     if architecture not in ARCHITECTURES or architecture == config.architecture:
         return config.replace(architecture=architecture)

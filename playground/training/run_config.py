@@ -91,13 +91,10 @@ class RunConfig:
 
     @classmethod
     def from_flat(cls, values: Mapping[str, Any]) -> RunConfig:
-        """Build a run from flat settings.
+        """Build a run from flat settings. A ConfigError names the unknown or invalid one.
 
         Missing settings have their defaults, max_length that of its task; vocabulary sizes and
         max_positions follow from the task.
-
-        Raises:
-            ConfigError: for an unknown name or an invalid value; it names the field.
         """
         values = dict(values)
         architecture = values.pop("architecture", "transformer")
@@ -222,10 +219,7 @@ def section_of_field() -> dict[str, str]:
 def drop_foreign_defaults(
     values: Mapping[str, Any], config_class: type[BaseConfig]
 ) -> dict[str, Any]:
-    """Return settings without those of other architectures that have their default value.
-
-    So the settings of one architecture can be used for another one.
-    """
+    """Return settings without the defaults of those that only other architectures have."""
 
     def is_foreign_default(name: str, value: Any) -> bool:
         if section_of_field().get(name) != "model" or name in config_class.__dataclass_fields__:

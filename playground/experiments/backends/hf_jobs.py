@@ -154,11 +154,7 @@ class HfJobs(Backend):
         )
 
     def list_machines(self, core_seconds: Sequence[float], needs_gpu: bool) -> list[Machine]:
-        """Return the machines that can train jobs, the cheapest first, with their prices.
-
-        Raises:
-            UserError: when the Hub does not answer.
-        """
+        """Return the machines that can train jobs, the cheapest first, with their prices."""
         machines = [
             _price(each, core_seconds)
             for each in self._machines.values()

@@ -9,11 +9,7 @@ from playground.errors import UserError
 
 
 def build_wheel(folder: Path) -> Path:
-    """Build the wheel of this checkout in an empty folder, and return its path.
-
-    Raises:
-        UserError: when this is no checkout, or pip fails.
-    """
+    """Build the wheel of this checkout in an empty folder, and return its path."""
     if IS_INSTALLED:
         raise UserError(
             "HF Jobs train the code of a checkout, and this package is installed without one; "

@@ -110,10 +110,6 @@ def run_benchmark(request: dict[str, Any], progress: ProgressReporter) -> dict[s
     """Run the benchmark. `request`: see BenchmarkRequest.
 
     A model that cannot be evaluated becomes a row with the error, and the others continue.
-
-    Raises:
-        UserError: for an unusable checkpoint or invalid settings.
-        JobCancelled: between two examples at the latest; the rows reported so far stay valid.
     """
     parsed = BenchmarkRequest.parse(request)
     progress.message(f"Loading {parsed.name}")
@@ -254,10 +250,7 @@ class Benchmark:
         note: bool = True,
         memory_delta: Callable[[], int] | None = None,
     ) -> MetricAccumulator:
-        """Evaluate a model on every example, and return its metrics.
-
-        An error is stored in the row, which keeps the metrics so far.
-        """
+        """Evaluate a model on every example; an error ends up in its row. Return its metrics."""
         tally, row = MetricAccumulator(self.task.predict_eos), self.new_row(model)
         self.rows.append(row)
         self.progress.message(f"Evaluating {model.name}: {model.decoding}")

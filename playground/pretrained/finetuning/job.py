@@ -123,10 +123,6 @@ def finetune(request: dict[str, Any], progress: ProgressReporter) -> dict[str, A
     """Train a pretrained model further, with the fields of FinetuneRequest.
 
     A cancellation saves the weights so far.
-
-    Raises:
-        UserError: if the model cannot be trained, does not fit into memory, or cannot be saved.
-        JobCancelled: before the first step.
     """
     parsed = FinetuneRequest.parse(request)
     task = read_manifest(Path(parsed.checkpoint)).config.task
@@ -180,10 +176,7 @@ def _train(
     name: str,
     progress: ProgressReporter,
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Train to the end or to a cancellation.
-
-    Returns the metrics before the first step, and the last ones with their step.
-    """
+    """Train; return the metrics before the first step, and the last ones with their step."""
 
     def raise_if_cancelled(*_: Any) -> None:
         progress.raise_if_cancelled()
@@ -258,12 +251,7 @@ def plan(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
 def read_sizes(
     task: TaskConfig, name: str, folder: Path, parameters: int = 1
 ) -> PretrainedSeq2SeqConfig:
-    """Read the sizes of a model, and check that it can be trained on a task, without its weights.
-
-    Raises:
-        UserError: for a model of another kind, a config without the sizes, a tokenizer that does
-            not distinguish the symbols of the task, or too few positions.
-    """
+    """Read the sizes of a model without its weights; check that it can train on a task."""
     check_kind("fine-tuning", name, folder)
     kind, loaded = kind_of(read_config(folder, name)), task.load()
     config, tokenizer = load_config("fine-tuning", name, folder), load_tokenizer(name, folder)
@@ -298,11 +286,7 @@ def estimate_seconds(resolved: ResolvedModel, task: TaskConfig, settings: Finetu
 
 
 def ensure_memory(name: str, parts: dict[str, int]) -> None:
-    """Check that training fits into memory, and unload other models if necessary.
-
-    Raises:
-        UserError: with the estimate and the free memory.
-    """
+    """Unload other models if training needs that, or raise UserError if it does not fit."""
     needed = sum(parts.values())
     if needed > 0.9 * free_memory():
         unload()
