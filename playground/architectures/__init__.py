@@ -1,7 +1,4 @@
-"""The architectures that the Trainer can train, registered by name with an import string.
-
-Importing this package alone does not import torch.
-"""
+"""The architectures that the Trainer can train, registered by name with an import string."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The report about a dataset: how it was read, and what a score on it can show.
 
-The page and the commands show the same. This file does not import torch, because forms use it too.
+The page and the commands show the same.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Datasets on this machine: a folder each, named by the SHA-256 of its content.
-
-This file does not import torch, because forms use it too.
-"""
+"""Datasets on this machine: a folder each, named by the SHA-256 of its content."""
 
 import json
 import re

@@ -71,7 +71,7 @@ class RemoteRunner:
         state.shards.use_token(token)
         self._follow(state, state.owner)
 
-    def stop_jobs(self, state: ExperimentState, owner: str) -> None:
+    def pause(self, state: ExperimentState, owner: str) -> None:
         """End the jobs; each saves its runs first."""
         assert state.shards
         state.shards.record.cancelled = True
@@ -84,7 +84,7 @@ class RemoteRunner:
         """End the jobs and the experiment; its finished runs stay."""
         state.is_cancelled = True
         self.store.write(state)
-        self.stop_jobs(state, owner)
+        self.pause(state, owner)
 
     def leave(self, state: ExperimentState) -> None:
         """Follow an experiment no more. The caller does not hold `store.lock`."""

@@ -182,30 +182,20 @@ class ExperimentService:
 
     def pause(self, experiment: Experiment, owner: str) -> None:
         """Remove queued runs, stop and save active runs, and start no more."""
-        with self.store.lock:
-            state = self.store.state(experiment)
-            if state.shards:
-                self.remote.stop_jobs(state, owner)
-            else:
-                self.runner.pause(state, owner)
+        self._act("pause", experiment, owner)
 
     def cancel(self, experiment: Experiment, owner: str) -> None:
         """Start no more runs and delete the unfinished ones; the finished ones stay."""
-        with self.store.lock:
-            state = self.store.state(experiment)
-            if state.shards:
-                self.remote.cancel(state, owner)
-            else:
-                self.runner.cancel(state, owner)
+        self._act("cancel", experiment, owner)
 
     def resume(self, experiment: Experiment, owner: str) -> None:
         """Continue after a pause, a failure or a restart; finished runs are not repeated."""
+        self._act("resume", experiment, owner)
+
+    def _act(self, action: str, experiment: Experiment, owner: str) -> None:
         with self.store.lock:
             state = self.store.state(experiment)
-            if state.shards:
-                self.remote.resume(state, owner)
-            else:
-                self.runner.resume(state, owner)
+            getattr(self.remote if state.shards else self.runner, action)(state, owner)
 
     def delete(self, experiment: Experiment, owner: str) -> None:
         """Delete an experiment and its runs; the runs can be restored for a limited time."""

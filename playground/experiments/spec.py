@@ -1,6 +1,6 @@
 """Define an experiment: fixed settings, varied settings, and seeds.
 
-An experiment lists its runs but does not train them. This module does not import torch.
+An experiment lists its runs but does not train them.
 """
 
 from __future__ import annotations

@@ -32,10 +32,10 @@ from playground.models.embeddings import InputEmbedding
 from playground.models.feed_forward import FeedForward
 from playground.models.layers import Layer, ResidualNorm
 from playground.models.transformer import Transformer
-from playground.tasks import PAD
 from playground.tasks.task import Batch
 
 from .bugs import Bug
+from .trained_run import same
 
 ROOT = Path(__file__).resolve().parents[2]
 PATCHABLE_MODULES: tuple[type[nn.Module], ...] = (
@@ -58,10 +58,7 @@ class ReferenceModel(TransformerModel):
 
     @torch.no_grad()
     def is_exact_match(self, batch: Batch) -> Tensor:
-        return (
-            (self.generate(batch.source_BS, batch.labels_BT.shape[1]) == batch.labels_BT)
-            | (batch.labels_BT == PAD)
-        ).all(1)
+        return same(self.generate(batch.source_BS, batch.labels_BT.shape[1]), batch.labels_BT)
 
     exact_match_and_loss = Seq2SeqModel.exact_match_and_loss
 

@@ -4,7 +4,7 @@
 
 Teacher and pupils are hashes of the keys of their browsers; those of a pupil differ between
 classes. A file is removed when its teacher closes the class, and after `TTL_S`: at the next request
-about a class, or at the start of the server. This module does not import torch.
+about a class, or at the start of the server.
 """
 
 import hashlib

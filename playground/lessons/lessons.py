@@ -2,7 +2,7 @@
 
 lessons.toml defines them, without answers. A lesson names the settings to train, the function of
 tasks.py that evaluates the runs, and how near a guess must be. The page compares the guess with
-what is measured. This module does not import torch.
+what is measured.
 """
 
 from collections.abc import Mapping

@@ -109,22 +109,22 @@ class RunRecord(BaseModel, frozen=True, strict=True):
     created: Seconds
     status: Literal[
         "waiting", "starting", "training", "paused", "stopping", "done", "stopped", "failed"
-    ]
-    message: Annotated[str, BeforeValidator(_replace_surrogates)]
-    changes: Changes
-    scores: Scores | None
-    step: Step
-    best: Annotated[float, Field(ge=0, le=1)] | None  # the best exact match
-    seconds: Seconds
-    device: str
+    ] = "waiting"
+    message: Annotated[str, BeforeValidator(_replace_surrogates)] = ""
+    changes: Changes = ()
+    scores: Scores | None = None
+    step: Step = 0
+    best: Annotated[float, Field(ge=0, le=1)] | None = None  # the best exact match
+    seconds: Seconds = 0.0
+    device: str = ""
     hidden: bool
-    deleted_at: Seconds | None  # by the wall clock
+    deleted_at: Seconds | None = None  # by the wall clock
     # folder name and step of the run from which this one branched
-    branched_from: Annotated[tuple[FolderName, Step], Field(strict=False)] | None
-    trained_seconds: Seconds  # of training on this server, without pauses
-    evicted: Literal["", "thinned", "emptied"]
-    imported: bool  # an imported checkpoint that was not trained further
-    tags: Annotated[tuple[Tag, ...], Field(strict=False, max_length=MAX_TAGS)]
+    branched_from: Annotated[tuple[FolderName, Step], Field(strict=False)] | None = None
+    trained_seconds: Seconds = 0.0  # of training on this server, without pauses
+    evicted: Literal["", "thinned", "emptied"] = ""
+    imported: bool = False  # an imported checkpoint that was not trained further
+    tags: Annotated[tuple[Tag, ...], Field(strict=False, max_length=MAX_TAGS)] = ()
     started_by: RunOrigin
     # whether viewers may see examples and use the model; None: if the data are not the owner's
     viewers_may_use: bool | None = None
@@ -147,21 +147,7 @@ class RunRecord(BaseModel, frozen=True, strict=True):
             name=name,
             config=config,
             created=time.time(),
-            status="waiting",
-            message="",
-            changes=[],  # type: ignore[arg-type]  # as `to_list` writes them
-            scores=None,
-            step=0,
-            best=None,
-            seconds=0.0,
-            device="",
             hidden=origin != "user",
-            deleted_at=None,
-            branched_from=None,
-            trained_seconds=0.0,
-            evicted="",
-            imported=False,
-            tags=(),
             started_by=origin,
             address=address,
         )

@@ -1,7 +1,4 @@
-"""The runs of a server: ownership, start, rerun, branch, import and deletion.
-
-This module holds no tensors and does not import torch.
-"""
+"""The runs of a server: ownership, start, rerun, branch, import and deletion."""
 
 import shutil
 import threading

@@ -6,7 +6,6 @@ view draws at each recorded step, without weights:
     {"source": ["3", ...], "frames": [{"step": 0, "attention": ..., "samples": ...}, ...]}
 
 `source` is the sequence of the attention weights. `scripts/train_checkpoints.py` writes the file.
-This module imports no torch.
 """
 
 import json

@@ -134,11 +134,10 @@ class SnapshotBuilder:
         """Return what the diagram of the model draws of a teacher-forced pass over one sequence."""
         with record_contributions(model) as contributions:
             record = model.attention_weights(batch)
-        layers = {"encoder": record.encoder, "decoder": record.decoder, "cross": record.cross}
-        present = {kind: each for kind, each in layers.items() if each}
         attention = {
-            kind: [(1000 * w_BHQM[0]).round().int().flatten(1).tolist() for w_BHQM in each]
-            for kind, each in present.items()
+            kind: [(1000 * w_BHQM[0]).round().int().flatten(1).tolist() for w_BHQM in layers]
+            for kind in ATTENTION_KINDS
+            if (layers := getattr(record, kind))
         }
         return {
             "attention": attention,

@@ -1,6 +1,6 @@
 """The history of a run on disk: metrics, weights and training states by step.
 
-A run can go back to these steps, also after a restart. This module imports no torch.
+A run can go back to these steps, also after a restart.
 
     metrics.jsonl                  a line for every step
     history/143.safetensors        the weights of step 143, from which views are computed

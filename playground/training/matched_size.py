@@ -1,7 +1,4 @@
-"""Another architecture with as many parameters as a given run.
-
-This file does not import torch, because forms use it too.
-"""
+"""Another architecture with as many parameters as a given run."""
 
 import bisect
 import dataclasses

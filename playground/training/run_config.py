@@ -1,7 +1,4 @@
-"""All settings of a run: task, model and training, validated together.
-
-This file does not import torch, because forms use it too.
-"""
+"""All settings of a run: task, model and training, validated together."""
 
 from __future__ import annotations
 
@@ -45,13 +42,6 @@ class RunConfig:
                     "architecture", short_repr(self.architecture), ARCHITECTURES
                 ),
             )
-        for name, part in (("task", TaskConfig), ("training", TrainConfig)):
-            if not isinstance(value := getattr(self, name), part):
-                raise ConfigError(
-                    name,
-                    f"{name} is {short_repr(value)}; pass a {part.__name__}, or use "
-                    f"RunConfig.from_flat({{...}}) with flat settings",
-                )
         if type(self.model) is not ARCHITECTURES[self.architecture].config_class:
             config_class = ARCHITECTURES[self.architecture].config_class.__name__
             raise ConfigError(

@@ -1,7 +1,4 @@
-"""The settings of optimization and evaluation.
-
-This file does not import torch, because forms use it too.
-"""
+"""The settings of optimization and evaluation."""
 
 from dataclasses import dataclass
 
