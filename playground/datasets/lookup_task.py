@@ -61,10 +61,6 @@ class PairTable:
         position_B = torch.searchsorted(self.hash_N, hash_B).clamp(max=len(self) - 1)
         return torch.where(self.hash_N[position_B] == hash_B, self.by_hash_N[position_B], -1)
 
-    def indices_of_length(self, length: int) -> Tensor:
-        """Return the indices of the pairs whose source has this length."""
-        return (self.source_lengths_N == length).nonzero()[:, 0]
-
 
 class LookupTask(Task):
     """Give each source the target of its pair."""
@@ -161,7 +157,7 @@ class LookupTask(Task):
 
     def _indices_of_length(self, length: int) -> Tensor:
         if length not in self._of_length:
-            self._of_length[length] = self.table.indices_of_length(length)
+            self._of_length[length] = (self.table.source_lengths_N == length).nonzero()[:, 0]
         return self._of_length[length]
 
 

@@ -229,18 +229,16 @@ def ablated_components(config: TransformerConfig, which: Ranked) -> dict[str, li
     }
 
 
-def describe_spared_heads(
-    ablation: Ablation, singles: list[AblationEffect], method: Method = "mean"
-) -> str:
+def describe_spared_heads(ablation: Ablation, singles: list[AblationEffect]) -> str:
     """Describe what heads with a negligible effect lose together, and what that agrees with.
 
-    `singles` are the effects of every single head. One more pass ablates all heads with a
-    negligible effect together. Returns "" if there are fewer than two of them.
+    `singles` are the effects of every single head under mean ablation. One more pass ablates all
+    heads with a negligible effect together. Returns "" if there are fewer than two of them.
     """
     negligible = [effect for effect in singles if effect.exact_match_drop < NEGLIGIBLE_DROP]
     if len(negligible) < 2:
         return ""
-    together = ablation.ablate([effect.components[0] for effect in negligible], method)
+    together = ablation.ablate([effect.components[0] for effect in negligible])
     sum_of_drops = sum(effect.exact_match_drop for effect in negligible)
     measured = (
         f"{len(negligible)} of {len(singles)} heads have a negligible effect one at a time, each "

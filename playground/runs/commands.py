@@ -45,7 +45,7 @@ class RunCommands:
             if continues and run.evicted == WEIGHTS_EVICTED:
                 raise UserError(run.message)
             if ends and self.scheduler.remove(run):
-                run.update(status=_status_after(action), message="")
+                run.update(status="paused" if action == "pause" else "stopped", message="")
                 run.write()
             elif run.has_worker and run.exiting:
                 _control_exiting(run, action)
@@ -105,10 +105,6 @@ class RunCommands:
             if setting == "max_steps" and run.status == "done":
                 stored["status"] = "paused"
         run.store("the change", **stored)  # without the lock, since it writes to the disk
-
-
-def _status_after(action: str) -> str:
-    return "paused" if action == "pause" else "stopped"
 
 
 def _first_command(action: str) -> str:

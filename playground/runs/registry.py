@@ -44,7 +44,7 @@ class Registry:
     """All runs of a server. Safe to call from any thread.
 
     `scheduler` decides which run gets a worker, `supervisor` handles the workers, `commands` their
-    owners' commands, and `snapshots` the requests to models. None of them imports this module.
+    owners' commands, and `snapshots` the requests to models.
 
     `root`: the folder of checkpoints and runs.
     `settings`: the fields of `RegistrySettings` that differ from their defaults.
@@ -71,24 +71,9 @@ class Registry:
         self.scheduler = RunScheduler(
             self.settings, self.all_runs, lambda run: self.supervisor.launch(run), self._lock
         )
-        self.storage_quota = StorageQuota(
-            self.settings,
-            self.all_runs,
-            self.is_idle,
-            self.remove,
-            self._lock,
-            self.owner_last_seen,
-            self.damaged,
-        )
+        self.storage_quota = StorageQuota(self)
         self.commands = RunCommands(self.settings, self.scheduler, self.storage_quota)
-        self.supervisor = Supervisor(
-            self.root,
-            self.settings,
-            self.all_runs,
-            self.scheduler,
-            self.snapshots,
-            self.storage_quota,
-        )
+        self.supervisor = Supervisor(self)
         self._load_runs()
         self.supervisor.start_housekeeping()
 
@@ -167,14 +152,12 @@ class Registry:
 
     def summaries(self, owner: str) -> list[dict[str, Any]]:
         """Return summaries of an owner's runs, newest first; this prevents their idle timeout."""
-        now, rows = time.monotonic(), []
+        now = time.monotonic()
         self._touch_owner(owner_id(owner), now)
-        for run in reversed(self.list_for_owner(owner)):
-            # The page shows the list, but not the live view of this run.
+        runs = self.list_for_owner(owner)[::-1]
+        for run in runs:  # the page shows the list, but not the live view of this run
             run.last_viewed_at = max(run.last_viewed_at, now - VIEWER_TTL_S)
-            position = self.scheduler.position(run)
-            rows.append(to_summary(run) | {"queue_position": position})
-        return rows
+        return [to_summary(run) | {"queue_position": self.scheduler.position(run)} for run in runs]
 
     def _touch_owner(self, owner: str, now: float) -> None:
         with self._lock:

@@ -7,14 +7,17 @@ their share, or a client address that exceeds half of all, takes no space from o
 address counts because a client can invent any number of owners.
 """
 
+from __future__ import annotations
+
 import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import filelock
 
@@ -23,11 +26,13 @@ from playground.common.storage import directory_size, evict
 from playground.errors import UserError
 from playground.jobs.admission import max_amount_per_address
 
-from .damaged import Damaged
-from .limits import RegistrySettings, estimated_run_bytes
+from .limits import estimated_run_bytes
 from .record import HISTORY_THINNED, WEIGHTS_EVICTED, owner_id
-from .state import RecordLock, Run
+from .state import Run
 from .weight_history import STATE_SUFFIX, is_retained, weight_steps, weights_path
+
+if TYPE_CHECKING:
+    from .registry import Registry
 
 # bytes of metrics that remain after the eviction of the model
 MAX_RETAINED_METRICS_BYTES = 1_000_000
@@ -41,23 +46,11 @@ Eviction = Callable[[Run], Callable[[], object]]
 class StorageQuota:
     """The storage quota of a registry's runs. Safe to call from any thread.
 
-    While `lock`, that of the registry, is held, no run starts or resumes. `owner_last_seen` is by
-    fingerprint. The `damaged` runs count, but are never evicted.
+    The damaged runs count, but are never evicted.
     """
 
-    def __init__(
-        self,
-        settings: RegistrySettings,
-        runs: Callable[[], list[Run]],
-        is_idle: Callable[[Run], bool],
-        remove: Callable[[Run], None],
-        lock: RecordLock,
-        owner_last_seen: Mapping[str, float],
-        damaged: dict[str, Damaged],
-    ) -> None:
-        self.settings, self.runs, self.is_idle, self.remove = settings, runs, is_idle, remove
-        self.lock, self.owner_last_seen = lock, owner_last_seen
-        self.damaged = damaged
+    def __init__(self, registry: Registry) -> None:
+        self.registry, self.settings, self.runs = registry, registry.settings, registry.all_runs
         self.on_delete: Callable[[], object] = lambda: None  # called after a run was deleted
 
     def ensure_available(self, owner: str, address: str, n_bytes: int) -> None:
@@ -169,8 +162,8 @@ class StorageQuota:
             filelock.FileLock(run.folder / ".lock", timeout=0),
         ):
             before = self.size_of_run(run)
-            with self.lock, run.lock:
-                if not self.is_idle(run):
+            with self.registry.scheduler.lock, run.lock:
+                if not self.registry.is_idle(run):
                     return 0
                 run.size_bytes = None
                 remove = eviction(run)
@@ -183,7 +176,7 @@ class StorageQuota:
 
     def delete_run(self, run: Run) -> Callable[[], object]:
         """Remove a run, and return the function that removes its folder."""
-        self.remove(run)
+        self.registry.remove(run)
 
         def remove_files() -> None:
             shutil.rmtree(run.folder, ignore_errors=True)
@@ -194,7 +187,7 @@ class StorageQuota:
     def _damaged_bytes(self) -> Counter[str]:
         """Return the bytes of the damaged runs of each owner; "" is the unknown owner."""
         used = Counter[str]()
-        for each in list(self.damaged.values()):
+        for each in list(self.registry.damaged.values()):
             used[each.owner] += each.n_bytes
         return used
 
@@ -303,11 +296,8 @@ class StorageQuota:
 
     def _in_use(self, run: Run) -> bool:
         """Return whether a run has an active owner or viewer."""
-        return (
-            time.monotonic()
-            - max(self.owner_last_seen.get(run.owner, -OWNER_ACTIVE_TTL_S), run.last_viewed_at)
-            < OWNER_ACTIVE_TTL_S
-        )
+        seen_at = self.registry.owner_last_seen.get(run.owner, -OWNER_ACTIVE_TTL_S)
+        return time.monotonic() - max(seen_at, run.last_viewed_at) < OWNER_ACTIVE_TTL_S
 
 
 def surplus_weights(folder: Path) -> list[Path]:
