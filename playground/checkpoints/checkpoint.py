@@ -42,8 +42,7 @@ T = TypeVar("T")
 MAX_METRICS_BYTES = 300_000_000  # bytes; enough for the metrics of a million steps
 MAX_LINE_BYTES = 10_000  # bytes of the metrics of a step
 MAX_STEPS = TrainConfig.__dataclass_fields__["max_steps"].metadata["high"]
-# the end of a run, and what earlier versions did not save
-OPTIONAL_STATE = {"finished", "cosine_after_warmup", "training_set"}
+OPTIONAL_STATE = {"finished", "training_set"}
 METRIC_NAMES = {each.name for each in dataclasses.fields(Metrics)}
 
 
@@ -221,7 +220,6 @@ def restore_trainer(trainer: Trainer, weights: Path, state: Path, step: int, dev
         "generator.torch": (torch.uint8, None),
         "step": (torch.int64, ()),
         "finished": (torch.uint8, ()),
-        "cosine_after_warmup": (torch.uint8, ()),
     }
     training_set = trainer.training_set
     if training_set is not None:
