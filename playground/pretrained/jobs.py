@@ -29,19 +29,12 @@ from playground.runs.access import Right
 
 
 class JobKind(NamedTuple):
-    """A kind of job.
+    """A kind of job, and the right that it needs on the selected model, if it uses one."""
 
-    Attributes:
-        entry_point: the function, as "module:function".
-        needs: the right that it needs on the selected model; None for one that uses no model.
-        is_query: it may run during a heavy job.
-        saves: it saves its result when it is cancelled.
-    """
-
-    entry_point: str
+    entry_point: str  # "module:function"
     needs: Right | None = None
-    is_query: bool = False
-    saves: bool = False
+    is_query: bool = False  # it may run during a heavy job
+    saves: bool = False  # its result, when it is cancelled
 
 
 KINDS = {

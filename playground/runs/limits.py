@@ -100,20 +100,14 @@ class Limits:
 
     def validate(self, config: RunConfig) -> None:
         """Raise ConfigError for a run that exceeds the limits of this server."""
-        requested = {
-            "d_model": config.model.d_model,
-            "n_layers": config.model.n_layers,
-            "max_length": config.task.max_length,
-            "max_target_length": config.task.max_target_length,
-            "batch_size": config.training.batch_size,
-        }
-        for name, value in requested.items():
+        settings = config.to_flat()
+        for name, variable in LIMIT_ENV_NAMES.items():
             maximum = self.max_length if name == "max_target_length" else getattr(self, name)
-            if maximum and value > maximum:
+            if maximum and settings[name] > maximum:
                 raise ConfigError(
                     name,
-                    f"{name} is {value}: {self.instance_name} allows at most {maximum}; "
-                    f"{self.how_to_raise(LIMIT_ENV_NAMES[name])}",
+                    f"{name} is {settings[name]}: {self.instance_name} allows at most {maximum}; "
+                    f"{self.how_to_raise(variable)}",
                 )
         needed = estimated_run_bytes(config)
         if self.bytes_per_owner and needed > self.bytes_per_owner:

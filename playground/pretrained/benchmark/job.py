@@ -66,14 +66,9 @@ SHARED_MAX_RANKED = 5  # maximum on a shared instance
 class BenchmarkRequest(JobRequest):
     """A benchmark request.
 
-    Attributes:
-        checkpoint: a folder; set by the server or the command line, never by a browser.
-        name: the name of the checkpoint in the table.
-        models: names of models on the Hub, or of folders if those are allowed.
-        n: number of held-out examples.
-        shots: few-shot examples for pretrained models, at most as many as fit.
-        rank: number of examples to rank; a masked model needs a forward pass for each token of
-            each candidate.
+    The server or the command line, never a browser, sets the folder `checkpoint`. Of `n` held-out
+    examples, `rank` are ranked; a masked model needs a forward pass for each token of each
+    candidate. `shots` are the few-shot examples of pretrained models, at most as many as fit.
     """
 
     shared_limits: ClassVar = {"n": 40, "rank": SHARED_MAX_RANKED}

@@ -61,18 +61,10 @@ EVALUATIONS = 10  # evaluations on held-out sequences during training
 class FinetuneRequest(JobRequest):
     """A fine-tuning request.
 
-    Attributes:
-        checkpoint: the folder whose task is used; set by the server or the command line, never by
-            a browser.
-        destination: the output folder, set likewise; empty for one under checkpoints/compared.
-        owner: the fingerprint of the user, set by the server; empty on the command line.
-        address: the client's address, hashed, set likewise.
-        model: a name on the Hub, a folder if those are allowed, or a model that was fine-tuned
-            before.
-        learning_rate: the peak, after a warm-up over a tenth of the steps; then cosine decay.
-        batch_size: sequences per step.
-        n: held-out sequences per evaluation.
-        seed: the same seed gives the same losses on the same machine.
+    The server or the command line, never a browser, sets the folders `checkpoint`, whose task is
+    used, and `destination` (empty for one under checkpoints/compared), `owner` (a fingerprint) and
+    `address` (hashed). `learning_rate` is the peak, after a warm-up over a tenth of the steps; then
+    it decays along a cosine. An evaluation has `n` held-out sequences.
     """
 
     shared_limits: ClassVar = {"steps": 200, "batch_size": 16, "n": 40}
@@ -157,7 +149,6 @@ def finetune(request: dict[str, Any], progress: ProgressReporter) -> dict[str, A
     return {
         "model": name,
         "kind": kind,
-        "requested_steps": parsed.steps,
         "cancelled": trainer.step_count < parsed.steps,
         "before": before,
         "after": after,
