@@ -88,25 +88,34 @@ def write_page(checkpoint: Path, run_folder: Path | None = None, name: str = "")
         "base-uri 'none'; form-action 'none'"
     )
     data = json.dumps(_page_data(subject), separators=(",", ":"), allow_nan=False)
-    environment = Environment(
+    return (
+        template_environment()
+        .get_template("interactive_page.html.j2")
+        .render(
+            mark=PAGE_MARK,
+            policy=policy,
+            style=style,
+            script=script,
+            name=name or checkpoint.name,
+            architecture=ARCHITECTURE_NAMES[architecture],
+            parameters=format_count(parameters, "parameter"),
+            rule=TASKS.get(subject.config.task.task, DEFAULT_SPEC).description,
+            curve=_curve(run_folder or checkpoint, cached_manifest(checkpoint).step),
+            url=playground_url(),
+            data=data.replace("<", "\\u003c"),
+            weights=_pack_weights(subject),
+        )
+    )
+
+
+def template_environment() -> Environment:
+    """Return the settings of the templates of this package."""
+    return Environment(
         loader=FileSystemLoader(TEMPLATES),
         undefined=StrictUndefined,
         autoescape=True,
         trim_blocks=True,
-    )
-    return environment.get_template("interactive_page.html.j2").render(
-        mark=PAGE_MARK,
-        policy=policy,
-        style=style,
-        script=script,
-        name=name or checkpoint.name,
-        architecture=ARCHITECTURE_NAMES[architecture],
-        parameters=format_count(parameters, "parameter"),
-        rule=TASKS.get(subject.config.task.task, DEFAULT_SPEC).description,
-        curve=_curve(run_folder or checkpoint, cached_manifest(checkpoint).step),
-        url=playground_url(),
-        data=data.replace("<", "\\u003c"),
-        weights=_pack_weights(subject),
+        lstrip_blocks=True,
     )
 
 

@@ -191,10 +191,8 @@ class Registry:
             self._ensure_can_add(owner, estimated_run_bytes(config))
             run = self._new(config, owner, name, self.storage.new_run_folder(config), origin)
             run.update_live(points=MetricSeries(), weight_steps=())
-            run.update(changes=tuple(changes))
-            if branched_from:
-                source, step = branched_from
-                run.update(branched_from=(source.folder.name, step))
+            parent = (branched_from[0].folder.name, branched_from[1]) if branched_from else None
+            run.update(changes=tuple(changes), branched_from=parent)
             with storing("the run"):
                 write_dir(run.folder, {"run.json": run.record.to_json()})
             self._add(run)

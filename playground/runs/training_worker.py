@@ -289,18 +289,14 @@ class TrainingWorker:
         try:
             write()
         except (OSError, CheckpointError) as error:
-            error_message = (
-                str(error)
-                if isinstance(error, CheckpointError)
-                else f"could not write {self.folder}: {error.strerror or error}"
-            )
-            cause = error.__cause__ if isinstance(error, CheckpointError) else error
-            remedy = (
-                "make its folder writable"
-                if isinstance(cause, OSError) and is_read_only(cause)
-                else "free disk space"
-            )
-            self.write_error = f"{error_message}; the run is paused: {remedy} and resume"
+            if isinstance(error, CheckpointError):
+                reason, cause = str(error), error.__cause__
+            else:
+                reason = f"could not write {self.folder}: {error.strerror or error}"
+                cause = error
+            is_writable = not isinstance(cause, OSError) or not is_read_only(cause)
+            remedy = "free disk space" if is_writable else "make its folder writable"
+            self.write_error = f"{reason}; the run is paused: {remedy} and resume"
             self.send("trouble", self.write_error)
             if not self.paused:
                 self.pause_before_exit()
