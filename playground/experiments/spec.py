@@ -173,42 +173,34 @@ class ExperimentSpec(BaseModel):
         note = f" Variants differ in {varied}, so each is scored on sequences of its own task."
         return note if varied else ""
 
-    @cached_property
-    def untestable(self) -> tuple[str, str] | None:
-        """Return why no test can compare the variants, after the name of a setting; else None.
-
-        Requests of such experiments are rejected; earlier versions accepted them.
-        """
+    def check_testable(self) -> None:
+        """Raise ConfigError if no test can compare the variants."""
         if varied := self._varied("measurement", "repetition", "machine"):
-            return varied[0], (
+            raise ConfigError(
+                varied[0],
                 f"{varied[0]} changes how a run is measured, where it runs or when it ends, so "
-                "its values cannot be compared; set it once for all runs"
+                "its values cannot be compared; set it once for all runs",
             )
         stop = self.variants[0].config(0).training.stop_at_exact_match
         if len(self.variants) > 1 and 0 < stop < TARGET_SCORE:
-            return "stop_at_exact_match", (
+            raise ConfigError(
+                "stop_at_exact_match",
                 f"stop_at_exact_match is {stop:g}, so runs end before the exact match that is "
-                f"compared; set it to 0, or to at least {TARGET_SCORE}"
+                f"compared; set it to 0, or to at least {TARGET_SCORE}",
             )
         trained = {
             json.dumps(variant.config(0).to_flat() | {"max_steps": 0}) for variant in self.variants
         }
         if len(trained) < len(self.variants):
-            return "max_steps", (
+            raise ConfigError(
+                "max_steps",
                 "some variants differ in max_steps only, so one is the beginning of the other; "
-                "set it once for all runs, and read the curve"
+                "set it once for all runs, and read the curve",
             )
-        return None
-
-    @property
-    def why_untestable(self) -> str:
-        return self.untestable[1] if self.untestable else ""
 
     @property
     def why_lengths_untestable(self) -> str:
         """Return why no test can compare lengths, which are evaluated after the last step."""
-        if self.why_untestable:
-            return self.why_untestable
         if self.variants[0].config(0).training.stop_at_exact_match:
             return "runs may end early, after different numbers of steps"
         has_budgets = len({variant.steps for variant in self.variants}) > 1
@@ -216,8 +208,7 @@ class ExperimentSpec(BaseModel):
 
     def describe_planned_test(self) -> str:
         """Return what a test of these seeds can show; empty for one variant."""
-        lengths = self.kind == LENGTHS
-        untestable = self.why_lengths_untestable if lengths else self.why_untestable
+        untestable = self.why_lengths_untestable if self.kind == LENGTHS else ""
         return describe_planned_test(len(self.seeds), len(self.variants), untestable)
 
     @cached_property
@@ -358,8 +349,7 @@ def parse_experiment(values: Mapping[str, Any], owner: str) -> Experiment:
     except ValidationError as error:
         message, field = describe(error, ExperimentSpec)
         raise ConfigError(field, message) from None
-    if spec.untestable:
-        raise ConfigError(*spec.untestable)
+    spec.check_testable()
     return Experiment.model_construct(**dict(spec), owner=owner)  # the fields are validated
 
 
