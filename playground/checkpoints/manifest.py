@@ -16,8 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator
 
 import playground
-from playground.architectures import ARCHITECTURES
-from playground.common import messages
+from playground.architectures import ARCHITECTURES, check_architecture
 from playground.common.messages import file_label
 from playground.common.strict_json import read_json
 from playground.common.validation import parse
@@ -162,9 +161,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def _parse_content(content: _Content) -> Manifest:
-    if content.architecture not in ARCHITECTURES:
-        name = short_repr(content.architecture)
-        raise ValueError(messages.choose_one_of("architecture", name, ARCHITECTURES))
+    check_architecture(content.architecture)
     config_class = ARCHITECTURES[content.architecture].config_class
     config = RunConfig(
         task=_parse_section(TaskConfig, content.task, "task"),

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from playground.architectures import ARCHITECTURES
+from playground.architectures import ARCHITECTURES, check_architecture
 from playground.architectures.parameter_groups import parameter_count
-from playground.common import messages
 from playground.models.config import BaseConfig, TransformerConfig
 from playground.models.config_fields import ConfigError, short_repr
 from playground.tasks import TASKS
@@ -35,13 +34,7 @@ class RunConfig:
     architecture: str = "transformer"
 
     def __post_init__(self) -> None:
-        if self.architecture not in ARCHITECTURES:
-            raise ConfigError(
-                "architecture",
-                messages.choose_one_of(
-                    "architecture", short_repr(self.architecture), ARCHITECTURES
-                ),
-            )
+        check_architecture(self.architecture)
         if type(self.model) is not ARCHITECTURES[self.architecture].config_class:
             config_class = ARCHITECTURES[self.architecture].config_class.__name__
             raise ConfigError(
@@ -88,11 +81,7 @@ class RunConfig:
         """
         values = dict(values)
         architecture = values.pop("architecture", "transformer")
-        if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
-            raise ConfigError(
-                "architecture",
-                messages.choose_one_of("architecture", short_repr(architecture), ARCHITECTURES),
-            )
+        check_architecture(architecture)
         config_class = ARCHITECTURES[architecture].config_class
         values = drop_foreign_defaults(values, config_class)
         _reject_unknown_settings(values, architecture)
