@@ -1,7 +1,4 @@
-"""The architectures that the Trainer can train, registered by name with an import string.
-
-Importing this package alone does not import torch.
-"""
+"""The architectures that the Trainer can train, registered by name with an import string."""
 
 from __future__ import annotations
 
@@ -19,6 +16,7 @@ from playground.models.config import (
     TorchTransformerConfig,
     TransformerConfig,
 )
+from playground.models.config_fields import ConfigError, short_repr
 
 from .huggingface_sizes import BartSizes, BertSizes, GPT2Sizes
 
@@ -113,12 +111,18 @@ ARCHITECTURES = {
 }
 
 
+def check_architecture(name: object) -> None:
+    """Raise ConfigError for an unknown architecture."""
+    if not isinstance(name, str) or name not in ARCHITECTURES:
+        message = messages.choose_one_of("architecture", short_repr(name), ARCHITECTURES)
+        raise ConfigError("architecture", message)
+
+
 def load_architecture(name: str) -> type[Seq2SeqModel]:
     """Return the class registered under `name`; only its module is imported."""
-    if name not in ARCHITECTURES:
-        raise ValueError(messages.choose_one_of("architecture", repr(name), ARCHITECTURES))
+    check_architecture(name)
     module, attribute = ARCHITECTURES[name].class_path.split(":")
     return getattr(import_module(module), attribute)
 
 
-__all__ = ["ARCHITECTURES", "ArchitectureSpec", "load_architecture"]
+__all__ = ["ARCHITECTURES", "ArchitectureSpec", "check_architecture", "load_architecture"]

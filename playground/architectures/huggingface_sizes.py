@@ -1,7 +1,4 @@
-"""The sizes of the models of transformers that are trained from random weights.
-
-This file imports neither torch nor transformers, because forms and command lines use it too.
-"""
+"""The sizes of the models of transformers that are trained from random weights."""
 
 from dataclasses import dataclass
 

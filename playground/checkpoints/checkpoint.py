@@ -42,8 +42,7 @@ T = TypeVar("T")
 MAX_METRICS_BYTES = 300_000_000  # bytes; enough for the metrics of a million steps
 MAX_LINE_BYTES = 10_000  # bytes of the metrics of a step
 MAX_STEPS = TrainConfig.__dataclass_fields__["max_steps"].metadata["high"]
-# the end of a run, and what earlier versions did not save
-OPTIONAL_STATE = {"finished", "cosine_after_warmup", "training_set"}
+OPTIONAL_STATE = {"finished", "training_set"}
 METRIC_NAMES = {each.name for each in dataclasses.fields(Metrics)}
 
 
@@ -59,10 +58,8 @@ def save_checkpoint(
     """Write a checkpoint of the current step.
 
     An earlier checkpoint in `folder` is replaced once the new one is on disk. If `metrics` is None,
-    there is no metrics.jsonl, because the caller stores the metrics elsewhere.
-
-    Raises:
-        CheckpointError: if it cannot be written (disk full, no permission); the earlier one stays.
+    there is no metrics.jsonl, because the caller stores the metrics elsewhere. Raises
+    CheckpointError if it cannot be written (disk full, no permission); the earlier one stays.
     """
     scores_by_name = dataclasses.asdict(scores) if scores else None
     tensors = {"model.safetensors": serialize_tensors(weights_by_name(trainer.eval_model))}
@@ -104,11 +101,7 @@ def metrics_record(metrics: Metrics | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load_model(folder: Path, device: str = "cpu") -> tuple[Manifest, Seq2SeqModel]:
-    """Load the model of a checkpoint, ready for use.
-
-    Raises:
-        CheckpointError: if anything is missing, does not fit the configuration, or is not finite.
-    """
+    """Load the model of a checkpoint, ready for use. Raises CheckpointError."""
     folder = Path(folder)
 
     def read(manifest: Manifest) -> Seq2SeqModel:
@@ -120,11 +113,7 @@ def load_model(folder: Path, device: str = "cpu") -> tuple[Manifest, Seq2SeqMode
 
 
 def _read_unchanged(folder: Path, read: Callable[[Manifest], T]) -> tuple[Manifest, T]:
-    """Read a checkpoint; read it again if another process replaces it at the same time.
-
-    Raises:
-        CheckpointError: as `read`, or if the checkpoint changes at every attempt.
-    """
+    """Read a checkpoint; read it again if another process replaces it at the same time."""
     wait_for_replacement(folder)
     manifest = read_manifest(folder)
     for _ in range(MAX_ATTEMPTS):
@@ -152,11 +141,9 @@ def resume_trainer(
 ) -> tuple[Trainer, list[dict[str, Any]]]:
     """Load a trainer that continues from the checkpoint, and the metrics so far.
 
-    `settings` are new values; they override the setting changes during the run. The
-    number of processes in `dist` may differ from that of the run so far.
-
-    Raises:
-        CheckpointError: as `load_model`, and for a checkpoint without training.safetensors.
+    `settings` are new values; they override the setting changes during the run. The number of
+    processes in `dist` may differ from that of the run so far. Raises CheckpointError as
+    `load_model`, and for a checkpoint without training.safetensors.
     """
     folder = Path(folder)
     if dist.world_size == 1:
@@ -225,17 +212,14 @@ def _resume_trainer(
 def restore_trainer(trainer: Trainer, weights: Path, state: Path, step: int, device: str) -> None:
     """Restore a trainer to the state of another one with the same settings at `step`.
 
-    `device` is the kind of device of the saved state.
-
-    Raises:
-        CheckpointError: for the first file and entry that does not fit.
+    `device` is the kind of device of the saved state. Raises CheckpointError for the first
+    mismatch.
     """
     expected: Expected = {
         "generator.data": (torch.uint8, None),
         "generator.torch": (torch.uint8, None),
         "step": (torch.int64, ()),
         "finished": (torch.uint8, ()),
-        "cosine_after_warmup": (torch.uint8, ()),
     }
     training_set = trainer.training_set
     if training_set is not None:
@@ -288,8 +272,7 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
 def iter_metrics(folder: Path) -> Iterator[dict[str, Any]]:
     """Read metrics.jsonl line by line; it may have a line for every step of a long run.
 
-    Raises:
-        CheckpointError: for a line that is not a JSON object with a step and a loss.
+    Raises CheckpointError for a line that is not a JSON object with a step and a loss.
     """
     path = Path(folder) / "metrics.jsonl"
     if not os.path.isfile(path):
@@ -328,11 +311,7 @@ def _parse_metrics(line: bytes) -> dict[str, Any]:
 
 
 def weights_by_name(model: Seq2SeqModel) -> dict[str, Tensor]:
-    """Return the weights by name; a shared one appears once, under its first name.
-
-    Raises:
-        CheckpointError: for a model with the bug of a lesson.
-    """
+    """Return the weights by name; a shared one appears once, under its first name."""
     if not model.saveable:
         raise CheckpointError("this copy of the model has the bug of a lesson and cannot be saved")
     return dict(model.named_parameters())
@@ -362,11 +341,7 @@ class WeightsSerializer:
 
 
 def verify_checksums(folder: Path, manifest: Manifest, *names: str) -> None:
-    """Verify the checksums of files of tensors; config.json may have none.
-
-    Raises:
-        CheckpointError: for a file that has changed since it was written.
-    """
+    """Raise CheckpointError for a changed file of tensors; config.json may have no checksum."""
     for name in names:
         if name in manifest.sha256:
             try:
@@ -387,12 +362,7 @@ def build_model(config: RunConfig) -> Seq2SeqModel:
 
 
 def load_weights(model: Seq2SeqModel, path: Path) -> None:
-    """Load the weights of a file into a model.
-
-    Raises:
-        CheckpointError: if the file does not contain exactly this model's weights; the model is
-            unchanged then.
-    """
+    """Load the weights of a file into a model. After a CheckpointError it is unchanged."""
     _copy_weights(model, load_checked_tensors(path, _describe_weights(model)))
 
 

@@ -16,8 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator
 
 import playground
-from playground.architectures import ARCHITECTURES
-from playground.common import messages
+from playground.architectures import ARCHITECTURES, check_architecture
 from playground.common.messages import file_label
 from playground.common.strict_json import read_json
 from playground.common.validation import parse
@@ -138,11 +137,7 @@ def current_versions() -> dict[str, str]:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read and check `folder`/config.json.
-
-    Raises:
-        CheckpointError: if there is no checkpoint, or the file is invalid.
-    """
+    """Read and check `folder`/config.json. Raises CheckpointError."""
     path = Path(folder) / "config.json"
     if not os.path.isfile(path):
         raise CheckpointError(
@@ -166,9 +161,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def _parse_content(content: _Content) -> Manifest:
-    if content.architecture not in ARCHITECTURES:
-        name = short_repr(content.architecture)
-        raise ValueError(messages.choose_one_of("architecture", name, ARCHITECTURES))
+    check_architecture(content.architecture)
     config_class = ARCHITECTURES[content.architecture].config_class
     config = RunConfig(
         task=_parse_section(TaskConfig, content.task, "task"),
@@ -194,9 +187,6 @@ def cached_manifest(folder: Path) -> Manifest:
     """Return the result of `read_manifest`, cached while config.json does not change.
 
     An uncached read takes milliseconds. The caller must not modify the result.
-
-    Raises:
-        CheckpointError: if config.json is missing or invalid.
     """
     try:
         stat = os.stat(folder / "config.json")

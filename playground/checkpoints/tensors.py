@@ -32,11 +32,7 @@ def load_checked_tensors(
     """Load a safetensors file that contains exactly the expected tensors.
 
     Names, types, shapes (None: any) must match, and all numbers must be finite. Tensors that are
-    `optional` may be absent. The header is checked against `expected` and against the size of the
-    file before anything is allocated.
-
-    Raises:
-        CheckpointError: for the first mismatch, with the name of the file.
+    `optional` may be absent. Raises CheckpointError for the first mismatch.
     """
     validate_header(path, expected, optional)
     try:
@@ -56,14 +52,7 @@ def load_checked_tensors(
 
 
 def validate_header(path: Path, expected: Expected, optional: Set[str] = frozenset()) -> None:
-    """Check the header of a safetensors file against `expected`.
-
-    The library parses it, and checks offsets, sizes and the length of the file. No tensor is
-    allocated.
-
-    Raises:
-        CheckpointError: for the first mismatch, with the name of the file.
-    """
+    """Check the header of a safetensors file; nothing is allocated. Raises CheckpointError."""
     _check_header_size(path)
     stored = _read_header(path)
     if not set(expected) - optional <= set(stored) <= set(expected):

@@ -30,11 +30,7 @@ USER_ROLES = ("user", "human")  # of chats; the answer follows
 
 
 def json_table(text: str, name: str, encoding: str, has_names: bool | None) -> Table | None:
-    """Return the table of JSON or JSON Lines; None for another text.
-
-    Raises:
-        DatasetError: for JSON without rows, or a text that looks like JSON and is not.
-    """
+    """Return the table of JSON or JSON Lines; None for another text. Raises DatasetError."""
     is_named_json = name.lower().endswith((".json", ".jsonl", ".ndjson"))
     if not is_named_json and not re.match(r"\s*+[\[{]", text):
         return None
@@ -85,11 +81,7 @@ def _json_problem(text: str) -> str:
 
 
 def _find_rows(content: Any) -> list[Any]:
-    """Return the rows of JSON: a list, the only list of an object, an object of columns, or one.
-
-    Raises:
-        DatasetError: for an object with several lists that are no columns.
-    """
+    """Return the rows of JSON: a list, the only list of an object, an object of columns, or one."""
     if isinstance(content, list):
         return content
     if not isinstance(content, dict):
@@ -160,11 +152,7 @@ def _object_table(
 
 
 def collect_columns(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the columns of rows, in the order of their first occurrence.
-
-    Raises:
-        DatasetError: for too many.
-    """
+    """Return the columns of rows, in the order of their first occurrence."""
     columns: dict[str, None] = {}
     for row in rows:
         columns |= dict.fromkeys(flatten(row))
@@ -179,9 +167,6 @@ def flatten(row: Mapping[str, Any]) -> dict[str, str | None]:
     """Return the cells of an object: nested names are joined by dots, tokens by blanks.
 
     The messages of a chat give the columns `NAME.user` and `NAME.assistant`.
-
-    Raises:
-        DatasetError: for two cells with the same name.
     """
     cells: dict[str, str | None] = {}
     stack = [("", row, 0)]

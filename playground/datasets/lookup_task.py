@@ -61,10 +61,6 @@ class PairTable:
         position_B = torch.searchsorted(self.hash_N, hash_B).clamp(max=len(self) - 1)
         return torch.where(self.hash_N[position_B] == hash_B, self.by_hash_N[position_B], -1)
 
-    def indices_of_length(self, length: int) -> Tensor:
-        """Return the indices of the pairs whose source has this length."""
-        return (self.source_lengths_N == length).nonzero()[:, 0]
-
 
 class LookupTask(Task):
     """Give each source the target of its pair."""
@@ -84,12 +80,7 @@ class LookupTask(Task):
 
     @cached_property
     def table(self) -> PairTable:
-        """Return the pairs.
-
-        Raises:
-            DatasetNotFoundError: if the dataset is not stored here.
-            DatasetError: if it is damaged.
-        """
+        """Return the pairs. Raises DatasetError if they are not here or damaged."""
         return PairTable(self.sha256, tuple(self.vocabulary.symbols))
 
     def target(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
@@ -103,13 +94,7 @@ class LookupTask(Task):
         return self.max_target_symbols
 
     def check_lengths(self, min_length: int, max_length: int) -> None:
-        """Find the training pairs of these lengths.
-
-        Raises:
-            DatasetNotFoundError: if the dataset is not stored here.
-            DatasetError: if it is damaged, or has no training or no held-out pairs of these
-            lengths.
-        """
+        """Find the training pairs of these lengths. Raises DatasetError if there are none."""
         lengths_N, held_N = self.table.source_lengths_N, self.table.held_out_N
         in_range_N = (lengths_N >= min_length) & (lengths_N <= max_length)
         train_N = (in_range_N & ~held_N).nonzero()[:, 0]
@@ -146,9 +131,9 @@ class LookupTask(Task):
         return self._hash_ids_V.to(sequence_BL.device)[sequence_BL]
 
     def example_source(self) -> str:
-        """Return a held-out source of median length; an arbitrary one if there is none here.
+        """Return a held-out source of median length, also for those who may not see the dataset.
 
-        Those who may not see the dataset see it.
+        It is an arbitrary one if the dataset is not here.
         """
         try:
             held_out_N = self.table.held_out_N.nonzero()[:, 0]
@@ -172,7 +157,7 @@ class LookupTask(Task):
 
     def _indices_of_length(self, length: int) -> Tensor:
         if length not in self._of_length:
-            self._of_length[length] = self.table.indices_of_length(length)
+            self._of_length[length] = (self.table.source_lengths_N == length).nonzero()[:, 0]
         return self._of_length[length]
 
 

@@ -42,11 +42,7 @@ LineSource = Callable[[], Iterable[tuple[int, Sequence[str] | str]]]
 
 
 def validate_vocabulary(text: str) -> tuple[str, ...]:
-    """Parse symbols separated by single spaces.
-
-    Raises:
-        DatasetError: for an invalid list of symbols.
-    """
+    """Parse symbols separated by single spaces. Raises DatasetError."""
     symbols = text.split(" ")
     if not 1 <= len(symbols) <= MAX_VOCAB_SIZE or len(set(symbols)) < len(symbols):
         raise DatasetError(
@@ -67,8 +63,7 @@ def read_pairs(
     `split_on_spaces`: True if symbols are words separated by spaces, False if they are single
     characters; None to detect it.
 
-    Raises:
-        DatasetError: if most rows are unusable, or if no pair or every pair is held out.
+    Raises DatasetError if most rows are unusable, or if no pair or every pair is held out.
     """
     builder = PairBuilder(lines, bool(split_on_spaces), stops_at_space=split_on_spaces is None)
     if builder.has_stopped:

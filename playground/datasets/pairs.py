@@ -1,7 +1,4 @@
-"""Datasets from users: packed pairs of a source and a target, and how they were read.
-
-This file does not import torch, because forms use it too.
-"""
+"""Datasets from users: packed pairs of a source and a target, and how they were read."""
 
 from __future__ import annotations
 

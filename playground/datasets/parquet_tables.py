@@ -20,9 +20,6 @@ def parquet_table(file: BinaryIO, columns: Sequence[str] = ()) -> Table:
     """Return the table of a Parquet file; of nested columns the leaves.
 
     Only `columns` are read, if they are named.
-
-    Raises:
-        DatasetError: for a damaged file.
     """
     outer_columns = {name.partition(".")[0] for name in columns}
     names = collect_columns(islice(_objects(file, outer_columns), ROWS_PER_BATCH))
@@ -45,9 +42,6 @@ def _objects(file: BinaryIO, columns: Collection[str]) -> Iterator[dict[str, Any
 
     A small file may decompress to any size, and repeat a long text in any number of rows. So the
     footer is checked for the size of each row group, and the rows are decoded in small pieces.
-
-    Raises:
-        DatasetError: for a damaged file, or one that is too large.
     """
     from pyarrow import ArrowException, parquet  # type: ignore[import-untyped]
 

@@ -1,6 +1,6 @@
 """The report about a dataset: how it was read, and what a score on it can show.
 
-The page and the commands show the same. This file does not import torch, because forms use it too.
+The page and the commands show the same.
 """
 
 from __future__ import annotations
@@ -28,10 +28,7 @@ SEPARATORS = {  # by the name of the delimiter
 
 
 def describe(dataset: PairDataset) -> dict[str, Any]:
-    """Return the report as JSON.
-
-    `n_held_out` is None if there are too many pairs to count here.
-    """
+    """Return the report as JSON. `n_held_out` is None if there are too many pairs to count here."""
     report, n_held_out = dataset.report, dataset.count_held_out()
     return {
         "recognized": recognized(dataset),

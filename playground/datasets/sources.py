@@ -40,29 +40,17 @@ class ReadOptions:
 
 
 def read_text(text: str, options: ReadOptions = ReadOptions()) -> PairDataset:
-    """Read pasted pairs; formats are recognized as in files.
-
-    Raises:
-        DatasetError: for invalid data.
-    """
+    """Read pasted pairs; formats are recognized as in files. Raises DatasetError."""
     return read_table(_text_table(text, "", "", options), options)
 
 
 def read_bytes(data: bytes, name: str, options: ReadOptions = ReadOptions()) -> PairDataset:
-    """Read the pairs of a file, whose name may contain its format.
-
-    Raises:
-        DatasetError: for invalid data.
-    """
+    """Read the pairs of a file, whose name may contain its format. Raises DatasetError."""
     return read_table(open_table(data, name, options), options)
 
 
 def read_file(path: Path, options: ReadOptions = ReadOptions()) -> PairDataset:
-    """Read the pairs of a file.
-
-    Raises:
-        DatasetError: for an unreadable file or invalid data.
-    """
+    """Read the pairs of a file. Raises DatasetError."""
     try:
         with open(path, "rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -74,11 +62,7 @@ def read_file(path: Path, options: ReadOptions = ReadOptions()) -> PairDataset:
 
 
 def read_table(table: Table, options: ReadOptions) -> PairDataset:
-    """Read the pairs of two columns of a table.
-
-    Raises:
-        DatasetError: for invalid data.
-    """
+    """Read the pairs of two columns of a table. Raises DatasetError."""
     columns = select_columns(table.columns, options.columns)
 
     def lines() -> Iterator[tuple[int, Sequence[str] | str]]:
@@ -92,11 +76,7 @@ def read_table(table: Table, options: ReadOptions) -> PairDataset:
 
 
 def select_columns(names: Sequence[str], columns: Sequence[str]) -> tuple[str, str]:
-    """Select the columns of sources and targets.
-
-    Raises:
-        DatasetError: if they are absent or ambiguous.
-    """
+    """Select the columns of sources and targets. Raises DatasetError if they are absent."""
     columns = [*map(clean_name, columns)]
     column_names = ", ".join(name[:40] for name in names[:20]) or "none"
     if not columns and len(names) != 2:
@@ -121,11 +101,7 @@ def select_columns(names: Sequence[str], columns: Sequence[str]) -> tuple[str, s
 
 
 def open_table(data: bytes, name: str, options: ReadOptions = ReadOptions()) -> Table:
-    """Return the table of a file.
-
-    Raises:
-        DatasetError: for a file that is too large or in no accepted format.
-    """
+    """Return the table of a file. Raises DatasetError."""
     _ensure_size(len(data), "the file")
     if data.startswith(GZIP_MAGIC):
         data = decompress(data)
@@ -157,11 +133,7 @@ def _ensure_size(size: int, what: str) -> None:
 
 
 def decompress(data: bytes) -> bytes:
-    """Decompress gzip data, up to `MAX_BYTES`.
-
-    Raises:
-        DatasetError: for more, or for damaged data.
-    """
+    """Decompress gzip data. Raises DatasetError for damaged data, or above `MAX_BYTES`."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
             content = file.read(MAX_BYTES + 1)
@@ -172,13 +144,10 @@ def decompress(data: bytes) -> bytes:
 
 
 def decode(data: bytes) -> tuple[str, str]:
-    """Return the text of a file and the name of its encoding.
+    """Return the text of a file and the name of its encoding. Raises DatasetError.
 
     Without a byte order mark, zeros at every second byte mean UTF-16, and bytes that are no UTF-8
     mean Windows-1252, a superset of Latin-1.
-
-    Raises:
-        DatasetError: for data that is no text.
     """
     for mark, encoding in (
         (b"\xef\xbb\xbf", "UTF-8"),

@@ -1,7 +1,4 @@
-"""Datasets on this machine: a folder each, named by the SHA-256 of its content.
-
-This file does not import torch, because forms use it too.
-"""
+"""Datasets on this machine: a folder each, named by the SHA-256 of its content."""
 
 import json
 import re
@@ -35,11 +32,7 @@ ADD_AGAIN = "remove the dataset and add it again"
 
 
 def store(dataset: PairDataset, root: Path | None = None) -> str:
-    """Store a dataset on this machine, atomically; return the SHA-256 that identifies it.
-
-    Raises:
-        OSError: as the system reports it; no partial files are left.
-    """
+    """Store a dataset atomically, and return the SHA-256 that identifies it. Raises OSError."""
     folder = (root or datasets_dir()) / dataset.sha256
     files = to_files(dataset)
     origin = dataset_origin(dataset.sha256) if not dataset.origin and root is None else {}
@@ -78,24 +71,12 @@ def datasets_dir() -> Path:
 
 
 def owned_datasets_dir(owner: str) -> Path:
-    """Return the folder with a file per dataset of an owner, named by its SHA-256.
-
-    `mark_owned` writes the file.
-
-    Args:
-        owner: the fingerprint of the owner's key.
-    """
+    """Return the folder with a file per dataset of an owner (a fingerprint), by its SHA-256."""
     return datasets_dir() / ".owners" / owner[:32]
 
 
 def mark_owned(marker: Path, address: str, name: str) -> None:
-    """Write the file of a dataset in `owned_datasets_dir`.
-
-    Args:
-        marker: the file.
-        address: the client that added the dataset, as `StorageFolder.address_id` hashes it.
-        name: the name under which the owner added it.
-    """
+    """Write the file of a dataset in `owned_datasets_dir`: the address, hashed, and the name."""
     marker.parent.mkdir(parents=True, exist_ok=True)
     write_file(marker, f"{address}\n{name}".encode(errors="replace"))
 
@@ -110,19 +91,12 @@ def read_marker(marker: Path) -> tuple[str, str]:
 
 
 def dataset_name(owner: str, sha256: str) -> str:
-    """Return the name under which an owner added a dataset; empty if there is none.
-
-    Other owners of the same pairs do not see it.
-    """
+    """Return the name under which this owner, and no other, sees a dataset; empty without one."""
     return read_marker(owned_datasets_dir(owner) / sha256)[1]
 
 
 def dataset_path(sha256: str) -> Path:
-    """Return the file of the dataset with this SHA-256.
-
-    Raises:
-        DatasetNotFoundError: if it is not stored here.
-    """
+    """Return the file of the dataset with this SHA-256, or raise DatasetNotFoundError."""
     path = datasets_dir() / sha256 / _DATA_FILE
     if not SHA256_PATTERN.fullmatch(sha256) or not path.is_file():
         raise DatasetNotFoundError(
@@ -133,12 +107,7 @@ def dataset_path(sha256: str) -> Path:
 
 
 def load_pairs(sha256: str) -> PairDataset:
-    """Load the dataset with this SHA-256.
-
-    Raises:
-        DatasetNotFoundError: if it is not stored here.
-        DatasetError: if the stored files are damaged.
-    """
+    """Load the dataset with this SHA-256. Raises DatasetError if it is not here or damaged."""
     vocabulary = tuple(load_metadata(sha256)["vocabulary"])
     tensors = load_tensors(sha256, vocabulary)
     return PairDataset(
@@ -151,12 +120,7 @@ def load_pairs(sha256: str) -> PairDataset:
 
 
 def load_tensors(sha256: str, vocabulary: Sequence[str]) -> dict[str, np.ndarray]:
-    """Load the token ids and the lengths of the dataset with this SHA-256.
-
-    Raises:
-        DatasetNotFoundError: if it is not stored here.
-        DatasetError: if the stored file is damaged, or belongs to another vocabulary.
-    """
+    """Load the token ids and the lengths of a dataset. Raises DatasetError as `load_pairs`."""
     path = dataset_path(sha256)
     try:
         loaded = safetensors.numpy.load_file(path)
@@ -179,12 +143,7 @@ def load_tensors(sha256: str, vocabulary: Sequence[str]) -> dict[str, np.ndarray
 
 
 def load_metadata(sha256: str) -> dict[str, Any]:
-    """Load the metadata of a dataset: `rows`, `vocabulary`, `longest_source` and more.
-
-    Raises:
-        DatasetNotFoundError: if the dataset is not stored here.
-        DatasetError: if the stored files are damaged.
-    """
+    """Load the metadata of a dataset: `rows`, `vocabulary`, `longest_source` and more."""
     path = dataset_path(sha256).with_name(_METADATA_FILE)
     try:
         metadata = read_json(path)
@@ -204,10 +163,7 @@ def load_metadata(sha256: str) -> dict[str, Any]:
 
 
 def dataset_origin(sha256: str) -> dict[str, str]:
-    """Return the source of the pairs: a `dataset` on the Hub, and its `license` if it has one.
-
-    The result is empty if the origin is unknown.
-    """
+    """Return the `dataset` on the Hub of the pairs, and its `license`; empty if unknown."""
     try:
         origin = load_metadata(sha256).get("origin")
     except DatasetError:

@@ -100,13 +100,11 @@ def has_score(run: Mapping[str, Any]) -> bool:
 # The summary
 
 
-def summarize(
-    names: Sequence[str], variants: Sequence[Mapping[str, Any]], untestable: str = ""
-) -> str:
+def summarize(names: Sequence[str], variants: Sequence[Mapping[str, Any]]) -> str:
     """Summarize the effect of the varied settings (`names`).
 
-    A rank test over the seeds compares the best two variants; the text has its p-value,
-    or why there is no test: `untestable`, or too few seeds. The page replaces the names by labels.
+    A rank test over the seeds compares the best two variants; the text has its p-value, or why
+    there is no test. The page replaces the names by labels.
     """
     done = [variant for variant in variants if _ended(variant)]
     planned, changed = (
@@ -128,7 +126,7 @@ def summarize(
         if finished < planned
         else f"Changing {varied}: "
     )
-    return begin + _described(done, variants) + conclusion(variants, untestable) + left_out
+    return begin + _described(done, variants) + conclusion(variants) + left_out
 
 
 def _ended(variant: Mapping[str, Any]) -> int:
@@ -219,13 +217,11 @@ def _describe_scores(variant: Mapping[str, Any], measure: str) -> str:
     return f"reached 99 % in {steps_to['reached']} of {steps_to['n']} seeds {end}"
 
 
-def conclusion(variants: Sequence[Mapping[str, Any]], untestable: str = "") -> str:
+def conclusion(variants: Sequence[Mapping[str, Any]]) -> str:
     """Return what a test of the best two ended variants shows; empty for fewer than two."""
     done = [variant for variant in variants if _ended(variant)]
     if len(done) < 2:
         return ""
-    if untestable:
-        return f" There is no test: {untestable}."
     measure, (best, second, *_) = _ranked(done)
     values, others = _measured(best, measure), _measured(second, measure)
     if not values or not others:
@@ -258,13 +254,12 @@ def describe_rank_test(
 ) -> str:
     """Describe whether two variants, the best of `n_variants`, differ by a rank test.
 
-    `planned` is the number of seeds of the experiment.
-
     The best two are no pair that was chosen beforehand, so the p-value is corrected for all pairs.
     The test is unpaired although the variants share their seeds: the smallest p of n pairs is
     2/2^n, which misses the threshold with five seeds, or with six after the correction for more
     than two variants. If a seed makes runs more alike, an unpaired test is conservative (Zimmerman
-    1997, Journal of Educational and Behavioral Statistics 22). The text has no final period.
+    1997, Journal of Educational and Behavioral Statistics 22). `planned` seeds may still be
+    missing. The text has no final period.
     """
     p = corrected_p_value(rank_test(one, other), n_variants)
     if problem := too_few_seeds(len(one), len(other), n_variants, p):

@@ -52,8 +52,8 @@ def scores(counts: Sequence[Mapping[str, int]]) -> list[dict[str, Any]]:
     return lines
 
 
-def max_reliable_length(lines: Sequence[Mapping[str, Any]], share: float = TARGET_SCORE) -> int:
-    """Return the length up to which every length scores at least `share`; 0 if the first fails.
+def max_reliable_length(lines: Sequence[Mapping[str, Any]]) -> int:
+    """Return the length up to which every length scores at least 99 %; 0 if the first fails.
 
     Lengths with fewer than 20 held-out sequences are skipped: one wrong output would decide them.
     """
@@ -61,7 +61,7 @@ def max_reliable_length(lines: Sequence[Mapping[str, Any]], share: float = TARGE
     for line in lines:
         if line["n"] < MIN_PER_LENGTH:
             continue
-        if line["exact_match"] < share:
+        if line["exact_match"] < TARGET_SCORE:
             break
         last = line["length"]
     return last

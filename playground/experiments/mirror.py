@@ -16,9 +16,6 @@ def mirrored_results(out: Path, results: Path, has_weights: bool = False) -> Ite
 
     With `has_weights`, they include the finished runs. Files are written as a whole, because
     `results` may be a mounted bucket: it has no locks, and no files that grow.
-
-    Raises:
-        OSError: when a folder cannot be written, or the last copy fails.
     """
     here, there = out / "experiments", results / "experiments"
     for folder in (here, there):

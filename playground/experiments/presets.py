@@ -35,10 +35,9 @@ STORED_FILE = Path(__file__).with_name("stored.json")
 
 @cache
 def load_stored() -> dict[str, dict[str, Any]]:
-    """Return the stored results by the names of their prepared experiments.
+    """Return the stored results, as `ExperimentService.details`, by their prepared experiments.
 
-    Each is what `ExperimentService.details` returns; its entry `origin` describes where and how it
-    was measured.
+    The entry `origin` describes where and how each was measured.
     """
     stored: dict[str, dict[str, Any]] = json.loads(STORED_FILE.read_text(encoding="utf-8"))
     return stored
@@ -58,11 +57,7 @@ def default_seeds(n_variants: int) -> list[int]:
 
 
 def spec(name: str) -> dict[str, Any]:
-    """Return the specification of a prepared experiment, for `ExperimentService.start`.
-
-    Raises:
-        ConfigError: when the name is unknown.
-    """
+    """Return the specification of a prepared experiment, for `ExperimentService.start`."""
     if name not in EXPERIMENT_PRESETS:
         raise ConfigError(
             "question", f"question is {name!r}; choose one of {', '.join(EXPERIMENT_PRESETS)}"

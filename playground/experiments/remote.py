@@ -71,7 +71,7 @@ class RemoteRunner:
         state.shards.use_token(token)
         self._follow(state, state.owner)
 
-    def stop_jobs(self, state: ExperimentState, owner: str) -> None:
+    def pause(self, state: ExperimentState, owner: str) -> None:
         """End the jobs; each saves its runs first."""
         assert state.shards
         state.shards.record.cancelled = True
@@ -84,13 +84,10 @@ class RemoteRunner:
         """End the jobs and the experiment; its finished runs stay."""
         state.is_cancelled = True
         self.store.write(state)
-        self.stop_jobs(state, owner)
+        self.pause(state, owner)
 
     def leave(self, state: ExperimentState) -> None:
-        """Follow an experiment no more; its thread writes nothing after this.
-
-        The caller does not hold `store.lock`.
-        """
+        """Follow an experiment no more. The caller does not hold `store.lock`."""
         thread = self._threads.get(state.experiment.id)
         state.owner = ""
         self._wake.set()
@@ -147,11 +144,7 @@ class RemoteRunner:
             state.owner = ""
 
     def advance(self, state: ExperimentState) -> bool:
-        """Start, end and count jobs, and store new results; return whether no job is left.
-
-        Raises:
-            UserError: as `ShardedExperiment.advance` does.
-        """
+        """Start, end and count jobs, and store new results; return whether no job is left."""
         shards = state.shards
         assert shards
         if shards.backend.needs_token and not shards.backend.token:
@@ -186,11 +179,7 @@ def describe_place(state: ExperimentState) -> Elsewhere | None:
 
 
 def plan_shards(experiment: ExperimentSpec, backend: str, options: Mapping[str, Any]) -> ShardJobs:
-    """Return how an experiment is divided for a backend.
-
-    Raises:
-        UserError: for a backend that does not exist.
-    """
+    """Return how an experiment is divided for a backend, or raise UserError for an unknown one."""
     if backend not in BACKENDS:
         raise UserError(messages.choose_one_of("on", backend, BACKENDS), "on")
     n_shards = -(-experiment.n_runs // BACKENDS[backend].runs_per_shard)

@@ -166,12 +166,9 @@ def outcome_of_experiment(
     runs: Sequence[Run] = (),
     losses: Sequence[float | None] = (),
 ) -> Result:
-    """Compare the experiment of a claim with the claim.
+    """Compare `ExperimentService.details` of a claim's experiment with the claim.
 
-    Args:
-        details: `ExperimentService.details`.
-        runs: the started runs, for a claim with one variant.
-        losses: the loss of the model of each run, for a claim that needs it (`needs_loss`).
+    `runs` and `losses` (of their models) are for claims with one variant (`needs_loss`).
     """
     measure = CLAIMS[name].measure
     if measure == "order":

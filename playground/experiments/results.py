@@ -44,9 +44,8 @@ def variant_results(
             "drawn": analysis.best_variants(
                 [each for each in variants if each["label"] in labels], len(labels)
             ),
-            "summary": analysis.summarize(names, variants, experiment.why_untestable)
-            + experiment.task_note,
-            "test": analysis.conclusion(variants, experiment.why_untestable).strip(),
+            "summary": analysis.summarize(names, variants) + experiment.task_note,
+            "test": analysis.conclusion(variants).strip(),
         }
         cached = cache.results = (key, results)
         state.release_summaries()

@@ -41,9 +41,8 @@ def sample(
     latin-hypercube  n strata of each setting, each of which has one value (McKay, Beckman and
                      Conover 1979, section 2.3)
 
-    Args:
-        grid: a list of values or a `Range`, by setting.
-        whole: the settings whose numbers are whole.
+    `grid`: a list of values or a `Range`, by setting.
+    `whole`: the settings whose numbers are whole.
     """
     generator = random.Random(0)
     columns = {}

@@ -84,12 +84,7 @@ class ExperimentService:
     def list_machines(
         self, spec: Mapping[str, Any], owner: str, token: str
     ) -> tuple[int, list[Machine]]:
-        """Return the number of jobs of an experiment on HF Jobs, and the machines for them.
-
-        Raises:
-            ConfigError: when a field is invalid; `field` names it.
-            UserError: when the Hub does not answer.
-        """
+        """Return the number of jobs of an experiment on HF Jobs, and the machines for them."""
         experiment = self._parse_spec(spec, owner, is_elsewhere=True)
         record = plan_shards(experiment, "hf-jobs", {})
         backend = HfJobs(record.options)
@@ -101,11 +96,7 @@ class ExperimentService:
     def plan(
         self, spec: Mapping[str, Any], owner: str, is_elsewhere: bool = False
     ) -> dict[str, Any]:
-        """Return the variants, the runs and the estimated time without starting anything.
-
-        Raises:
-            ConfigError: when a field is invalid; `field` names it.
-        """
+        """Return the variants, the runs and the estimated time without starting anything."""
         experiment = self._parse_spec(spec, owner, is_elsewhere)
         variants = []
         for variant in experiment.variants:
@@ -126,12 +117,7 @@ class ExperimentService:
         }
 
     def start(self, spec: Mapping[str, Any], owner: str) -> Experiment:
-        """Start an experiment; its runs are queued.
-
-        Raises:
-            ConfigError: when a field is invalid; `field` names it.
-            UserError: when a limit is reached, or the disk cannot store the experiment.
-        """
+        """Start an experiment; its runs are queued. Raises UserError at a limit."""
         experiment = self._parse_spec(spec, owner)
         self.store.add(experiment, owner)
         return experiment
@@ -139,12 +125,7 @@ class ExperimentService:
     def start_elsewhere(
         self, spec: Mapping[str, Any], owner: str, on: str, options: Mapping[str, Any], token: str
     ) -> Experiment:
-        """Start an experiment whose shards train as jobs of a backend.
-
-        Raises:
-            ConfigError: when a field is invalid; `field` names it.
-            UserError: for invalid options, when a limit is reached, or on a full disk.
-        """
+        """Start an experiment whose shards train as jobs of a backend."""
         experiment = self._parse_spec(spec, owner, is_elsewhere=True)
         record = plan_shards(experiment, on, options)
         with self.store.lock:
@@ -157,11 +138,8 @@ class ExperimentService:
         """Start an experiment outside of the owner's list, which exists until `store.forget`.
 
         It uses runs of the owner with the same settings again. Nothing of it is stored. New runs
-        get their name in the order of the variants.
-
-        Raises:
-            ConfigError: when a field is invalid; `field` names it.
-            UserError: when a run cannot start; then no run does.
+        get their name in the order of the variants. Raises UserError when a run cannot start; none
+        does.
         """
         experiment = self._parse_spec(spec, owner)
         state = ExperimentState(experiment, self.store.folder, is_listed=False)
@@ -180,11 +158,8 @@ class ExperimentService:
     ) -> Experiment:
         """Build an experiment from a request and check its runs against the limits.
 
-        The number of runs is that of an experiment on this server, unless they train elsewhere.
-
-        Raises:
-            ConfigError: when a field is invalid, a run exceeds a limit or uses a dataset of
-                another owner; `field` names it.
+        Raises ConfigError for an invalid field, which it names. The maximum number of runs is for
+        experiments on this server.
         """
         experiment = parse_experiment(spec, owner_id(owner))
         experiment.check_cost()
@@ -207,37 +182,23 @@ class ExperimentService:
 
     def pause(self, experiment: Experiment, owner: str) -> None:
         """Remove queued runs, stop and save active runs, and start no more."""
-        with self.store.lock:
-            state = self.store.state(experiment)
-            if state.shards:
-                self.remote.stop_jobs(state, owner)
-            else:
-                self.runner.pause(state, owner)
+        self._act("pause", experiment, owner)
 
     def cancel(self, experiment: Experiment, owner: str) -> None:
         """Start no more runs and delete the unfinished ones; the finished ones stay."""
-        with self.store.lock:
-            state = self.store.state(experiment)
-            if state.shards:
-                self.remote.cancel(state, owner)
-            else:
-                self.runner.cancel(state, owner)
+        self._act("cancel", experiment, owner)
 
     def resume(self, experiment: Experiment, owner: str) -> None:
         """Continue after a pause, a failure or a restart; finished runs are not repeated."""
+        self._act("resume", experiment, owner)
+
+    def _act(self, action: str, experiment: Experiment, owner: str) -> None:
         with self.store.lock:
             state = self.store.state(experiment)
-            if state.shards:
-                self.remote.resume(state, owner)
-            else:
-                self.runner.resume(state, owner)
+            getattr(self.remote if state.shards else self.runner, action)(state, owner)
 
     def delete(self, experiment: Experiment, owner: str) -> None:
-        """Delete an experiment and its runs; the runs can be restored for a limited time.
-
-        Raises:
-            UserError: when the file cannot be deleted, or jobs elsewhere cannot be ended.
-        """
+        """Delete an experiment and its runs; the runs can be restored for a limited time."""
         state = self.store.state(experiment)
         if state.shards and state.shards.record.jobs and not state.is_complete:
             state.shards.cancel()
@@ -275,9 +236,7 @@ class ExperimentService:
         }
 
     def state(self, experiment: Experiment, owner: str) -> str:
-        """Return "running", "done" (every run has ended and is evaluated), "paused" or
-        "cancelled".
-        """
+        """Return "running", "done" (all ended and evaluated), "paused" or "cancelled"."""
         state = self.store.state(experiment)
         return progress.state_name(state, state.find_runs(self.registry, owner), self.evaluator)
 

@@ -95,11 +95,7 @@ class ShardedExperiment:
 
     @property
     def job(self) -> Job:
-        """What the backend needs to know.
-
-        Raises:
-            UserError: when the token is not that of the account which began to pay.
-        """
+        """What the backend needs. Raises UserError for a token of another account."""
         record, account = self.record, self.backend.account
         if record.account not in ("", account):
             raise UserError(
@@ -113,10 +109,8 @@ class ShardedExperiment:
         """Store a new experiment in a folder, or return the same one that is there already.
 
         The backend and its options are those of `record`; an experiment that has jobs keeps its id,
-        its number of shards and its account.
-
-        Raises:
-            UserError: when the folder has another experiment, or cannot be written.
+        its number of shards and its account. Raises UserError when the folder has another
+        experiment.
         """
         if (folder / JOBS).exists():
             present = cls.read(folder)
@@ -135,11 +129,7 @@ class ShardedExperiment:
 
     @classmethod
     def read(cls, folder: Path, owner: str = "") -> ShardedExperiment:
-        """Read the experiment of a folder.
-
-        Raises:
-            UserError: when the folder has none, or it is damaged.
-        """
+        """Read the experiment of a folder. Raises UserError for none, or a damaged one."""
         if not (folder / JOBS).exists():
             raise UserError(
                 f"{folder} has no experiment that trains in shards; give the folder that "
@@ -170,19 +160,11 @@ class ShardedExperiment:
         return len(range(shard, self.experiment.n_runs, self.record.n_shards))
 
     def states(self) -> dict[int, str]:
-        """Return the state of each shard whose job waits or runs, as its backend names it.
-
-        Raises:
-            UserError: when the backend does not answer.
-        """
+        """Return the state of each shard whose job waits or runs, as its backend names it."""
         return self.backend.states(self.job)
 
     def describe_cost(self) -> str:
-        """Return the expected price of the jobs that `train` would submit; empty if it is none.
-
-        Raises:
-            UserError: when the backend does not answer.
-        """
+        """Return the expected price of the jobs that `train` would submit; empty if it is none."""
         _, _, lost = self._poll()
         seconds = core_seconds(self.experiment, self.record.n_shards)
         return self.backend.describe_cost([seconds[shard] for shard in lost]) if lost else ""
@@ -190,12 +172,9 @@ class ShardedExperiment:
     def train(self) -> Iterator[tuple[int, Counter[str]]]:
         """Start the unfinished shards, and yield the finished runs and the jobs by state.
 
-        A shard whose job ended early gets another one, up to `MAX_ATTEMPTS` that add nothing. The
-        iterator ends with the experiment. Jobs go on when the caller stops earlier.
-
-        Raises:
-            UserError: when a shard ends early at every attempt, the jobs are cancelled meanwhile,
-                or the backend rejects a job or does not answer for long.
+        A shard whose job ended early gets another one, up to `MAX_ATTEMPTS` that add nothing; then,
+        or when the jobs are cancelled meanwhile, it raises UserError. The iterator ends with the
+        experiment. Jobs go on when the caller stops earlier.
         """
         progress: tuple[int, Counter[str]] = 0, Counter()
         n_failures = 0
@@ -213,11 +192,7 @@ class ShardedExperiment:
             time.sleep(self.backend.poll_interval_s)
 
     def advance(self) -> tuple[int, dict[int, str]]:
-        """Start the shards without a job; return the finished runs, and the states of the jobs.
-
-        Raises:
-            UserError: as `train` does, and at once when the backend does not answer.
-        """
+        """Start the shards without a job; return the finished runs, and the states of the jobs."""
         states, n_finished, lost = self._poll()
         if lost and self._read_jobs(self.folder).cancelled:
             raise UserError("the jobs were cancelled; the same command continues from here")
@@ -265,9 +240,6 @@ class ShardedExperiment:
         """End the jobs; each saves its runs first. A command that waits for them ends, too.
 
         Returns the states of the jobs that were active.
-
-        Raises:
-            UserError: when the backend does not answer.
         """
         self.record.cancelled = True
         self.write_jobs()
@@ -276,13 +248,7 @@ class ShardedExperiment:
         return states
 
     def collect(self, known: Container[str] = ()) -> tuple[dict[str, str], dict[str, bytes]]:
-        """Fetch the results so far; return their runs by key, and their lines by run.
-
-        Results of the runs in `known` are left out.
-
-        Raises:
-            UserError: when the backend does not answer.
-        """
+        """Fetch the results but of `known` runs; return the runs by key, and the lines by run."""
         self.backend.fetch(self.job)
         runs: dict[str, str] = {}
         lines: dict[str, bytes] = {}
@@ -295,11 +261,7 @@ class ShardedExperiment:
         return runs, lines
 
     def merge(self) -> None:
-        """Write the results of all shards so far as one experiment of the folder.
-
-        Raises:
-            UserError: when they cannot be written, or the backend does not answer.
-        """
+        """Write the results of all shards so far as one experiment of the folder."""
         runs, lines = self.collect()
         if self.experiment.weights:
             self._collect_weights()

@@ -1,6 +1,6 @@
 """Define an experiment: fixed settings, varied settings, and seeds.
 
-An experiment lists its runs but does not train them. This module does not import torch.
+An experiment lists its runs but does not train them.
 """
 
 from __future__ import annotations
@@ -173,32 +173,30 @@ class ExperimentSpec(BaseModel):
         note = f" Variants differ in {varied}, so each is scored on sequences of its own task."
         return note if varied else ""
 
-    @cached_property
-    def untestable(self) -> tuple[str, str] | None:
-        """Return why no test can compare the variants, after the name of a setting; else None.
-
-        Requests of such experiments are rejected; earlier versions accepted them.
-        """
+    def check_testable(self) -> None:
+        """Raise ConfigError if no test can compare the variants."""
         if varied := self._varied("measurement", "repetition", "machine"):
-            return varied[0], (
+            raise ConfigError(
+                varied[0],
                 f"{varied[0]} changes how a run is measured, where it runs or when it ends, so "
-                "its values cannot be compared; set it once for all runs"
+                "its values cannot be compared; set it once for all runs",
             )
         stop = self.stop_at_exact_match
         if len(self.variants) > 1 and 0 < stop < TARGET_SCORE:
-            return "stop_at_exact_match", (
+            raise ConfigError(
+                "stop_at_exact_match",
                 f"stop_at_exact_match is {stop:g}, so runs end before the exact match that is "
-                f"compared; set it to 0, or to at least {TARGET_SCORE}"
+                f"compared; set it to 0, or to at least {TARGET_SCORE}",
             )
         trained = {
             json.dumps(variant.config(0).to_flat() | {"max_steps": 0}) for variant in self.variants
         }
         if len(trained) < len(self.variants):
-            return "max_steps", (
+            raise ConfigError(
+                "max_steps",
                 "some variants differ in max_steps only, so one is the beginning of the other; "
-                "set it once for all runs, and read the curve"
+                "set it once for all runs, and read the curve",
             )
-        return None
 
     @property
     def stop_at_exact_match(self) -> float:
@@ -206,14 +204,8 @@ class ExperimentSpec(BaseModel):
         return self.variants[0].config(0).training.stop_at_exact_match
 
     @property
-    def why_untestable(self) -> str:
-        return self.untestable[1] if self.untestable else ""
-
-    @property
     def why_lengths_untestable(self) -> str:
         """Return why no test can compare lengths, which are evaluated after the last step."""
-        if self.why_untestable:
-            return self.why_untestable
         if self.stop_at_exact_match:
             return "runs may end early, after different numbers of steps"
         has_budgets = len({variant.steps for variant in self.variants}) > 1
@@ -221,8 +213,7 @@ class ExperimentSpec(BaseModel):
 
     def describe_planned_test(self) -> str:
         """Return what a test of these seeds can show; empty for one variant."""
-        lengths = self.kind == LENGTHS
-        untestable = self.why_lengths_untestable if lengths else self.why_untestable
+        untestable = self.why_lengths_untestable if self.kind == LENGTHS else ""
         return describe_planned_test(len(self.seeds), len(self.variants), untestable)
 
     @cached_property
@@ -297,11 +288,7 @@ class ExperimentSpec(BaseModel):
         return range(TASKS[task].min_length, self.max_evaluated_length(settings) + 1)
 
     def check_cost(self) -> None:
-        """Check that the evaluation of the longest sequences fits the cost limit.
-
-        Raises:
-            ConfigError: when it does not; `field` is n.
-        """
+        """Raise ConfigError for n if the evaluation of the longest sequences costs too much."""
         for variant in self.variants if self.kind == LENGTHS else ():
             parameters = parameter_count(variant.config(self.seeds[0]).model)
             max_length = self.max_evaluated_length(variant.settings)
@@ -361,18 +348,13 @@ SPEC_FIELDS = tuple(ExperimentSpec.model_fields)
 
 
 def parse_experiment(values: Mapping[str, Any], owner: str) -> Experiment:
-    """Build an experiment from the fields of a specification.
-
-    Raises:
-        ConfigError: when a field is invalid; `field` names the setting or the field.
-    """
+    """Build an experiment from a specification; a ConfigError names the invalid field."""
     try:
         spec = ExperimentSpec.model_validate(values)
     except ValidationError as error:
         message, field = describe(error, ExperimentSpec)
         raise ConfigError(field, message) from None
-    if spec.untestable:
-        raise ConfigError(*spec.untestable)
+    spec.check_testable()
     return Experiment.model_construct(**dict(spec), owner=owner)  # the fields are validated
 
 
@@ -414,10 +396,7 @@ def _check_range(name: str, values: Mapping[str, Any], samples: int | None) -> N
 
 
 def evaluation_cost(parameters: int, n: int, length: int) -> float:
-    """Return the relative cost of evaluating `n` sequences of a length.
-
-    It grows with the number of parameters and with the square of the length.
-    """
+    """Return the relative cost of evaluating `n` sequences of a length, which it squares."""
     return float(parameters) * n * length**2
 
 

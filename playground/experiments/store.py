@@ -33,10 +33,7 @@ EXPERIMENT_MISSING = "this experiment is no longer here, or not yours; select an
 
 
 class ExperimentStore:
-    """The experiments of a server.
-
-    Public methods are safe to call from any thread.
-    """
+    """The experiments of a server. Public methods are safe to call from any thread."""
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
@@ -70,11 +67,7 @@ class ExperimentStore:
         return sorted(owned, key=lambda each: -each.created)
 
     def state(self, experiment: Experiment) -> ExperimentState:
-        """Return the state of an experiment.
-
-        Raises:
-            UserError: when it was deleted meanwhile.
-        """
+        """Return the state of an experiment. Raises UserError when it was deleted meanwhile."""
         state = self.states.get(experiment.id)
         if state is None:
             raise UserError(EXPERIMENT_MISSING)
@@ -89,9 +82,7 @@ class ExperimentStore:
     ) -> ExperimentState:
         """Store a new experiment; the scheduler starts its runs, or `jobs` train its shards.
 
-        Raises:
-            UserError: when the owner, the address or the server has too many experiments, the owner
-                has too many runs, the jobs cannot train it, or the disk cannot store it.
+        Raises UserError at a limit, or when the jobs cannot train it, or the disk cannot store it.
         """
         with self.lock:
             if self.registry.settings.has_count_limits:
@@ -109,11 +100,7 @@ class ExperimentStore:
         """Admit one more experiment; the oldest of an inactive owner makes way for it.
 
         When the address of the client has its share, that is one of the same address. The caller
-        must hold the lock.
-
-        Raises:
-            UserError: if the owner has too many experiments or runs for another one, or no
-                experiment can be deleted.
+        must hold the lock. Raises UserError if none makes way.
         """
         client = Client(self.registry.client_address(), experiment.owner)
         max_runs = limit("runs").per_owner
@@ -146,11 +133,7 @@ class ExperimentStore:
         limit("experiments").admit_or_evict(client, present, inactive, remove)
 
     def remove(self, experiment: Experiment) -> None:
-        """Delete an experiment; its runs stay.
-
-        Raises:
-            UserError: when the file cannot be deleted.
-        """
+        """Delete an experiment; its runs stay. Raises UserError when the file stays, too."""
         with self.lock:
             try:
                 self._delete_files(self.state(experiment))
@@ -161,11 +144,7 @@ class ExperimentStore:
             self.forget(experiment)
 
     def write(self, state: ExperimentState) -> None:
-        """Write an experiment and the ids of its runs to disk.
-
-        Raises:
-            UserError: when the file cannot be written; an earlier file stays unchanged.
-        """
+        """Write an experiment and the ids of its runs to disk, or raise UserError."""
         if not state.is_listed:
             return
         stored = StoredExperiment.model_construct(
@@ -194,9 +173,6 @@ class ExperimentStore:
         """Return the state of an experiment and mark it as most recently used.
 
         The caches of the least recently used experiments are cleared, unless they are active.
-
-        Raises:
-            UserError: when it was deleted meanwhile.
         """
         state = self.state(experiment)
         # Non-blocking: a poll must not wait while a run starts.
@@ -231,11 +207,7 @@ def _is_owner(experiment: Experiment, owner: str) -> bool:
 
 
 def _read(path: Path) -> ExperimentState:
-    """Read an experiment from a file.
-
-    Raises:
-        ValueError: when the file is not an experiment of this version.
-    """
+    """Read an experiment from a file. Raises ValueError for a file of another version."""
     stored = parse(StoredExperiment, read_json(path))
     if stored.id != path.stem:
         raise ValueError(f"its id is {short_repr(stored.id)}, which is not the name of its file")

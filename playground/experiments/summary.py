@@ -79,8 +79,7 @@ class RunSummary(ScoreSummary):
 def append_lines(path: Path, lines: Iterable[bytes]) -> None:
     """Add lines to a file, which ends with a whole line afterwards.
 
-    Raises:
-        OSError: when it cannot be written; then it has none of them.
+    Raises OSError when it cannot be written; then it has none of them.
     """
     path.touch()
     size = path.stat().st_size

@@ -51,11 +51,7 @@ class Variant:
         return self.config(0).training.max_steps
 
     def config(self, seed: int) -> RunConfig:
-        """Return the configuration of the run with this seed.
-
-        Raises:
-            ConfigError: when the settings are incompatible.
-        """
+        """Return the configuration of the run with this seed, or raise ConfigError."""
         first = self._first_config
         return first if not seed else replace(first, training=replace(first.training, seed=seed))
 
@@ -81,11 +77,7 @@ def format_value(value: Any) -> str:
 
 
 def parse_value(name: str, text: str) -> Any:
-    """Parse a text as a value of a setting.
-
-    Raises:
-        ConfigError: when the setting is unknown or the text is not a valid value.
-    """
+    """Parse a text as a value of a setting, or raise ConfigError."""
     if name == "architecture":
         return text
     if name not in section_of_field():

@@ -23,13 +23,9 @@ MAX_LINES = len(COLORS) * len(DASHES)
 
 
 def experiment_figure(report: Mapping[str, Any]) -> Figure:
-    """Draw exact match by step, or by length for an experiment over lengths.
+    """Draw exact match by step, or by length, from `ExperimentService.details`.
 
-    Args:
-        report: the results of `ExperimentService.details`.
-
-    Raises:
-        ValueError: when no run has a result yet.
+    Raises ValueError when no run has a result yet.
     """
     lengths = report.get("lengths")
     variants = report["results"]["variants"]

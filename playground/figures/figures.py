@@ -77,11 +77,8 @@ def training_curve(
 ) -> Figure:
     """Draw the loss over the steps, and exact match and token accuracy at the evaluated steps.
 
-    `lines` are those of metrics.jsonl. `evaluated` are the lines with accuracies, if they are not
-    among `lines`; not every run has a held-out loss.
-
-    Raises:
-        ValueError: for no lines.
+    `lines` are those of metrics.jsonl, at least one. `evaluated` are the lines with accuracies, if
+    they are not among `lines`; not every run has a held-out loss.
     """
     if not lines:
         raise ValueError(
@@ -166,12 +163,9 @@ def _draw_accuracy(axes: Axes, evaluated: Sequence[Mapping[str, Any]]) -> None:
 
 
 def exact_match_by_length(scores: Mapping[str, Any]) -> Figure:
-    """Draw exact match by length with 95 % intervals and the number of held-out sequences.
+    """Draw exact match by length with 95 % intervals, from the scores of a manifest.
 
-    `scores` are those of a checkpoint's manifest, or `dataclasses.asdict` of an `EvalResult`.
-
-    Raises:
-        ValueError: for scores without lengths.
+    Raises ValueError for scores without lengths.
     """
     lines = scores["by_length"]
     if not lines:
@@ -208,9 +202,6 @@ def attention_grid(data: Row) -> Figure:
     """Draw a heat map for each head of one type of attention, with one row of them per layer.
 
     Masked cells are hatched. `data`: kind, title, rows, columns, weights LHQM, possible QM.
-
-    Raises:
-        ValueError: if the labels do not fit the weights.
     """
     every, rows, columns = _check_labels(data, 4)
     weights = every[:MAX_LAYERS, :MAX_HEADS]
@@ -231,9 +222,6 @@ def cross_attention(weights_LHQM: Any, rows: Sequence[str], columns: Sequence[st
     """Draw the cross-attention weights of every head, without a title.
 
     `rows` are the tokens that the queries predict, `columns` the source tokens.
-
-    Raises:
-        ValueError: if the labels do not fit the weights.
     """
     data = {"weights": weights_LHQM, "rows": rows, "columns": columns}
     weights, _, _ = _check_labels(data, 4)
@@ -277,9 +265,6 @@ def single_head(data: Row) -> Figure:
     """Draw one head as a large heat map with its numbers.
 
     `data`: kind, title, rows, columns, weights QM, possible QM.
-
-    Raises:
-        ValueError: if the labels do not fit the weights.
     """
     weights, rows, columns = _check_labels(data, 2)
     visible_QM = np.where(np.asarray(data["possible"], dtype=bool), weights, np.nan)
@@ -334,11 +319,8 @@ def _check_labels(data: Row, dimensions: int) -> tuple[Any, Sequence[str], Seque
 def ablation_ranking(rows: Sequence[Row], title: str = "") -> Figure:
     """Draw the effects of ablations: the drop in log-probability, and the exact match.
 
-    The methods have different markers. At most 24 components are drawn, in the order of
-    `rows`: name, method, keep_only, n, exact_match, exact_match_before, log_probability_drop.
-
-    Raises:
-        ValueError: for no rows.
+    The methods have different markers. At most 24 components are drawn, in the order of `rows`:
+    name, method, keep_only, n, exact_match, exact_match_before, log_probability_drop.
     """
     if not rows:
         raise ValueError("there are no effects to draw; run an ablation first")
@@ -429,10 +411,7 @@ FIGURES: dict[str, Callable[[Any], Figure]] = {
 
 
 def write(folder: Path, name: str, data: Any) -> list[Path]:
-    """Draw the figure of this name as .png, .svg and .pdf, and write its data.
-
-    Tables are written as .csv, other data as .json.
-    """
+    """Write a figure as .png, .svg and .pdf, and its data: a table as .csv, others as .json."""
     figure = FIGURES[name](data)
     paths = [folder / f"{name}.{kind}" for kind in FORMATS]
     for path, kind in zip(paths, FORMATS, strict=True):

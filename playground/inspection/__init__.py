@@ -1,7 +1,5 @@
 """Inspection of trained models, and interventions that test what it shows.
 
-Importing this module alone does not import torch.
-
 inspected_model            a model with its task, and a sequence with its activations
 hooks                      the components of a model; hooks that record or replace their outputs
 attention_recording        attention weights of a batch

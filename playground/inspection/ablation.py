@@ -101,10 +101,7 @@ class AblationEffect:
 
 
 class Ablation:
-    """Evaluation on the same `n` held-out sequences, intact and ablated.
-
-    The model itself does not change.
-    """
+    """Evaluation on the same `n` held-out sequences; the model itself does not change."""
 
     def __init__(self, subject: InspectedModel, n: int = NUM_SEQUENCES) -> None:
         self.model, self.batch = subject.transformer, subject.held_out(n).batch
@@ -121,10 +118,7 @@ class Ablation:
 
     @cached_property
     def donor_B(self) -> Tensor:
-        """Return the sequence whose outputs each gets: the next of the same lengths, or itself.
-
-        The last one of some lengths gets those of the first.
-        """
+        """Return the sequence whose outputs each gets: the next of the same lengths, cyclically."""
         of_lengths: dict[tuple[int, int], list[int]] = {}
         lengths = (
             (tokens != PAD).sum(1) for tokens in (self.batch.source_BS, self.batch.labels_BT)
@@ -142,11 +136,7 @@ class Ablation:
         method: Method,
         rows: Tensor | slice = slice(None),
     ) -> dict[Component, Tensor]:
-        """Return the outputs that replace those of the components, for these rows of the batch.
-
-        Raises:
-            ValueError: for a component that the model does not have.
-        """
+        """Return the outputs that replace those of the components, for these rows of the batch."""
         chosen = list(chosen_components)
         if method == "zero":
             return {part: torch.zeros((), device=self.batch.source_BS.device) for part in chosen}
@@ -169,10 +159,8 @@ class Ablation:
     ) -> AblationScore:
         """Return the score with the outputs of these components replaced.
 
-        One teacher-forced pass yields both measures: if every target token is the most likely one
-        after the target tokens before it, greedy decoding generates exactly the target.
-        `TeacherForcedModel.exact_match_and_loss` has the proof, which also holds with
-        components replaced.
+        One teacher-forced pass yields both measures; `TeacherForcedModel.exact_match_and_loss` has
+        the proof, which also holds with components replaced.
         """
         chosen = list(ablated_components)
         n_correct, parts = 0, []
@@ -241,18 +229,16 @@ def ablated_components(config: TransformerConfig, which: Ranked) -> dict[str, li
     }
 
 
-def describe_spared_heads(
-    ablation: Ablation, singles: list[AblationEffect], method: Method = "mean"
-) -> str:
+def describe_spared_heads(ablation: Ablation, singles: list[AblationEffect]) -> str:
     """Describe what heads with a negligible effect lose together, and what that agrees with.
 
-    `singles` are the effects of every single head. One more pass ablates all heads with a
-    negligible effect together. Returns "" if there are fewer than two of them.
+    `singles` are the effects of every single head under mean ablation. One more pass ablates all
+    heads with a negligible effect together. Returns "" if there are fewer than two of them.
     """
     negligible = [effect for effect in singles if effect.exact_match_drop < NEGLIGIBLE_DROP]
     if len(negligible) < 2:
         return ""
-    together = ablation.ablate([effect.components[0] for effect in negligible], method)
+    together = ablation.ablate([effect.components[0] for effect in negligible])
     sum_of_drops = sum(effect.exact_match_drop for effect in negligible)
     measured = (
         f"{len(negligible)} of {len(singles)} heads have a negligible effect one at a time, each "

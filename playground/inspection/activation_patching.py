@@ -104,10 +104,8 @@ def _replace_token(clean: Example, position: int, replacement: str | None) -> Ex
 def corrupt(clean: Example, position: int, replacement: str | None = None) -> Pair:
     """Replace the source token at `position` (from 0), by default with the next of the vocabulary.
 
-    Raises:
-        UnknownSymbolError: for a symbol that is not in the task's vocabulary.
-        InspectionError: for a position outside of the sequence, a replacement that does not change
-            the source or its target, or a sequence without a known target.
+    Raises UnknownSymbolError for an unknown symbol; InspectionError for an invalid position, a
+    replacement that does not change the target, or a sequence without a known target.
     """
     corrupted = _replace_token(clean, position, replacement)
     width = min(clean.labels_BT.shape[1], corrupted.labels_BT.shape[1])
@@ -126,9 +124,7 @@ def patch_heads(pair: Pair) -> PatchingResult:
     """Patch each head: run on the corrupted source with its output on the clean one.
 
     Both runs are teacher-forced with the target of the clean source, so only the source differs.
-
-    Raises:
-        InspectionError: for a replacement that hardly changes the model's logits.
+    Raises InspectionError for a replacement that hardly changes the model's logits.
     """
     clean, model = pair.clean, pair.clean.subject.transformer
 
@@ -191,10 +187,8 @@ def patch_layers(pairs: list[Pair]) -> dict[str, LayerPatching]:
     """Patch the residual stream of the encoder (`source`) and of the decoder (`target`).
 
     The pairs are of one model, and their sources have the same length. The decoder's input is the
-    clean target, so its embedding does not differ and is left out.
-
-    Raises:
-        InspectionError: for replacements that hardly change the model's logits.
+    clean target, so its embedding does not differ and is left out. Raises InspectionError for
+    replacements that hardly change the model's logits.
     """
     model = pairs[0].clean.subject.transformer
     encoder = [f"encoder_layers.{i}" for i in range(model.config.n_layers)]

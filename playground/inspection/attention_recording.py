@@ -68,9 +68,7 @@ def record_free_running(
 
     Returns the recording and the generated tokens (BT, with EOS, then PAD), cut to the longest
     generated sequence. A temperature above 0 samples the tokens; equal seeds give equal samples.
-
-    Raises:
-        ValueError: for a negative temperature, or more tokens than the model has positions.
+    Raises ValueError for a negative temperature, or more tokens than the model has positions.
     """
     generator = torch.Generator(source_BS.device).manual_seed(seed)
     with record_activations(model, _recorded_modules(model)) as calls:

@@ -19,16 +19,12 @@ def diagonal(n_queries: int, n_memory: int, start: int = 0) -> Tensor:
 
 
 def score_alignment(weights_LHQM: Tensor, aligned_Q: Tensor, start: int = 0) -> dict[str, Any]:
-    """Return how much attention of each head is on the aligned source position.
+    """Return how much attention of each head is on the aligned source position of each query.
 
-    Args:
-        aligned_Q: the source position that each query needs.
-        start: the first source position to count, after a task prefix.
-
-    The result has, as means over the queries: `scores` (LH), the share of attention within one
-    position of the aligned one; `last` (LH), the other share on the last source position, which is
-    the EOS of most tokenizers; `baseline`, both shares for uniform attention. `best` is the head
-    with the largest score.
+    `start` is the first source position to count, after a task prefix. The result has, as means
+    over the queries: `scores` (LH), the share of attention within one position of the aligned one;
+    `last` (LH), the other share on the last source position, which is the EOS of most tokenizers;
+    `baseline`, both shares for uniform attention. `best` is the head with the largest score.
     """
     n_queries, n_memory = weights_LHQM.shape[-2:]
     columns_M = torch.arange(n_memory)

@@ -61,11 +61,7 @@ class ForwardTrace:
             self.stages = list(self._trace())
 
     def stage(self, block: str, name: str) -> TraceStage:
-        """Return a stage by its names.
-
-        Raises:
-            KeyError: for a stage that the model does not have.
-        """
+        """Return a stage by its names. Raises KeyError if the model does not have it."""
         for each in self.stages:
             if (each.block, each.name) == (block, name):
                 return each

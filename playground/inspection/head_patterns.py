@@ -182,11 +182,7 @@ def score_heads(subject: InspectedModel, batch: Batch) -> list[HeadScore]:
 def scores_over_training(
     config: RunConfig, weights: Mapping[int, Path], n: int = NUM_SEQUENCES
 ) -> dict[int, list[HeadScore]]:
-    """Score every head at several training steps of a run, from stored weights: {step: file}.
-
-    Raises:
-        CheckpointError: for a file that does not hold this model's weights.
-    """
+    """Score every head at several training steps of a run, from stored weights: {step: file}."""
     model = build_model(config)
     batch = InspectedModel.from_model(config, model).held_out(n).batch
     scores = {}
@@ -264,9 +260,9 @@ def _pattern_masks(kind: str, batch: Batch, attn_mask_BQM: Tensor) -> dict[str, 
 
 
 def _target_alignment(batch: Batch, task: Task) -> Tensor | None:
-    """Return the source position that each target position depends on (BT).
+    """Return the source position that each target position depends on (BT), or -1.
 
-    It is -1 for a position without one. Returns None for a task without a known alignment.
+    Returns None for a task without a known alignment.
     """
     ideal_BT = torch.full_like(batch.labels_BT, -1)
     for row, length in enumerate(((batch.source_BS != PAD).sum(1) - 1).tolist()):

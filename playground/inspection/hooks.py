@@ -99,10 +99,7 @@ def all_heads(config: TransformerConfig, *kinds: str) -> list[Component]:
 
 
 def all_components(config: TransformerConfig) -> list[Component]:
-    """List every component that can be replaced.
-
-    These are the heads, the feed-forward networks, and the position vectors if the model adds any.
-    """
+    """List the heads, the feed-forward networks, and the position vectors if there are any."""
     networks = [
         Component(kind, layer) for kind in FEED_FORWARD_KINDS for layer in range(config.n_layers)
     ]
@@ -114,10 +111,8 @@ def all_components(config: TransformerConfig) -> list[Component]:
 
 
 def component_groups(config: TransformerConfig) -> dict[str, list[Component]]:
-    """Return the groups of components by name.
-
-    A group holds all heads of one type of attention in one layer, all heads of one type, or all
-    feed-forward networks of one side.
+    """Return groups of components by name: all heads of one type of attention, in one layer or in
+    all, or all feed-forward networks of one side.
     """
     result: dict[str, list[Component]] = {}
     for kind in ATTENTION_KINDS:
@@ -154,10 +149,7 @@ Activations = Mapping[str, list[ModuleCall]]
 def record_activations(
     model: nn.Module, names: Collection[str] | None = None
 ) -> Iterator[Activations]:
-    """Record the calls of the named modules inside the block (default: every module).
-
-    Blocks can be nested.
-    """
+    """Record the calls of the named modules inside the block (default: every module)."""
     calls: dict[str, list[ModuleCall]] = {}
 
     def store(name: str) -> Any:
@@ -203,10 +195,7 @@ def compute_weights(attention: MultiHeadAttention) -> RemovableHandle:
 
 
 def component_outputs(model: Transformer, calls: Activations) -> dict[Component, Tensor]:
-    """Return the outputs of all heads (BQK) and feed-forward networks (BQD).
-
-    They are those of the last recorded forward pass.
-    """
+    """Return the last outputs of all heads (BQK) and feed-forward networks (BQD)."""
     result = {}
     for part in all_components(model.config):
         if part.kind in ATTENTION_KINDS:
@@ -240,10 +229,8 @@ def replace_outputs(model: Transformer, values: Mapping[Component, Tensor]) -> I
 
     A value is a scalar, or PX or BPX with one row per position (X: the value size of a head for
     heads, D otherwise). Incremental decoding uses the row of the current position. For the
-    position components, the value replaces the position vectors.
-
-    Raises:
-        ValueError: for a component that the model does not have.
+    position components, the value replaces the position vectors. Raises ValueError for a component
+    that the model does not have.
     """
     _check_components(model, values)
     handles = _Replacement(model, values).register_hooks()

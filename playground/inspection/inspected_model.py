@@ -98,11 +98,7 @@ class InspectedModel:
         """Return the encoder-decoder from scratch, whose components can be ablated.
 
         For a model from PyTorch's layers it is the transformer from scratch with the same weights,
-        which computes the same outputs (`is_equivalent`).
-
-        Raises:
-            NotApplicableError: for another architecture, for which only attention weights are
-                available.
+        which computes the same outputs (`is_equivalent`). Raises NotApplicableError for any other.
         """
         if isinstance(self.model, TorchTransformer):
             with torch.device("meta"):  # copy_weights sets every weight
@@ -129,10 +125,7 @@ class InspectedModel:
     def encode_text(self, text: str) -> Example:
         """Encode a sequence entered by the user, with its target.
 
-        Raises:
-            UnknownSymbolError: for a symbol that is not in the task's vocabulary.
-            InspectionError: for an empty sequence, or one with more tokens than the model has
-                positions.
+        Raises UnknownSymbolError for an unknown symbol, InspectionError for an invalid sequence.
         """
         vocabulary = self.task.vocabulary
         try:
@@ -175,10 +168,7 @@ class InspectedModel:
 
     @property
     def max_target_tokens(self) -> int:
-        """Return the maximum target length for training lengths, with EOS.
-
-        It is at most `max_positions`.
-        """
+        """Return the maximum target length for training lengths, with EOS, within the positions."""
         return min(
             self.task.max_target_length(self.config.task.max_length) + 1,
             self.model.config.max_positions,
@@ -210,10 +200,6 @@ class InspectedModel:
 
 
 def load_inspected_model(folder: Path) -> InspectedModel:
-    """Load the model of a checkpoint for inspection.
-
-    Raises:
-        CheckpointError: for a checkpoint that cannot be loaded.
-    """
+    """Load the model of a checkpoint for inspection. Raises CheckpointError."""
     manifest, model = load_model(folder)
     return InspectedModel.from_model(manifest.config, model)

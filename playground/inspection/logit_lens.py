@@ -30,7 +30,7 @@ from playground.models.layers import NORM_EPS
 from playground.models.transformer import Transformer
 
 from .hooks import ATTENTION_KINDS, Activations, Component, component_outputs
-from .inspected_model import InspectionError, NotApplicableError
+from .inspected_model import NotApplicableError
 
 
 @torch.no_grad()
@@ -72,14 +72,15 @@ def direct_logit_attribution(
     The contribution of a component is its vector minus the vector's mean, divided by the frozen
     scale of the final norm, times the weight of the norm, times the token's row of the output
     layer. Logit differences are more informative than logits, because a constant added to all
-    logits changes no probability.
-
-    Raises:
-        NotApplicableError: for a post-norm model.
-        InspectionError: for more than one sequence, or an invalid position or token.
+    logits changes no probability. Raises NotApplicableError for a post-norm model.
     """
     decoder_input_BT = calls["target_embedding"][-1].inputs[0]
-    _check_request(model, decoder_input_BT, position, (token, baseline_token))
+    if model.config.norm_placement != "pre":
+        raise NotApplicableError(
+            "logit attribution needs a pre-norm model; in this post-norm model each norm rescales "
+            "the sum before it, so the logit is not a sum of components; use the logit lens, "
+            "ablation or activation patching"
+        )
     direction_D = _token_difference(model.output_proj.weight, token, baseline_token)
     attribute = _frozen_norm_product(
         model, calls["decoder_norm"][-1].inputs[0][0, position], direction_D
@@ -115,9 +116,8 @@ def _token_difference(of_token: Tensor, token: int, baseline_token: int | None) 
 def _frozen_norm_product(
     model: Transformer, last_D: Tensor, direction_D: Tensor
 ) -> Callable[[Tensor], float]:
-    """Return the function that applies the final norm at the scale of `last_D`, without its bias.
-
-    The function returns the dot product of the result with `direction_D`.
+    """Return the function that applies the final norm at the scale of `last_D`, without its bias,
+    and returns the dot product of the result with `direction_D`.
     """
     norm = cast(nn.LayerNorm | nn.RMSNorm, model.decoder_norm)
     subtracts_mean = isinstance(norm, nn.LayerNorm)  # RMSNorm does not subtract the mean
@@ -127,31 +127,6 @@ def _frozen_norm_product(
 
     scale = (center(last_D).pow(2).mean() + NORM_EPS).sqrt()
     return lambda vector_D: float(center(vector_D) / scale * norm.weight @ direction_D)
-
-
-def _check_request(
-    model: Transformer, decoder_input_BT: Tensor, position: int, tokens: tuple[int | None, ...]
-) -> None:
-    if model.config.norm_placement != "pre":
-        raise NotApplicableError(
-            "logit attribution needs a pre-norm model; in this post-norm model each norm rescales "
-            "the sum before it, so the logit is not a sum of components; use the logit lens, "
-            "ablation or activation patching"
-        )
-    n_rows, n_positions = decoder_input_BT.shape
-    if n_rows != 1:
-        raise InspectionError(
-            f"the batch has {n_rows} sequences; logit attribution takes one sequence at a time"
-        )
-    if not 0 <= position < n_positions:
-        raise InspectionError(
-            f"position is {position}; this target has the positions 0 to {n_positions - 1}"
-        )
-    for each in tokens:
-        if each is not None and not 0 <= each < model.config.target_vocab_size:
-            raise InspectionError(
-                f"token is {each}; the tokens are 0 to {model.config.target_vocab_size - 1}"
-            )
 
 
 def _layer_contributions(

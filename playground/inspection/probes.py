@@ -43,20 +43,15 @@ class ProbeScore:
         return self.accuracy - self.control_accuracy
 
 
-def probe_layers(
-    subject: InspectedModel, n: int = NUM_SEQUENCES, seed: int = 0
-) -> list[ProbeScore]:
-    """Return the scores of both features for the embedding and each encoder layer.
-
-    The `seed` determines the labels of the control task.
-    """
+def probe_layers(subject: InspectedModel, n: int = NUM_SEQUENCES) -> list[ProbeScore]:
+    """Return the scores of both features for the embedding and each encoder layer."""
     model, batch = subject.transformer, subject.held_out(n).batch
     names = ["source_embedding"] + [f"encoder_layers.{i}" for i in range(model.config.n_layers)]
     _, calls = run_with_cache(model, batch, names)
     row_N, position_N = (batch.source_BS >= len(SPECIAL_TOKENS)).nonzero(as_tuple=True)
     token_N = batch.source_BS[row_N, position_N] - len(SPECIAL_TOKENS)
     is_training_N = row_N % 2 == 0
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)  # of the labels of the control task
     scores = []
     for name, label_N in zip(FEATURES, (token_N, position_N), strict=True):
         n_classes = int(label_N.max()) + 1

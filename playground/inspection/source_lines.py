@@ -64,11 +64,7 @@ class SourceLine:
 
 @cache
 def find_source_line(function: Callable[..., Any], fragment: str) -> SourceLine:
-    """Return the only line of a function that contains `fragment`.
-
-    Raises:
-        LookupError: if no line of the function contains it, or several do.
-    """
+    """Return the only line of a function that contains `fragment`, or raise LookupError."""
     lines, first = inspect.getsourcelines(function)
     matches = [(first + i, line.strip()) for i, line in enumerate(lines) if fragment in line]
     if len(matches) != 1:

@@ -85,11 +85,7 @@ class TraceStage:
 
     @torch.no_grad()
     def explain(self, head: int, row: int, column: int) -> CellOrigin:
-        """Return the computation of one number from earlier stages.
-
-        Raises:
-            IndexError: for a cell that the stage does not have.
-        """
+        """Return the computation of one number from earlier stages, or raise IndexError."""
         return self.find_origin(head, row, column)
 
     @property

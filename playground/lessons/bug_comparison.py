@@ -5,7 +5,7 @@ V vocabulary.
 """
 
 import traceback
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any, cast
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from playground.architectures.seq2seq_model import eval_mode, exact_match_mask
 from playground.inspection.attention_recording import record_free_running
+from playground.inspection.hooks import ATTENTION_KINDS
 from playground.jobs.progress import ProgressReporter
 from playground.models.config import TransformerConfig
 from playground.tasks import PAD
@@ -125,20 +126,12 @@ def exact_match(model: ReferenceModel, held_out: HeldOutSet) -> tuple[float, flo
 
 def training_settings(bug: Bug, seed: int, steps: int) -> dict[str, Any]:
     """Return the training settings of both copies."""
-    return {
-        **BUG_SETTINGS,
-        **bug.settings,
-        "seed": seed,
-        "max_steps": steps,
-        "lr_decay_steps": steps,
-    }
+    budget = {"seed": seed, "max_steps": steps, "lr_decay_steps": steps}
+    return {**BUG_SETTINGS, **bug.settings, **budget}
 
 
 def compare(name: str, seed: int, steps: int, reporter: ProgressReporter) -> dict[str, Any]:
-    """Train the correct and the buggy copy on the same batches and compare them.
-
-    The result contains only values for JSON.
-    """
+    """Train the correct and the buggy copy on the same batches and compare them, for JSON."""
     torch.set_num_threads(1)
     reporter.message("Training")
     bug = BUGS[name]
@@ -176,15 +169,7 @@ def compare(name: str, seed: int, steps: int, reporter: ProgressReporter) -> dic
 def observations(copy: TrainingCopy, held_out: HeldOutSet) -> dict[str, Any]:
     """Return the metrics, the output and the attention weights of a copy, or its traceback."""
     if copy.failure is not None:
-        failure = copy.failure
-        return {
-            "failure": {
-                "step": failure.step,
-                "lines": failure.lines,
-                "line": failure.line,
-                "file": failure.file,
-            }
-        }
+        return {"failure": asdict(copy.failure)}
     model, task = copy.model.eval(), copy.trainer.task
     teacher_forced, free_running = exact_match(model, held_out)
     tokens = task.vocabulary.encode(EXAMPLE_INPUT)[: copy.config.task.max_length]
@@ -220,11 +205,7 @@ def observations(copy: TrainingCopy, held_out: HeldOutSet) -> dict[str, Any]:
                 [[round(w, 3) for w in row] for row in weights_BHQM[0].mean(0).tolist()]
                 for weights_BHQM in layers
             ]
-            for kind, layers in (
-                ("encoder", record.encoder),
-                ("decoder", record.decoder),
-                ("cross", record.cross),
-            )
+            for kind, layers in ((kind, getattr(record, kind)) for kind in ATTENTION_KINDS)
         },
     }
 

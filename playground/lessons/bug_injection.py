@@ -32,10 +32,10 @@ from playground.models.embeddings import InputEmbedding
 from playground.models.feed_forward import FeedForward
 from playground.models.layers import Layer, ResidualNorm
 from playground.models.transformer import Transformer
-from playground.tasks import PAD
 from playground.tasks.task import Batch
 
 from .bugs import Bug
+from .trained_run import same
 
 ROOT = Path(__file__).resolve().parents[2]
 PATCHABLE_MODULES: tuple[type[nn.Module], ...] = (
@@ -58,10 +58,7 @@ class ReferenceModel(TransformerModel):
 
     @torch.no_grad()
     def is_exact_match(self, batch: Batch) -> Tensor:
-        return (
-            (self.generate(batch.source_BS, batch.labels_BT.shape[1]) == batch.labels_BT)
-            | (batch.labels_BT == PAD)
-        ).all(1)
+        return same(self.generate(batch.source_BS, batch.labels_BT.shape[1]), batch.labels_BT)
 
     exact_match_and_loss = Seq2SeqModel.exact_match_and_loss
 
@@ -108,11 +105,7 @@ class BugSource:
 
 
 def load_source(bug: Bug) -> BugSource:
-    """Return the correct and the buggy source.
-
-    Raises:
-        LookupError: when the source does not contain the line exactly once.
-    """
+    """Return the correct and the buggy source. Raises LookupError for a line that is not unique."""
     function = original_function(bug.location)
     correct = find_source_line(function, bug.correct_line)
     lines, first = inspect.getsourcelines(function)
@@ -123,10 +116,7 @@ def load_source(bug: Bug) -> BugSource:
 
 
 def buggy_function(bug: Bug) -> FunctionType:
-    """Compile the function with the bug.
-
-    It keeps the line numbers of the correct function, so that tracebacks name the correct lines.
-    """
+    """Compile the function with the bug, with the line numbers of the correct one."""
     source, original = load_source(bug), original_function(bug.location)
     file = source.file + BUGGY_SUFFIX
     source_text = (
@@ -141,10 +131,7 @@ def buggy_function(bug: Bug) -> FunctionType:
 
 
 def patched_methods(bug: Bug) -> dict[type[nn.Module], dict[str, FunctionType]]:
-    """Return the methods to replace in the copy, by class of the model.
-
-    They are the method with the bug, or all methods that call the function with the bug.
-    """
+    """Return the methods with the bug, or those that call the function with it, by class."""
     original, buggy = original_function(bug.location), buggy_function(bug)
     name = original.__name__
     if "." in bug.location.split(":")[1]:

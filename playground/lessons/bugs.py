@@ -67,11 +67,7 @@ BUGS = read_definitions(Path(__file__).with_suffix(".toml"), Bug)
 
 
 def resolve_bug(name: object, seed: int) -> str:
-    """Return the name of the bug that a link requests; for "random", the seed chooses it.
-
-    Raises:
-        ConfigError: when no bug has this name.
-    """
+    """Return the bug that a link requests, or that the seed chooses. Raises ConfigError."""
     if name == RANDOM_BUG:
         return random.Random(seed).choice(sorted(BUGS))
     if not isinstance(name, str) or name not in BUGS:

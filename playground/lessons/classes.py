@@ -4,7 +4,7 @@
 
 Teacher and pupils are hashes of the keys of their browsers; those of a pupil differ between
 classes. A file is removed when its teacher closes the class, and after `TTL_S`: at the next request
-about a class, or at the start of the server. This module does not import torch.
+about a class, or at the start of the server.
 """
 
 import hashlib
@@ -78,11 +78,7 @@ class Classes:
         self._remove_old()
 
     def open(self, owner: str, address: str) -> Classroom:
-        """Open a class.
-
-        Raises:
-            UserError: when the owner, the address or the server has too many.
-        """
+        """Open a class. Raises UserError when the owner, the address or the server has too many."""
         teacher = owner_id(owner)
         with self._lock:
             self._remove_old()
@@ -98,8 +94,7 @@ class Classes:
     def add(self, code: str, owner: str, **guess: Any) -> None:
         """Add a pupil to a class, or a guess: a `lesson` with a `guess`, which replaces another.
 
-        Raises:
-            UserError: when there is no such class, it is full, or the disk cannot store the line.
+        Raises UserError when there is no such class, it is full, or the disk cannot store the line.
         """
         pupil = hashlib.sha256(f"{code} {owner}".encode()).hexdigest()[:16]
         line = {"pupil": pupil, **guess}
@@ -117,11 +112,7 @@ class Classes:
                 self._write(classroom)
 
     def summary(self, code: str, owner: str, lesson: str) -> dict[str, Any]:
-        """Return the guesses in a lesson, and the numbers of pupils and guesses, for the teacher.
-
-        Raises:
-            UserError: when there is no such class, or another teacher opened it.
-        """
+        """Return the guesses in a lesson, and the numbers of pupils and guesses."""
         with self._lock:
             classroom = self._find_for_teacher(code, owner)
             return {
@@ -132,11 +123,7 @@ class Classes:
             }
 
     def close(self, code: str, owner: str) -> None:
-        """Remove the class of a teacher, with its file.
-
-        Raises:
-            UserError: when there is no such class, or another teacher opened it.
-        """
+        """Remove the class of a teacher, with its file. Raises UserError for any other user."""
         with self._lock:
             self._remove(self._find_for_teacher(code, owner))
 

@@ -18,8 +18,8 @@ from .trained_run import (
     decode,
     exact_match_by_length,
     length_figure,
+    map_figure,
     percent,
-    rounded,
 )
 
 
@@ -119,14 +119,8 @@ def _cross_attention(run: TrainedRun, text: str) -> tuple[torch.Tensor, list[str
 
 def _attention_map(run: TrainedRun, text: str) -> dict[str, Any]:
     weights_TS, source, target = _cross_attention(run, text)
-    return {
-        "kind": "map",
-        "title": f"Cross-attention, mean over heads: {run.label}",
-        "rows": target,
-        "columns": source,
-        "weights": rounded(weights_TS),
-        "is_generated": True,
-    }
+    title = f"Cross-attention, mean over heads: {run.label}"
+    return map_figure(title, target, source, weights_TS, is_generated=True)
 
 
 def _describe_alignment(run: TrainedRun, text: str) -> str:

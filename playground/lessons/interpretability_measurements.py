@@ -13,7 +13,15 @@ from playground.inspection.induction import InductionScore, induction_scores
 from playground.inspection.probes import FEATURES, ProbeScore, probe_layers
 
 from .measurements import EVAL_EXAMPLES, Result
-from .trained_run import TrainedRun, exact_match_curves, percent, rounded
+from .trained_run import (
+    TrainedRun,
+    bars_figure,
+    curve,
+    curves_figure,
+    exact_match_curves,
+    map_figure,
+    percent,
+)
 
 INDUCTION_SCORE = 0.8  # prefix matching above which a head is an induction head
 EXAMPLE_LENGTH = 8  # tokens of the sequence in the figure
@@ -49,18 +57,8 @@ def induction_heads(runs: list[TrainedRun], options: Mapping[str, Any]) -> Resul
         "outcome": value,
         "explanation": text,
         "figures": [
-            {
-                "kind": "curves",
-                "title": "Highest prefix-matching score of a head",
-                "metric": "prefix_matching",
-                "series": curves,
-            },
-            {
-                "kind": "curves",
-                "title": "Training loss",
-                "metric": "loss",
-                "series": [run.curve("loss") for run in runs],
-            },
+            curves_figure("Highest prefix-matching score of a head", "prefix_matching", curves),
+            curves_figure("Training loss", "loss", [run.curve("loss") for run in runs]),
             exact_match_curves(runs),
             _attention_map(runs[-1], best[runs[-1].label]),
         ],
@@ -86,19 +84,14 @@ def probe_selectivity(runs: list[TrainedRun], options: Mapping[str, Any]) -> Res
         "(Elazar et al., 2021)."
     )
     figures = [
-        {
-            "kind": "bars",
-            "title": f"Accuracy for the {name} · on its control task",
-            "bars": [
-                {
-                    "label": _layer_name(score),
-                    "value": score.accuracy,
-                    "note": percent(score.control_accuracy),
-                }
+        bars_figure(
+            f"Accuracy for the {name} · on its control task",
+            (
+                (_layer_name(score), score.accuracy, percent(score.control_accuracy))
                 for score in scores
                 if score.feature == name
-            ],
-        }
+            ),
+        )
         for name in FEATURES
     ]
     value = round(100 * token.control_accuracy, 1)
@@ -122,7 +115,7 @@ def _prefix_matching_curve(run: TrainedRun) -> dict[str, Any]:
         step: best_induction_head(model, run).prefix_matching
         for step, model in run.models_over_training()
     }
-    return {"label": run.label, "xs": list(scores), "ys": list(scores.values())}
+    return curve(run.label, scores)
 
 
 def _describe_formation(run: TrainedRun, curve: Mapping[str, list[Any]]) -> str:
@@ -151,11 +144,6 @@ def _attention_map(run: TrainedRun, head: InductionScore) -> dict[str, Any]:
     tokens_1W, _ = model.attention_tokens(example)["decoder"]
     names = run.subject.token_names(tokens_1W[0].tolist())
     first = EXAMPLE_LENGTH + 1  # after the tokens and EOS
-    return {
-        "kind": "map",
-        "title": f"Attention of decoder {head.layer + 1}.{head.head + 1}, {run.label}",
-        "rows": names[first:],
-        "columns": names,
-        "weights": rounded(weights_WW[first:]),
-        "caption": "Rows: the repeated tokens (queries). Columns: all tokens (keys).",
-    }
+    title = f"Attention of decoder {head.layer + 1}.{head.head + 1}, {run.label}"
+    caption = "Rows: the repeated tokens (queries). Columns: all tokens (keys)."
+    return map_figure(title, names[first:], names, weights_WW[first:], caption=caption)

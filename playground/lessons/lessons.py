@@ -2,7 +2,7 @@
 
 lessons.toml defines them, without answers. A lesson names the settings to train, the function of
 tasks.py that evaluates the runs, and how near a guess must be. The page compares the guess with
-what is measured. This module does not import torch.
+what is measured.
 """
 
 from collections.abc import Mapping
@@ -122,31 +122,19 @@ LESSONS = read_definitions(Path(__file__).with_suffix(".toml"), Lesson)
 
 
 def find(name: object) -> Lesson:
-    """Return the lesson with this name.
-
-    Raises:
-        ConfigError: when no lesson has this name.
-    """
+    """Return the lesson with this name, or raise ConfigError."""
     if not isinstance(name, str) or name not in LESSONS:
         raise ConfigError("lesson", messages.choose_one_of("lesson", short_repr(name), LESSONS))
     return LESSONS[name]
 
 
 def validate_options(lesson: Lesson, request: object) -> Settings:
-    """Validate the options of a request and add the defaults and the seed.
-
-    Raises:
-        UserError: when an option is invalid; `field` names the option.
-    """
+    """Return the valid options of a request with the defaults and the seed, or raise UserError."""
     return dict(parse(lesson.options_type, request if isinstance(request, dict) else {}))
 
 
 def validate_guess(lesson: Lesson, guess: object) -> Guess:
-    """Validate a guess that a pupil sends to a class.
-
-    Raises:
-        UserError: when it is none of this lesson.
-    """
+    """Return a valid guess that a pupil sends to a class, or raise UserError."""
     return parse(lesson.guess_type, {"guess": guess}).guess  # type: ignore[attr-defined]
 
 
@@ -155,7 +143,7 @@ def experiment(
 ) -> ExperimentSpec:
     """Return the experiment of a lesson: a variant for each run, in the order of the lesson.
 
-    `base` contains defaults, which the settings of the lesson override.
+    The settings of the lesson override those in `base`.
     """
     chosen = {each.setting: options[name] for name, each in lesson.options.items() if each.setting}
     return ExperimentSpec.model_validate(

@@ -29,12 +29,13 @@ from playground.inspection.hooks import all_heads
 from .trained_run import (
     EXAMPLES_PER_LENGTH,
     TrainedRun,
+    bars_figure,
     decode,
     exact_match_by_length,
     exact_match_curves,
     length_figure,
+    map_figure,
     percent,
-    rounded,
     same,
     same_multiset,
 )
@@ -108,15 +109,8 @@ def first_token_attention(runs: list[TrainedRun], options: Mapping[str, Any]) ->
         f"{at + 1} ({source[at]}); uniform attention would put {percent(1 / len(source))} "
         f"there.{right} {heads_agree}"
     )
-    figure = {
-        "kind": "map",
-        "title": f"Cross-attention, mean of {n_heads} heads",
-        "rows": target,
-        "columns": source,
-        "weights": rounded(cross_LHTS.mean((0, 1))),
-        "selected": [0, at],
-        "is_generated": True,
-    }
+    title, mean_TS = f"Cross-attention, mean of {n_heads} heads", cross_LHTS.mean((0, 1))
+    figure = map_figure(title, target, source, mean_TS, selected=[0, at], is_generated=True)
     return {
         "value": at + 1,
         "outcome": f"position {at + 1} ({source[at]})",
@@ -133,11 +127,7 @@ def without_positions(runs: list[TrainedRun], options: Mapping[str, Any]) -> Res
     generated_BT = without.subject.model.generate(batch.source_BS, batch.labels_BT.shape[1])
     exact_B = same(generated_BT, batch.labels_BT)
     multiset_B = same_multiset(generated_BT, batch.labels_BT)
-    exact, multiset, n = (
-        float(exact_B.float().mean()),
-        float(multiset_B.float().mean()),
-        len(exact_B),
-    )
+    exact, multiset = (float(each_B.float().mean()) for each_B in (exact_B, multiset_B))
     before = with_them.evaluations[-1]["exact_match"]
     value = "nothing" if exact >= 0.5 else "order" if multiset >= 0.5 else "both"
     outcomes = {
@@ -146,7 +136,7 @@ def without_positions(runs: list[TrainedRun], options: Mapping[str, Any]) -> Res
         "both": "not even the right tokens",
     }[value]
     text = (
-        f"Of {n} held-out sequences, the model generates {percent(exact)} exactly right "
+        f"Of {len(exact_B)} held-out sequences, the model generates {percent(exact)} exactly right "
         f"({percent(before)} with positions). {percent(multiset)} have exactly the right tokens, "
         "in any order. Without positions, the encoder gives the decoder an "
         "unordered set of vectors: equal tokens get equal vectors at every position. The "
@@ -256,19 +246,14 @@ def compare_ablations(runs: list[TrainedRun], options: Mapping[str, Any]) -> Res
         f"model, and do not correct for choosing the largest of {len(effects['mean'])} heads."
     )
     figures = [
-        {
-            "kind": "bars",
-            "title": f"{method.capitalize()} ablation of each head: decrease of the "
-            "log-probability in nats · exact match",
-            "bars": [
-                {
-                    "label": each.name,
-                    "value": each.log_prob_drop,
-                    "note": percent(each.ablated.exact_match),
-                }
+        bars_figure(
+            f"{method.capitalize()} ablation of each head: decrease of the log-probability in nats "
+            "· exact match",
+            [
+                (each.name, each.log_prob_drop, percent(each.ablated.exact_match))
                 for each in sorted(effects[method].values(), key=lambda each: -each.log_prob_drop)
             ][:MAX_BARS],
-        }
+        )
         for method in METHODS
     ]
     return {"value": value, "outcome": value, "explanation": text, "figures": figures}

@@ -15,7 +15,7 @@ from playground.inspection.cross_attention_alignment import score_alignment
 from playground.inspection.views.attention_maps import unpack_uint16
 
 from .measurements import Result
-from .trained_run import TrainedRun, percent, rounded
+from .trained_run import TrainedRun, bars_figure, curve, curves_figure, map_figure, percent
 
 EXAMPLE_TEXT = "3 1 4 1 5"  # of the own model
 MAX_CURVES = 5  # tokens
@@ -77,21 +77,19 @@ def next_token_probability(runs: list[TrainedRun], options: Mapping[str, Any]) -
     own, own_sink, own_uniform = _own_first_token(runs[0])
     figures = [
         _candidate_bars(f"Next token of {name}: probability", plain),
-        {
-            "kind": "curves",
-            "title": "Probability of these tokens by temperature",
-            "metric": "probability",
-            "x_label": "temperature",
-            "series": [
-                {
-                    "label": _quote(candidate),
-                    "xs": [each["temperature"] for each in plain["temperatures"]],
-                    "ys": [each["probabilities"][i] for each in plain["temperatures"]],
-                }
+        curves_figure(
+            "Probability of these tokens by temperature",
+            "probability",
+            [
+                curve(
+                    _quote(candidate),
+                    {at["temperature"]: at["probabilities"][i] for at in plain["temperatures"]},
+                )
                 for i, candidate in enumerate(plain["candidates"][:MAX_CURVES])
             ],
-            "note": _nucleus_note(plain),
-        },
+            x_label="temperature",
+            note=_nucleus_note(plain),
+        ),
     ]
     text = (
         f"{name} splits the prompt into {len(plain['tokens'])} tokens. It gives each of the "
@@ -130,18 +128,11 @@ def _quote(token: Mapping[str, Any]) -> str:
 
 
 def _candidate_bars(title: str, prediction: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "kind": "bars",
-        "title": f"{title} · logit",
-        "bars": [
-            {
-                "label": _quote(each),
-                "value": each["probability"],
-                "note": f"{each['logit']:.1f}",
-            }
-            for each in prediction["candidates"]
-        ],
-    }
+    bars = (
+        (_quote(each), each["probability"], f"{each['logit']:.1f}")
+        for each in prediction["candidates"]
+    )
+    return bars_figure(f"{title} · logit", bars)
 
 
 def _nucleus_note(prediction: Mapping[str, Any]) -> str:
@@ -168,9 +159,9 @@ def _describe_chat(result: Mapping[str, Any], name: str) -> str:
 
 @torch.no_grad()
 def _own_first_token(run: TrainedRun) -> tuple[float, float, float]:
-    """Return the probability of the first output token on the example, and the share of SOS.
+    """Return the probability of the first output token on the example, and two shares.
 
-    The share is that of the attention of the later decoder tokens on SOS, beside equal weights.
+    Those are the attention of the later decoder tokens on SOS, measured and for equal weights.
     """
     subject = run.subject
     batch = subject.encode_text(EXAMPLE_TEXT)
@@ -206,16 +197,12 @@ def _count_clear_heads(scores_LH: Tensor) -> int:
 
 def _head_map(title: str, scores_LH: Tensor, meaning: str = OUTPUT_MEAN) -> dict[str, Any]:
     """Return a figure with a cell for each head."""
-    n_layers, n_heads = scores_LH.shape
-    return {
-        "kind": "map",
-        "title": title,
-        "rows": [f"layer {layer + 1}" for layer in range(n_layers)],
-        "columns": [f"head {head + 1}" for head in range(n_heads)],
-        "weights": rounded(scores_LH),
-        "has_heads": True,
-        "caption": f"Rows: layers. Columns: heads. {meaning}",
-    }
+    rows, columns = (
+        [f"{name} {i + 1}" for i in range(n)]
+        for name, n in zip(("layer", "head"), scores_LH.shape, strict=True)
+    )
+    caption = f"Rows: layers. Columns: heads. {meaning}"
+    return map_figure(title, rows, columns, scores_LH, has_heads=True, caption=caption)
 
 
 def _pretrained_map(translation: dict[str, Any], name: str) -> dict[str, Any]:
@@ -235,11 +222,5 @@ def _attention_map(
 ) -> dict[str, Any]:
     """Return the figure of the head with the best alignment."""
     layer, head = best["layer"], best["head"]
-    return {
-        "kind": "map",
-        "title": f"Best aligned head of {name}: layer {layer + 1}, head {head + 1}",
-        "rows": target,
-        "columns": source,
-        "weights": rounded(weights_LHQM[layer, head]),
-        "is_generated": True,
-    }
+    title = f"Best aligned head of {name}: layer {layer + 1}, head {head + 1}"
+    return map_figure(title, target, source, weights_LHQM[layer, head], is_generated=True)

@@ -35,13 +35,7 @@ FUNCTIONS = {
 
 
 class LessonJobs(JobQueue):
-    """The measurements of a server.
-
-    Args:
-        experiments: the service that trains the runs of lessons.
-        base: default settings, which the settings of each lesson override.
-        pretrained: the queue of the jobs with pretrained models.
-    """
+    """The measurements of a server. The settings of each lesson override those in `base`."""
 
     job_type = Measurement
 
@@ -75,9 +69,8 @@ class LessonJobs(JobQueue):
     def submit_lesson(self, name: object, options: object, owner: str) -> Job:
         """Start the training of a lesson, whose measurement follows.
 
-        Raises:
-            ConfigError: when the lesson or an option is invalid; `field` names it.
-            UserError: when the owner has too many active measurements or runs.
+        Raises ConfigError for an invalid lesson or option, UserError for too many measurements or
+        runs.
         """
         lesson = lessons.find(name)
         chosen_options = lessons.validate_options(lesson, options)
@@ -100,13 +93,9 @@ class LessonJobs(JobQueue):
     def submit_bug(
         self, name: object, seed: int, steps: int, owner: str, is_hidden: bool = False
     ) -> Job:
-        """Train a buggy and a correct copy.
+        """Train a buggy and a correct copy. Raises ConfigError or UserError.
 
         For "random", the seed chooses the bug. `is_hidden` hides a known bug like a random one.
-
-        Raises:
-            ConfigError: when no bug has this name.
-            UserError: when the owner has too many active measurements.
         """
         bug = resolve_bug(name, seed)
         is_hidden = is_hidden or name == RANDOM_BUG
@@ -130,11 +119,7 @@ class LessonJobs(JobQueue):
         return self.pretrained.submit(kind, request, owner=owner, label=model)
 
     def poll(self, job_id: object, owner: str, cursor: int = 0) -> Response:
-        """Return the state of a measurement; it keeps its runs from idling out.
-
-        Raises:
-            UserError: when this owner has no measurement with this id.
-        """
+        """Return the state of a measurement; it keeps its runs from idling out."""
         job = self._get(job_id, owner)
         job.polled_at = self._clock()
         if job.pretrained is not None:
@@ -153,9 +138,7 @@ class LessonJobs(JobQueue):
         """Check a guess of the bug or of its line (counted from 0), or reveal both.
 
         The response has the result as the user may now see it, with a hint for a wrong guess.
-
-        Raises:
-            UserError: when there is no result yet.
+        Raises UserError when there is no result yet.
         """
         job = self._get(job_id, owner)
         if job.kind != "bug" or job.result is None:

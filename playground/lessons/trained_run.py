@@ -5,7 +5,7 @@ Shapes: B batch, T target, Q query, M memory (keys and values).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -66,11 +66,7 @@ class TrainedRun:
 
     def curve(self, metric: str = "exact_match") -> dict[str, Any]:
         lines = [line for line in self.lines if line.get(metric) is not None]
-        return {
-            "label": self.label,
-            "xs": [line["step"] for line in lines],
-            "ys": [line[metric] for line in lines],
-        }
+        return curve(self.label, {line["step"]: line[metric] for line in lines})
 
 
 def percent(share: float) -> str:
@@ -78,13 +74,37 @@ def percent(share: float) -> str:
     return format_percent(share).replace(" ", "\u00a0")
 
 
-def exact_match_curves(runs: list[TrainedRun]) -> dict[str, Any]:
+def curve(label: str, points: Mapping[int, float]) -> dict[str, Any]:
+    return {"label": label, "xs": list(points), "ys": list(points.values())}
+
+
+def curves_figure(
+    title: str, metric: str, series: list[dict[str, Any]], **more: Any
+) -> dict[str, Any]:
+    return {"kind": "curves", "title": title, "metric": metric, "series": series, **more}
+
+
+def map_figure(
+    title: str, rows: list[str], columns: list[str], weights_QM: Tensor, **more: Any
+) -> dict[str, Any]:
+    weights = [[round(weight, 3) for weight in row] for row in weights_QM.tolist()]
+    labels = {"rows": rows, "columns": columns}
+    return {"kind": "map", "title": title, **labels, "weights": weights, **more}
+
+
+def bars_figure(title: str, bars: Iterable[tuple[str, float, str]]) -> dict[str, Any]:
+    """Return the figure of labels, values and notes."""
+    names = ("label", "value", "note")
     return {
-        "kind": "curves",
-        "title": "Exact match on held-out sequences",
-        "metric": "exact_match",
-        "series": [run.curve() for run in runs],
+        "kind": "bars",
+        "title": title,
+        "bars": [dict(zip(names, bar, strict=True)) for bar in bars],
     }
+
+
+def exact_match_curves(runs: list[TrainedRun]) -> dict[str, Any]:
+    series = [run.curve() for run in runs]
+    return curves_figure("Exact match on held-out sequences", "exact_match", series)
 
 
 def exact_match_by_length(subject: InspectedModel, last: int) -> dict[int, float]:
@@ -100,24 +120,15 @@ def exact_match_by_length(subject: InspectedModel, last: int) -> dict[int, float
 def length_figure(shares: Mapping[str, Mapping[int, float]]) -> dict[str, Any]:
     """Return the figure of the exact match by length, of each run by its label."""
     first = min(length for each in shares.values() for length in each)
-    series = [
-        {"label": label, "xs": list(each), "ys": list(each.values())}
-        for label, each in shares.items()
-    ]
+    series = [curve(label, each) for label, each in shares.items()]
     note = (
         f"The axis begins at {first}: of shorter lengths, fewer than {MIN_EXAMPLES} held-out "
         "sequences exist."
         if first > 1
         else ""
     )
-    return {
-        "kind": "curves",
-        "title": "Exact match by length",
-        "metric": "exact_match",
-        "x_label": "length",
-        "series": series,
-        "note": note,
-    }
+    title = "Exact match by length"
+    return curves_figure(title, "exact_match", series, x_label="length", note=note)
 
 
 def same(generated_BT: Tensor, labels_BT: Tensor) -> Tensor:
@@ -145,7 +156,3 @@ def strip_after_eos(tokens_BT: Tensor) -> Tensor:
 
 def decode(subject: InspectedModel, tokens: Tensor) -> str:
     return " ".join(subject.task.vocabulary.decode(tokens.tolist()))
-
-
-def rounded(weights_QM: Tensor) -> list[list[float]]:
-    return [[round(weight, 3) for weight in row] for row in weights_QM.tolist()]

@@ -17,7 +17,7 @@ from playground.tasks.task import Batch
 from playground.tasks.vocabulary import SPECIAL_TOKENS
 
 from .measurements import Result
-from .trained_run import TrainedRun, exact_match_curves, percent
+from .trained_run import TrainedRun, bars_figure, curve, curves_figure, exact_match_curves, percent
 
 BATCHES, BATCH_SIZE = 8, 128
 PREDICTED_FALL = 0.01  # of the loss: the step size, from the length of the gradient
@@ -54,28 +54,18 @@ def gradient_step(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
         "products of longer vectors are larger. Without the division, the softmax selects one key, "
         f"and little gradient passes. It has {N_SAMPLES:,} random queries with {N_KEYS} keys each."
     )
-    curve = {"label": run.label, "xs": list(shares), "ys": list(shares.values())}
+    title = "Share of the fall that appears on another batch"
     figures = [
-        {
-            "kind": "curves",
-            "title": "Share of the fall that appears on another batch",
-            "metric": "share",
-            "series": [curve],
-        },
-        {
-            "kind": "curves",
-            "title": "Gradient that passes the softmax, by head size",
-            "metric": "share",
-            "x_label": "head size",
-            "series": [
-                {
-                    "label": label,
-                    "xs": list(HEAD_SIZES),
-                    "ys": [softmax_gradient(d_k, is_divided) for d_k in HEAD_SIZES],
-                }
+        curves_figure(title, "share", [curve(run.label, shares)]),
+        curves_figure(
+            "Gradient that passes the softmax, by head size",
+            "share",
+            [
+                curve(label, {d_k: softmax_gradient(d_k, is_divided) for d_k in HEAD_SIZES})
                 for label, is_divided in (("divided by √d_k", True), ("not divided", False))
             ],
-        },
+            x_label="head size",
+        ),
     ]
     return {"value": value, "outcome": f"{value} %", "explanation": text, "figures": figures}
 
@@ -149,39 +139,20 @@ def grokking_frequencies(runs: list[TrainedRun], options: Mapping[str, Any]) -> 
         "solution, as one that needs smaller weights (Varma et al., 2023); this run does not test "
         "that. This is one seed; the time of the change depends much on the seed."
     )
-    top = power_F.argsort(descending=True)[:N_BARS].sort().values.tolist()
+    strongest = power_F.argsort(descending=True)[:N_BARS].sort().values.tolist()
+    top = {f: float(power_F[f]) for f in strongest}
     figures = [
         exact_match_curves(runs),
-        {
-            "kind": "curves",
-            "title": "Training loss",
-            "metric": "loss",
-            "series": [run.curve("loss")],
-        },
-        {
-            "kind": "curves",
-            "title": f"Share of the frequencies that hold {MAIN_SHARE:.0%} of the power",
-            "metric": "share",
-            "series": [
-                {
-                    "label": run.label,
-                    "xs": list(counts),
-                    "ys": [count / n for count in counts.values()],
-                }
-            ],
-        },
-        {
-            "kind": "bars",
-            "title": "The strongest frequencies at the end, share of the power",
-            "bars": [
-                {
-                    "label": f"frequency {f + 1}",
-                    "value": float(power_F[f]),
-                    "note": percent(float(power_F[f])),
-                }
-                for f in top
-            ],
-        },
+        curves_figure("Training loss", "loss", [run.curve("loss")]),
+        curves_figure(
+            f"Share of the frequencies that hold {MAIN_SHARE:.0%} of the power",
+            "share",
+            [curve(run.label, {step: count / n for step, count in counts.items()})],
+        ),
+        bars_figure(
+            "The strongest frequencies at the end, share of the power",
+            ((f"frequency {f + 1}", share, percent(share)) for f, share in top.items()),
+        ),
     ]
     return {
         "value": value,

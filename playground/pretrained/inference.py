@@ -33,11 +33,9 @@ MAX_TEMPERATURE = 5.0  # maximum temperature
 class InferenceRequest(JobRequest):
     """A request to run a model on a text; the fields from `decoding` on are for text generation.
 
-    Attributes:
-        chat: send the text as the message of a user, in the format of the model's chat template.
-        temperature: divides the logits: below 1 the distribution gets sharper.
-        top_p: sample from the smallest set of tokens with this total probability (Holtzman et al.
-            2020, section 3.1).
+    With `chat`, the text is the message of a user in the model's chat template. `temperature`
+    divides the logits. Sampling is from the smallest set of tokens with the total probability
+    `top_p` (Holtzman et al. 2020, section 3.1).
     """
 
     model: ModelName = ""

@@ -29,19 +29,12 @@ from playground.runs.access import Right
 
 
 class JobKind(NamedTuple):
-    """A kind of job.
+    """A kind of job, and the right that it needs on the selected model, if it uses one."""
 
-    Attributes:
-        entry_point: the function, as "module:function".
-        needs: the right that it needs on the selected model; None for one that uses no model.
-        is_query: it may run during a heavy job.
-        saves: it saves its result when it is cancelled.
-    """
-
-    entry_point: str
+    entry_point: str  # "module:function"
     needs: Right | None = None
-    is_query: bool = False
-    saves: bool = False
+    is_query: bool = False  # it may run during a heavy job
+    saves: bool = False  # its result, when it is cancelled
 
 
 KINDS = {
@@ -71,11 +64,8 @@ _import_lock = threading.Lock()
 
 
 class PretrainedJobs(JobQueue):
-    """The queue of a server.
-
-    Args:
-        hosted: the instance is shared: local folders are not allowed as models, downloads are
-            smaller, and a job has a time limit while others wait.
+    """The queue of a server. A `hosted` one is shared: no local folders, smaller downloads,
+    and a time limit while others wait.
     """
 
     def __init__(self, hosted: bool = False) -> None:
@@ -138,12 +128,7 @@ def label_of(kind: str, request: dict[str, Any]) -> str:
 
 
 def run(kind: str, request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
-    """Run one job in this process.
-
-    Raises:
-        UserError: with a message, for every failure.
-        JobCancelled: if the job was cancelled.
-    """
+    """Run one job in this process. Every failure is a UserError or JobCancelled."""
     if kind not in KINDS:
         raise UserError(messages.unknown_job(kind, KINDS))
     try:

@@ -59,9 +59,6 @@ def predict(pipe: Any, ids: list[int]) -> dict[str, Any]:
     `temperatures` has for each temperature the probabilities of these candidates, and `nucleus`:
     how many tokens `top_p` leaves. `sinks` has the mean attention of the later tokens on the first
     one by layer and head, and `uniform` that of equal weights; None if there is one token only.
-
-    Raises:
-        UserError: if there are too many tokens, or the model does not return its attention.
     """
     limit_tokens(ids, MAX_TOKENS)
     has_others = len(ids) > 1

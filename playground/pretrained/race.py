@@ -51,11 +51,7 @@ class RaceRequest(JobRequest):
 
 
 def lane_config(config: RunConfig, lane: str, seed: int) -> RunConfig:
-    """Return the settings of a lane: the task of `config`, and as many parameters.
-
-    Raises:
-        ConfigError: if the lane has no such size.
-    """
+    """Return the settings of a lane: the task of `config`, and as many parameters."""
     base = config.replace(seed=seed, num_threads=1, stop_at_exact_match=0)
     lane_config = base.replace(n_heads=1) if lane == ONE_HEAD else match_parameter_count(base, lane)
     return lane_config.replace(eval_every=lane_config.training.max_steps)
@@ -101,12 +97,7 @@ class Lane:
 
 
 def race(request: Any, progress: ProgressReporter) -> dict[str, Any]:
-    """Train the lanes, report a row for each turn of each lane, and return what they are.
-
-    Raises:
-        UserError: for an invalid request.
-        ConfigError: for a lane without a model of this size.
-    """
+    """Train the lanes, report a row for each turn of each lane, and return what they are."""
     fields = RaceRequest.parse(request)
     config = read_manifest(Path(fields.checkpoint)).config
     configs = [lane_config(config, name, fields.seed) for name in fields.lanes]

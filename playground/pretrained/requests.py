@@ -34,11 +34,7 @@ class JobRequest(BaseModel):
 
     @classmethod
     def parse(cls, values: object) -> Self:
-        """Validate a request.
-
-        Raises:
-            UserError: for the first invalid field, which it names.
-        """
+        """Validate a request. Raises UserError for the first invalid field."""
         return parse(cls, values)
 
     @model_validator(mode="before")

@@ -13,12 +13,7 @@ MAX_POSITIONS = 1_000_000
 
 
 def tokenize(pipe: Any, text: str, as_chat: bool = False) -> list[int]:
-    """Tokenize a text, or the chat in which it is the user's first message.
-
-    Raises:
-        UserError: if it has no tokens, or more than the model accepts, or if the model has no
-            usable chat template.
-    """
+    """Tokenize a text, or the chat in which it is the user's first message. Raises UserError."""
     ids: list[int] = (
         _tokenize_chat(pipe.tokenizer, text)
         if as_chat
@@ -55,11 +50,7 @@ def _tokenize_chat(tokenizer: Any, text: str) -> list[int]:
 
 
 def check_symbols(tokenizer: Any, symbols: Iterable[str], name: str) -> None:
-    """Check that the tokenizer of the model `name` finds no special token in a symbol.
-
-    Raises:
-        UserError: naming the first symbol that contains one.
-    """
+    """Raise UserError if the tokenizer of the model `name` sees a special token in a symbol."""
     for symbol in symbols:
         if any(special in symbol for special in tokenizer.all_special_tokens):
             raise UserError(

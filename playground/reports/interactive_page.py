@@ -61,11 +61,7 @@ def render_page(checkpoint: str, run: str, name: str, file_name: str) -> dict[st
 
 
 def write_page(checkpoint: Path, run_folder: Path | None = None, name: str = "") -> str:
-    """Return the page of a checkpoint as HTML.
-
-    Raises:
-        UserError: if the browser cannot run the model, or its files cannot be read.
-    """
+    """Return the page of a checkpoint as HTML. Raises UserError if the browser cannot run it."""
     subject = load_inspected_model(checkpoint)
     architecture = subject.config.architecture
     if architecture not in ARCHITECTURE_NAMES:
@@ -92,25 +88,34 @@ def write_page(checkpoint: Path, run_folder: Path | None = None, name: str = "")
         "base-uri 'none'; form-action 'none'"
     )
     data = json.dumps(_page_data(subject), separators=(",", ":"), allow_nan=False)
-    environment = Environment(
+    return (
+        template_environment()
+        .get_template("interactive_page.html.j2")
+        .render(
+            mark=PAGE_MARK,
+            policy=policy,
+            style=style,
+            script=script,
+            name=name or checkpoint.name,
+            architecture=ARCHITECTURE_NAMES[architecture],
+            parameters=format_count(parameters, "parameter"),
+            rule=TASKS.get(subject.config.task.task, DEFAULT_SPEC).description,
+            curve=_curve(run_folder or checkpoint, cached_manifest(checkpoint).step),
+            url=playground_url(),
+            data=data.replace("<", "\\u003c"),
+            weights=_pack_weights(subject),
+        )
+    )
+
+
+def template_environment() -> Environment:
+    """Return the settings of the templates of this package."""
+    return Environment(
         loader=FileSystemLoader(TEMPLATES),
         undefined=StrictUndefined,
         autoescape=True,
         trim_blocks=True,
-    )
-    return environment.get_template("interactive_page.html.j2").render(
-        mark=PAGE_MARK,
-        policy=policy,
-        style=style,
-        script=script,
-        name=name or checkpoint.name,
-        architecture=ARCHITECTURE_NAMES[architecture],
-        parameters=format_count(parameters, "parameter"),
-        rule=TASKS.get(subject.config.task.task, DEFAULT_SPEC).description,
-        curve=_curve(run_folder or checkpoint, cached_manifest(checkpoint).step),
-        url=playground_url(),
-        data=data.replace("<", "\\u003c"),
-        weights=_pack_weights(subject),
+        lstrip_blocks=True,
     )
 
 
@@ -142,11 +147,7 @@ def _pack_weights(subject: InspectedModel) -> str:
 
 
 def bundle_modules(entry: Path) -> str:
-    """Join a module and all that it imports, each as a function that returns its exports.
-
-    Raises:
-        ValueError: for a form of import or export that it does not know.
-    """
+    """Join a module and all that it imports, each as a function that returns its exports."""
     parts: dict[Path, str] = {}
     exports: dict[Path, list[str]] = {}
 

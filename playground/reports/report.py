@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -50,7 +49,7 @@ from playground.training.run_config import field_named
 from playground.training.setting_changes import RESULT_NEUTRAL_SETTINGS
 from playground.training.trainer import FINAL_EVAL_SIZE
 
-from .interactive_page import STATIC, TEMPLATES
+from .interactive_page import STATIC, TEMPLATES, template_environment
 
 STYLES = (
     STATIC / "shared" / "theme.css",
@@ -100,14 +99,9 @@ def render_report(checkpoint: str, run: str, name: str, file_name: str) -> dict[
 
 
 def write_report(checkpoint: Path, run: Path | None = None, name: str = "") -> str:
-    """Return the report of a checkpoint as HTML.
+    """Return the report of a checkpoint as HTML, with the metrics in the folder `run`, if any.
 
-    run          the folder with the metrics of its run, if it is not `checkpoint`
-    name         the name that the owner gave it
-
-    Raises:
-        CheckpointError: for a checkpoint or metrics that cannot be read.
-        DatasetError: if the dataset of its task is not stored here.
+    Raises CheckpointError for unreadable files, DatasetError if its dataset is not stored here.
     """
     manifest, model = load_model(checkpoint)
     lines = [line for line in read_lines(run or checkpoint) if line["step"] <= manifest.step]
@@ -159,24 +153,14 @@ def render_html(
         **_training_facts(manifest),
         "settings": _settings(manifest),
     }
-    return _environment().get_template("report.html.j2").render(facts)
-
-
-def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        undefined=StrictUndefined,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = template_environment()
     environment.filters |= {
         "percent": format_percent,
         "count": format_count,
         "thousands": lambda n: f"{n:,}",
         "tokens": lambda names: " ".join(map(format_token, names)) or "nothing",
     }
-    return environment
+    return environment.get_template("report.html.j2").render(facts)
 
 
 # Figures

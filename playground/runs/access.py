@@ -109,11 +109,7 @@ class Access:
 
     @property
     def config(self) -> RunConfig:
-        """The settings of the model.
-
-        Raises:
-            CheckpointError: for an unreadable checkpoint.
-        """
+        """The settings of the model. Raises CheckpointError for an unreadable checkpoint."""
         return self.run.config if self.run else cached_manifest(self.folder).config
 
     def settings(self) -> dict[str, Any]:
@@ -124,11 +120,7 @@ class Access:
         return fields
 
     def newest_checkpoint(self) -> Path:
-        """Return the folder of the newest checkpoint.
-
-        Raises:
-            UserError: for a run without a checkpoint; retryable.
-        """
+        """Return the folder of the newest checkpoint; raises UserError (retryable) without one."""
         if self.run is None:
             return self.folder
         if checkpoints := self.run.checkpoints():
@@ -180,10 +172,8 @@ def _checkpoint_right(registry: Registry, folder: Path, owner: str) -> Right:
 def require(registry: Registry, ref: ModelRef, right: Right) -> Access:
     """Return the model of a reference to a requester who holds a right on it.
 
-    It reads the disk for a checkpoint.
-
-    Raises:
-        UserError: if there is no such model, or the requester may do less.
+    It reads the disk for a checkpoint. Raises UserError if there is no such model, or the requester
+    may do less.
     """
     access = find_access(registry, ref)
     if access is None:
@@ -206,8 +196,7 @@ def is_single_owner(registry: Registry, owner: str) -> bool:
 
 def owned_datasets(registry: Registry, owner: str) -> frozenset[str] | None:
     """Return the SHA-256 of each dataset that an owner added or trains on; None for all.
-
-    It reads the disk. A SHA-256 opens a dataset to its owners only.
+    It reads the disk.
     """
     if is_single_owner(registry, owner):
         return None
@@ -225,11 +214,7 @@ def owns_dataset(registry: Registry, owner: str, sha256: str) -> bool:
 
 
 def require_dataset(registry: Registry, config: RunConfig, owner: str) -> None:
-    """Check that an owner may train on the data of a run.
-
-    Raises:
-        ConfigError: for a dataset that only others added, and for one that is not stored.
-    """
+    """Raise ConfigError unless an owner may train on the data of a run, which is stored here."""
     task = config.task
     if task.task == LOOKUP and not owns_dataset(registry, owner, task.dataset_sha256):
         raise ConfigError("dataset_sha256", messages.missing_dataset(task.dataset_sha256))

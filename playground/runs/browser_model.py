@@ -1,7 +1,4 @@
-"""Models that the engine of the page runs (ui/static/engine), and what it needs beside the weights.
-
-This module imports no torch.
-"""
+"""Models that the engine of the page (ui/static/engine) runs, and what else it needs."""
 
 from __future__ import annotations
 

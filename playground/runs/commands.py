@@ -27,13 +27,8 @@ class RunCommands:
     def control(self, run: Run, action: str) -> None:
         """Pause, resume, step or stop a run, or save a checkpoint of its current step.
 
-        An action that does not apply to the status of the run has no effect.
-
-        Raises:
-            ValueError: for an unknown action.
-            UserError: if the run cannot be resumed, has reached its time limit, or the checkpoint
-                exceeds the storage quota.
-            ConfigError: if a run to resume exceeds the limits of this server.
+        An action that does not apply to the status of the run has no effect. Raises UserError or
+        ConfigError if the run cannot continue, or the checkpoint exceeds the storage quota.
         """
         if action not in COMMANDS:
             raise ValueError(f"action is {action!r}; use one of {', '.join(COMMANDS)}")
@@ -50,7 +45,7 @@ class RunCommands:
             if continues and run.evicted == WEIGHTS_EVICTED:
                 raise UserError(run.message)
             if ends and self.scheduler.remove(run):
-                run.update(status=_status_after(action), message="")
+                run.update(status="paused" if action == "pause" else "stopped", message="")
                 run.write()
             elif run.has_worker and run.exiting:
                 _control_exiting(run, action)
@@ -63,12 +58,7 @@ class RunCommands:
                 run.write()
 
     def ensure_trainable(self, run: Run) -> None:
-        """Check that a run may continue to train.
-
-        Raises:
-            UserError: if it has reached its time limit, or its training state is not available.
-            ConfigError: if it exceeds the limits of this server.
-        """
+        """Raise UserError or ConfigError if a run may not continue to train."""
         limits = self.settings.limits
         limits.validate(run.config)
         if run.evicted == WEIGHTS_EVICTED:
@@ -86,10 +76,8 @@ class RunCommands:
     def change_setting(self, run: Run, setting: str, value: Any) -> None:
         """Change a setting of a run from its next step on.
 
-        Raises:
-            ConfigError: if the setting cannot change, or the value is invalid.
-            UserError: if `max_steps` is not more than the steps already taken, or if the change
-                cannot be stored.
+        Raises ConfigError for an invalid value, UserError if `max_steps` is not above the steps
+        taken.
         """
         run.load_points()
         requested = SettingChange(0, setting, value)
@@ -119,10 +107,6 @@ class RunCommands:
         run.store("the change", **stored)  # without the lock, since it writes to the disk
 
 
-def _status_after(action: str) -> str:
-    return "paused" if action == "pause" else "stopped"
-
-
 def _first_command(action: str) -> str:
     return "train" if action == "resume" else "step"
 
@@ -143,11 +127,7 @@ def _control_exiting(run: Run, action: str) -> None:
 
 
 def _control_worker(run: Run, action: str, checkpoint_message: str) -> None:
-    """Send an action to the worker of a run. Needs the run's lock.
-
-    Raises:
-        UserError: if the worker accepts no commands.
-    """
+    """Send an action to the worker of a run, or raise UserError. Needs the run's lock."""
     if action == "stop" and run.status == "stopping":
         message = f"ended immediately by a second Stop; {checkpoint_message}"
         run.forced_status = ("stopped", message)

@@ -26,11 +26,7 @@ class Damaged:
     n_bytes: int
 
     def remove(self) -> None:
-        """Remove the folder or the file.
-
-        Raises:
-            OSError: as the system reports it; it is still there.
-        """
+        """Remove the folder or the file. Raises OSError; then it is still there."""
         if self.path.is_dir() and not self.path.is_symlink():
             remove_dir(self.path)
         else:

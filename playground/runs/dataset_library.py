@@ -84,9 +84,8 @@ class DatasetLibrary:
     def store(self, owner: str, sha256: str) -> None:
         """Store the latest upload of a user, who becomes an owner of the dataset.
 
-        Raises:
-            UserError: if the quota of the user or of the server is used up; retryable, if the
-                server no longer has the upload.
+        Raises UserError if the quota of the user or of the server is used up; retryable, if the
+        server no longer has the upload.
         """
         with self._lock:
             pending_sha256, folder, name, *_ = self._pending.get(owner, ("", Path(), "", "", 0))
@@ -117,20 +116,13 @@ class DatasetLibrary:
             _removed_marker(sha256).unlink(missing_ok=True)
 
     def require(self, owner: str, sha256: str) -> None:
-        """Check that a dataset is stored, and that a user owns it.
-
-        Raises:
-            DatasetNotFoundError: if one of both does not hold.
-        """
+        """Raise DatasetNotFoundError unless a dataset is stored and a user owns it."""
         if not owns_dataset(self.registry, owner, sha256):
             raise DatasetNotFoundError(messages.missing_dataset(sha256))
         load_metadata(sha256)
 
     def list_datasets(self, owner: str) -> list[dict[str, Any]]:
-        """Return the stored datasets of a user, most recently used first.
-
-        The owner of a local instance gets all.
-        """
+        """Return the stored datasets of a user, or of a local instance, latest use first."""
         owns_machine = is_single_owner(self.registry, owner)
         paths = [
             path
@@ -161,10 +153,8 @@ class DatasetLibrary:
     def remove(self, owner: str, sha256: str) -> None:
         """Remove a dataset from a user's list.
 
-        The files are deleted as soon as no other user and no run uses them.
-
-        Raises:
-            UserError: for a dataset of another user.
+        The files are deleted as soon as no other user and no run uses them. Raises UserError for a
+        dataset of another user.
         """
         owns_machine = is_single_owner(self.registry, owner)
         with self._lock:
@@ -212,18 +202,11 @@ class DatasetLibrary:
                 yield run.config.task.dataset_sha256, run.address
 
     def _owner_markers(self, owner: str) -> Path:
-        """Return the folder with one file per dataset of the user.
-
-        The files are named by SHA-256; see `mark_owned`.
-        """
+        """Return the folder with one file per dataset of the user (`mark_owned`)."""
         return owned_datasets_dir(owner_id(owner))
 
     def _ensure_quota(self, owner: str, size: int, new_bytes: int) -> None:
-        """Check that a user may store this size, and the server `new_bytes` more.
-
-        Raises:
-            UserError: if the quota does not allow it.
-        """
+        """Raise UserError unless a user may store this size, and the server `new_bytes` more."""
         dataset_sizes = [
             directory_size(datasets_dir() / marker.name)
             for marker in self._owner_markers(owner).glob("*")

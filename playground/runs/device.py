@@ -11,13 +11,16 @@ from playground.common.platform import usable_cores
 from playground.training.trainer import resolve_device
 
 
-def device_summary() -> str:
-    """Return a text such as "Training on cpu, 2 cores: no CUDA device is visible"."""
+def report_device() -> dict[str, str]:
+    """Return {"summary": a text such as "Training on cpu, 2 cores: no CUDA device is visible"}."""
     if resolve_device("auto").type == "cuda":
         gpu, count = torch.cuda.get_device_properties(0), torch.cuda.device_count()
         others = f", the first of {count} that are visible" if count > 1 else ""
-        return f"Training on cuda:0, {gpu.name} with {gpu.total_memory / 1e9:.0f} GB{others}"
-    return f"Training on cpu, {format_count(usable_cores(), 'core')}: {_cuda_unavailable_reason()}"
+        line = f"Training on cuda:0, {gpu.name} with {gpu.total_memory / 1e9:.0f} GB{others}"
+    else:
+        cores = format_count(usable_cores(), "core")
+        line = f"Training on cpu, {cores}: {_cuda_unavailable_reason()}"
+    return {"summary": line}
 
 
 def _cuda_unavailable_reason() -> str:
@@ -29,8 +32,3 @@ def _cuda_unavailable_reason() -> str:
             else "this PyTorch build has no CUDA support"
         )
     return "no CUDA device is visible"
-
-
-def report_device() -> dict[str, str]:
-    """Return {"summary": line}: the call of the server, in a process of its own."""
-    return {"summary": device_summary()}

@@ -17,11 +17,7 @@ CHECKPOINT_FILES = ("config.json", "model.safetensors", "training.safetensors", 
 def export_checkpoint(checkpoint: Path, run: Path | None, destination: Path) -> Path:
     """Copy the checkpoint files, and no other file, into a new folder.
 
-    The run may continue to train meanwhile.
-
-    Raises:
-        CheckpointError: if the checkpoint cannot be read.
-        OSError: if it was deleted meanwhile, or the disk is full.
+    The run may continue to train meanwhile. Raises CheckpointError or OSError.
     """
     step = read_manifest(checkpoint).step
     destination.mkdir(parents=True)

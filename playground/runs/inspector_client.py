@@ -21,10 +21,7 @@ class InspectorClient:
     """An inspection process with a queue. Safe to call from any thread.
 
     The process handles one request at a time. It starts with the first request, and again after it
-    has ended. The other requests wait in a fair queue, where their future can be cancelled.
-
-    Args:
-        timeout_s: seconds that a request may take, after which the process ends.
+    has ended, also by a timeout. The other requests wait in a fair queue.
     """
 
     def __init__(self, timeout_s: float | None = None) -> None:
@@ -59,14 +56,10 @@ class InspectorClient:
         client: Client = NO_CLIENT,
         timeout_s: float = 0.0,
     ) -> Future[Response]:
-        """Queue a request and return the future of its response.
+        """Queue a request of a client and return the future of its response.
 
         The response's `error` states the failure. Its `retryable` means that the same request may
         succeed soon. Cancelling the future removes the request from the queue.
-
-        Args:
-            client: the client whose quota the request uses.
-            timeout_s: seconds that the process may take; 0 for the limit of this client.
         """
         model_ref = {"checkpoint": str(model_ref)} if isinstance(model_ref, Path) else model_ref
         try:

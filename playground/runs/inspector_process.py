@@ -104,11 +104,7 @@ class Inspector:
         return answer if is_finite(answer) else {"error": NOT_FINITE_MESSAGE}
 
     def compute(self, method: str, model_ref: dict[str, Any], argument: str) -> dict[str, Any]:
-        """Return the response to a request, which may contain numbers that are not finite.
-
-        Raises:
-            CheckpointError, DatasetError, OSError: if the model or its dataset cannot be read.
-        """
+        """Return the response to a request, also with numbers that are not finite."""
         if method == "warm":
             return {}
         loaded = (
@@ -222,11 +218,7 @@ class Inspector:
         return self._touch(key)
 
     def load_at_step(self, model_ref: dict[str, Any]) -> LoadedModel:
-        """Load the model of a run with the stored weights nearest to the step.
-
-        Raises:
-            CheckpointError: if no weights are stored or they are invalid.
-        """
+        """Load the model of a run with the stored weights nearest to the step."""
         folder, key = Path(model_ref["run"]), (model_ref["run"], -1)
         step = find_weights(folder, model_ref["step"])
         if step is None:
@@ -281,14 +273,7 @@ def create_handler() -> Callable[[str, dict[str, Any], str, ProgressReporter], d
 
 
 def validate_checkpoint(path: str) -> dict[str, Any]:
-    """Validate an uploaded or downloaded checkpoint.
-
-    Returns:
-        its step, and whether it can be resumed.
-
-    Raises:
-        CheckpointError: if a file is invalid.
-    """
+    """Validate a checkpoint; return its step, and whether it can be resumed."""
     folder = Path(path)
     manifest, _ = load_model(folder)
     steps = 0

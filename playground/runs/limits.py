@@ -63,13 +63,7 @@ class Limits:
 
     @classmethod
     def shared_instance(cls) -> Limits:
-        """Return the limits of a public server, from environment variables.
-
-        `env.py` has the defaults.
-
-        Raises:
-            EnvError: if a variable is not a number.
-        """
+        """Return the limits of a public server, from environment variables (env.py)."""
         sizes = {
             name: int(env_number(LIMIT_ENV_NAMES[name]))
             for name in ("d_model", "n_layers", "max_length", "batch_size")
@@ -105,25 +99,15 @@ class Limits:
         )
 
     def validate(self, config: RunConfig) -> None:
-        """Reject a run that exceeds the limits of this server.
-
-        Raises:
-            ConfigError: with the setting, its value and the limit.
-        """
-        requested = {
-            "d_model": config.model.d_model,
-            "n_layers": config.model.n_layers,
-            "max_length": config.task.max_length,
-            "max_target_length": config.task.max_target_length,
-            "batch_size": config.training.batch_size,
-        }
-        for name, value in requested.items():
+        """Raise ConfigError for a run that exceeds the limits of this server."""
+        settings = config.to_flat()
+        for name, variable in LIMIT_ENV_NAMES.items():
             maximum = self.max_length if name == "max_target_length" else getattr(self, name)
-            if maximum and value > maximum:
+            if maximum and settings[name] > maximum:
                 raise ConfigError(
                     name,
-                    f"{name} is {value}: {self.instance_name} allows at most {maximum}; "
-                    f"{self.how_to_raise(LIMIT_ENV_NAMES[name])}",
+                    f"{name} is {settings[name]}: {self.instance_name} allows at most {maximum}; "
+                    f"{self.how_to_raise(variable)}",
                 )
         needed = estimated_run_bytes(config)
         if self.bytes_per_owner and needed > self.bytes_per_owner:
@@ -214,13 +198,9 @@ def estimated_run_bytes(config: RunConfig) -> int:
 
 
 def ensure_memory_available(config: RunConfig, reserved_bytes: int = 0) -> None:
-    """Reject a run that would not fit into free memory.
+    """Raise ConfigError for a run that would not fit into free memory.
 
-    Args:
-        reserved_bytes: bytes that other runs are about to take.
-
-    Raises:
-        ConfigError: with the estimate and the free memory.
+    `reserved_bytes`: bytes that other runs are about to take.
     """
     needed, free = config.estimate_memory() + TORCH_BASELINE_BYTES, free_memory() - reserved_bytes
     if needed > 0.9 * free:

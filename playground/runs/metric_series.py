@@ -55,11 +55,7 @@ class MetricSeries:
         return max((score for _, score, *_ in self.evaluations), default=None)
 
     def add(self, lines: Iterable[Mapping[str, Any]]) -> None:
-        """Append the metrics of the next steps.
-
-        Raises:
-            ValueError: if a step does not follow the last one, or its metrics are invalid.
-        """
+        """Append the metrics of the next steps. Raises ValueError for a gap or an invalid line."""
         for line in lines:
             step = line["step"]
             try:

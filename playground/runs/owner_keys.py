@@ -22,10 +22,7 @@ def new_owner_key() -> str:
 
 
 def machine_owner_key(root: Path) -> str:
-    """Return the single owner key of a local instance.
-
-    Every browser gets the same key, so each has access to every run.
-    """
+    """Return the owner key of a local instance, which every browser gets."""
     return stored_key(root / "runs" / ".owner")
 
 

@@ -109,22 +109,22 @@ class RunRecord(BaseModel, frozen=True, strict=True):
     created: Seconds
     status: Literal[
         "waiting", "starting", "training", "paused", "stopping", "done", "stopped", "failed"
-    ]
-    message: Annotated[str, BeforeValidator(_replace_surrogates)]
-    changes: Changes
-    scores: Scores | None
-    step: Step
-    best: Annotated[float, Field(ge=0, le=1)] | None  # the best exact match
-    seconds: Seconds
-    device: str
+    ] = "waiting"
+    message: Annotated[str, BeforeValidator(_replace_surrogates)] = ""
+    changes: Changes = ()
+    scores: Scores | None = None
+    step: Step = 0
+    best: Annotated[float, Field(ge=0, le=1)] | None = None  # the best exact match
+    seconds: Seconds = 0.0
+    device: str = ""
     hidden: bool
-    deleted_at: Seconds | None  # by the wall clock
+    deleted_at: Seconds | None = None  # by the wall clock
     # folder name and step of the run from which this one branched
-    branched_from: Annotated[tuple[FolderName, Step], Field(strict=False)] | None
-    trained_seconds: Seconds  # of training on this server, without pauses
-    evicted: Literal["", "thinned", "emptied"]
-    imported: bool  # an imported checkpoint that was not trained further
-    tags: Annotated[tuple[Tag, ...], Field(strict=False, max_length=MAX_TAGS)]
+    branched_from: Annotated[tuple[FolderName, Step], Field(strict=False)] | None = None
+    trained_seconds: Seconds = 0.0  # of training on this server, without pauses
+    evicted: Literal["", "thinned", "emptied"] = ""
+    imported: bool = False  # an imported checkpoint that was not trained further
+    tags: Annotated[tuple[Tag, ...], Field(strict=False, max_length=MAX_TAGS)] = ()
     started_by: RunOrigin
     # whether viewers may see examples and use the model; None: if the data are not the owner's
     viewers_may_use: bool | None = None
@@ -138,10 +138,7 @@ class RunRecord(BaseModel, frozen=True, strict=True):
     ) -> RunRecord:
         """Return the record of a new run; lists hide runs that the user did not start.
 
-        Args:
-            owner: the fingerprint of the owner's key.
-            origin: what starts the run.
-            address: the hashed address of the client.
+        `owner`: the fingerprint of the owner's key. `address`: that of the client, hashed.
         """
         return cls(
             id=secrets.token_urlsafe(16),
@@ -150,21 +147,7 @@ class RunRecord(BaseModel, frozen=True, strict=True):
             name=name,
             config=config,
             created=time.time(),
-            status="waiting",
-            message="",
-            changes=[],  # type: ignore[arg-type]  # as `to_list` writes them
-            scores=None,
-            step=0,
-            best=None,
-            seconds=0.0,
-            device="",
             hidden=origin != "user",
-            deleted_at=None,
-            branched_from=None,
-            trained_seconds=0.0,
-            evicted="",
-            imported=False,
-            tags=(),
             started_by=origin,
             address=address,
         )
@@ -173,8 +156,7 @@ class RunRecord(BaseModel, frozen=True, strict=True):
     def read(cls, folder: Path) -> RunRecord:
         """Read the record of a folder; a run that was active becomes paused.
 
-        Raises:
-            ValueError: if run.json is missing or invalid.
+        Raises ValueError if run.json is missing or invalid.
         """
         path = folder / "run.json"
         content = read_json(path)
@@ -241,11 +223,7 @@ class RunRecord(BaseModel, frozen=True, strict=True):
 
 
 def clean_tags(tags: Sequence[str]) -> tuple[str, ...]:
-    """Return the tags without repetitions, empty ones and extra spaces.
-
-    Raises:
-        UserError: if a tag is too long or not printable, or if there are too many.
-    """
+    """Return the tags without repetitions, empty ones and extra spaces. Raises UserError."""
     cleaned = tuple(dict.fromkeys(filter(None, (" ".join(tag.split()) for tag in tags))))
     if len(cleaned) > MAX_TAGS:
         raise UserError(f"there are {len(cleaned)} tags; use at most {MAX_TAGS}")

@@ -1,7 +1,4 @@
-"""The runs of a server: ownership, start, rerun, branch, import and deletion.
-
-This module holds no tensors and does not import torch.
-"""
+"""The runs of a server: ownership, start, rerun, branch, import and deletion."""
 
 import shutil
 import threading
@@ -47,11 +44,10 @@ class Registry:
     """All runs of a server. Safe to call from any thread.
 
     `scheduler` decides which run gets a worker, `supervisor` handles the workers, `commands` their
-    owners' commands, and `snapshots` the requests to models. None of them imports this module.
+    owners' commands, and `snapshots` the requests to models.
 
-    Args:
-        root: the folder of checkpoints and runs.
-        settings: the fields of `RegistrySettings` that differ from their defaults.
+    `root`: the folder of checkpoints and runs.
+    `settings`: the fields of `RegistrySettings` that differ from their defaults.
     """
 
     def __init__(self, root: Path, **settings: Any) -> None:
@@ -75,33 +71,14 @@ class Registry:
         self.scheduler = RunScheduler(
             self.settings, self.all_runs, lambda run: self.supervisor.launch(run), self._lock
         )
-        self.storage_quota = StorageQuota(
-            self.settings,
-            self.all_runs,
-            self.is_idle,
-            self.remove,
-            self._lock,
-            self.owner_last_seen,
-            self.damaged,
-        )
+        self.storage_quota = StorageQuota(self)
         self.commands = RunCommands(self.settings, self.scheduler, self.storage_quota)
-        self.supervisor = Supervisor(
-            self.root,
-            self.settings,
-            self.all_runs,
-            self.scheduler,
-            self.snapshots,
-            self.storage_quota,
-        )
+        self.supervisor = Supervisor(self)
         self._load_runs()
         self.supervisor.start_housekeeping()
 
     def shutdown(self, seconds: float = 5.0) -> tuple[int, int]:
-        """Save and end all workers; the next server can resume their runs.
-
-        Returns:
-            the number of workers that exited, and the number of those that were killed.
-        """
+        """Save and end all workers; return how many exited, and how many were killed."""
         ended = self.supervisor.shutdown(seconds)
         self.snapshots.stop()
         return ended
@@ -163,11 +140,7 @@ class Registry:
             return list(self._runs.values())
 
     def is_idle(self, run: Run) -> bool:
-        """Return whether a run is idle.
-
-        An idle run has no worker, no pending snapshot or request, and no run that is about to
-        branch from it.
-        """
+        """Return whether a run has no worker, no request, and no run about to branch from it."""
         if run.has_worker or run in self.scheduler or self.snapshots.has_pending(run):
             return False
         return not any(
@@ -178,18 +151,13 @@ class Registry:
         )
 
     def summaries(self, owner: str) -> list[dict[str, Any]]:
-        """Return summaries of an owner's runs, newest first.
-
-        The request counts as activity of the owner and prevents the idle timeout of these runs.
-        """
-        now, rows = time.monotonic(), []
+        """Return summaries of an owner's runs, newest first; this prevents their idle timeout."""
+        now = time.monotonic()
         self._touch_owner(owner_id(owner), now)
-        for run in reversed(self.list_for_owner(owner)):
-            # The page shows the list, but not the live view of this run.
+        runs = self.list_for_owner(owner)[::-1]
+        for run in runs:  # the page shows the list, but not the live view of this run
             run.last_viewed_at = max(run.last_viewed_at, now - VIEWER_TTL_S)
-            position = self.scheduler.position(run)
-            rows.append(to_summary(run) | {"queue_position": position})
-        return rows
+        return [to_summary(run) | {"queue_position": self.scheduler.position(run)} for run in runs]
 
     def _touch_owner(self, owner: str, now: float) -> None:
         with self._lock:
@@ -215,10 +183,7 @@ class Registry:
     ) -> Run:
         """Create a run and start it as soon as a slot is free.
 
-        Raises:
-            UserError: if the owner has too many queued runs, or too many runs, or the storage quota
-                is used up.
-            ConfigError: if memory is not enough, a limit is exceeded, or the dataset is another's.
+        Raises UserError if the owner has too many runs or no storage left, ConfigError as `check`.
         """
         self.check(config, owner)
         with self._admission_lock:
@@ -226,10 +191,8 @@ class Registry:
             self._ensure_can_add(owner, estimated_run_bytes(config))
             run = self._new(config, owner, name, self.storage.new_run_folder(config), origin)
             run.update_live(points=MetricSeries(), weight_steps=())
-            run.update(changes=tuple(changes))
-            if branched_from:
-                source, step = branched_from
-                run.update(branched_from=(source.folder.name, step))
+            parent = (branched_from[0].folder.name, branched_from[1]) if branched_from else None
+            run.update(changes=tuple(changes), branched_from=parent)
             with storing("the run"):
                 write_dir(run.folder, {"run.json": run.record.to_json()})
             self._add(run)
@@ -237,21 +200,13 @@ class Registry:
         return run
 
     def check(self, config: RunConfig, owner: str) -> None:
-        """Reject a run that exceeds a limit or free memory, or whose dataset is another owner's.
-
-        Raises:
-            ConfigError: with the setting, its value and the limit.
-        """
+        """Raise ConfigError for a run above a limit or free memory, or on another's dataset."""
         self.settings.limits.validate(config)
         ensure_memory_available(config)
         require_dataset(self, config, owner)
 
     def _ensure_can_add(self, owner: str, n_bytes: int) -> None:
-        """Check that an owner can have one more run, of this many bytes.
-
-        Raises:
-            UserError: if the owner has too many runs, or the storage quota is used up.
-        """
+        """Raise UserError unless an owner can have one more run, of this many bytes."""
         if self.settings.has_count_limits:
             client = Client(self.client_address(), owner_id(owner))
             stored = (run for run in self.all_runs() if not run.is_deleted)
@@ -267,12 +222,9 @@ class Registry:
         return self.start(run.config, owner, name=run.name, changes=run.changes)
 
     def branch(self, run: Run, step: int, owner: str) -> Run:
-        """Create a run that continues from a step of this one.
+        """Create a run that continues from a step of this one. Raises UserError beyond its end.
 
         It pauses at that step, so that its owner can first change a setting.
-
-        Raises:
-            UserError: if the run has not reached the step.
         """
         last = max(run.load_points().last, run.step)
         if not 0 <= step <= last:
@@ -309,11 +261,8 @@ class Registry:
     def import_checkpoint(self, folder: Path, owner: str, name: str) -> Run:
         """Import a checkpoint, already validated and in its own folder, as a run of this owner.
 
-        Raises:
-            CheckpointError: if config.json cannot be read.
-            ConfigError: if the model exceeds the limits, or its dataset is not the owner's.
-            UserError: if the owner has too many runs, or the storage quota is used up.
-            OSError: if it cannot be stored; there is no run then.
+        Raises CheckpointError, ConfigError or UserError as `start`, or OSError; there is no run
+        then.
         """
         manifest = read_manifest(folder)
         self.check(manifest.config, owner)
@@ -365,10 +314,7 @@ class Registry:
         """Rename, hide, show, tag or share a run; `tags` replaces all its tags.
 
         `viewers_may_use`: whether viewers may see examples and use the model, from now on.
-
-        Raises:
-            UserError: if the name or a tag is empty or too long, if there are too many tags, or if
-                the change cannot be stored.
+        Raises UserError for an invalid name or tag, or if the change cannot be stored.
         """
         changes: dict[str, Any] = {}
         if name is not None:
@@ -385,11 +331,7 @@ class Registry:
         run.store("the change", **changes)
 
     def delete(self, run: Run) -> None:
-        """Delete a run; for `UNDO_TTL_S` seconds it can be restored, paused if it was active.
-
-        Raises:
-            UserError: if the disk cannot store the deletion.
-        """
+        """Delete a run; for `UNDO_TTL_S` seconds it can be restored, paused if it was active."""
         deleted_at = time.time()
         try:
             run.save(deleted_at=deleted_at)
@@ -405,11 +347,7 @@ class Registry:
                 run.exiting = run.send_command("park")
 
     def restore(self, run: Run) -> None:
-        """Restore a deleted run.
-
-        Raises:
-            UserError: if the disk cannot store that.
-        """
+        """Restore a deleted run. Raises UserError if the disk cannot store that."""
         run.store("the restored run", deleted_at=None)
 
     def poll(
@@ -421,17 +359,11 @@ class Registry:
         client: Client | None = None,
         changes: int = -1,
     ) -> dict[str, Any]:
-        """Return the state of a run that the page does not have yet.
+        """Return the state of a run that the page does not have yet (`live_response`).
 
         It takes no lock of the registry or the run if the points and the weight steps are in memory
-        (`load_points`, `load_weight_steps`), so the event loop may call it.
-
-        Args:
-            n_points: number of points that the page has.
-            series_id: the id of the series of these points.
-            snapshot_version: number of the snapshot that the page has.
-            client: the client whose quota new snapshots use.
-            changes: version of the changes that the page has.
+        (`load_points`, `load_weight_steps`), so the event loop may call it. `client` is the one
+        whose quota new snapshots use.
         """
         run.last_viewed_at, run.viewer_client = time.monotonic(), client
         if run.has_worker and not run.viewer_active:

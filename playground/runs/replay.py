@@ -6,7 +6,6 @@ view draws at each recorded step, without weights:
     {"source": ["3", ...], "frames": [{"step": 0, "attention": ..., "samples": ...}, ...]}
 
 `source` is the sequence of the attention weights. `scripts/train_checkpoints.py` writes the file.
-This module imports no torch.
 """
 
 import json
@@ -32,8 +31,7 @@ def encode_replay(frames: Iterable[dict[str, Any]]) -> bytes:
 def load_replay(folder: Path) -> dict[int, dict[str, Any]]:
     """Return the recorded snapshots of a checkpoint by step; empty if it has none.
 
-    Raises:
-        CheckpointError: for a file that is too large or that has another structure.
+    Raises CheckpointError for a file that is too large or that has another structure.
     """
     path = Path(folder) / REPLAY_FILE
     try:

@@ -17,11 +17,8 @@ BYPASS_WINDOW_S = 120.0  # seconds that smaller runs may start before a run that
 class RunScheduler:
     """The queue of runs, and the slots of the workers. Safe to call from any thread.
 
-    Args:
-        runs: returns all runs of the registry.
-        launch: starts the worker of a run; called with `lock` held.
-        lock: the lock of the registry. A thread that holds it may take the lock of a run, never the
-            other way round.
+    `launch` starts the worker of a run; it is called with `lock`, that of the registry, held. A
+    thread that holds it may take the lock of a run, never the other way round.
     """
 
     def __init__(
@@ -50,11 +47,7 @@ class RunScheduler:
         return self._positions.get(run.id) if run.status == "waiting" else None
 
     def ensure_can_enqueue(self, client: Client) -> None:
-        """Check that the queue accepts one more run of a client.
-
-        Raises:
-            UserError: if the owner, their address or all owners together have the maximum.
-        """
+        """Raise UserError unless the queue accepts one more run of a client."""
         limit("queued-runs").admit(client, (Client(run.address, run.owner) for run in self))
 
     def enqueue(self, run: Run, first_command: str) -> None:
@@ -89,13 +82,10 @@ class RunScheduler:
         self._positions = {run.id: at for at, run in enumerate(self.order(), start=1)}
 
     def _start_next(self) -> bool:
-        """Launch the first queued run that has a slot and enough memory. Needs the lock.
+        """Launch the first queued run that has a slot and enough memory, if any. Needs the lock.
 
         A run that needs less memory may start before one that lacks it. After `BYPASS_WINDOW_S`
         seconds it may not, if the end of a live run would free memory.
-
-        Returns:
-            whether a run was launched.
         """
         now = time.monotonic()
         live = [run for run in self._runs() if run.has_worker]

@@ -134,11 +134,10 @@ class SnapshotBuilder:
         """Return what the diagram of the model draws of a teacher-forced pass over one sequence."""
         with record_contributions(model) as contributions:
             record = model.attention_weights(batch)
-        layers = {"encoder": record.encoder, "decoder": record.decoder, "cross": record.cross}
-        present = {kind: each for kind, each in layers.items() if each}
         attention = {
-            kind: [(1000 * w_BHQM[0]).round().int().flatten(1).tolist() for w_BHQM in each]
-            for kind, each in present.items()
+            kind: [(1000 * w_BHQM[0]).round().int().flatten(1).tolist() for w_BHQM in layers]
+            for kind in ATTENTION_KINDS
+            if (layers := getattr(record, kind))
         }
         return {
             "attention": attention,
@@ -228,14 +227,9 @@ class SnapshotBuilder:
 
 
 def _pick_held_out(task: Task, length: int, max_length: int) -> Batch:
-    """Return a held-out sequence of this length, else of a longer one, else of a shorter one.
-
-    Its target has no padding.
+    """Return a held-out sequence of this length without padding, else of the next best length.
 
     With few symbols, short lengths have no held-out sequences.
-
-    Raises:
-        ValueError: if there is none of any length.
     """
     for candidate in (*range(length, max_length + 1), *range(length - 1, 0, -1)):
         batch = build_held_out_set(task, 1, candidate, candidate).batch

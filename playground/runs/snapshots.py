@@ -106,14 +106,7 @@ class Snapshots:
     # Requests of the page
 
     def model_ref(self, run: Run, step: int | None = None) -> dict[str, Any] | None:
-        """Return the reference of a run's weights for an inspection process.
-
-        Args:
-            step: the step of the weights; None for the latest.
-
-        Returns:
-            the reference; None while the run has no weights.
-        """
+        """Return the reference of a run's weights at a step (None: the latest), or None."""
         run.load_weight_steps()
         step = run.live.latest_weights_step if step is None else step
         return None if step is None else self._weights_ref(run, step)
@@ -143,10 +136,9 @@ class Snapshots:
 
         `inspector_process.py` lists the kinds with their arguments.
 
-        Args:
-            step: of a run; the nearest one with stored weights counts, and None is the latest.
-            slow: whether it takes seconds, so that a separate process computes it.
-            right: the right of the requester on the model; it decides which rows a view shows.
+        `step`: of a run; the nearest one with stored weights counts, and None is the latest.
+        `slow`: whether it takes seconds, so that a separate process computes it.
+        `right`: the right of the requester on the model; it decides which rows a view shows.
         """
         process = self.slow_inspector if slow else self.inspector
         if isinstance(model, Path):
@@ -192,11 +184,7 @@ def _completed_future(response: Response) -> Future[Response]:
 
 
 def min_seconds(config: RunConfig, view: str, n: int = 0) -> float:
-    """Return a lower bound of the seconds of a slow view; 0 for other views.
-
-    Args:
-        view: a slow view of the Inspect tab, or "evaluate" on `n` sequences.
-    """
+    """Return a lower bound of the seconds of a slow view, or of "evaluate" on `n` sequences."""
     layers, heads = config.model.n_layers, getattr(config.model, "n_heads", 1)
     parts = 3 * layers * (heads + 1)  # each head of each attention, and each other sublayer
     sequences = {

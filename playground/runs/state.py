@@ -118,10 +118,7 @@ class LiveData:
 
 
 class Run:
-    """A run: its record, and its state in the memory of the server.
-
-    The record and the live data change through `update` and `update_live` only.
-    """
+    """A run: its record, and its state in memory. `update` and `update_live` change them."""
 
     id = RecordField[str]()
     share_id = RecordField[str]()
@@ -191,8 +188,7 @@ class Run:
     def read(cls, folder: Path) -> Run:
         """Read the run of a folder; a run that was active becomes paused.
 
-        Raises:
-            ValueError: if run.json is missing or invalid.
+        Raises ValueError if run.json is missing or invalid.
         """
         run = cls(RunRecord.read(folder), folder)
         _use_clock.observe((folder / "run.json").stat().st_mtime)
@@ -237,11 +233,7 @@ class Run:
             self.size_bytes = None
 
     def write(self, flush: bool = False) -> None:
-        """Write the record as soon as this thread holds no record lock.
-
-        Args:
-            flush: whether to flush it to disk, so that it survives a power failure.
-        """
+        """Write the record as soon as this thread holds no record lock; `flush` it to the disk."""
         with self.lock:
             self.write_pending = bool(self.write_pending) or flush
             _held_locks.pending_writes.append(self)
@@ -271,19 +263,14 @@ class Run:
     def save(self, **changes: Any) -> None:
         """Change fields of the record as soon as they are on disk. The caller must hold no lock.
 
-        Raises:
-            OSError: if they cannot be written; the run is unchanged then.
+        Raises OSError if they cannot be written; the run is unchanged then.
         """
         with self.writing_lock:
             self._write_record(self.record.replace(**changes), flush=True)
             self.update(**changes)
 
     def store(self, what: str, **changes: Any) -> None:
-        """Do the same as `save` for a user; `what` names it in the error.
-
-        Raises:
-            UserError: if it cannot be written.
-        """
+        """Do the same as `save` for a user; raises UserError, in which `what` names them."""
         with storing(what):
             self.save(**changes)
 
@@ -295,10 +282,7 @@ class Run:
     # Data on disk
 
     def load_points(self) -> MetricSeries:
-        """Return the points, and read them from disk if they are not in memory.
-
-        The caller must not hold the lock, because reading may take seconds.
-        """
+        """Return the points, from disk if necessary. The caller must not hold the lock."""
         if (points := self.live.points) is not None:
             return points
         with self.loading_lock:
@@ -356,10 +340,7 @@ class Run:
             )
 
     def load_weight_steps(self) -> tuple[int, ...]:
-        """Return the steps with stored weights.
-
-        The caller must not hold the lock, because this may read the disk.
-        """
+        """Return the steps with stored weights. The caller must not hold the lock."""
         cached_steps = self.live.weight_steps
         while cached_steps is None:
             with self.loading_lock:
@@ -397,8 +378,7 @@ class Run:
     def resume_step(self, points: MetricSeries | None = None) -> int:
         """Return the step at which Resume continues: of a checkpoint, or else of a state.
 
-        Args:
-            points: those on disk; None to read them if they are needed.
+        `points`: those on disk; None to read them if they are needed.
         """
         steps = [
             manifest.step

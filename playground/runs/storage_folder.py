@@ -36,10 +36,7 @@ STALE_TMP_AGE_S, STALE_DATASET_AGE_S = 600.0, 2.0
 def locked_storage(root: Path) -> Iterator[None]:
     """Lock a storage folder for this process: the server, or a command that has a registry.
 
-    Two registries would overwrite the records of each other.
-
-    Raises:
-        UserError: if another process uses the folder.
+    Two registries would overwrite the records of each other. Raises UserError for the second.
     """
     lock = filelock.FileLock(root / "runs" / ".server.lock")
     try:
@@ -122,10 +119,7 @@ class StorageFolder:
         return hmac.digest(self._address_key, data, "sha256").hex()[:32]
 
     def list_checkpoints(self) -> dict[str, Path]:
-        """Return the checkpoints that all users may inspect, by name.
-
-        They are the folders directly under the root, and the bundled ones of other names.
-        """
+        """Return the checkpoints in the root, and the bundled ones of other names, by name."""
         bundled = [self.bundled / name for name in BUNDLED_CHECKPOINTS] if self.bundled else []
         return {
             folder.name: folder
@@ -155,11 +149,8 @@ class StorageFolder:
     def import_files(self, folder: Path, manifest: Manifest) -> tuple[Path, bool]:
         """Move the files of a checkpoint into a hidden folder, which `reveal` makes that of a run.
 
-        Returns:
-            the hidden folder, and whether its training can be resumed.
-
-        Raises:
-            OSError: if a file cannot be written; the hidden folder is removed then.
+        Returns the folder, and whether training can resume. After an OSError, the folder is
+        removed.
         """
         hidden = self.runs / f".{self.new_run_folder(manifest.config).name}.tmp"
         checkpoint = hidden / "checkpoints" / f"{manifest.step:07d}{PINNED_SUFFIX}"

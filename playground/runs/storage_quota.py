@@ -7,14 +7,17 @@ their share, or a client address that exceeds half of all, takes no space from o
 address counts because a client can invent any number of owners.
 """
 
+from __future__ import annotations
+
 import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import filelock
 
@@ -23,11 +26,13 @@ from playground.common.storage import directory_size, evict
 from playground.errors import UserError
 from playground.jobs.admission import max_amount_per_address
 
-from .damaged import Damaged
-from .limits import RegistrySettings, estimated_run_bytes
+from .limits import estimated_run_bytes
 from .record import HISTORY_THINNED, WEIGHTS_EVICTED, owner_id
-from .state import RecordLock, Run
+from .state import Run
 from .weight_history import STATE_SUFFIX, is_retained, weight_steps, weights_path
+
+if TYPE_CHECKING:
+    from .registry import Registry
 
 # bytes of metrics that remain after the eviction of the model
 MAX_RETAINED_METRICS_BYTES = 1_000_000
@@ -41,43 +46,18 @@ Eviction = Callable[[Run], Callable[[], object]]
 class StorageQuota:
     """The storage quota of a registry's runs. Safe to call from any thread.
 
-    Args:
-        runs: returns all runs.
-        is_idle: returns whether nothing uses a run.
-        remove: removes a run from the registry.
-        lock: the lock of the registry; while it is held, no run starts or resumes.
-        owner_last_seen: when each owner last listed their runs, by fingerprint.
-        damaged: the runs that cannot be read; they count, but are never evicted.
+    The damaged runs count, but are never evicted.
     """
 
-    def __init__(
-        self,
-        settings: RegistrySettings,
-        runs: Callable[[], list[Run]],
-        is_idle: Callable[[Run], bool],
-        remove: Callable[[Run], None],
-        lock: RecordLock,
-        owner_last_seen: Mapping[str, float],
-        damaged: dict[str, Damaged],
-    ) -> None:
-        self.settings, self.runs, self.is_idle, self.remove = settings, runs, is_idle, remove
-        self.lock, self.owner_last_seen = lock, owner_last_seen
-        self.damaged = damaged
+    def __init__(self, registry: Registry) -> None:
+        self.registry, self.settings, self.runs = registry, registry.settings, registry.all_runs
         self.on_delete: Callable[[], object] = lambda: None  # called after a run was deleted
 
     def ensure_available(self, owner: str, address: str, n_bytes: int) -> None:
-        """Ensure that an owner can store more bytes.
+        """Ensure that an owner (a fingerprint) can store more bytes, or raise UserError.
 
         Of the owner's runs, only the weight history is evicted. The owner chooses which models to
         delete, so that a press on Train never costs a model.
-
-        Args:
-            owner: the owner's fingerprint.
-            address: the address of the client; empty for work without a client.
-            n_bytes: number of bytes.
-
-        Raises:
-            UserError: if the quota is used up, with the names of the largest runs.
         """
         limits = self.settings.limits
         if limits.bytes_per_owner:
@@ -109,17 +89,11 @@ class StorageQuota:
             )
 
     def enforce(self, needed: int = 0, address: str = "") -> int:
-        """Evict data if all runs together, with `needed` more bytes, exceed the total quota.
+        """Evict data if all runs, with `needed` bytes more of an address, exceed the total quota.
 
         Owners above their share lose data first, then addresses above half of the total. Other
         owners lose data only if the total would be exceeded even without the excess of these.
-
-        Args:
-            needed: additional bytes to store.
-            address: the client address that needs them.
-
-        Returns:
-            the bytes that still exceed the quota.
+        Returns the bytes that still exceed the quota.
         """
         limits, runs = self.settings.limits, self.runs()
         share = limits.bytes_per_owner or limits.bytes_total
@@ -175,17 +149,12 @@ class StorageQuota:
         )
 
     def evict_if_idle(self, run: Run, eviction: Eviction) -> int:
-        """Evict data of a run if it is idle.
+        """Evict data of a run if it is idle; return the number of freed bytes.
 
-        A worker that starts meanwhile waits for the lock file.
-
-        Args:
-            eviction: updates the run in memory, with the locks of the registry and the run held,
-                and returns the function that removes the data from disk. That function runs
-                without these locks, because a poll takes the run's lock.
-
-        Returns:
-            the number of freed bytes.
+        A worker that starts meanwhile waits for the lock file. `eviction` updates the run in
+        memory, with the locks of the registry and the run held, and returns the function that
+        removes the data from disk. That function runs without these locks, because a poll takes the
+        run's lock.
         """
         freed = 0
         with (
@@ -193,8 +162,8 @@ class StorageQuota:
             filelock.FileLock(run.folder / ".lock", timeout=0),
         ):
             before = self.size_of_run(run)
-            with self.lock, run.lock:
-                if not self.is_idle(run):
+            with self.registry.scheduler.lock, run.lock:
+                if not self.registry.is_idle(run):
                     return 0
                 run.size_bytes = None
                 remove = eviction(run)
@@ -207,7 +176,7 @@ class StorageQuota:
 
     def delete_run(self, run: Run) -> Callable[[], object]:
         """Remove a run, and return the function that removes its folder."""
-        self.remove(run)
+        self.registry.remove(run)
 
         def remove_files() -> None:
             shutil.rmtree(run.folder, ignore_errors=True)
@@ -218,7 +187,7 @@ class StorageQuota:
     def _damaged_bytes(self) -> Counter[str]:
         """Return the bytes of the damaged runs of each owner; "" is the unknown owner."""
         used = Counter[str]()
-        for each in list(self.damaged.values()):
+        for each in list(self.registry.damaged.values()):
             used[each.owner] += each.n_bytes
         return used
 
@@ -233,9 +202,7 @@ class StorageQuota:
     ) -> Counter[str]:
         """Return the bytes of the runs of each address; "" is the unknown address.
 
-        Args:
-            needed: additional bytes of `address`.
-            share: the most bytes that count for one owner; 0 for no limit.
+        `needed` bytes more of `address` count; of one owner, at most `share` bytes (0: no limit).
         """
         sizes = [self.size_of_run(run) for run in runs]
         owners, used = Counter[str](), Counter[str]({address: needed})
@@ -284,15 +251,7 @@ class StorageQuota:
         return evict((run for run in remaining if run.evicted == WEIGHTS_EVICTED), excess, delete)
 
     def _truncate(self, run: Run, select_files: Callable[[Path], list[Path]], state: str) -> int:
-        """Remove weights of a run and record it in the run.
-
-        Args:
-            select_files: returns the files and folders to remove from the run's folder.
-            state: the value of `evicted` from now on.
-
-        Returns:
-            the number of freed bytes.
-        """
+        """Remove the selected files of a run and record `state` in it; return the freed bytes."""
         try:
             paths, modified_at = select_files(run.folder), (run.folder / "run.json").stat().st_mtime
         except OSError:
@@ -337,11 +296,8 @@ class StorageQuota:
 
     def _in_use(self, run: Run) -> bool:
         """Return whether a run has an active owner or viewer."""
-        return (
-            time.monotonic()
-            - max(self.owner_last_seen.get(run.owner, -OWNER_ACTIVE_TTL_S), run.last_viewed_at)
-            < OWNER_ACTIVE_TTL_S
-        )
+        seen_at = self.registry.owner_last_seen.get(run.owner, -OWNER_ACTIVE_TTL_S)
+        return time.monotonic() - max(seen_at, run.last_viewed_at) < OWNER_ACTIVE_TTL_S
 
 
 def surplus_weights(folder: Path) -> list[Path]:
@@ -356,11 +312,7 @@ def surplus_weights(folder: Path) -> list[Path]:
 
 
 def all_weights(folder: Path) -> list[Path]:
-    """Return what to remove from a run so that only its record and short curves remain.
-
-    Raises:
-        OSError: if the folder cannot be read.
-    """
+    """Return what to remove from a run so that only its record and short curves remain."""
     paths = [path for name in ("checkpoints", "history") if directory_size(path := folder / name)]
     metrics = folder / "metrics.jsonl"
     if metrics.is_file() and metrics.stat().st_size > MAX_RETAINED_METRICS_BYTES:

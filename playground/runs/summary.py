@@ -87,10 +87,7 @@ def describe_difference(config: RunConfig) -> list[str]:
 
 
 def default_name(config: RunConfig, dataset: str = "") -> str:
-    """Return the default name of a run: what differs from a preset, and its task.
-
-    `dataset` is the name of its dataset, if it has one.
-    """
+    """Return the default name of a run: what differs from a preset, and its task or dataset."""
     task = f"{dataset or task_label(config)}{architecture_suffix(config)}"
     return ", ".join([*describe_difference(config), task])
 
@@ -135,11 +132,7 @@ def live_response(
 ) -> dict[str, Any]:
     """Return the state of a run that the page does not have yet. Takes no lock.
 
-    Args:
-        n_points: number of points that the page has.
-        series_id: the id of the series of these points.
-        snapshot_version: number of the snapshot that the page has.
-        changes_version: version of the changes of settings that the page has.
+    The page has the first `n_points` points of the series `series_id`, and the other versions.
     """
     record, live = run.record, run.live
     points = live.points or MetricSeries()

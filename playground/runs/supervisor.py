@@ -1,13 +1,13 @@
 """The workers of runs: start, messages, exit, hang, idle timeout."""
 
+from __future__ import annotations
+
 import logging
 import os
 import secrets
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
@@ -16,14 +16,14 @@ from playground.jobs.housekeeping import HOUSEKEEPER, log_errors
 from playground.jobs.process import WorkerProcess, describe_exit
 from playground.training.setting_changes import SettingChange
 
-from .limits import RegistrySettings
 from .metric_series import MetricSeries
 from .record import ACTIVE_STATUSES
-from .scheduler import RunScheduler
-from .snapshots import VIEWER_TTL_S, Snapshots, is_viewed
+from .snapshots import VIEWER_TTL_S, is_viewed
 from .state import Run, max_score
-from .storage_quota import StorageQuota
 from .worker_protocol import NO_USABLE_CHECKPOINT, WorkerSpec
+
+if TYPE_CHECKING:
+    from .registry import Registry
 
 QUOTA_INTERVAL_S = 30.0  # seconds between two checks of the storage quota
 # Seconds without a poll after which the points of a run without a worker are removed from memory.
@@ -34,26 +34,11 @@ log = logging.getLogger(__name__)
 
 
 class Supervisor:
-    """The workers of a registry. Safe to call from any thread.
+    """The workers of a registry, each with its own threads. Safe to call from any thread."""
 
-    Each worker has its own threads (`jobs/process.py`).
-
-    Args:
-        root: the folder of checkpoints and runs.
-        runs: returns all runs of the registry.
-    """
-
-    def __init__(
-        self,
-        root: Path,
-        settings: RegistrySettings,
-        runs: Callable[[], list[Run]],
-        scheduler: RunScheduler,
-        snapshots: Snapshots,
-        storage_quota: StorageQuota,
-    ) -> None:
-        self.root, self.settings, self._runs = root, settings, runs
-        self.scheduler, self.snapshots, self.storage_quota = scheduler, snapshots, storage_quota
+    def __init__(self, registry: Registry) -> None:
+        self.registry, self.root, self.settings = registry, registry.root, registry.settings
+        self.scheduler, self._runs = registry.scheduler, registry.all_runs
         self._quota_checked_at = -QUOTA_INTERVAL_S
 
     # Start
@@ -129,7 +114,7 @@ class Supervisor:
                     run.paused_at, run.exiting = time.monotonic(), False
                     run.write()
         if kind == "history" and is_viewed(run):
-            self.snapshots.refresh(run)
+            self.registry.snapshots.refresh(run)
 
     @staticmethod
     def _on_start(run: Run, step: int, device: str) -> None:
@@ -202,7 +187,7 @@ class Supervisor:
         now = time.monotonic()
         if self.settings.limits.bytes_total and now - self._quota_checked_at > QUOTA_INTERVAL_S:
             self._quota_checked_at = now
-            log_errors(self.storage_quota.enforce)
+            log_errors(self.registry.storage_quota.enforce)
         for run in self._runs():
             log_errors(self.supervise, run)
         self.scheduler.schedule()
@@ -222,7 +207,7 @@ class Supervisor:
             and not run.has_worker
             and time.monotonic() - run.deleted_at_monotonic > UNDO_TTL_S
         ):
-            self.storage_quota.evict_if_idle(run, self.storage_quota.delete_run)
+            self.registry.storage_quota.evict_if_idle(run, self.registry.storage_quota.delete_run)
 
     def _supervise_worker(self, run: Run) -> None:
         now, limits = time.monotonic(), self.settings.limits
@@ -294,11 +279,7 @@ class Supervisor:
             worker.kill()
 
     def shutdown(self, seconds: float) -> tuple[int, int]:
-        """Save and end all workers at the same time, and kill those that exceed the timeout.
-
-        Returns:
-            the number of workers that exited, and the number of those that were killed.
-        """
+        """Save and end all workers at the same time, and kill those that exceed the timeout."""
         self.scheduler.stop_event.set()
         HOUSEKEEPER.remove(self.housekeep)
         with self.scheduler.lock:

@@ -142,11 +142,7 @@ class TrainingWorker:
                 self.poll_commands(COMMAND_WAIT_S)
 
     def train(self) -> tuple[str, str]:
-        """Train, handle commands and send messages until the run ends.
-
-        Returns:
-            the final status and its message.
-        """
+        """Train until the run ends; return the final status and its message."""
         while self.trainer.should_continue() and not self.exit_status:
             self.poll_commands(self.seconds_until_next_step())
             self.count_trained_seconds()
@@ -216,9 +212,7 @@ class TrainingWorker:
     def finalize(self, status: str, message: str) -> bool:
         """Evaluate, save and report the end of the run.
 
-        Returns:
-            False if it could not be saved, and the server has not requested the exit of a pause,
-            which frees its slot.
+        Returns False if it could not be saved, unless the server requested the exit of a pause.
         """
         scores = self.trainer.evaluate() if status == "done" else None
         saved = (
@@ -291,28 +285,18 @@ class TrainingWorker:
     # Saving and messages
 
     def write_or_pause(self, write: Any) -> bool:
-        """Call a function that writes; if it fails, pause and report the reason.
-
-        The data stay in memory.
-
-        Returns:
-            whether the write succeeded.
-        """
+        """Call a function that writes; if it fails, pause, report it, and return False."""
         try:
             write()
         except (OSError, CheckpointError) as error:
-            error_message = (
-                str(error)
-                if isinstance(error, CheckpointError)
-                else f"could not write {self.folder}: {error.strerror or error}"
-            )
-            cause = error.__cause__ if isinstance(error, CheckpointError) else error
-            remedy = (
-                "make its folder writable"
-                if isinstance(cause, OSError) and is_read_only(cause)
-                else "free disk space"
-            )
-            self.write_error = f"{error_message}; the run is paused: {remedy} and resume"
+            if isinstance(error, CheckpointError):
+                reason, cause = str(error), error.__cause__
+            else:
+                reason = f"could not write {self.folder}: {error.strerror or error}"
+                cause = error
+            is_writable = not isinstance(cause, OSError) or not is_read_only(cause)
+            remedy = "free disk space" if is_writable else "make its folder writable"
+            self.write_error = f"{reason}; the run is paused: {remedy} and resume"
             self.send("trouble", self.write_error)
             if not self.paused:
                 self.pause_before_exit()
@@ -347,12 +331,7 @@ class TrainingWorker:
         self.history.add(lines)
 
     def save(self, scores: EvalResult | None = None, pinned: bool = False) -> None:
-        """Write a checkpoint of this step, then delete the oldest ones.
-
-        Args:
-            scores: the final evaluation, if there is one.
-            pinned: whether the owner requested it, so that it is not deleted automatically.
-        """
+        """Write a checkpoint of this step, then delete the oldest ones except `pinned` ones."""
         step, started = self.trainer.step_count, time.monotonic()
         version = (step, list(self.trainer.changes), pinned)
         if scores is not None or version != self.saved_version:

@@ -1,6 +1,6 @@
 """The history of a run on disk: metrics, weights and training states by step.
 
-A run can go back to these steps, also after a restart. This module imports no torch.
+A run can go back to these steps, also after a restart.
 
     metrics.jsonl                  a line for every step
     history/143.safetensors        the weights of step 143, from which views are computed
@@ -88,12 +88,9 @@ def find_weights(run: Path, step: int) -> int | None:
 
 
 def read_lines(run: Path) -> Iterator[dict[str, Any]]:
-    """Yield the metrics on disk, step by step.
+    """Yield the metrics on disk, step by step. Raises CheckpointError for an invalid line.
 
     An incomplete last line, as a killed process leaves it, is skipped.
-
-    Raises:
-        CheckpointError: for any other invalid line, with its number.
     """
     path = Path(run) / "metrics.jsonl"
     if not path.is_file():
@@ -139,8 +136,7 @@ class WeightHistory:
     def open(self, step: int, lines: Iterable[Mapping[str, Any]] = ()) -> None:
         """Open the history at `step` and remove everything after it.
 
-        Args:
-            lines: the metrics up to `step` of a run that has none on disk yet.
+        `lines`: the metrics up to `step` of a run that has none on disk yet.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         for name in os.listdir(self.folder):

@@ -21,12 +21,8 @@ N_AUTOMATIC_CHECKPOINTS = 2  # automatic checkpoints that stay
 def restore_run(spec: WorkerSpec, history: WeightHistory) -> tuple[Trainer, str, bool]:
     """Restore the trainer of a run, and cut the history to its step.
 
-    Returns:
-        the trainer, a note for the owner, and whether the run is new.
-
-    Raises:
-        CheckpointError: if there are checkpoints, but neither one of them nor a state of the
-            history can be used.
+    Returns the trainer, a note for the owner, and whether the run is new. Raises CheckpointError if
+    there are checkpoints, but neither one of them nor a state of the history can be used.
     """
     folder, max_threads = Path(spec.folder), spec.threads or MAX_THREADS
     config, changes = RunConfig.from_flat(spec.config), SettingChange.parse(spec.changes)
@@ -55,13 +51,9 @@ def restore_run(spec: WorkerSpec, history: WeightHistory) -> tuple[Trainer, str,
 def _resume_newest(
     checkpoints: Path, changes: list[SettingChange], max_threads: int
 ) -> tuple[Trainer | None, str]:
-    """Resume from the newest usable checkpoint.
+    """Resume from the newest usable checkpoint, with the changes that the server recorded.
 
-    Args:
-        changes: the changes of settings that the server has recorded.
-
-    Returns:
-        the trainer, None without a usable checkpoint; and a note about damaged ones.
+    Returns the trainer, None without a usable checkpoint, and a note about damaged ones.
     """
     note, damaged = "", []
     clean_up_stale(checkpoints)
@@ -91,10 +83,8 @@ def _resume_newest(
 def _branch(trainer: Trainer, folder: Path, parent_folder: str, step: int) -> list[dict[str, Any]]:
     """Start from the last state of another run up to `step`, and copy its history.
 
-    The steps in between are trained again, with bitwise identical results.
-
-    Returns:
-        the metrics up to the restored step.
+    The steps in between are trained again, with bitwise identical results. Returns the metrics up
+    to the restored step.
     """
     parent = Path(parent_folder)
     lines = [line for line in read_lines(parent) if line["step"] <= step]
@@ -114,11 +104,7 @@ def _branch(trainer: Trainer, folder: Path, parent_folder: str, step: int) -> li
 
 
 def restore_state_at_or_before(trainer: Trainer, run: Path, step: int) -> int | None:
-    """Restore the last complete state of a run up to `step`.
-
-    Returns:
-        the step of that state; None if there is none.
-    """
+    """Restore the last complete state of a run up to `step`; return its step, or None."""
     states = [(s, weights_path(run, s), state_path(run, s)) for s in state_steps(run)]
     states += [
         (_parse_step(path), path / "model.safetensors", path / "training.safetensors")

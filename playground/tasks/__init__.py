@@ -1,7 +1,4 @@
-"""Tasks to learn: vocabulary, batches, tasks and the held-out set.
-
-Importing this package alone does not import torch.
-"""
+"""Tasks to learn: vocabulary, batches, tasks and the held-out set."""
 
 from __future__ import annotations
 

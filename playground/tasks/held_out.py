@@ -95,10 +95,7 @@ def _build_set(
 def _distinct_held_out(
     task: Task, length: int, n: int, generator: torch.Generator, stratified: bool
 ) -> tuple[Tensor, int | None]:
-    """Return up to `n` distinct held-out sequences of one length, and how many there are.
-
-    The order is random.
-    """
+    """Return up to `n` held-out sequences of a length in random order, and how many there are."""
     count = task.num_sources(length)
     chunk_size = max(1, MAX_SYMBOLS_PER_CHUNK // length)
     if count <= max(task.max_enumerated, 2 * n / HELD_OUT_FRACTION):

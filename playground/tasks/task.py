@@ -62,19 +62,12 @@ class Task:
     # The set of sources, and how they are sampled
 
     def check_lengths(self, min_length: int, max_length: int) -> None:
-        """Check that sources of these lengths exist.
-
-        Raises:
-            DatasetError: if there are none, since a dataset may lack them.
-        """
+        """Raise DatasetError if no sources of these lengths exist, as in a dataset."""
 
     def sample(
         self, n: int, min_length: int, max_length: int, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
-        """Sample `n` sources and their lengths on the generator's device, padded to `max_length`.
-
-        Every length has equal probability.
-        """
+        """Sample `n` sources with equally probable lengths, padded, on the generator's device."""
         shortest = max(min_length, self.spec.min_length)
         lengths_B = torch.randint(
             shortest, max_length + 1, (n,), generator=generator, device=generator.device
@@ -200,10 +193,7 @@ def append_eos(sequence_BL: Tensor, lengths_B: Tensor) -> Tensor:
 def make_batch(
     task: Task, sequence_BL: Tensor, lengths_B: Tensor, loss_weight_B: Tensor | None = None
 ) -> Batch:
-    """Build a batch of these sequences and their targets.
-
-    Widths depend only on L, never on the data, because a CUDA graph needs fixed shapes.
-    """
+    """Build a batch of sequences and their targets, whose widths depend only on L."""
     target_BL, target_lengths_B = task.target(sequence_BL, lengths_B)
     ended_BT = append_eos(target_BL, target_lengths_B)
     if not task.predict_eos:

@@ -27,11 +27,7 @@ class TrainingSet:
     """
 
     def __init__(self, task: Task, n: int, min_length: int, max_length: int, seed: int) -> None:
-        """Choose `n` training sequences.
-
-        Raises:
-            ConfigError: if fewer exist.
-        """
+        """Choose `n` training sequences. Raises ConfigError if fewer exist."""
         self.task, self.seed = task, seed
         generator = torch.Generator().manual_seed(seed)
         lengths = range(max(min_length, task.spec.min_length), max_length + 1)
@@ -73,11 +69,7 @@ class TrainingSet:
 
 
 def _parts(task: Task, n: int, lengths: range) -> dict[int, int]:
-    """Return the number of sequences of each length, `n` in total.
-
-    Raises:
-        ConfigError: if fewer exist.
-    """
+    """Return the number of sequences of each length, `n` in total, or raise ConfigError."""
     available = {
         length: sum(map(len, _listed(task, length))) if _is_listed(task, length, n) else n
         for length in lengths

@@ -108,8 +108,7 @@ class Vocabulary:
     def encode(self, text: str) -> list[int]:
         """Return the token ids of `text`, without SOS and EOS.
 
-        Raises:
-            UnknownSymbolError: for an unknown symbol; the message names it and the accepted ones.
+        Raises UnknownSymbolError for an unknown symbol; the message names it and the accepted ones.
         """
         tokens = []
         for symbol in self.split(text):

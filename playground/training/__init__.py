@@ -1,4 +1,1 @@
-"""Training: settings, presets, batches, schedules, optimizers and the Trainer.
-
-Importing this package alone does not import torch.
-"""
+"""Training: settings, presets, batches, schedules, optimizers and the Trainer."""

@@ -59,10 +59,8 @@ class DistributedContext:
     def check_consistent(self, config: RunConfig, device: torch.device) -> None:
         """Check that these ranks can train the run together.
 
-        Raises:
-            ConfigError: for a batch that cannot be divided evenly.
-            ValueError: if they would not sample the same batches, because of other settings,
-                another version of torch or another kind of GPU.
+        Raises ConfigError for a batch that cannot be divided evenly; ValueError if they would not
+        sample the same batches, because of settings, the version of torch or the kind of GPU.
         """
         if self.world_size == 1:
             return
@@ -166,11 +164,7 @@ SINGLE_PROCESS = DistributedContext()
 
 
 def init_distributed(device: torch.device) -> DistributedContext:
-    """Connect to the other processes that torchrun started; without torchrun there are none.
-
-    Raises:
-        ValueError: if there are more processes on this machine than GPUs, or for Apple's GPU.
-    """
+    """Connect to the other processes that torchrun started; without torchrun there are none."""
     env = os.environ
     if int(env.get("WORLD_SIZE", 1)) == 1:
         return SINGLE_PROCESS

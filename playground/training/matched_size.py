@@ -1,7 +1,4 @@
-"""Another architecture with as many parameters as a given run.
-
-This file does not import torch, because forms use it too.
-"""
+"""Another architecture with as many parameters as a given run."""
 
 import bisect
 import dataclasses
@@ -14,7 +11,6 @@ from playground.models.config_fields import ConfigError
 
 from .presets import architecture_preset
 from .run_config import RunConfig
-from .train_config import TrainConfig
 
 TOLERANCE = 0.05
 COPIED_SETTINGS = (
@@ -34,25 +30,15 @@ COPIED_SETTINGS = (
     "stop_at_exact_match",
 )
 SHARED_SIZES = ("d_model", "n_heads", "n_layers", "d_ff", "dropout")
-OPTIMIZER_SETTINGS = tuple(
-    each.name
-    for each in dataclasses.fields(TrainConfig)
-    if each.name not in (*COPIED_SETTINGS, "max_steps", "precision")
-)
 
 
-def match_parameter_count(
-    config: RunConfig, architecture: str, same_optimizer: bool = False
-) -> RunConfig:
+def match_parameter_count(config: RunConfig, architecture: str) -> RunConfig:
     """Configure a run of `architecture` with as many parameters as `config`, within 5 %.
 
-    The data, the seed and the evaluation are those of `config`, and with `same_optimizer` also
-    the optimizer settings. The other settings are the architecture's own. Width and heads stay.
-    The number of layers and d_ff compensate for the differences between the architectures. A
-    recurrent architecture has no d_ff: there d_model changes.
-
-    Raises:
-        ConfigError: if no size is close enough.
+    The data, the seed and the evaluation are those of `config`. The other settings are the
+    architecture's own. Width and heads stay. The number of layers and d_ff compensate for the
+    differences between the architectures. A recurrent architecture has no d_ff: there d_model
+    changes. Raises ConfigError if no size is close enough.
     """
     if architecture not in ARCHITECTURES or architecture == config.architecture:
         return config.replace(architecture=architecture)
@@ -83,8 +69,6 @@ def match_parameter_count(
             f"architecture is {architecture!r}, which has no size near {target_count:,} parameters "
             "on this task; use a larger model",
         )
-    if same_optimizer:
-        return result.replace(**{name: fields[name] for name in OPTIMIZER_SETTINGS})
     return result
 
 

@@ -1,7 +1,4 @@
-"""The weights that each optimizer of a run updates, counted without building the model.
-
-This file does not import torch, because the page's process uses it too.
-"""
+"""The weights that each optimizer of a run updates, counted without building the model."""
 
 import math
 from collections import Counter

@@ -107,12 +107,9 @@ PRESETS = {
 
 
 def preset_config(name: str, values: Mapping[str, Any] | None = None) -> RunConfig:
-    """Build the run of a preset, with `values` on top.
+    """Build the run of a preset, with `values` on top. Raises ValueError.
 
     If these choose another architecture, the settings of the preset that it lacks are left out.
-
-    Raises:
-        ValueError: for an unknown preset; ConfigError (a ValueError) for invalid settings.
     """
     if name not in PRESETS:
         raise ValueError(f"preset is {name!r}; choose one of {', '.join(PRESETS)}")
@@ -123,11 +120,7 @@ def preset_config(name: str, values: Mapping[str, Any] | None = None) -> RunConf
 
 
 def architecture_preset(architecture: str, **values: Any) -> RunConfig:
-    """Build a run of an architecture with its default settings, with `values` on top.
-
-    Raises:
-        ConfigError: for an unknown architecture, or invalid settings.
-    """
+    """Build a run of an architecture with its default settings, with `values` on top."""
     spec = ARCHITECTURES.get(architecture)
     overrides = spec.overrides if spec else {}
     return RunConfig.from_flat({**overrides, **values, "architecture": architecture})
@@ -136,9 +129,8 @@ def architecture_preset(architecture: str, **values: Any) -> RunConfig:
 def requested_config(preset: str, values: Mapping[str, Any]) -> RunConfig:
     """Build the run that a user describes, over a preset or the defaults of the architecture.
 
-    Raises:
-        ValueError: for an unknown preset; ConfigError (a ValueError) for a preset of another
-            architecture, and for invalid settings or settings without effect.
+    Raises ValueError for an unknown preset, or one of another architecture, and for invalid
+    settings or settings without effect.
     """
     named = values.get("architecture")
     of_preset = PRESETS[preset].settings.get("architecture") if preset in PRESETS else None

@@ -1,7 +1,4 @@
-"""All settings of a run: task, model and training, validated together.
-
-This file does not import torch, because forms use it too.
-"""
+"""All settings of a run: task, model and training, validated together."""
 
 from __future__ import annotations
 
@@ -11,9 +8,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from playground.architectures import ARCHITECTURES
+from playground.architectures import ARCHITECTURES, check_architecture
 from playground.architectures.parameter_groups import parameter_count
-from playground.common import messages
 from playground.models.config import BaseConfig, TransformerConfig
 from playground.models.config_fields import ConfigError, short_repr
 from playground.tasks import TASKS
@@ -38,20 +34,7 @@ class RunConfig:
     architecture: str = "transformer"
 
     def __post_init__(self) -> None:
-        if self.architecture not in ARCHITECTURES:
-            raise ConfigError(
-                "architecture",
-                messages.choose_one_of(
-                    "architecture", short_repr(self.architecture), ARCHITECTURES
-                ),
-            )
-        for name, part in (("task", TaskConfig), ("training", TrainConfig)):
-            if not isinstance(value := getattr(self, name), part):
-                raise ConfigError(
-                    name,
-                    f"{name} is {short_repr(value)}; pass a {part.__name__}, or use "
-                    f"RunConfig.from_flat({{...}}) with flat settings",
-                )
+        check_architecture(self.architecture)
         if type(self.model) is not ARCHITECTURES[self.architecture].config_class:
             config_class = ARCHITECTURES[self.architecture].config_class.__name__
             raise ConfigError(
@@ -91,21 +74,14 @@ class RunConfig:
 
     @classmethod
     def from_flat(cls, values: Mapping[str, Any]) -> RunConfig:
-        """Build a run from flat settings.
+        """Build a run from flat settings. A ConfigError names the unknown or invalid one.
 
         Missing settings have their defaults, max_length that of its task; vocabulary sizes and
         max_positions follow from the task.
-
-        Raises:
-            ConfigError: for an unknown name or an invalid value; it names the field.
         """
         values = dict(values)
         architecture = values.pop("architecture", "transformer")
-        if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
-            raise ConfigError(
-                "architecture",
-                messages.choose_one_of("architecture", short_repr(architecture), ARCHITECTURES),
-            )
+        check_architecture(architecture)
         config_class = ARCHITECTURES[architecture].config_class
         values = drop_foreign_defaults(values, config_class)
         _reject_unknown_settings(values, architecture)
@@ -222,10 +198,7 @@ def section_of_field() -> dict[str, str]:
 def drop_foreign_defaults(
     values: Mapping[str, Any], config_class: type[BaseConfig]
 ) -> dict[str, Any]:
-    """Return settings without those of other architectures that have their default value.
-
-    So the settings of one architecture can be used for another one.
-    """
+    """Return settings without the defaults of those that only other architectures have."""
 
     def is_foreign_default(name: str, value: Any) -> bool:
         if section_of_field().get(name) != "model" or name in config_class.__dataclass_fields__:

@@ -38,10 +38,8 @@ class SettingChange:
 
     `learning_rate` is the base of the schedule, `max_steps` the length of the run,
     `stop_at_exact_match` the exact match for early stopping, `speed` the maximum number of steps
-    per second (0: no limit).
-
-    Raises:
-        ConfigError: for a setting that cannot change, or an invalid value.
+    per second (0: no limit). Raises ConfigError for a setting that cannot change, or an invalid
+    value.
     """
 
     step: int
@@ -60,11 +58,7 @@ class SettingChange:
 
     @classmethod
     def parse(cls, lines: Any) -> list[SettingChange]:
-        """Parse the changes that `to_list` wrote, from untrusted input.
-
-        Raises:
-            ValueError: for an invalid list of changes.
-        """
+        """Parse the changes that `to_list` wrote, from untrusted input. Raises ValueError."""
         if isinstance(lines, list) and len(lines) > MAX_CHANGES:
             raise ValueError(
                 f"there are {len(lines):,} changes; at most {MAX_CHANGES:,} are accepted"

@@ -30,11 +30,9 @@ def training_step(
 ) -> tuple[float, float, float]:
     """Update the weights; return the loss, the gradient norm before clipping and the learning rate.
 
-    `step` counts from 1. `loss_fn` computes the loss of `model`, as `model.loss` does.
-
-    Raises:
-        TrainingDivergedError: if loss or gradient is not finite; the weights and the state of the
-            optimizer are those before the step.
+    `step` counts from 1. `loss_fn` computes the loss of `model`, as `model.loss` does. Raises
+    TrainingDivergedError if loss or gradient is not finite; the weights and the state of the
+    optimizer are those before the step.
     """
     learning_rate = learning_rate_at(settings, model.config.d_model, step)
     for group in optimizer.param_groups:

@@ -1,7 +1,4 @@
-"""The settings of a run's task, validated in one place.
-
-This file does not import torch, because forms use it too.
-"""
+"""The settings of a run's task, validated in one place."""
 
 from __future__ import annotations
 

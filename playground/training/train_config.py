@@ -1,7 +1,4 @@
-"""The settings of optimization and evaluation.
-
-This file does not import torch, because forms use it too.
-"""
+"""The settings of optimization and evaluation."""
 
 from dataclasses import dataclass
 
@@ -189,11 +186,7 @@ class TrainConfig:
             )
 
     def check_effects(self) -> None:
-        """Reject settings without effect; stored runs may have some.
-
-        Raises:
-            ConfigError: for a cosine that has no step to decay, or weights without decay.
-        """
+        """Raise ConfigError for settings without effect; stored runs may have some."""
         if self.weight_decay_on != "all" and not self.weight_decay:
             raise ConfigError(
                 "weight_decay_on",

@@ -54,11 +54,7 @@ class Metrics:
 
 
 def resolve_device(name: str) -> torch.device:
-    """Return the device of a `device` setting on this machine.
-
-    Raises:
-        ValueError: for a GPU that is not available.
-    """
+    """Return the device of a `device` setting, or raise ValueError for an unavailable GPU."""
     if name == "mps":  # only on request
         if not torch.backends.mps.is_available():
             raise ValueError(
@@ -150,9 +146,8 @@ class Trainer:
     def train_step(self) -> Metrics:
         """Run one update, and an evaluation if one is due.
 
-        Raises:
-            TrainingDivergedError: if loss or gradient is not finite; weights and optimizer are
-                those before the step.
+        Raises TrainingDivergedError if loss or gradient is not finite; weights and optimizer are
+        those before the step.
         """
         started = time.perf_counter()
         self._set_threads()
@@ -271,11 +266,8 @@ class Trainer:
     def schedule_change(self, setting: str, value: float, step: int | None = None) -> None:
         """Change a setting from the next update on, or from the one after `step` if that is later.
 
-        Scheduled later changes of the same setting are dropped.
-
-        Raises:
-            ConfigError: for a setting that cannot change during a run, an invalid value, or too
-                many changes.
+        Scheduled later changes of the same setting are dropped. Raises ConfigError for a setting
+        that cannot change during a run, an invalid value, or too many changes.
         """
         if len(self.changes) >= MAX_CHANGES:
             raise ConfigError(

@@ -48,11 +48,7 @@ class Backend(ABC):
     account: str = ""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        """Check the options.
-
-        Raises:
-            UserError: for the first invalid one.
-        """
+        """Check the options. Raises UserError for the first invalid one."""
         self.options: Any = parse(self.Options, options)
 
     @abstractmethod

@@ -12,6 +12,8 @@ account of the token pays. No job gets a token.
 
 import math
 import re
+import subprocess
+import sys
 import tempfile
 from collections.abc import Collection, Sequence
 from contextlib import suppress
@@ -23,7 +25,7 @@ from huggingface_hub import JobHardwareInfo, JobInfo, Volume
 from huggingface_hub.utils import disable_progress_bars  # type: ignore[attr-defined]
 from pydantic import BaseModel, ConfigDict, Field
 
-from playground import ASSETS_DIR
+from playground import ASSETS_DIR, IS_INSTALLED
 from playground.common import messages
 from playground.common.format import format_count, format_duration
 from playground.errors import UserError
@@ -32,7 +34,6 @@ from playground.hub.errors import NotFoundError
 from playground.hub.transport import configure_process
 
 from .base import Backend, Job
-from .wheel import build_wheel
 
 SPEC, REQUIREMENTS = "spec.json", ("requirements.txt", "constraints.txt")
 IMAGE = "ghcr.io/astral-sh/uv:python3.12-bookworm"
@@ -154,11 +155,7 @@ class HfJobs(Backend):
         )
 
     def list_machines(self, core_seconds: Sequence[float], needs_gpu: bool) -> list[Machine]:
-        """Return the machines that can train jobs, the cheapest first, with their prices.
-
-        Raises:
-            UserError: when the Hub does not answer.
-        """
+        """Return the machines that can train jobs, the cheapest first, with their prices."""
         machines = [
             _price(each, core_seconds)
             for each in self._machines.values()
@@ -237,3 +234,20 @@ def _price(hardware: JobHardwareInfo, core_seconds: Sequence[float]) -> Machine:
 
 def _cores(hardware: JobHardwareInfo) -> int:
     return int(hardware.cpu.split()[0])  # such as "8 vCPU"
+
+
+def build_wheel(folder: Path) -> Path:
+    """Build the wheel of this checkout in an empty folder, and return its path."""
+    if IS_INSTALLED:
+        raise UserError(
+            "HF Jobs train the code of a checkout, and this package is installed without one; "
+            "clone the repository, and start the command in its folder"
+        )
+    words = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder)]
+    done = subprocess.run(
+        [sys.executable, *words, str(ASSETS_DIR)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        reason = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
+        raise UserError(f"pip could not build the wheel of this checkout: {reason}")
+    return next(folder.glob("*.whl"))

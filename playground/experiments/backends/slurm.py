@@ -87,11 +87,7 @@ class Slurm(Backend):
 
 
 def _run(program: str, *words: str) -> str:
-    """Run a command of SLURM, and return its output.
-
-    Raises:
-        UserError: when it is not on this machine, does not answer, or fails.
-    """
+    """Run a command of SLURM, and return its output. Raises UserError if it fails."""
     if shutil.which(program) is None:
         raise UserError(
             f"{program} is not on this machine; start the experiment where SLURM's commands are, "

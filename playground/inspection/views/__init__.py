@@ -49,11 +49,7 @@ NEEDS_HISTORY = ("heads-over-training",)
 
 
 def render_view(subject: InspectedModel, view: object, request: dict[str, Any]) -> dict[str, Any]:
-    """Return the data of a view, or an `error` for an invalid request.
-
-    Any other ValueError is a bug. It is logged, and the error states that the request is not the
-    cause.
-    """
+    """Return the data of a view, or an `error` for an invalid request; other errors are logged."""
     if not isinstance(view, str) or view not in VIEWS:
         return {"error": f"{str(view)[:40]!r} is not a view; choose one of {', '.join(VIEWS)}"}
     try:

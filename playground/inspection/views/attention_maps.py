@@ -56,11 +56,7 @@ class DecodingRequest(SequenceRequest):
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
 
     def record(self, example: Example) -> tuple[AttentionRecording, list[int]]:
-        """Record a pass; return it, and the token of each output position.
-
-        Raises:
-            InspectionError: for teacher forcing if the target is unknown.
-        """
+        """Record a pass; return it, and the token of each output position."""
         model = example.subject.transformer
         if self.mode == "teacher-forced":
             labels_BT = _require_target(example).labels_BT
@@ -224,11 +220,7 @@ def steps(subject: InspectedModel, request: DecodingRequest) -> dict[str, Any]:
 
 
 def _require_target(batch: Example) -> Example:
-    """Return the batch.
-
-    Raises:
-        InspectionError: if its target is unknown.
-    """
+    """Return the batch. Raises InspectionError if its target is unknown."""
     if not batch.has_target:
         raise InspectionError(
             "the target is unknown: the dataset has no pair with this source; choose free-running"

@@ -74,8 +74,7 @@ def _ablate_spared_heads(
 def sequences_within_budget(subject: InspectedModel, passes: int, seconds: float) -> int:
     """Return how many sequences allow `passes` passes of the model within `seconds`.
 
-    It is at most `NUM_SEQUENCES` and at least `MIN_SEQUENCES`. The first pass is a warm-up and is
-    not timed.
+    It is from `MIN_SEQUENCES` to `NUM_SEQUENCES`. The first pass is a warm-up and is not timed.
     """
     ablation = Ablation(subject, MIN_SEQUENCES)
     ablation.score()
@@ -96,8 +95,7 @@ def _score_fields(score: Any) -> dict[str, Any]:
 def ablation_table(effects: Iterable[AblationEffect], n: int) -> list[dict[str, Any]]:
     """Return one row per effect: the ablation, and both measures before and after it.
 
-    The measures are over `n` sequences; `drop_low` and `drop_high` are the 95 % interval of the
-    drop of the log-probability.
+    `drop_low` and `drop_high` are the 95 % interval of the drop of the log-probability.
     """
     rows = []
     for effect in effects:

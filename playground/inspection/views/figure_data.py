@@ -63,13 +63,9 @@ def build_report(
     n: int = NUM_SEQUENCES,
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Return all results by the name of their figure.
+    """Return all results by the name of their figure, with ablations on `n` held-out sequences.
 
-    n         held-out sequences for the ablations
-    progress  called with a message at each stage
-
-    Raises:
-        UnknownSymbolError, InspectionError: for an invalid sequence.
+    `progress` is called with a message at each stage.
     """
     example = subject.encode_text(text)
     progress("recording attention")

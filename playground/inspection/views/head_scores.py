@@ -57,9 +57,6 @@ def heads_over_training(subject: InspectedModel, request: HistoryRequest) -> dic
     """Return the scores at up to `MAX_STEPS` training steps, or fewer for a slow model.
 
     The steps are log-spaced, because most changes happen early.
-
-    Raises:
-        InspectionError: for a model without stored weights of earlier steps.
     """
     history = request.history
     if len(history) < 2:
@@ -100,10 +97,7 @@ def heads_over_training(subject: InspectedModel, request: HistoryRequest) -> dic
 
 
 def log_spaced(steps: list[int], max_count: int) -> list[int]:
-    """Select at most `max_count` of the sorted steps, about evenly spaced in log(1 + step).
-
-    The first and the last step are always included.
-    """
+    """Select at most `max_count` of the sorted steps, with both ends, evenly in log(1 + step)."""
     if len(steps) <= max_count:
         return steps
     low, high = steps[0] + 1, steps[-1] + 1

@@ -39,11 +39,7 @@ class SequenceRequest(ViewRequest):
     ]
 
     def example(self, subject: InspectedModel) -> Example:
-        """Return the sequence with its target; the views of a sequence share its activations.
-
-        Raises:
-            UnknownSymbolError, InspectionError: for an invalid sequence.
-        """
+        """Return the sequence with its target; the views of a sequence share its activations."""
         return _encode_text(subject, self.text)
 
 

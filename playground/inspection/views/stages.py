@@ -106,9 +106,6 @@ def trace_cell(subject: InspectedModel, request: CellRequest) -> dict[str, Any]:
     product   a dot product, with a term for each pair of numbers
     mixed     a row as the sum of rows
     parts     any other equation, with the values of its variables
-
-    Raises:
-        InspectionError: for a stage, head or cell that does not exist.
     """
     head, row, column = request.head, request.row, request.column
     forward_trace, n_heads = _trace_of(request.example(subject)), subject.transformer.config.n_heads
@@ -139,9 +136,6 @@ def attention_scores(subject: InspectedModel, request: ScoresRequest) -> dict[st
     Each of `scores` is the product of query and key, divided by `root`, plus the bias of the
     position encoding, if there is one. Masked scores are None. With RoPE, both vectors are already
     rotated.
-
-    Raises:
-        InspectionError: for a layer, head or query that does not exist.
     """
     layer, head, query = request.layer, request.head, request.query
     config = subject.transformer.config
@@ -279,11 +273,7 @@ def _dot_product_fields(
 
 
 def _weighted_sum_fields(origin: WeightedSum, names: list[str], column: int) -> dict[str, Any]:
-    """Return rows and their sum.
-
-    If there are very many rows, the last ones are merged into one, so that the displayed rows add
-    up to the result.
-    """
+    """Return rows and their sum; if there are very many rows, the last ones as one."""
     terms, weights = origin.terms_RN, origin.weights_R
     others = max(0, len(terms) - MAX_ROWS)
     if others:

@@ -19,10 +19,7 @@ PHASES = {
 
 
 def phase_fields(trace: ForwardTrace, head: int) -> list[dict[str, Any]]:
-    """Return the six phases of the forward pass.
-
-    Each has the most informative stage and head, and a text about this sequence.
-    """
+    """Return the six phases, each with its most informative stage and head, and a text."""
     phases = [*_encoder_phases(trace, head), *_decoder_phases(trace, head)]
     names = [stage.key for stage in trace.stages]
     return [
@@ -102,10 +99,7 @@ def _decoder_phases(trace: ForwardTrace, head: int) -> list[tuple[int, str, str]
 
 
 def _best_aligned_head(trace: ForwardTrace) -> tuple[str, int]:
-    """Return the cross-attention block and head with the most attention on the task's alignment.
-
-    For a task without a known alignment, it is the first head of the first block.
-    """
+    """Return the cross-attention block and head nearest to the task's alignment, or the first."""
     config = trace.model.config
     blocks = [Component("cross", layer).name for layer in range(config.n_layers)]
     aligned_S = trace.example.subject.task.alignment(len(trace.source) - 1)

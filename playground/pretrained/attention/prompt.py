@@ -165,12 +165,7 @@ def sink_note(outputs: AttentionOutputs) -> str:
 
 
 def load_for_inspection(name: Any, progress: ProgressReporter) -> InspectedModel:
-    """Load a model of transformers for inspection; an already loaded one is shared.
-
-    Raises:
-        UserError: for a model without self-attention over one text, or with a tokenizer that does
-            not return offsets.
-    """
+    """Load a model of transformers with a single stack for inspection; loaded ones are shared."""
     resolved = resolve(name, progress, check_is_one_stack)
     config = read_config(resolved.folder, resolved.name)
     built = config.get("architectures")
@@ -194,11 +189,7 @@ def check_is_one_stack(name: str, folder: Path) -> None:
 
 @torch.no_grad()
 def forward(model: Any, ids: list[int]) -> AttentionOutputs:
-    """Run the model on one text.
-
-    Raises:
-        UserError: if the text is too long, or the model does not return its attention.
-    """
+    """Run the model on one text. Raises UserError if it is too long, or there is no attention."""
     max_tokens = getattr(model.config, "max_position_embeddings", None) or len(ids)
     if len(ids) > max_tokens:
         raise UserError(
@@ -231,13 +222,7 @@ def forward(model: Any, ids: list[int]) -> AttentionOutputs:
 
 @contextmanager
 def recording_scores(model: Any) -> Iterator[Scores]:
-    """Record the scores and the mask of every attention call in a `with` block.
-
-    Only the calls of this model in this thread are recorded.
-
-    Raises:
-        UserError: for a model whose attention implementation cannot be replaced.
-    """
+    """Record the scores and the mask of every attention call of this model in this thread."""
     before, recorded = model.config._attn_implementation, Scores()
     token = _scores.set(recorded)
     try:
@@ -267,11 +252,8 @@ def eager_attention_with_scores(
 ) -> tuple[Tensor, Tensor]:
     """Compute attention as in Vaswani et al. 2017, section 3.2.1, and record the scores.
 
-    Shared key and value heads are repeated.
-
-    Raises:
-        UserError: if the model changes its scores (Gemma 2 caps them, GPT-OSS adds sinks),
-            because the recorded scores would not be those of the model.
+    Shared key and value heads are repeated. Raises UserError if the model changes its scores
+    (Gemma 2 caps them, GPT-OSS adds sinks), because the recorded ones would not be those.
     """
     changes = [
         name for name, value in (("softcap", softcap), ("s_aux", s_aux)) if value is not None

@@ -102,11 +102,7 @@ def translate(request: dict[str, Any], progress: ProgressReporter) -> dict[str, 
 
 
 def count_prefix_tokens(loaded: Seq2SeqPipeline, config: dict[str, Any], text: str) -> int:
-    """Return the number of tokens of the task prefix with which a text begins.
-
-    T5 reads its task from a prefix such as "translate English to German: "; config.json lists the
-    prefixes.
-    """
+    """Return the number of tokens of the task prefix of a text, one that config.json lists."""
     tasks = config.get("task_specific_params")
     for task in tasks.values() if isinstance(tasks, dict) else ():
         prefix = task.get("prefix") if isinstance(task, dict) else None
@@ -150,9 +146,6 @@ def record_attention(model: Any, source: list[int], target: list[int]) -> dict[s
     """Return the LHQM attention weights of a teacher-forced forward pass, by kind.
 
     The queries of "cross" and "decoder" are the target tokens without the last one.
-
-    Raises:
-        UserError: if the model does not return its attention weights.
     """
     ids_BM = torch.tensor([source], device=model.device)
     output = model(

@@ -130,9 +130,7 @@ def _choose_examples(
     return tuple((informative or distinct)[:MAX_FEW_SHOT_EXAMPLES])
 
 
-def choices_for(
-    example: Example, examples: Sequence[Example] = (), shuffles: int = SHUFFLED_CHOICES
-) -> list[Choice]:
+def choices_for(example: Example, examples: Sequence[Example] = ()) -> list[Choice]:
     """Return the target among other candidates of the same length.
 
     The lengths are equal because summed log-probabilities of different lengths are not
@@ -152,7 +150,7 @@ def choices_for(
     choices += [
         Choice(base[by:] + base[:by], f"{prefix}rotated by {by}") for by in range(1, len(base))
     ]
-    for _ in range(shuffles):
+    for _ in range(SHUFFLED_CHOICES):
         choices.append(Choice(tuple(generator.sample(base, len(base))), f"{prefix}shuffled"))
     if not rearranged:
         others = sorted(

@@ -66,14 +66,9 @@ SHARED_MAX_RANKED = 5  # maximum on a shared instance
 class BenchmarkRequest(JobRequest):
     """A benchmark request.
 
-    Attributes:
-        checkpoint: a folder; set by the server or the command line, never by a browser.
-        name: the name of the checkpoint in the table.
-        models: names of models on the Hub, or of folders if those are allowed.
-        n: number of held-out examples.
-        shots: few-shot examples for pretrained models, at most as many as fit.
-        rank: number of examples to rank; a masked model needs a forward pass for each token of
-            each candidate.
+    The server or the command line, never a browser, sets the folder `checkpoint`. Of `n` held-out
+    examples, `rank` are ranked; a masked model needs a forward pass for each token of each
+    candidate. `shots` are the few-shot examples of pretrained models, at most as many as fit.
     """
 
     shared_limits: ClassVar = {"n": 40, "rank": SHARED_MAX_RANKED}
@@ -110,10 +105,6 @@ def run_benchmark(request: dict[str, Any], progress: ProgressReporter) -> dict[s
     """Run the benchmark. `request`: see BenchmarkRequest.
 
     A model that cannot be evaluated becomes a row with the error, and the others continue.
-
-    Raises:
-        UserError: for an unusable checkpoint or invalid settings.
-        JobCancelled: between two examples at the latest; the rows reported so far stay valid.
     """
     parsed = BenchmarkRequest.parse(request)
     progress.message(f"Loading {parsed.name}")
@@ -254,10 +245,7 @@ class Benchmark:
         note: bool = True,
         memory_delta: Callable[[], int] | None = None,
     ) -> MetricAccumulator:
-        """Evaluate a model on every example, and return its metrics.
-
-        An error is stored in the row, which keeps the metrics so far.
-        """
+        """Evaluate a model on every example; an error ends up in its row. Return its metrics."""
         tally, row = MetricAccumulator(self.task.predict_eos), self.new_row(model)
         self.rows.append(row)
         self.progress.message(f"Evaluating {model.name}: {model.decoding}")

@@ -16,8 +16,7 @@ from .models import BATCH_SIZE, Output, PretrainedModel
 def find_symbol_tokens(tokenizer: Any, symbols: Sequence[str], name: str) -> dict[str, int]:
     """Return the token id of each symbol, with a leading space if the vocabulary has that.
 
-    Raises:
-        UserError: if the tokenizer of the model `name` has no mask, or no token for a symbol.
+    Raises UserError if the tokenizer of the model `name` has no mask, or no token for a symbol.
     """
     if not tokenizer.mask_token:
         raise UserError(messages.missing_mask_token(name))

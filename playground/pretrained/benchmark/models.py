@@ -50,10 +50,7 @@ class Output:
 
 
 class BenchmarkModel:
-    """A model of the benchmark.
-
-    `decoding` names the decoding, `caveat` a caveat about its scores.
-    """
+    """A model of the benchmark, with its decoding and a caveat about its scores."""
 
     name: str
     kind: str
@@ -198,12 +195,7 @@ def sequence_log_probs(logits_BTV: Tensor, labels_BT: Tensor, is_scored_BT: Tens
 
 
 class PretrainedModel(BenchmarkModel):
-    """The common part: a pipeline, the few-shot examples that fit, and the tokenizer.
-
-    Args:
-        items: the examples of the benchmark.
-        few_shot_examples: examples for the prompt, of which `fit_few_shot` takes `n_requested`.
-    """
+    """The common part: a pipeline, the few-shot examples that fit, and the tokenizer."""
 
     def __init__(
         self,

@@ -61,18 +61,10 @@ EVALUATIONS = 10  # evaluations on held-out sequences during training
 class FinetuneRequest(JobRequest):
     """A fine-tuning request.
 
-    Attributes:
-        checkpoint: the folder whose task is used; set by the server or the command line, never by
-            a browser.
-        destination: the output folder, set likewise; empty for one under checkpoints/compared.
-        owner: the fingerprint of the user, set by the server; empty on the command line.
-        address: the client's address, hashed, set likewise.
-        model: a name on the Hub, a folder if those are allowed, or a model that was fine-tuned
-            before.
-        learning_rate: the peak, after a warm-up over a tenth of the steps; then cosine decay.
-        batch_size: sequences per step.
-        n: held-out sequences per evaluation.
-        seed: the same seed gives the same losses on the same machine.
+    The server or the command line, never a browser, sets the folders `checkpoint`, whose task is
+    used, and `destination` (empty for one under checkpoints/compared), `owner` (a fingerprint) and
+    `address` (hashed). `learning_rate` is the peak, after a warm-up over a tenth of the steps; then
+    it decays along a cosine. An evaluation has `n` held-out sequences.
     """
 
     shared_limits: ClassVar = {"steps": 200, "batch_size": 16, "n": 40}
@@ -123,10 +115,6 @@ def finetune(request: dict[str, Any], progress: ProgressReporter) -> dict[str, A
     """Train a pretrained model further, with the fields of FinetuneRequest.
 
     A cancellation saves the weights so far.
-
-    Raises:
-        UserError: if the model cannot be trained, does not fit into memory, or cannot be saved.
-        JobCancelled: before the first step.
     """
     parsed = FinetuneRequest.parse(request)
     task = read_manifest(Path(parsed.checkpoint)).config.task
@@ -161,7 +149,6 @@ def finetune(request: dict[str, Any], progress: ProgressReporter) -> dict[str, A
     return {
         "model": name,
         "kind": kind,
-        "requested_steps": parsed.steps,
         "cancelled": trainer.step_count < parsed.steps,
         "before": before,
         "after": after,
@@ -180,10 +167,7 @@ def _train(
     name: str,
     progress: ProgressReporter,
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Train to the end or to a cancellation.
-
-    Returns the metrics before the first step, and the last ones with their step.
-    """
+    """Train; return the metrics before the first step, and the last ones with their step."""
 
     def raise_if_cancelled(*_: Any) -> None:
         progress.raise_if_cancelled()
@@ -258,12 +242,7 @@ def plan(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
 def read_sizes(
     task: TaskConfig, name: str, folder: Path, parameters: int = 1
 ) -> PretrainedSeq2SeqConfig:
-    """Read the sizes of a model, and check that it can be trained on a task, without its weights.
-
-    Raises:
-        UserError: for a model of another kind, a config without the sizes, a tokenizer that does
-            not distinguish the symbols of the task, or too few positions.
-    """
+    """Read the sizes of a model without its weights; check that it can train on a task."""
     check_kind("fine-tuning", name, folder)
     kind, loaded = kind_of(read_config(folder, name)), task.load()
     config, tokenizer = load_config("fine-tuning", name, folder), load_tokenizer(name, folder)
@@ -298,11 +277,7 @@ def estimate_seconds(resolved: ResolvedModel, task: TaskConfig, settings: Finetu
 
 
 def ensure_memory(name: str, parts: dict[str, int]) -> None:
-    """Check that training fits into memory, and unload other models if necessary.
-
-    Raises:
-        UserError: with the estimate and the free memory.
-    """
+    """Unload other models if training needs that, or raise UserError if it does not fit."""
     needed = sum(parts.values())
     if needed > 0.9 * free_memory():
         unload()

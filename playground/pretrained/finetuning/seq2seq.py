@@ -82,11 +82,7 @@ class PretrainedSeq2SeqConfig(AttentionConfig):
         return self.prompt_tokens + self.tokens_per_symbol * (source + target)
 
     def ensure_fits_context(self, source: int, target: int) -> None:
-        """Check that the longest source and its target fit into the model's positions.
-
-        Raises:
-            UserError: if they do not fit.
-        """
+        """Raise UserError unless the longest source and its target fit into the positions."""
         width = self.sequence_length(source, target)
         if width > self.max_positions:
             raise UserError(
@@ -145,11 +141,8 @@ class PromptTemplate:
         """Split the prompt into its parts, and check that joined they equal a tokenized prompt.
 
         A part's tokens are those that it adds to the text before it. So it does not matter whether
-        a space belongs to the symbol's token, is one by itself, or has none.
-
-        Raises:
-            UserError: if symbols have equal tokens or hold a special token, if a masked model has
-                several tokens for one, or if the tokens depend on their neighbors.
+        a space belongs to the symbol's token, is one by itself, or has none. Raises UserError if
+        the tokens of the symbols cannot be distinguished, or depend on their neighbors.
         """
         check_symbols(tokenizer, symbols, name)
         if kind == MASKED and tokenizer.mask_token is None:
@@ -248,8 +241,7 @@ class PretrainedSeq2Seq(Seq2SeqModel):
         self.train()
 
     def _prompt(self, source_BS: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Return the parts of the prompt: the model's tokens, and True where they are not
-        padding."""
+        """Return the parts of the prompt: tokens, and True where they are no padding."""
         source_BS = source_BS[:, :-1]  # the last column is EOS or padding
         return [
             expand_tokens(self.prefix_P, source_BS),

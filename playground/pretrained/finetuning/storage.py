@@ -67,13 +67,10 @@ def output_location(
 def models_to_evict(
     models_folder: Path, owner: str, address: str = "", excluded: Path | None = None
 ) -> list[Path]:
-    """Return the models that make way for a new one of this owner.
+    """Return the models that make way for a new one of this owner, or raise UserError.
 
-    The owner's own go first, then those of others older than an hour; the oldest first. `excluded`
-    is the new model, if it exists already.
-
-    Raises:
-        UserError: if none may make way.
+    The owner's own are first, then those of others older than an hour; the oldest first.
+    `excluded` is the new model, if it exists already.
     """
     users = {
         path: _user_of(path)
@@ -105,11 +102,7 @@ def _user_of(folder: Path) -> Client:
 
 
 def save(model: Any, tokenizer: Any, folder: Path, facts: dict[str, Any], name: str) -> None:
-    """Write a fine-tuned model atomically in the format of transformers.
-
-    Raises:
-        UserError: if it cannot be written; an earlier model in the folder stays.
-    """
+    """Write a fine-tuned model atomically; if that fails, an earlier one in the folder stays."""
     try:
         with replacing_dir(folder) as temporary:
             model.save_pretrained(temporary)

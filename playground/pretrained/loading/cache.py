@@ -34,10 +34,7 @@ def cached_snapshot(name: str) -> Path | None:
 
 
 def _preloaded(name: str) -> Path | None:
-    """Return the snapshot of a model that a Space was built with, in the Hub's default cache.
-
-    See `preload_from_hub` in README.md.
-    """
+    """Return the snapshot of a model that a Space was built with (`preload_from_hub`)."""
     if "SPACE_ID" not in os.environ:
         return None
     cache = Path.home() / ".cache" / "huggingface" / "hub"
@@ -83,10 +80,7 @@ def describe_cache() -> str:
 
 
 def cache_limit_bytes() -> int | None:
-    """Return the maximum bytes of the model cache.
-
-    None if the cache is not the playground's own; then nothing is evicted from it.
-    """
+    """Return the maximum bytes of the model cache; None if it is not the playground's own."""
     own = os.environ.get("PLAYGROUND_MODELS")
     if not own or Path(own).absolute() != cache_dir().absolute():
         return None
@@ -129,12 +123,9 @@ def _size(home: Path) -> int:
 
 
 def _evict(name: str, size: int, limit: int) -> None:
-    """Evict the least recently used models from the playground's own cache for `size` bytes.
+    """Evict the models used least recently, but none in memory, for `size` bytes.
 
-    Models in memory stay.
-
-    Raises:
-        UserError: if evicting all other models does not free enough.
+    Raises UserError if that does not free enough.
     """
     home = cache_dir()
     clean_up_stale(home, older_than=0)

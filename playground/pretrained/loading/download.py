@@ -65,11 +65,7 @@ def name_model(name: str, error: Exception) -> str:
 
 
 def files_to_download(info: dict[str, Any], name: str) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the files of a model to download with their sizes: the small ones, and the weights.
-
-    Raises:
-        UserError: if there are no safetensors weights, or the files are too large.
-    """
+    """Return the files of a model to download with their sizes: the small ones, and the weights."""
     sizes = {
         str(each["rfilename"]): int(each.get("size") or 0)
         for each in info.get("siblings") or []

@@ -81,11 +81,7 @@ def max_model_bytes() -> int:
 
 
 def read_config(folder: Path | str, name: str = "") -> dict[str, Any]:
-    """Read a model's config.json.
-
-    Raises:
-        UserError: if it is missing, too large, not a JSON object, or has implausibly large counts.
-    """
+    """Read a model's config.json. Raises UserError if it is missing, invalid or implausible."""
     path = Path(folder) / "config.json"
     try:
         if path.stat().st_size > MAX_JSON_BYTES:
@@ -120,12 +116,9 @@ def _layer_counts(types: object) -> dict[str, Any]:
 
 
 def limit_layer_counts(config: object, name: str) -> None:
-    """Reject counts for which transformers would build huge lists while it reads a config.
+    """Raise UserError for counts for which transformers would build huge lists.
 
     It makes a name for each label or layer, so a few bytes of a config can exhaust the memory.
-
-    Raises:
-        UserError: with the name of the setting.
     """
     for key, value in (
         config.items()

@@ -30,10 +30,7 @@ def finetuned_dir() -> Path:
 
 
 def local_folder(name: str) -> Path | None:
-    """Return the local folder of a model name, or None.
-
-    It is a model that was fine-tuned here or, if those are allowed, any other folder.
-    """
+    """Return the folder of a model that was fine-tuned here, or any other if allowed; else None."""
     if (
         name.startswith(FINETUNED_PREFIX)
         and NAME_PATTERN.fullmatch(own := name.removeprefix(FINETUNED_PREFIX))
@@ -45,11 +42,7 @@ def local_folder(name: str) -> Path | None:
 
 
 def validate_name(name: object) -> str:
-    """Return the name of a model, stripped.
-
-    Raises:
-        UserError: if it is neither the name of a model on the Hub nor a folder that is allowed.
-    """
+    """Return the stripped name of a model on the Hub or of a folder, or raise UserError."""
     text = name.strip() if isinstance(name, str) else ""
     if local_folder(text):
         return text

@@ -60,9 +60,6 @@ def open_pipeline(task: str, resolved: ResolvedModel, progress: ProgressReporter
 
     Attention is the eager implementation, which returns its weights. Numbers are float32. The
     model is in evaluation mode.
-
-    Raises:
-        UserError: if it does not fit, is invalid, or is not a model of this kind.
     """
     import torch
 
@@ -117,9 +114,6 @@ def load_and_detect_kind(resolved: ResolvedModel, progress: ProgressReporter) ->
     """Load a model as a pipeline, and return whether it is causal or masked.
 
     If its config does not determine the kind, the class that loads decides.
-
-    Raises:
-        UserError: if it loads as neither.
     """
     detected_kind = kind_of(read_config(resolved.folder, resolved.name))
     if detected_kind:
@@ -230,11 +224,7 @@ def _load(task: str, resolved: ResolvedModel) -> Any:
 
 
 def load_config(task: str, name: str, folder: Path) -> Any:
-    """Load the config of a model, which needs no weights.
-
-    Raises:
-        UserError: if transformers does not know it, or its tokenizer needs a missing package.
-    """
+    """Load the config of a model, which needs no weights. Raises UserError."""
     from transformers import AutoConfig
 
     try:
@@ -251,11 +241,7 @@ def load_config(task: str, name: str, folder: Path) -> Any:
 
 
 def load_tokenizer(name: str, folder: Path) -> Any:
-    """Load the tokenizer of a model.
-
-    Raises:
-        UserError: if it cannot be read.
-    """
+    """Load the tokenizer of a model. Raises UserError if it cannot be read."""
     from transformers import AutoTokenizer
 
     try:

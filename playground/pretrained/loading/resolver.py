@@ -31,11 +31,8 @@ def resolve(
 ) -> ResolvedModel:
     """Return a model's files on this machine; download them if necessary, unless `local_only`.
 
-    `check` reads the config and the tokenizer before any weights are downloaded or read.
-
-    Raises:
-        UserError: with the name of the model and what to do.
-        JobCancelled: at most 0.2 s after the job was cancelled.
+    `check` reads the config and the tokenizer before any weights are downloaded or read. Raises
+    UserError with the name of the model, or JobCancelled at most 0.2 s after a cancellation.
     """
     name = validate_name(name)
 

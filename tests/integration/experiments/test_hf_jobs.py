@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from playground.experiments.backends import hf_jobs
-from playground.experiments.backends.wheel import build_wheel
+from playground.experiments.backends.hf_jobs import build_wheel
 from tests.support.app_server import wait_for
 from tests.support.cluster_guide import make_small, read_section
 from tests.support.command_runner import run_here

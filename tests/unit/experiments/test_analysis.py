@@ -239,15 +239,6 @@ def test_score_at_a_budget_is_that_of_the_last_step_that_all_runs_evaluate():
     assert at == [None, 0.1, 0.2, 0.4, 0.4]
 
 
-def test_what_cannot_be_tested_has_no_verdict():
-    text = summarize(
-        ["eval_every"], [variant(10, *range(80, 85)), variant(50, *range(160, 165))], "it is so"
-    )
-    assert text.endswith(
-        "(160–164) steps (median and range of 5 seeds each). There is no test: it is so."
-    )
-
-
 def test_final_scores_are_compared_if_no_run_reaches_the_target():
     actual = result(
         variant("pre", None, None, exact=[0.5, 0.6]), variant("post", None, None, exact=[0.1, 0.2])

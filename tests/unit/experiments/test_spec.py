@@ -279,10 +279,3 @@ def test_lengths_after_unequal_numbers_of_steps_are_not_tested(kind, reason):
     assert make(kind=kind).why_lengths_untestable == ""
     stopping = make({"stop_at_exact_match": 0.99}, {"n_heads": [2, 4]}, kind=kind)
     assert reason in stopping.describe_planned_test()
-
-
-def test_an_earlier_experiment_on_measurements_is_read_but_not_tested():
-    requested = ExperimentSpec(name="a", grid={"eval_every": [10, 100]})
-    stored = {"id": "a", "owner": "0" * 64, "created": 1.0, "runs": {}, "cancelled": False}
-    read = StoredExperiment.model_validate(requested.model_dump() | stored)
-    assert read.why_untestable.startswith("eval_every changes how a run is measured")

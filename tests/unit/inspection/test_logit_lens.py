@@ -109,16 +109,3 @@ def test_post_norm_attribution_is_rejected_with_alternatives():
         match=r"pre-norm model;.*use the logit lens, ablation or activation patching",
     ):
         direct_logit_attribution(subject.transformer, activations, 0, 5)
-
-
-@pytest.mark.parametrize(
-    ("position", "token", "expected_message"),
-    [(4, 5, "the positions 0 to 3"), (-1, 5, "position is -1"), (0, 13, "the tokens are 0 to 12")],
-)
-def test_an_unknown_position_or_token_is_rejected(mixed, position, token, expected_message):
-    activations = mixed.encode_text("314").activations
-    with pytest.raises(InspectionError, match=expected_message):
-        direct_logit_attribution(mixed.transformer, activations, position, token)
-    _, two = run_with_cache(mixed.transformer, mixed.held_out(2).batch)
-    with pytest.raises(InspectionError, match="the batch has 2 sequences"):
-        direct_logit_attribution(mixed.transformer, two, 0, 5)

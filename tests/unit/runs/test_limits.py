@@ -75,8 +75,8 @@ def test_a_setting_above_the_limit_is_rejected_with_a_remedy(field, monkeypatch)
     maximum = limits.max_length if field == "max_target_length" else getattr(limits, field)
 
     def with_value(value):
-        sizes = SimpleNamespace(**dict.fromkeys(LIMIT_ENV_NAMES, 1) | {field: value})
-        return SimpleNamespace(task=sizes, model=sizes, training=sizes)
+        sizes = dict.fromkeys(LIMIT_ENV_NAMES, 1) | {field: value}
+        return SimpleNamespace(to_flat=lambda: sizes, model=None)
 
     limits.validate(with_value(maximum))
     message = f"{field} is {maximum + 1}: this {{}} allows at most {maximum}; {{}}"

@@ -7,10 +7,8 @@ from playground.architectures.parameter_groups import parameter_count
 from playground.models.config_fields import ConfigError
 from playground.training.matched_size import (
     COPIED_SETTINGS,
-    OPTIMIZER_SETTINGS,
     match_parameter_count,
 )
-from playground.training.presets import architecture_preset
 from playground.training.run_config import RunConfig
 
 
@@ -59,17 +57,6 @@ def test_the_learning_settings_are_the_familys_own():
     assert {name: run.to_flat()[name] for name in ARCHITECTURES["bert"].overrides} == dict(
         ARCHITECTURES["bert"].overrides
     )
-
-
-@pytest.mark.parametrize("family", ARCHITECTURES)
-def test_the_optimizer_settings_can_be_those_of_the_run(family):
-    run = architecture_preset("transformer", batch_size=32, max_steps=7)
-    other = match_parameter_count(run, family, same_optimizer=True).to_flat()
-    assert {name: other[name] for name in OPTIMIZER_SETTINGS} == {
-        name: run.to_flat()[name] for name in OPTIMIZER_SETTINGS
-    }
-    if family != "transformer":
-        assert other["max_steps"] == architecture_preset(family).training.max_steps
 
 
 def test_the_default_run_of_an_architecture_is_unchanged():

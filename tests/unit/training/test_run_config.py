@@ -225,12 +225,3 @@ def test_the_memory_estimate_includes_additive_attention():
         assert stored[alignment] <= estimated[alignment]
     more = stored["additive"] - stored["none"]
     assert 0.8 * more <= estimated["additive"] - estimated["none"] <= 2 * more
-
-
-@pytest.mark.parametrize("part", ["task", "training"])
-def test_run_config_part_of_wrong_type_is_rejected_with_remedy(part):
-    with pytest.raises(
-        ConfigError, match=rf"{part} is 'reverse'; .* use RunConfig.from_flat"
-    ) as refused:
-        RunConfig(**{part: "reverse"})
-    assert refused.value.field == part
