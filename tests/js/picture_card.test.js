@@ -52,7 +52,7 @@ test("at an earlier step the card has what was right until then", () => {
   assert.equal(calls("lineTo").length, 2);
 });
 
-test("with parts off during training the card says so, the frames of a clip do not", () => {
+test("with parts off during training they are on the card, not on frames of a clip", () => {
   const without = { hasPartsOff: true, result: "Without head 1: 3 of 64 unseen inputs right" };
   const own = paint(without, { step: 70, isFromEngine: true });
   assert.ok(own.texts.includes(without.result));
