@@ -69,6 +69,8 @@ TERMS = (
         "of sequences that are never trained on, with the weights that the model predicts with: "
         "averaged ones in the preset Fast, whose loss is far lower",
     ),
+    ("prediction", "what the model writes by itself, token by token"),
+    ("guess", "its next token after the right ones before it, with the probability as a bar"),
     ("exact match", "fraction of held-out sequences whose output has no wrong token"),
     (
         "number of a block",
