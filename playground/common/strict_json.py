@@ -43,8 +43,7 @@ def parse_strict_json(data: bytes, allow_infinity: bool = False) -> Any:
     Args:
         allow_infinity: whether infinity and NaN are accepted, as transformers writes them.
 
-    Raises:
-        ValueError: for anything else, and for a number that no float can hold.
+    Raises ValueError for anything else, and for a number that no float can hold.
     """
 
     def reject_constant(constant: str) -> NoReturn:

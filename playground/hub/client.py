@@ -224,8 +224,7 @@ class Hub:
         Args:
             report: called with a message, the expected seconds and the phase.
 
-        Raises:
-            HubError: if an operation fails, or another commit was pushed after the plan.
+        Raises HubError if an operation fails, or another commit was pushed after the plan.
         """
         if not plan.has_writes and plan.parent:
             return plan.parent

@@ -63,13 +63,10 @@ def write_card(
     """Write the model card of a checkpoint into the folder of its package.
 
     `license` is an id, by default that of the card `existing` of the repository, or else
-    `default_license`. `revision` is the branch that the card describes.
-
-    Raises:
-        UserError: if the repository, the revision or the license is not valid.
-        CheckpointError: if the checkpoint cannot be read.
-        DatasetError: if the checkpoint has no scores and its dataset is not stored here.
-        OSError: if a file cannot be read or written.
+    `default_license`. `revision` is the branch that the card describes. Raises UserError if the
+    repository, the revision or the license is not valid. Raises CheckpointError if the checkpoint
+    cannot be read. Raises DatasetError if the checkpoint has no scores and its dataset is not
+    stored here. Raises OSError if a file cannot be read or written.
     """
     check_repo(repo)
     check_revision(revision)

@@ -71,8 +71,7 @@ class Admission:
         Args:
             present: the client of each thing that exists.
 
-        Raises:
-            UserError: if the owner, the address or all clients have the maximum.
+        Raises UserError if the owner, the address or all clients have the maximum.
         """
         reached = self.exceeded(client, present)
         if reached:
@@ -105,8 +104,7 @@ class Admission:
             idle: those that may go, in the order in which they go.
             remove: removes a thing, and returns 1.
 
-        Raises:
-            UserError: if the owner has the maximum, or nothing can make way.
+        Raises UserError if the owner has the maximum, or nothing can make way.
         """
         reached = self.exceeded(client, present.values())
         if reached in ("address", "total"):

@@ -76,9 +76,8 @@ class JobQueue:
             arguments: the arguments of the function of this kind.
             fields: further fields of the job, such as `label` or `on_result`.
 
-        Raises:
-            UserError: if the owner, the address or all clients have too many jobs, or if the
-                system has no free thread.
+        Raises UserError if the owner, the address or all clients have too many jobs, or if the
+        system has no free thread.
         """
         job = self.job_type(kind, arguments, owner, **fields)
         job.created_at = job.polled_at = job.last_message_at = self._clock()

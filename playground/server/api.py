@@ -417,7 +417,7 @@ class Job(Endpoint):
 
     job: JobId
     owner: JobOwner
-    wait: Seconds = 0
+    wait: Seconds = Field(0, description="seconds to wait for the end, up to 240.")
 
     async def respond(self, call: Call) -> Result:
         return await call.wait_for_job(self.job, self.wait)

@@ -116,8 +116,7 @@ def endpoint(
         rate: the kind of call, for the rate limit.
         needs: the right that the caller needs on the model that the call names.
 
-    Raises:
-        TypeError: for a call that names a model without a right that it needs, or vice versa.
+    Raises TypeError for a call that names a model without a right that it needs, or vice versa.
     """
 
     def decorate(arguments: type[Endpoint]) -> type[Endpoint]:

@@ -139,8 +139,7 @@ def handler(
             request, which returns None for a request that uses no model.
         missing: the response for a model that does not exist, or the status of the error.
 
-    Raises:
-        TypeError: for a request that names models without a right that it needs, or vice versa.
+    Raises TypeError for a request that names models without a right that it needs, or vice versa.
     """
     if hasattr(request_type, "require") != (needs is not None):
         raise TypeError(f"{route}: a request that names a model declares the right that it needs")
