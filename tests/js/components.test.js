@@ -11,22 +11,12 @@ import { FileButton } from "../../playground/ui/static/shared/components/file_bu
 import { HeatMapView } from "../../playground/ui/static/shared/components/heat_map_view.js";
 import { JobProgress } from "../../playground/ui/static/shared/components/job_progress.js";
 import { Menu } from "../../playground/ui/static/shared/components/menu.js";
-import { Section } from "../../playground/ui/static/shared/components/section.js";
 import { SegmentedControl, Tabs } from "../../playground/ui/static/shared/components/segments.js";
 import { Select } from "../../playground/ui/static/shared/components/select.js";
 import { StatusMessage } from "../../playground/ui/static/shared/components/status_message.js";
 import { TokenStrip } from "../../playground/ui/static/shared/components/token_strip.js";
 import { IDLE, Job } from "../../playground/ui/static/shared/job.js";
 import { html } from "../../playground/ui/static/vendor/preact.js";
-
-test("a section is named by its heading", async () => {
-  await mount(html`<${Section} title="Heads" hint="Sorted" help=${html`<p>Why</p>`}>content<//>`);
-  const section = box.querySelector("section");
-  const heading = document.getElementById(section.getAttribute("aria-labelledby"));
-  assert.equal(heading.textContent.trim(), "Heads");
-  assert.equal(text("summary"), "What is this?");
-  assert.match(section.textContent, /content/);
-});
 
 test("a message is read when it changes, and an error offers to try again", async () => {
   const onRetry = mock.fn();
@@ -177,23 +167,6 @@ test("wrong, missing and extra tokens are marked with their reason", async () =>
   assert.equal(box.querySelector("[role=img]").getAttribute("aria-label"), "right");
   await mount(view(["1", "2\u200b", "EOS"]));
   assert.equal(text(".wrong"), "2U+200B");
-});
-
-test("tokens can be selected, and weights shade them", async () => {
-  const onSelect = mock.fn();
-  await mount(
-    html`<${TokenStrip}
-      label="Source"
-      tokens=${["1", "2"]}
-      weights=${[0.25, 1]}
-      selected=${1}
-      onSelect=${onSelect}
-    />`,
-  );
-  assert.equal(text("[aria-pressed=true]"), "2");
-  assert.equal(box.querySelector("button").style.getPropertyValue("--pg-weight"), "0.25");
-  await click("button");
-  assert.deepEqual(onSelect.mock.calls[0].arguments, [0]);
 });
 
 test("bars have the width of their share", async () => {

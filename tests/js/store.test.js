@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { beforeEach, mock, test } from "node:test";
 
 import "./support/dom.js";
-import { IDLE } from "../../playground/ui/static/shared/job.js";
 import {
   loadJson,
   loadText,
@@ -129,11 +128,6 @@ test("a browser without storage works", () => {
   store.openRememberedModel("checkpoint:copy");
   globalThis.localStorage = real;
   assert.equal(store.model.value, "checkpoint:copy");
-});
-
-test("jobs are stored by their key", () => {
-  store.setJob("gallery", IDLE);
-  assert.deepEqual(store.jobs.value, { gallery: IDLE });
 });
 
 test("the lists are polled for the owner", () => {

@@ -3,7 +3,6 @@ import { effect, html, signal, untracked } from "../vendor/preact.js";
 import { request } from "../shared/api.js";
 import { Field, Form } from "../shared/components/form.js";
 import { JobProgress } from "../shared/components/job_progress.js";
-import { Section } from "../shared/components/section.js";
 import { formatInteger, formatPercent } from "../shared/format.js";
 import { isActive, Job } from "../shared/job.js";
 import { Resource } from "../shared/resource.js";
@@ -186,11 +185,9 @@ export function PublishForm() {
     type: "select",
     options: checkpointOptions.value,
   };
-  return html`<${Section}
-    class="publish"
-    title="Publish a model"
-    hint="Creates a repository with the model, a model card, curves and scores."
-  >
+  return html`<section class="publish" aria-label="Publish a model">
+    <header class="pg-section-header"><h3>Publish a model</h3></header>
+    <p class="pg-hint">Creates a repository with the model, a model card, curves and scores.</p>
     <${Field}
       field=${{ name: "model", label: "Model", type: "select", options: store.models.value }}
       class="model"
@@ -217,5 +214,5 @@ export function PublishForm() {
     <${JobProgress} class="publish-note" job=${publishJob} onRetry=${previewPush} />
     ${plan.value && html`<${Plan} onPublish=${publish} />`}
     ${publication.value && html`<${PublicationNotice} />`}
-  <//>`;
+  </section>`;
 }

@@ -7,7 +7,7 @@ import { readViewState, writeParams } from "./links.js";
 import { poller as pagePoller } from "./poller.js";
 import { loadText, saveText } from "./storage.js";
 
-/** @import { CheckpointSummary, JobState, ModelRef, Option, Subscription } from "./types.js" */
+/** @import { CheckpointSummary, ModelRef, Option, Subscription } from "./types.js" */
 /** @import { RunList, RunSummary } from "./responses.js" */
 /** @import { Poller } from "./poller.js" */
 
@@ -53,8 +53,6 @@ export class Store {
     this.server = signal({ storage_message: "", device: "", note: "", slots: 0, now: 0 });
     /** The error of the last request for the runs; empty after a response. */
     this.connectionError = signal("");
-    /** The jobs of all tabs by their key. */
-    this.jobs = signal(/** @type {Record<string, JobState>} */ ({}));
     this.tab = signal(/** @type {string | null} */ (null));
     /** What each tab adds to the address. */
     this.views = signal(/** @type {Record<string, TabView>} */ ({}));
@@ -185,11 +183,6 @@ export class Store {
   setInput(text) {
     this.inputModel = this.model.value;
     this.input.value = text === this.suggestedInput.value ? null : text;
-  }
-
-  /** Update the entry of a job. @param {string} key @param {JobState} state */
-  setJob(key, state) {
-    this.jobs.value = { ...this.jobs.value, [key]: state };
   }
 
   /** Apply the address of the page. One without a model keeps the open one. */

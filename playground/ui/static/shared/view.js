@@ -1,5 +1,17 @@
 // The element of a tab in its panel.
-import { el } from "./dom.js";
+
+/**
+ * Create an element.
+ * @param {string} tag
+ * @param {Record<string, any>} [properties]
+ * @param {(Node | string)[]} children
+ * @returns {any}
+ */
+export function el(tag, properties = {}, ...children) {
+  const node = Object.assign(document.createElement(tag), properties);
+  node.append(...children);
+  return node;
+}
 
 const stylesheets = new Map(); // URL -> a promise of its load event
 /** Load a stylesheet that the page has not from the start. @param {URL} url */

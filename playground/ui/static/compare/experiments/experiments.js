@@ -1,7 +1,6 @@
 // The experiments of the owner.
 import { html } from "../../vendor/preact.js";
 import { ConfirmButton } from "../../shared/components/confirm_button.js";
-import { Section } from "../../shared/components/section.js";
 import { StatusMessage } from "../../shared/components/status_message.js";
 import { formatCount, formatInteger } from "../../shared/format.js";
 import { poller } from "../../shared/poller.js";
@@ -94,10 +93,11 @@ function Experiment({ row }) {
 export function Experiments() {
   const list = experiments.value ?? [];
   if (!list.length) return null;
-  return html`<${Section} class="own-experiments" title="Your experiments">
+  return html`<section class="own-experiments" aria-label="Your experiments">
+    <header class="pg-section-header"><h3>Your experiments</h3></header>
     <ul class="pg-list experiments">
       ${list.map((row) => html`<${Experiment} key=${row.id} row=${row} />`)}
     </ul>
     <${StatusMessage} class="mine-note" kind="error" text=${errors.value.experiments ?? ""} />
-  <//>`;
+  </section>`;
 }

@@ -7,10 +7,9 @@ import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
  *   question: string,
  *   confirmLabel?: string,
  *   onConfirm: () => void,
- *   disabled?: boolean,
  * }} props
  */
-export function ConfirmButton({ label, question, confirmLabel = label, onConfirm, disabled }) {
+export function ConfirmButton({ label, question, confirmLabel = label, onConfirm }) {
   const [isOpen, setOpen] = useState(false),
     cancelButton = useRef(/** @type {HTMLButtonElement | null} */ (null)),
     opener = useRef(/** @type {HTMLButtonElement | null} */ (null)),
@@ -25,7 +24,6 @@ export function ConfirmButton({ label, question, confirmLabel = label, onConfirm
       ref=${opener}
       type="button"
       class="pg-button"
-      disabled=${disabled}
       onClick=${() => setOpen(true)}
     >
       ${label}

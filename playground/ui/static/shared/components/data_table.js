@@ -1,6 +1,4 @@
 import { html, useState } from "../../vendor/preact.js";
-import { toCsv } from "../csv.js";
-import { downloadFile } from "../download.js";
 import { formatInteger } from "../format.js";
 
 /** @import { Column } from "../types.js" */
@@ -32,7 +30,7 @@ export function sortRows(rows, column, direction) {
 }
 
 /**
- * A table with a caption, columns that sort, and a CSV file.
+ * A table with a caption and columns that sort.
  * @template Row
  * @param {{
  *   caption: string,
@@ -42,7 +40,6 @@ export function sortRows(rows, column, direction) {
  *   sortKey?: string,
  *   isCaptionHidden?: boolean,
  *   emptyText?: string,
- *   csvName?: string,
  *   actions?: (row: Row) => any,
  *   class?: string,
  * }} props
@@ -55,7 +52,6 @@ export function DataTable({
   sortKey = "",
   isCaptionHidden = false,
   emptyText = "",
-  csvName = "",
   actions,
   class: className = "",
 }) {
@@ -75,22 +71,11 @@ export function DataTable({
       direction: sort.key === column.key && direction === first ? other : first,
     });
   };
-  const exportCsv = () =>
-    downloadFile(
-      csvName + ".csv",
-      toCsv([
-        columns.map((column) => column.label),
-        ...sorted.map((row) => columns.map((column) => valueOf(column, row))),
-      ]),
-    );
   if (!rows.length && emptyText) return html`<p class="pg-hint pg-empty">${emptyText}</p>`;
   return html`<div class="pg-table-box" tabindex="0" role="region" aria-label=${caption}>
     <table class=${`pg-table ${className}`}>
       <caption class=${isCaptionHidden ? "pg-visually-hidden" : ""}>
         ${caption}
-        ${
-          csvName && html`<button type="button" class="pg-button" onClick=${exportCsv}>CSV</button>`
-        }
       </caption>
       <thead>
         <tr>
