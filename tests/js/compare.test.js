@@ -34,21 +34,19 @@ import { buildMatrix, Examples } from "../../playground/ui/static/compare/benchm
 import {
   addRows,
   beginJob,
+  buildRows,
+  describePairs,
+  describePending,
+  describeScore,
   emptyResults,
   exampleRecords,
   exportData,
+  formatSeconds,
   loadResults,
   parseResults,
   results,
   saveResults,
   sortedRows,
-} from "../../playground/ui/static/compare/benchmark_results.js";
-import {
-  buildRows,
-  describePairs,
-  describePending,
-  describeScore,
-  formatSeconds,
 } from "../../playground/ui/static/compare/benchmark_table.js";
 import {
   describePlan,
@@ -69,7 +67,7 @@ import {
   localPathsAllowed,
   outage,
   reportOutage,
-} from "../../playground/ui/static/compare/outage.js";
+} from "../../playground/ui/static/compare/jobs.js";
 import { toRequest } from "../../playground/ui/static/compare/pipeline.js";
 import { describeLane, placeLanes, Race } from "../../playground/ui/static/compare/race.js";
 import { Pretrained, SECTIONS } from "../../playground/ui/static/compare/pretrained.js";
@@ -82,8 +80,7 @@ import {
   selectedModel,
   view,
 } from "../../playground/ui/static/compare/state.js";
-import { toSeries } from "../../playground/ui/static/compare/training_charts.js";
-import { buildPanel, describeAlignment } from "../../playground/ui/static/compare/translation.js";
+import { buildPanel, describeAlignment } from "../../playground/ui/static/compare/generation.js";
 import { store } from "../../playground/ui/static/shared/store.js";
 import { html } from "../../playground/ui/static/vendor/preact.js";
 
@@ -626,22 +623,6 @@ test("heads that share their keys are named", () => {
   assert.equal(describeSharedKeys({ heads: 4, kv_heads: 1 }, 3), `Heads 1 to 4 ${shared}`);
   assert.equal(describeSharedKeys({ heads: 4, kv_heads: 4 }, 3), "");
   assert.equal(describeSharedKeys({ heads: 4 }, 3), "");
-});
-
-test("a series leaves out the rows without a value", () => {
-  assert.deepEqual(
-    Array.from(
-      toSeries(
-        "a",
-        [
-          [1, 2],
-          [2, null],
-        ],
-        (row) => row,
-      ).x,
-    ),
-    [1],
-  );
 });
 
 test("the memory and the outcome of fine-tuning", () => {

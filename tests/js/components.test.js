@@ -4,10 +4,12 @@ import { mock, test } from "node:test";
 import { enter, press, settle } from "./support/dom.js";
 import { box, click, key, mount, text, waitFor } from "./support/page.js";
 import { BarList } from "../../playground/ui/static/shared/components/bar_list.js";
-import { ConfirmButton } from "../../playground/ui/static/shared/components/confirm_button.js";
-import { CopyField } from "../../playground/ui/static/shared/components/copy_field.js";
+import {
+  ConfirmButton,
+  CopyField,
+  FileButton,
+} from "../../playground/ui/static/shared/components/buttons.js";
 import { Dialog } from "../../playground/ui/static/shared/components/dialog.js";
-import { FileButton } from "../../playground/ui/static/shared/components/file_button.js";
 import { HeatMapView } from "../../playground/ui/static/shared/components/heat_map_view.js";
 import { JobProgress } from "../../playground/ui/static/shared/components/job_progress.js";
 import { Menu } from "../../playground/ui/static/shared/components/menu.js";

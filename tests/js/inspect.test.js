@@ -4,31 +4,32 @@ import { beforeEach, mock, test } from "node:test";
 import { canvasCalls, settle } from "./support/dom.js";
 import { box, button, key, mount, serve, text, texts, waitFor } from "./support/page.js";
 import { attentionSpec } from "../../playground/ui/static/inspect/attention.js";
-import {
-  layoutPoints,
-  separateNames,
-} from "../../playground/ui/static/inspect/embedding_projection.js";
+import { layoutPoints, separateNames } from "../../playground/ui/static/inspect/embeddings.js";
 import { describeUnit, gatesSpec, meanRows } from "../../playground/ui/static/inspect/gates.js";
 import { generationSpec, weightsOf } from "../../playground/ui/static/inspect/generation.js";
-import { createOptions } from "../../playground/ui/static/inspect/options.js";
+import { createOptions } from "../../playground/ui/static/inspect/section_parts.js";
 import {
   refresh,
   showError,
   showResponseError,
 } from "../../playground/ui/static/inspect/requests.js";
-import { Sections } from "../../playground/ui/static/inspect/sections.js";
+import {
+  findSection,
+  findSubView,
+  Sections,
+  selectView,
+} from "../../playground/ui/static/inspect/sections.js";
 import {
   notApplicable,
   openSection,
   prediction,
   problem,
   results,
+  root,
   VIEWS,
 } from "../../playground/ui/static/inspect/state.js";
 import { TokenLinks } from "../../playground/ui/static/inspect/token_links.js";
 import { Toolbar } from "../../playground/ui/static/inspect/toolbar.js";
-import { root } from "../../playground/ui/static/inspect/view.js";
-import { findSection, findSubView, selectView } from "../../playground/ui/static/inspect/views.js";
 import { store } from "../../playground/ui/static/shared/store.js";
 import { html } from "../../playground/ui/static/vendor/preact.js";
 

@@ -13,8 +13,7 @@ import { AttentionPanel, DISPLAY_OPTIONS, display, isFirstHidden } from "./atten
 import { CompareJob } from "./jobs.js";
 import { isLocal, loadModelFacts, modelErrors, modelField, useModelFacts } from "./models.js";
 import { readableToken } from "./pipeline.js";
-import { createForm, selectedModel, subject } from "./state.js";
-import { showResult } from "./view.js";
+import { createForm, selectedModel, showResult, subject } from "./state.js";
 
 /** @import { FieldSpec } from "../shared/types.js" */
 

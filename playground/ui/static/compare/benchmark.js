@@ -2,8 +2,7 @@
 import { html, signal, useEffect } from "../vendor/preact.js";
 import { Field, Form } from "../shared/components/form.js";
 import { JobProgress } from "../shared/components/job_progress.js";
-import { recordsToCsv } from "../shared/csv.js";
-import { downloadFile, downloadJson } from "../shared/download.js";
+import { downloadFile, downloadJson, recordsToCsv } from "../shared/download.js";
 import { formatCount } from "../shared/format.js";
 import { isActive } from "../shared/job.js";
 import { Examples } from "./benchmark_examples.js";
@@ -16,9 +15,9 @@ import {
   loadResults,
   resultRecords,
   results,
+  ResultTable,
   saveResults,
-} from "./benchmark_results.js";
-import { ResultTable } from "./benchmark_table.js";
+} from "./benchmark_table.js";
 import { CompareJob } from "./jobs.js";
 import {
   DEFAULT_MODELS,
@@ -32,8 +31,7 @@ import {
   useModelFacts,
   validateModelName,
 } from "./models.js";
-import { createForm, recordedResult, selectedModel, subject, view } from "./state.js";
-import { showResult } from "./view.js";
+import { createForm, recordedResult, selectedModel, showResult, subject, view } from "./state.js";
 
 /** @import { FieldSpec } from "../shared/types.js" */
 

@@ -2,7 +2,7 @@
 import { html, signal } from "../vendor/preact.js";
 import { TokenStrip } from "../shared/components/token_strip.js";
 import { formatCount, formatMessage } from "../shared/format.js";
-import { results, sortedItems, sortedRows } from "./benchmark_results.js";
+import { results, sortedItems, sortedRows } from "./benchmark_table.js";
 import { visibleWhitespace } from "./pipeline.js";
 
 /** The number of the example whose predictions are open; null without one. */

@@ -1,23 +1,36 @@
 // The Compare tab: a race, experiments, and the selected model beside pretrained ones. A process of
 // the server runs everything that needs a pretrained model, as a job.
 import { effect, html, render } from "../vendor/preact.js";
-import { CopyButton } from "../shared/components/copy_field.js";
+import { CopyButton } from "../shared/components/buttons.js";
 import { Tabs } from "../shared/components/segments.js";
 import { poller } from "../shared/poller.js";
 import { store } from "../shared/store.js";
 import { Benchmark } from "./benchmark.js";
-import { ExperimentsView } from "./experiments/experiments_view.js";
-import { formView } from "./experiments/new_experiment.js";
-import { startPolling } from "./experiments/polling.js";
-import { resumeJobs } from "./jobs.js";
+import { Experiments, Presets } from "./experiments/experiments.js";
+import { formView, NewExperiment } from "./experiments/new_experiment.js";
+import { Replications } from "./experiments/replications.js";
+import { Results } from "./experiments/results.js";
+import { startPolling } from "./experiments/state.js";
+import { Outage, resumeJobs } from "./jobs.js";
 import { listLocalModels, retryConnection } from "./models.js";
-import { Outage } from "./outage.js";
 import { currentSection, Pretrained } from "./pretrained.js";
-import { buildViewLink, compareView, isSharedModel, selectedModel, view, VIEWS } from "./state.js";
+import {
+  attach,
+  buildViewLink,
+  compareView,
+  isSharedModel,
+  root,
+  selectedModel,
+  view,
+  VIEWS,
+} from "./state.js";
 import { Race } from "./race.js";
-import { attach, root } from "./view.js";
 
 const MODELS_INTERVAL_MS = 4000;
+const ExperimentsView = () =>
+  html`<div class="of-experiments">
+    <${Presets} /><${Results} /><${NewExperiment} /><${Experiments} /><${Replications} />
+  </div>`;
 const PANELS = {
   race: { Component: Race, form: () => "race" },
   experiments: { Component: ExperimentsView, form: () => "" },

@@ -8,8 +8,14 @@ import {
   formatMessage,
 } from "../shared/format.js";
 import { store } from "../shared/store.js";
-import { runQuery } from "./jobs.js";
-import { describeError, isOutage, localPathsAllowed, outage, reportOutage } from "./outage.js";
+import {
+  describeError,
+  isOutage,
+  localPathsAllowed,
+  outage,
+  reportOutage,
+  runQuery,
+} from "./jobs.js";
 
 /** @import { FieldSpec } from "../shared/types.js" */
 

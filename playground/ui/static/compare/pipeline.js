@@ -14,8 +14,7 @@ import {
   modelField,
   useModelFacts,
 } from "./models.js";
-import { createForm, recordedResult, subject } from "./state.js";
-import { showResult } from "./view.js";
+import { createForm, recordedResult, showResult, subject } from "./state.js";
 
 /** @import { FieldSpec } from "../shared/types.js" */
 

@@ -1,6 +1,7 @@
 // Race: models that train side by side, in turns of equal CPU time. A stored race plays until one
 // has run here.
 import { computed, effect, html, signal, useEffect, useMemo } from "../vendor/preact.js";
+import { toSeries } from "../shared/chart_data.js";
 import { Field, validateField } from "../shared/components/form.js";
 import { JobProgress } from "../shared/components/job_progress.js";
 import { LineChart } from "../shared/components/line_chart.js";
@@ -142,14 +143,12 @@ function Lanes() {
   const series = useMemo(
     () =>
       lanes.map(({ title }, index) => {
-        const points = visibleRows.value.filter((row) => row.lane === index);
-        return {
-          key: title,
-          label: title,
-          x: points.map((row) => row.seconds),
-          y: points.map((row) => row.exact_match),
-          color: index,
-        };
+        const ofLane = visibleRows.value.filter((row) => row.lane === index);
+        return toSeries(
+          title,
+          ofLane.map((row) => [row.seconds, row.exact_match]),
+          index,
+        );
       }),
     [race.value, visibleRows.value],
   );

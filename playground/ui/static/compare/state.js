@@ -1,10 +1,11 @@
 // The state of the tab: the selected view and section, the selected model, and what this browser
 // remembers.
 import { computed, effect, signal } from "../vendor/preact.js";
+import { parseLinkState, readViewState } from "../shared/links.js";
 import { Resource } from "../shared/resource.js";
 import { createStorage } from "../shared/storage.js";
-import { parseLinkState, readViewState } from "../shared/links.js";
 import { rememberedModel, store } from "../shared/store.js";
+import { createView } from "../shared/view.js";
 
 const DEFAULT_MODEL = "checkpoint:reverse";
 export const VIEWS = [
@@ -110,3 +111,15 @@ export const compareView = {
     section.value = params.get("part") ?? section.value;
   },
 };
+
+export const { attach, root } = createView("compare pg", [
+  new URL("./compare.css", import.meta.url),
+  new URL("./experiments/experiments.css", import.meta.url),
+]);
+
+/** Scroll to the result of the open form unless it is visible. */
+export function showResult() {
+  const result = root.querySelector(".main-part"),
+    top = result?.getBoundingClientRect().top ?? 0;
+  if (top < 0 || top > innerHeight / 2) result?.scrollIntoView();
+}

@@ -5,11 +5,17 @@ import { formatInteger, formatPercent } from "../shared/format.js";
 import { poller } from "../shared/poller.js";
 import { store } from "../shared/store.js";
 import { Account, loadSession, verifyToken } from "./account.js";
-import { Gallery, loadGallery, parseRepoAddress } from "./gallery.js";
+import {
+  formatRepoAddress,
+  Gallery,
+  loadGallery,
+  openInTrain,
+  openRepo,
+  parseRepoAddress,
+  Repository,
+} from "./gallery.js";
 import { loadCheckpoints, PublishForm } from "./publish_form.js";
-import { formatRepoAddress, openInTrain, openRepo, Repository } from "./repository.js";
-import { models, opened, session } from "./state.js";
-import { attach, root } from "./view.js";
+import { attach, models, opened, root, session } from "./state.js";
 
 const MODEL_COLUMNS = [
   { key: "name", label: "model", render: (row) => html`<span class="name">${row.name}</span>` },

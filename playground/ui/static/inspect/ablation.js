@@ -7,9 +7,8 @@ import { formatInteger, formatMessage, formatNumber, formatPercent } from "../sh
 import { store } from "../shared/store.js";
 import { MEASURE_AGAIN } from "../shared/strings.js";
 import { formatParts } from "../engine/parts.js";
-import { SignedBar } from "./cells.js";
+import { createOptions, SignedBar } from "./section_parts.js";
 import { describeSample, findMeasurement, measure, useMeasurement } from "./measurements.js";
-import { createOptions } from "./options.js";
 
 const METHODS = [
   { value: "zero", label: "zero", help: "zero, a value outside the training distribution" },

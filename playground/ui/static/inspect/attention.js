@@ -7,8 +7,7 @@ import { SelectedHead } from "../shared/diagram/head_map.js";
 import { resolveColor } from "../shared/palette.js";
 import { store } from "../shared/store.js";
 import { ATTENTION_KIND, ATTENTION_KINDS, DECODER_INPUT } from "../shared/strings.js";
-import { theme } from "./cells.js";
-import { createOptions } from "./options.js";
+import { createOptions, theme } from "./section_parts.js";
 import { TokenLinks } from "./token_links.js";
 
 export const DECODING_MODES = [

@@ -3,8 +3,7 @@ import { html } from "../vendor/preact.js";
 import { DataTable } from "../shared/components/data_table.js";
 import { Select } from "../shared/components/select.js";
 import { formatToken } from "../shared/format.js";
-import { formatSigned, SignedBar } from "./cells.js";
-import { createOptions } from "./options.js";
+import { createOptions, formatSigned, SignedBar } from "./section_parts.js";
 
 const RUNNER_UP = "runner up"; // no token has a space
 const OF_TARGET = { token: "", baseline: RUNNER_UP };

@@ -3,8 +3,7 @@ import { html } from "../vendor/preact.js";
 import { HeatMapView } from "../shared/components/heat_map_view.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { formatNumber } from "../shared/format.js";
-import { createOptions } from "./options.js";
-import { Part } from "./part.js";
+import { createOptions, Part } from "./section_parts.js";
 
 const STACKS = [
   { value: "encoder", label: "Encoder", title: "Reads the source" },

@@ -7,7 +7,7 @@ import { SegmentedControl } from "../shared/components/segments.js";
 import { Select } from "../shared/components/select.js";
 import { DECODING_MODES } from "./attention.js";
 import { store } from "../shared/store.js";
-import { createOptions } from "./options.js";
+import { createOptions } from "./section_parts.js";
 import { TokenLinks } from "./token_links.js";
 
 const PLAYBACK_MS = 900;

@@ -1,7 +1,7 @@
 // Logit lens: the most probable token after each layer.
 import { html, signal, useState } from "../vendor/preact.js";
 import { formatPercent, formatToken } from "../shared/format.js";
-import { shade } from "./cells.js";
+import { shade } from "./section_parts.js";
 
 const ARROWS = /** @type {Record<string, [number, number]>} */ ({
   ArrowLeft: [0, -1],

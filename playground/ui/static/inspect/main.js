@@ -15,11 +15,9 @@ import { logitLensSpec } from "./logit_lens.js";
 import { parametersSpec } from "./parameters.js";
 import { patchingSpec } from "./patching.js";
 import { refreshIfStale, watchSelection } from "./requests.js";
-import { Sections } from "./sections.js";
-import { openSection, VIEWS } from "./state.js";
+import { findSection, loadSavedSection, Sections, selectView } from "./sections.js";
+import { attach, isVisible, onResizeOrThemeChange, openSection, root, VIEWS } from "./state.js";
 import { Toolbar } from "./toolbar.js";
-import { attach, isVisible, onResizeOrThemeChange, root } from "./view.js";
-import { findSection, loadSavedSection, selectView } from "./views.js";
 
 const DEFAULT_MODEL = "checkpoint:reverse";
 const isEmbedded = Boolean(document.documentElement.dataset.embed);

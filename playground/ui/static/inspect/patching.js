@@ -6,7 +6,7 @@ import { Select } from "../shared/components/select.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { formatMessage } from "../shared/format.js";
 import { Resource } from "../shared/resource.js";
-import { formatSigned, formatTwoDecimals, shade, SignedBar } from "./cells.js";
+import { formatSigned, formatTwoDecimals, shade, SignedBar } from "./section_parts.js";
 import { headOrder, shortHeadName } from "./head_roles.js";
 import { requestView } from "./requests.js";
 

@@ -6,8 +6,16 @@ import { formatMessage } from "../shared/format.js";
 import { Resource } from "../shared/resource.js";
 import { store } from "../shared/store.js";
 import { answerLocally } from "./local_views.js";
-import { notApplicable, openSection, prediction, problem, results, VIEWS } from "./state.js";
-import { isVisible, root } from "./view.js";
+import {
+  isVisible,
+  notApplicable,
+  openSection,
+  prediction,
+  problem,
+  results,
+  root,
+  VIEWS,
+} from "./state.js";
 
 // Views that the server computes on hundreds of sequences.
 const SLOW_VIEWS = ["heads", "heads-over-training", "ablation"];

@@ -8,6 +8,21 @@ import { nearestIndex } from "./store.js";
 const MAX_DRAWN = 1000; // points of a line; a screen has few more columns
 
 /**
+ * Return points as a line, whose key is its label unless `rest` has one.
+ * @param {string} label @param {[number, number | null][]} points @param {number} color
+ * @param {Partial<Series>} [rest]
+ * @returns {Series}
+ */
+export const toSeries = (label, points, color, rest = {}) => ({
+  key: label,
+  label,
+  x: points.map(([x]) => x),
+  y: points.map(([, y]) => y),
+  color,
+  ...rest,
+});
+
+/**
  * Return the exponential moving average, corrected for its start at 0 as in Adam.
  * @param {ArrayLike<number | null>} values
  * @param {number} weight of the previous average: 0 to 0.99

@@ -1,6 +1,6 @@
 // The form of a new experiment.
 import { computed, effect, html, signal, untracked } from "../../vendor/preact.js";
-import { CopyButton } from "../../shared/components/copy_field.js";
+import { CopyButton } from "../../shared/components/buttons.js";
 import { Form } from "../../shared/components/form.js";
 import { StatusMessage } from "../../shared/components/status_message.js";
 import { formatCount, formatInteger, formatMessage } from "../../shared/format.js";

@@ -1,11 +1,11 @@
 // Replications of published claims.
 import { html, useMemo, useState } from "../../vendor/preact.js";
-import { CopyButton } from "../../shared/components/copy_field.js";
+import { toSeries } from "../../shared/chart_data.js";
+import { CopyButton } from "../../shared/components/buttons.js";
 import { LineChart } from "../../shared/components/line_chart.js";
 import { StatusMessage } from "../../shared/components/status_message.js";
 import { formatCount, formatMessage, formatPercent } from "../../shared/format.js";
 import { poller } from "../../shared/poller.js";
-import { outcomeKey, outcomes } from "./outcomes.js";
 import {
   claims,
   describeDurations,
@@ -14,6 +14,8 @@ import {
   formatQueuePosition,
   labelSettings,
   openExperiment,
+  outcomeKey,
+  outcomes,
   send,
 } from "./state.js";
 
@@ -74,14 +76,7 @@ const open = ({ experiment }) => openExperiment(experiment);
  */
 export function buildClaimSeries({ curve, measure }, outcome) {
   const isStep = measure === "generalization_step",
-    line = (key, label, points, color) => ({
-      key,
-      label,
-      x: points.map(([step]) => step),
-      y: points.map(([, value]) => value),
-      color,
-      hasPoints: true,
-    }),
+    line = (key, label, points, color) => toSeries(label, points, color, { key, hasPoints: true }),
     published = isStep ? "published" : "published, evaluation",
     ours = isStep ? "your run" : "your run, training";
   return [

@@ -1,5 +1,6 @@
 // The charts of the open experiment.
 import { html } from "../../vendor/preact.js";
+import { toSeries } from "../../shared/chart_data.js";
 import { HeatMapView } from "../../shared/components/heat_map_view.js";
 import { LineChart } from "../../shared/components/line_chart.js";
 import {
@@ -44,14 +45,12 @@ export function buildSeries(variants, lines, quantity) {
     const { steps, median, low, high } = variant[quantity],
       name = labelLine(variant),
       line = { key: variant.label, label: name, x: steps, y: median, low, high, color },
-      live = (variant.live ?? []).map((run) => ({
-        key: `${variant.label}/${run.seed}`,
-        label: `${name}, seed ${run.seed} so far`,
-        x: run[quantity].map(([step]) => step),
-        y: run[quantity].map(([, value]) => value),
-        color,
-        dash: LIVE_DASH,
-      }));
+      live = (variant.live ?? []).map((run) =>
+        toSeries(`${name}, seed ${run.seed} so far`, run[quantity], color, {
+          key: `${variant.label}/${run.seed}`,
+          dash: LIVE_DASH,
+        }),
+      );
     return steps.length || !live.length ? [line, ...live] : live;
   });
 }
@@ -65,16 +64,7 @@ export function buildSeries(variants, lines, quantity) {
  */
 export function buildPublishedSeries(all, id, color) {
   const points = all.find((claim) => claim.experiment === id)?.curve ?? [];
-  if (!points.length) return [];
-  return [
-    {
-      key: "published",
-      label: "published",
-      x: points.map(([step]) => step),
-      y: points.map(([, loss]) => loss),
-      color,
-    },
-  ];
+  return points.length ? [toSeries("published", points, color)] : [];
 }
 
 /**

@@ -1,13 +1,27 @@
 // The open experiment.
-import { html, useEffect, useRef } from "../../vendor/preact.js";
+import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
+import { DataTable } from "../../shared/components/data_table.js";
 import { StatusMessage } from "../../shared/components/status_message.js";
 import { downloadFile, downloadJson } from "../../shared/download.js";
-import { formatInteger, formatMessage } from "../../shared/format.js";
-import { Actions, Progress, describeStatus } from "./experiments.js";
-import { describeQuestion, findPreset, runPreset } from "./presets.js";
+import {
+  formatCount,
+  formatInteger,
+  formatMessage,
+  formatNumber,
+  formatPercent,
+} from "../../shared/format.js";
+import { dashOf, resolveColor } from "../../shared/palette.js";
+import { store } from "../../shared/store.js";
+import {
+  Actions,
+  describeQuestion,
+  describeStatus,
+  findPreset,
+  Progress,
+  runPreset,
+} from "./experiments.js";
 import { ResultCharts } from "./result_charts.js";
 import { JobsSignIn, ShardsTable } from "./run_on.js";
-import { overlayInTrain, ResultTable, RunsTable } from "./result_tables.js";
 import {
   closeExperiment,
   details,
@@ -15,10 +29,13 @@ import {
   experiments,
   focusedId,
   formatEstimate,
+  formatQueuePosition,
   labelSettings,
   lines,
   openId,
   send,
+  settings,
+  toggleVariant,
   variants,
 } from "./state.js";
 
@@ -175,3 +192,259 @@ export function Results() {
     </div>
   </section>`;
 }
+
+// The tables of the open experiment.
+
+/** @typedef {import("../../shared/types.js").Column<any>} Column */
+
+const FILTERED_VARIANTS = 12; // with more, the table has a filter
+
+/** Format the median of a spread with its range: 3 % (1–5 %). */
+export function formatRange({ median, low, high }, format) {
+  const range = low === high ? "" : ` (${format(low).replace(/ %$/, "")}–${format(high)})`;
+  return format(median) + range;
+}
+
+/** Describe how many runs of a variant count. */
+export function describeRuns({ n, planned, diverged, changed }) {
+  return (
+    (n < planned ? `${n} of ${formatCount(planned, "run")} done` : formatCount(n, "run")) +
+    (diverged ? `, ${diverged} diverged` : "") +
+    (changed ? `, ${changed} excluded: settings changed during training` : "")
+  );
+}
+
+/** Format the steps to 99 %. "…" stands for seeds that did not reach it. */
+export function formatStepsTo(to, steps) {
+  if (!to) return "–";
+  if (to.median === null) return `${to.reached ? "over" : "not within"} ${formatInteger(steps)}`;
+  return formatRange(to, (value) => (value === null ? "…" : formatInteger(Math.round(value))));
+}
+
+/** Open the curves of runs in the Train tab. @param {string[]} runs */
+export function overlayInTrain(runs) {
+  if (runs.length) store.open("train", { model: runs[0], over: runs.slice(1).join() });
+}
+
+const formatSpread = (spread, format) => (spread ? formatRange(spread, format) : "–");
+
+const Swatch = ({ color }) =>
+  html`<svg width="26" height="8" aria-hidden="true">
+    ${
+      color !== undefined &&
+      html`<line
+        x2="26"
+        y1="4"
+        y2="4"
+        stroke=${resolveColor(color)}
+        stroke-width="2.4"
+        stroke-dasharray=${dashOf({ color }).join(" ")}
+      />`
+    }
+  </svg>`;
+
+/** The name of a variant, which shows or hides its line. */
+const VariantName = ({ variant }) =>
+  html`<label class="variant" title=${labelSettings(variant.label) + ": show or hide its line"}>
+    <input
+      type="checkbox"
+      checked=${lines.value.has(variant.label)}
+      onChange=${() => toggleVariant(variant.label)}
+    />
+    <${Swatch} color=${lines.value.get(variant.label)} />
+    <span class="name">${labelSettings(variant.short)}</span>
+    <span class="pg-sub">${describeRuns(variant)}</span>
+  </label>`;
+
+/** Return the label of the setting that varies, or "settings" for several. */
+export function settingsLabel(variants) {
+  const [name, ...others] = variants.map(({ label, short }) =>
+      label.slice(0, -short.length).trim(),
+    ),
+    setting = settings.value.find((each) => each.name === name);
+  return (others.every((other) => other === name) && (setting?.label ?? name)) || "settings";
+}
+
+/** @param {any[]} variants @returns {Column} */
+const nameColumn = (variants) => ({
+  key: "name",
+  label: settingsLabel(variants),
+  value: ({ variant }) => variant.label,
+  render: ({ variant }) => html`<${VariantName} variant=${variant} />`,
+});
+
+/** @type {Column[]} */
+const TRAINING_COLUMNS = [
+  {
+    key: "exact",
+    label: "final exact match",
+    isNumber: true,
+    value: ({ variant }) => variant.exact_match?.median,
+    render: ({ variant }) => formatSpread(variant.exact_match, formatPercent),
+  },
+  {
+    key: "steps",
+    label: "steps to 99 %",
+    isNumber: true,
+    value: ({ variant }) => variant.steps_to?.median,
+    render: ({ variant: { steps_to: to, steps } }) =>
+      html`${formatStepsTo(to, steps)}
+        <span class="pg-sub">${to && `reached by ${to.reached} of ${to.n}`}</span>`,
+  },
+  {
+    key: "seconds",
+    label: "seconds",
+    isNumber: true,
+    isOptional: true,
+    value: ({ variant }) => variant.seconds?.median,
+    render: ({ variant }) => formatSpread(variant.seconds, formatNumber),
+  },
+];
+
+/** @type {Column} */
+const BUDGET_COLUMN = {
+  key: "at-budget",
+  label: "exact match at the smallest budget",
+  isNumber: true,
+  value: ({ variant }) => variant.at_budget?.median,
+  render: ({ variant }) => formatSpread(variant.at_budget, formatPercent),
+};
+
+/** @type {Column[]} */
+const LENGTH_COLUMNS = [
+  {
+    key: "reach",
+    label: "99 % to length",
+    isNumber: true,
+    value: ({ scheme }) => scheme.reach?.median,
+    render: ({ scheme }) => formatSpread(scheme.reach, formatNumber),
+  },
+  {
+    key: "beyond",
+    label: "longer lengths",
+    isNumber: true,
+    value: ({ scheme }) => scheme.beyond?.median,
+    render: ({ scheme }) => formatSpread(scheme.beyond, formatPercent),
+  },
+];
+
+/** Say on what the numbers of the table and of the curves are measured. */
+export function describeMeasurement({ variants }, lengths) {
+  const runs = variants.flatMap((variant) => variant.seeds),
+    n = runs.find((run) => run.n)?.n,
+    final = n ? ` on ${formatInteger(n)} held-out sequences` : "";
+  return (
+    `Median and range over seeds. Final exact match: at the end of a run${final}. The curve, and ` +
+    `steps to 99 %: at each evaluation, on ${formatInteger(variants[0].eval_size)} held-out ` +
+    "sequences. Seconds depend on the load of the machine." +
+    (lengths
+      ? " 99 % to length: the largest length up to which every length has at least 99 %. Longer " +
+        "lengths: mean exact match over lengths that were not in training."
+      : "")
+  );
+}
+
+/** Buttons that open the curves of runs in Train, and the first run in Inspect. */
+function renderActions(runs) {
+  if (!runs.length) return "";
+  const button = (label, title, onClick) =>
+    html`<button type="button" class="pg-button" title=${title} onClick=${onClick}>
+      ${label}
+    </button>`;
+  return html`<span class="pg-row actions">
+    ${button("Show curves", "Open its curves in the Train tab", () => overlayInTrain(runs))}
+    ${button("Inspect", "Open its first seed in the Inspect tab", () =>
+      store.open("inspect", { model: runs[0] }),
+    )}
+  </span>`;
+}
+
+/** Whether a label has every word of a filter, such as "n_heads 4" or "heads 4". */
+export function matchesFilter(label, filter) {
+  const text = ` ${label}, ${labelSettings(label)},`.toLowerCase();
+  return filter
+    .toLowerCase()
+    .split(/[\s,]+/)
+    .every((word) => text.includes(word));
+}
+
+export function ResultTable({ results: { results, lengths } }) {
+  const { variants, n_variants: total = variants.length } = results,
+    [filter, setFilter] = useState(""),
+    rows = variants
+      .map((variant, i) => ({ variant, scheme: lengths?.rows[i] }))
+      .filter(({ variant }) => matchesFilter(variant.label, filter)),
+    columns = [nameColumn(variants), ...(lengths ? LENGTH_COLUMNS : []), ...TRAINING_COLUMNS];
+  if (variants.some(({ budget }) => budget !== variants[0].budget)) columns.push(BUDGET_COLUMN);
+  return html`${
+      variants.length > FILTERED_VARIANTS &&
+      html`<label class="pg-row find">
+        <span>Find</span>
+        <input
+          type="search"
+          class="pg-input"
+          value=${filter}
+          placeholder=${labelSettings(variants[0].label)}
+          onInput=${(event) => setFilter(event.currentTarget.value)}
+        />
+        <span class="pg-sub" role="status">
+          ${formatInteger(rows.length)} of ${formatCount(variants.length, "combination")}
+          ${total > variants.length && `, the best of ${formatInteger(total)}; the files have all`}
+        </span>
+      </label>`
+    }
+    <${DataTable}
+      class="variants"
+      emptyText="No combination has these words."
+      caption="Results of each combination"
+      isCaptionHidden
+      columns=${columns}
+      rows=${rows}
+      rowKey=${({ variant }) => variant.label}
+      actions=${({ variant }) => renderActions(variant.seeds.map((run) => run.run).filter(Boolean))}
+    />
+    <p class="pg-hint measured-on">${describeMeasurement(results, lengths)}</p>`;
+}
+
+/** Describe the state of one run. */
+export function describeRun({ status, step, steps, queue_position: position, message }) {
+  const end = steps && step < steps ? ` of ${formatInteger(steps)}` : "",
+    state =
+      status === "planned"
+        ? "not started"
+        : position
+          ? formatQueuePosition(position)
+          : status + (step ? `, step ${formatInteger(step)}${end}` : "");
+  return state + (message ? ": " + message : "");
+}
+
+/** @type {Column[]} */
+const RUN_COLUMNS = [
+  { key: "variant", label: "run", render: (line) => labelSettings(line.variant) },
+  { key: "seed", label: "seed", isNumber: true },
+  {
+    key: "status",
+    label: "status",
+    render: (line) =>
+      html`<span class=${line.status === "failed" ? "pg-bad" : ""}>${describeRun(line)}</span>`,
+  },
+];
+
+export const RunsTable = ({ runs, total }) =>
+  html`<details class="runs-of">
+    <summary>
+      ${
+        total > runs.length
+          ? `Runs: ${runs.length} of ${formatInteger(total)}, the active and failed ones first`
+          : `All runs (${total})`
+      }
+    </summary>
+    <${DataTable}
+      caption="Runs"
+      isCaptionHidden
+      columns=${RUN_COLUMNS}
+      rows=${runs}
+      rowKey=${(line) => `${line.variant}/${line.seed}`}
+      actions=${({ run }) => renderActions(run ? [run] : [])}
+    />
+  </details>`;

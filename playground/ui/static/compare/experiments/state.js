@@ -1,8 +1,10 @@
 // The state of the experiments, and their requests. Components read the signals.
-import { computed, signal } from "../../vendor/preact.js";
-import { requestOrError } from "../../shared/api.js";
-import { createStorage } from "../../shared/storage.js";
+import { computed, effect, signal } from "../../vendor/preact.js";
+import { root, view } from "../state.js";
+import { errorMessage, requestOrError, requestWithRetry } from "../../shared/api.js";
 import { formatDuration, formatMessage } from "../../shared/format.js";
+import { poller } from "../../shared/poller.js";
+import { createStorage } from "../../shared/storage.js";
 import { store } from "../../shared/store.js";
 
 export const STORED_PREFIX = "stored:"; // of the id of a result that the app includes
@@ -128,3 +130,113 @@ export function describeDurations(rows) {
 
 /** @param {number} position */
 export const formatQueuePosition = (position) => `position ${position} in the queue`;
+
+// The outcomes of replications: measured on the server once a run has ended.
+
+const TIMEOUT_MS = 200_000;
+
+/** The outcomes by `outcomeKey`; null while one is computed. */
+export const outcomes = signal(/** @type {Record<string, any>} */ ({}));
+
+/** Return the key of the outcome of a claim: another experiment or step has another one. */
+export const outcomeKey = ({ name, experiment, step }) => [name, experiment, step].join();
+
+/** Request the outcomes that are missing. */
+export function loadOutcomes() {
+  for (const claim of claims.value)
+    if (claim.state === "done" && !(outcomeKey(claim) in outcomes.value)) loadOutcome(claim);
+}
+
+async function loadOutcome(claim) {
+  const key = outcomeKey(claim),
+    set = (/** @type {any} */ value) => (outcomes.value = { ...outcomes.value, [key]: value });
+  set(null);
+  const response = await requestWithRetry(() =>
+    requestAsOwner("replications/outcome", { name: claim.name }, TIMEOUT_MS),
+  );
+  setError("claims", response.error);
+  if (response.error) {
+    const { [key]: _, ...rest } = outcomes.value;
+    outcomes.value = rest; // the next poll requests it again
+  } else set(response);
+}
+
+// What the view polls: the experiments, and what changes with their states.
+
+const RUNNING_INTERVAL_MS = 1000;
+const IDLE_INTERVAL_MS = 4000;
+const CLAIMS_INTERVAL_MS = 2500;
+const LONG_INTERVAL_MS = 60_000; // other changes wake the poller
+
+const isVisible = () => view.value === "experiments" && Boolean(root.offsetParent);
+/** @param {string} part @param {(response: any) => void} onData */
+const createHandlers = (part, onData) => ({
+  onData: (/** @type {any} */ response) => {
+    setError(part, response.error);
+    if (!response.error) onData(response);
+  },
+  onError: (/** @type {Error} */ error) => setError(part, errorMessage(error)),
+});
+
+const withOwner = (payload = {}) =>
+  store.owner.value ? { owner: store.owner.value, ...payload } : null;
+
+export function startPolling() {
+  poller.subscribe({
+    route: "experiments/poll",
+    payload: () =>
+      withOwner({
+        open: openId.value,
+        ...(details.value?.id === openId.value && {
+          version: details.value.version,
+          drawn: [...lines.value.keys()],
+        }),
+      }),
+    get intervalMs() {
+      return isAnyRunning.value ? RUNNING_INTERVAL_MS : IDLE_INTERVAL_MS;
+    },
+    isVisible,
+    ...createHandlers("poll", applyPoll),
+  });
+  poller.subscribe({
+    route: "experiments/presets",
+    payload: withOwner,
+    intervalMs: LONG_INTERVAL_MS,
+    isVisible,
+    ...createHandlers("presets", (response) => {
+      presets.value = response.presets;
+      if (!settings.value.length) settings.value = response.settings;
+    }),
+  });
+  poller.subscribe({
+    route: "replications/list",
+    payload: withOwner,
+    get intervalMs() {
+      return claims.value.some((each) => each.state === "running")
+        ? CLAIMS_INTERVAL_MS
+        : LONG_INTERVAL_MS;
+    },
+    isVisible,
+    ...createHandlers("claims", (response) => {
+      claims.value = response.claims;
+      loadOutcomes();
+    }),
+  });
+  wakeOnChanges();
+}
+
+/** Poll at once when other lines are drawn, or when a run or an experiment opens or ends. */
+function wakeOnChanges() {
+  let states = "";
+  effect(() => {
+    const rows = experiments.value ?? [],
+      current = JSON.stringify([
+        view.value,
+        openId.value,
+        [...lines.value.keys()],
+        rows.map((row) => [row.id, row.state, row.statuses.done]),
+      ]);
+    if (current !== states) poller.wakeAll();
+    states = current;
+  });
+}

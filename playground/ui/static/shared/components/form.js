@@ -1,7 +1,7 @@
 import { html, useRef, useState } from "../../vendor/preact.js";
 import { formatNumber } from "../format.js";
 import { renderOptions } from "./select.js";
-import { useUniqueId } from "./unique_id.js";
+import { useUniqueId } from "./hooks.js";
 
 /** @import { ComponentChildren } from "../../vendor/preact.js" */
 /** @import { FieldSpec } from "../types.js" */

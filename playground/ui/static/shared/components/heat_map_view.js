@@ -3,7 +3,7 @@ import { setUpCanvas } from "../canvas.js";
 import { formatNumber, formatToken } from "../format.js";
 import { cellAt, cellText, maxValue, paintHeatMap } from "../heat_map.js";
 import { colorScale } from "../palette.js";
-import { useCanvas } from "./use_canvas.js";
+import { useCanvas } from "./hooks.js";
 
 /** @import { HeatMapData } from "../types.js" */
 

@@ -2,8 +2,7 @@ import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
 import { Chart } from "../chart.js";
 import { thinRows, toTable } from "../chart_data.js";
 import { toPng } from "../chart_options.js";
-import { toCsv } from "../csv.js";
-import { downloadBlob, downloadFile } from "../download.js";
+import { downloadBlob, downloadFile, toCsv } from "../download.js";
 import { DataTable } from "./data_table.js";
 
 /** @import { ChartOptions, Marker, Series } from "../types.js" */

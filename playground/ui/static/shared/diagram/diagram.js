@@ -3,7 +3,7 @@
 // elements stay and only their pictures and numbers change.
 import { keyOf } from "../../engine/parts.js";
 import { formatWholePercent } from "../format.js";
-import { useCanvas } from "../components/use_canvas.js";
+import { useCanvas } from "../components/hooks.js";
 import { html, useMemo, useRef } from "../../vendor/preact.js";
 import { describeRole, roleOf } from "./describe.js";
 import { paintHeadMap, paintLinks } from "./paint.js";

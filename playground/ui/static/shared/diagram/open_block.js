@@ -1,7 +1,7 @@
 // An opened block, below its heads: what it does, and how a query of a head gets its weights.
 import { paintPixels } from "../canvas.js";
 import { SegmentedControl } from "../components/segments.js";
-import { useCanvas } from "../components/use_canvas.js";
+import { useCanvas } from "../components/hooks.js";
 import { formatCount, formatNumber } from "../format.js";
 import { colorScale } from "../palette.js";
 import { html } from "../../vendor/preact.js";

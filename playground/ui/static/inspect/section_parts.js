@@ -2,6 +2,7 @@
 import { html, signal } from "../vendor/preact.js";
 import { formatNumber } from "../shared/format.js";
 import { colorTable, currentTheme, onThemeChange } from "../shared/palette.js";
+import { refresh } from "./requests.js";
 
 /** The theme of the page. */
 export const theme = signal(currentTheme());
@@ -48,3 +49,47 @@ export const formatTwoDecimals = (value) =>
 
 /** Format a number with its sign, also a plus. @param {number} value */
 export const formatSigned = (value) => (value > 0 ? "+" : "") + formatNumber(value);
+
+// The parts of a section.
+
+/**
+ * A part of a section with a heading and an explanation.
+ * @param {{ title: string, hint?: string, isWide?: boolean, children?: any }} props
+ */
+export const Part = ({ title, hint, isWide = false, children }) =>
+  html`<section class=${"part" + (isWide ? " wide" : "")}>
+    <h4>${title}</h4>
+    ${hint && html`<p class="pg-quiet">${hint}</p>`}${children}
+  </section>`;
+
+// The options of a section: what its request contains, and links to the section.
+
+/**
+ * Return the options of a section as a signal, and functions that change them.
+ * @template {Record<string, any>} Options
+ * @param {Options} initial
+ */
+export function createOptions(initial) {
+  const options = signal(initial);
+  /** Set options that only the page uses. @param {Partial<Options>} changes */
+  const set = (changes) => {
+    options.value = { ...options.value, ...changes };
+  };
+  /** Set options and request the section again. @param {Partial<Options>} changes */
+  const update = (changes, delayMs = 0) => {
+    set(changes);
+    refresh(delayMs);
+  };
+  /** Apply the options of a link; those of another type are ignored. @param {any} link */
+  const restore = (link) =>
+    set(
+      /** @type {any} */ (
+        Object.fromEntries(
+          Object.entries(initial)
+            .filter(([name, value]) => typeof link[name] === typeof value)
+            .map(([name]) => [name, link[name]]),
+        )
+      ),
+    );
+  return { options, set, update, restore };
+}

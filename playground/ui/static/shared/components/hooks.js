@@ -1,4 +1,4 @@
-import { useEffect, useRef } from "../../vendor/preact.js";
+import { useEffect, useRef, useState } from "../../vendor/preact.js";
 import { onThemeChange } from "../palette.js";
 
 /**
@@ -26,4 +26,12 @@ export function useCanvas(paint, inputs, box) {
     };
   }, []);
   return ref;
+}
+
+let count = 0;
+
+/** An id of one component. Preact's own ids repeat when several tabs are in one page. */
+export function useUniqueId() {
+  const [id] = useState(() => `pg-${++count}`);
+  return id;
 }
