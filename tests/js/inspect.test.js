@@ -25,7 +25,6 @@ import {
   prediction,
   problem,
   results,
-  root,
   VIEWS,
 } from "../../playground/ui/static/inspect/state.js";
 import { TokenLinks } from "../../playground/ui/static/inspect/token_links.js";
@@ -42,7 +41,7 @@ beforeEach(() => {
 
 test("a model with private examples has the roles of its heads only, with the reason", async () => {
   const Component = () => html`<p class="roles"></p>`;
-  Object.defineProperty(root, "offsetParent", { value: document.body, configurable: true });
+  store.tab.value = "inspect";
   addSections(() => ({ explain: "", Component }));
   const error = "the owner of this run keeps its examples private";
   serve({ "inspect/view": { error, code: "private" } });
@@ -241,7 +240,7 @@ test("only an error of the input marks the input as invalid", () => {
 test("a view that arrives after a newer request is dropped", async () => {
   const replies = [];
   serve({ "inspect/view": () => new Promise((resolve) => replies.push(resolve)) });
-  Object.defineProperty(root, "offsetParent", { value: document.body });
+  store.tab.value = "inspect";
   VIEWS.steps = {};
   openSection.value = "steps";
   store.model.value = "checkpoint:copy";

@@ -11,7 +11,7 @@ import { ablationSpec } from "../../playground/ui/static/inspect/ablation.js";
 import { attentionSpec } from "../../playground/ui/static/inspect/attention.js";
 import { refresh } from "../../playground/ui/static/inspect/requests.js";
 import { hasSection, Sections, selectView } from "../../playground/ui/static/inspect/sections.js";
-import { openSection, results, root, VIEWS } from "../../playground/ui/static/inspect/state.js";
+import { openSection, results, VIEWS } from "../../playground/ui/static/inspect/state.js";
 import { unsupported } from "../../playground/ui/static/shared/local_model.js";
 import { store } from "../../playground/ui/static/shared/store.js";
 import { html } from "../../playground/ui/static/vendor/preact.js";
@@ -37,9 +37,9 @@ Object.assign(VIEWS, {
   ablation: ablationSpec,
   trace: { subView: "numbers" },
 });
-Object.defineProperty(root, "offsetParent", { value: document.body, configurable: true });
 let count = 0; // of opened models: each test has one of its own
 beforeEach(() => {
+  store.tab.value = "inspect";
   serve({
     "runs/model": description,
     "inspect/view": { ...OF_SERVER, error: "of the server" },

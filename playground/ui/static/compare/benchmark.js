@@ -1,4 +1,5 @@
 // Benchmark: the selected model, pretrained models and baselines on the same held-out sequences.
+import { Button } from "../shared/components/buttons.js";
 import { html, signal, useEffect } from "../vendor/preact.js";
 import { Field, Form } from "../shared/components/form.js";
 import { JobProgress } from "../shared/components/job_progress.js";
@@ -229,13 +230,13 @@ function ModelList() {
 
 function Files() {
   const state = results.value;
-  const saveCsv = (name, records) => downloadFile(name, recordsToCsv(records));
-  const saveJson = () => downloadJson("compare.json", exportData(state));
-  const button = (label, onClick) =>
-    html`<button type="button" class="pg-button" onClick=${onClick}>${label}</button>`;
-  return html`${button("Table (CSV)", () => saveCsv("compare.csv", resultRecords(state)))}
-  ${button("Predictions (CSV)", () => saveCsv("compare-examples.csv", exampleRecords(state)))}
-  ${button("All data (JSON)", saveJson)}`;
+  const saveCsv = (name, records) => downloadFile(name, recordsToCsv(records)),
+    saveTable = () => saveCsv("compare.csv", resultRecords(state)),
+    saveExamples = () => saveCsv("compare-examples.csv", exampleRecords(state)),
+    saveJson = () => downloadJson("compare.json", exportData(state));
+  return html`<${Button} onClick=${saveTable}>Table (CSV)<//>
+    <${Button} onClick=${saveExamples}>Predictions (CSV)<//>
+    <${Button} onClick=${saveJson}>All data (JSON)<//>`;
 }
 
 function Legend() {

@@ -1,5 +1,6 @@
 // The results of the benchmark. pretrained/benchmark/job.py sends the rows; the newest of each
 // counts.
+import { Button } from "../shared/components/buttons.js";
 import { html, signal } from "../vendor/preact.js";
 import { DataTable } from "../shared/components/data_table.js";
 import {
@@ -276,14 +277,7 @@ function ModelName({ row, job, onRetry }) {
         ${row.n > 0 && ` Evaluated before the error: ${row.n}.`} ${" "}
         ${
           !(outage.value && isOutage(row.error_code)) &&
-          html`<button
-            type="button"
-            class="pg-button"
-            disabled=${job.isBusy}
-            onClick=${() => onRetry(row.model)}
-          >
-            Retry
-          </button>`
+          html`<${Button} disabled=${job.isBusy} onClick=${() => onRetry(row.model)}>Retry<//>`
         }
       </span>`
     }`;

@@ -1,5 +1,6 @@
 // Fine-tuning of a pretrained model on the task of the selected model
 // (pretrained/finetuning/job.py). The benchmark accepts the resulting model.
+import { Button } from "../shared/components/buttons.js";
 import { html, useEffect, useMemo } from "../vendor/preact.js";
 import { toSeries } from "../shared/chart_data.js";
 import { LineChart } from "../shared/components/line_chart.js";
@@ -114,14 +115,13 @@ function Training({ result, rows, request }) {
     ${
       result &&
       html`<p class="pg-buttons">
-        <button
-          type="button"
-          class="pg-button compare-in-benchmark"
+        <${Button}
+          class="compare-in-benchmark"
           title="The pretrained model with few-shot examples, the fine-tuned model, and yours"
           onClick=${() => benchmarkModels([result.from, result.model])}
         >
           Compare all three in the benchmark
-        </button>
+        <//>
       </p>`
     }`;
 }

@@ -1,4 +1,5 @@
 // The jobs of the tab. A process of the server that has the pretrained models runs them.
+import { Button } from "../shared/components/buttons.js";
 import { html, signal } from "../vendor/preact.js";
 import { sleep } from "../shared/api.js";
 import { isActive, Job } from "../shared/job.js";
@@ -152,9 +153,5 @@ export function reportOutage(code = "") {
 /** @param {{ onRetry: () => void }} props */
 export const Outage = ({ onRetry }) =>
   html`<p class=${"outage" + (outage.value ? " pg-note" : "")} role="status">
-    ${outage.value} ${" "}
-    ${
-      outage.value &&
-      html`<button type="button" class="pg-button" onClick=${onRetry}>Retry</button>`
-    }
+    ${outage.value} ${" "} ${outage.value && html`<${Button} onClick=${onRetry}>Retry<//>`}
   </p>`;

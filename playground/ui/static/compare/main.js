@@ -3,7 +3,6 @@
 import { effect, html, render } from "../vendor/preact.js";
 import { CopyButton } from "../shared/components/buttons.js";
 import { Tabs } from "../shared/components/segments.js";
-import { poller } from "../shared/poller.js";
 import { store } from "../shared/store.js";
 import { Benchmark } from "./benchmark.js";
 import { Experiments, Presets } from "./experiments/experiments.js";
@@ -26,7 +25,6 @@ import {
 } from "./state.js";
 import { Race } from "./race.js";
 
-const MODELS_INTERVAL_MS = 4000;
 const ExperimentsView = () =>
   html`<div class="of-experiments">
     <${Presets} /><${Results} /><${NewExperiment} /><${Experiments} /><${Replications} />
@@ -81,8 +79,6 @@ function Compare() {
     </div>`;
 }
 
-const isVisible = () => Boolean(root.offsetParent);
-
 /** Show the tab in its panel. @param {Element} panel */
 export default async function main(panel) {
   store.addView("compare", {
@@ -94,7 +90,6 @@ export default async function main(panel) {
   });
   render(html`<${Compare} />`, root);
   await attach(panel);
-  store.subscribeToModels(isVisible, poller, MODELS_INTERVAL_MS);
   startPolling();
   resumeJobs();
 }

@@ -1,4 +1,5 @@
 // A section with a form and the result of its job: the state, and the component.
+import { Button } from "../shared/components/buttons.js";
 import { html, signal, useEffect } from "../vendor/preact.js";
 import { Form } from "../shared/components/form.js";
 import { JobProgress } from "../shared/components/job_progress.js";
@@ -175,15 +176,14 @@ function Examples({ pipeline: { spec, values, start, job } }) {
     <span class="pg-hint">Examples</span>
     ${spec.examples.map(
       (example) =>
-        html`<button
+        html`<${Button}
           key=${example.label}
-          type="button"
-          class="pg-button long"
+          class="long"
           disabled=${isActive(job.state.value)}
           onClick=${() => open(example)}
         >
           ${example.label}
-        </button>`,
+        <//>`,
     )}
   </div>`;
 }

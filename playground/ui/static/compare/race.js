@@ -1,5 +1,6 @@
 // Race: models that train side by side, in turns of equal CPU time. A stored race plays until one
 // has run here.
+import { Button } from "../shared/components/buttons.js";
 import { computed, effect, html, signal, useEffect, useMemo } from "../vendor/preact.js";
 import { toSeries } from "../shared/chart_data.js";
 import { Field, validateField } from "../shared/components/form.js";
@@ -223,19 +224,15 @@ export function Race() {
     canRun = form.value.lanes.length >= 2 && !validateField(SEED, form.value.seed);
   return html`<div class="of-race" data-status=${job.state.value.status}>
     <p class="pg-row">
-      <button
-        type="button"
-        class="pg-button primary run"
+      <${Button}
+        class="primary run"
         title="Trains the lanes on the task of your model, in turns of equal CPU time"
         disabled=${isBusy || !canRun}
         onClick=${runRace}
       >
         Run it here
-      </button>
-      ${
-        race.value?.rows &&
-        html`<button type="button" class="pg-button" onClick=${play}>Replay</button>`
-      }
+      <//>
+      ${race.value?.rows && html`<${Button} onClick=${play}>Replay<//>`}
       <span class="pg-quiet">
         ${
           race.value &&

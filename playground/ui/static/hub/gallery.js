@@ -1,7 +1,7 @@
 // The models on the Hub.
 import { html, signal, useEffect, useRef } from "../vendor/preact.js";
 import { sleep } from "../shared/api.js";
-import { CopyButton } from "../shared/components/buttons.js";
+import { Button, CopyButton } from "../shared/components/buttons.js";
 import { DataTable, Table } from "../shared/components/data_table.js";
 import { JobProgress } from "../shared/components/job_progress.js";
 import { StatusMessage } from "../shared/components/status_message.js";
@@ -135,9 +135,7 @@ export function Gallery() {
       <h3>Models on the Hub</h3>
       <span class="pg-hint gallery-words" role="status">${text}</span>
       <span class="pg-spacer"></span>
-      <button type="button" class="pg-button refresh-gallery" onClick=${() => loadGallery()}>
-        Refresh
-      </button>
+      <${Button} class="refresh-gallery" onClick=${() => loadGallery()}>Refresh<//>
     </header>
     <${AddressForm} />
     <${StatusMessage}
@@ -156,10 +154,7 @@ export function Gallery() {
         rows=${list}
         rowKey=${(row) => row.repo}
         sortKey="likes"
-        actions=${(row) =>
-          html`<button type="button" class="pg-button" onClick=${() => openRepo(row.repo)}>
-            Open
-          </button>`}
+        actions=${(row) => html`<${Button} onClick=${() => openRepo(row.repo)}>Open<//>`}
       />`
     }
   </div>`;
@@ -270,11 +265,7 @@ function Revisions() {
     others = branches.filter((branch) => branch !== revision);
   if (revisions.length + others.length < 2) return null;
   const describe = (/** @type {string} */ at) =>
-    at === commit
-      ? "open"
-      : html`<button type="button" class="pg-button" onClick=${() => openRepo(repo, at)}>
-          Open
-        </button>`;
+    at === commit ? "open" : html`<${Button} onClick=${() => openRepo(repo, at)}>Open<//>`;
   const rows = [
     ...revisions.map((each) => [
       each.commit.slice(0, 8),
@@ -297,22 +288,20 @@ function Revisions() {
 function Facts() {
   return html`<p class="repository-summary">${describeRepo(opened.value)}</p>
     <p class="pg-buttons">
-      <button
-        type="button"
-        class="pg-button primary import"
+      <${Button}
+        class="primary import"
         title="Downloads and validates the model and adds it to your runs"
         onClick=${importModel}
       >
         Import
-      </button>
-      <button
-        type="button"
-        class="pg-button measure"
+      <//>
+      <${Button}
+        class="measure"
         title="Downloads the model and evaluates it on the same held-out sequences"
         onClick=${reproduceEvaluation}
       >
         Reproduce evaluation
-      </button>
+      <//>
     </p>
     <${Scores} />
     <p class="verdict pg-hint">${evaluation.value && describeEvaluation(evaluation.value)}</p>
@@ -340,7 +329,7 @@ export function Repository() {
         title="Copies a link that opens this model here"
         text=${() => store.buildLink({ model: null })}
       />
-      <button type="button" class="pg-button" onClick=${close}>Close</button>
+      <${Button} onClick=${close}>Close<//>
     </header>
     ${isLoaded && html`<${Facts} />`}
     <${JobProgress} class="opened-note" job=${infoJob} />

@@ -1,8 +1,8 @@
 // The Hub tab. The server runs every Hub operation as a job, and the tab polls the job.
+import { Button } from "../shared/components/buttons.js";
 import { html, render } from "../vendor/preact.js";
 import { DataTable } from "../shared/components/data_table.js";
 import { formatInteger, formatPercent } from "../shared/format.js";
-import { poller } from "../shared/poller.js";
 import { store } from "../shared/store.js";
 import { Account, loadSession, verifyToken } from "./account.js";
 import {
@@ -46,9 +46,7 @@ function LocalModels() {
       rows=${models.value}
       rowKey=${(row) => row.subject}
       actions=${(row) =>
-        html`<button type="button" class="pg-button" onClick=${() => openInTrain(row.subject)}>
-          Open in Train
-        </button>`}
+        html`<${Button} onClick=${() => openInTrain(row.subject)}>Open in Train<//>`}
     />`;
 }
 
@@ -65,11 +63,8 @@ function Hub() {
     </div>`;
 }
 
-const isVisible = () => Boolean(root.offsetParent);
-
 async function start() {
   await loadSession();
-  store.subscribeToModels(isVisible, poller, REFRESH_MS);
   loadGallery({ isRefresh: false });
   store.addView("hub", hubView);
   if (session.value.method === "machine" && session.value.signed_in) verifyToken();
@@ -87,8 +82,7 @@ const hubView = {
 
 /** Update what changes without a command: sign-in in another window, checkpoints of a run. */
 async function refresh() {
-  if (!root.isConnected) return;
-  if (isVisible() && !document.hidden) {
+  if (store.tab.value === "hub" && !document.hidden) {
     if (session.value.method === "oauth" && !session.value.signed_in) await loadSession();
     await loadCheckpoints();
   }

@@ -1,4 +1,5 @@
 // The form that publishes a model.
+import { Button } from "../shared/components/buttons.js";
 import { effect, html, signal, untracked } from "../vendor/preact.js";
 import { request } from "../shared/api.js";
 import { Table } from "../shared/components/data_table.js";
@@ -292,13 +293,9 @@ export function Plan({ onPublish }) {
     <p class="pg-buttons">
       ${
         isPublishable &&
-        html`<button type="button" class="pg-button primary publish-button" onClick=${onPublish}>
-          Publish
-        </button>`
+        html`<${Button} class="primary publish-button" onClick=${onPublish}>Publish<//>`
       }
-      <button type="button" class="pg-button" onClick=${() => (plan.value = null)}>
-        ${isPublishable ? "Cancel" : "Close"}
-      </button>
+      <${Button} onClick=${() => (plan.value = null)}>${isPublishable ? "Cancel" : "Close"}<//>
     </p>
   </div>`;
 }

@@ -1,4 +1,5 @@
 // Ablation of components on held-out sequences.
+import { Button } from "../shared/components/buttons.js";
 import { html } from "../vendor/preact.js";
 import { DataTable } from "../shared/components/data_table.js";
 import { SegmentedControl } from "../shared/components/segments.js";
@@ -170,13 +171,12 @@ function AblationControls({ canMeasure, response }) {
       />
       ${
         canMeasure &&
-        html`<button
-          type="button"
-          class="pg-button ablation-measure"
+        html`<${Button}
+          class="ablation-measure"
           onClick=${() => measure("ablation", options.value, response)}
         >
           ${MEASURE_AGAIN}
-        </button>`
+        <//>`
       }
     </div>
     <p class="pg-hint">${describeMethod(options.value)}</p>`;

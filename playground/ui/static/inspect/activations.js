@@ -1,4 +1,5 @@
 // The forward pass, one tensor at a time.
+import { Button } from "../shared/components/buttons.js";
 import { html, signal, useEffect, useLayoutEffect, useMemo, useRef } from "../vendor/preact.js";
 import { Table } from "../shared/components/data_table.js";
 import { HeatMapView } from "../shared/components/heat_map_view.js";
@@ -157,24 +158,22 @@ function Tensor({ stage, chosen }) {
 /** The position in the forward pass, with buttons for the previous and the next step. */
 const StepBar = ({ data, data: { stages, chosen } }) =>
   html`<div class="pg-row row trace-bar">
-    <button
-      type="button"
-      class="pg-button trace-previous"
+    <${Button}
+      class="trace-previous"
       title="Left arrow"
       disabled=${chosen.stage === 0}
       onClick=${() => moveStage(data, -1)}
     >
       ← Previous
-    </button>
-    <button
-      type="button"
-      class="pg-button trace-next"
+    <//>
+    <${Button}
+      class="trace-next"
       title="Right arrow"
       disabled=${chosen.stage === stages.length - 1}
       onClick=${() => moveStage(data, 1)}
     >
       Next →
-    </button>
+    <//>
     <output class="pg-quiet trace-progress">step ${chosen.stage + 1} of ${stages.length}</output>
   </div>`;
 

@@ -1,5 +1,6 @@
 // Generation, step by step: the tokens so far, the probabilities of the next one, and the source
 // tokens that it attends to.
+import { Button } from "../shared/components/buttons.js";
 import { html, signal, useEffect, useMemo } from "../vendor/preact.js";
 import { BarList } from "../shared/components/bar_list.js";
 import { HeatMapView } from "../shared/components/heat_map_view.js";
@@ -112,9 +113,7 @@ function Player({ data }) {
     isPlaying.value = !isPlaying.value;
   };
   return html`<div class="pg-row steps-bar">
-    <button type="button" class="pg-button steps-play" onClick=${toggle}>
-      ${isPlaying.value ? "Pause" : "Play"}
-    </button>
+    <${Button} class="steps-play" onClick=${toggle}>${isPlaying.value ? "Pause" : "Play"}<//>
     <input
       type="range"
       class="steps-slider"

@@ -1,4 +1,5 @@
 // The attention pattern of each head, measured on held-out sequences.
+import { Button } from "../shared/components/buttons.js";
 import { html, signal, useMemo } from "../vendor/preact.js";
 import { ServerError } from "../shared/api.js";
 import { DataTable } from "../shared/components/data_table.js";
@@ -372,9 +373,9 @@ export function OverTraining({ heads, head, patterns, onSelect, shortName }) {
   return html`<h4 class="heads-when">Over training</h4>
     ${
       !isActive(job.state.value) &&
-      html`<button type="button" class="pg-button heads-measure" onClick=${measureHistory}>
+      html`<${Button} class="heads-measure" onClick=${measureHistory}>
         ${history.value.length ? MEASURE_AGAIN : "Measure over training"}
-      </button>`
+      <//>`
     }
     <${JobProgress} job=${job} />
     ${

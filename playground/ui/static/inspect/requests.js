@@ -18,7 +18,7 @@ import {
 } from "./state.js";
 
 // Views that the server computes on hundreds of sequences.
-const SLOW_VIEWS = ["heads", "heads-over-training", "ablation"];
+const SLOW_VIEWS = ["heads", "ablation"];
 const INPUT_FIELD = "text"; // of an error of the input
 const NOT_APPLICABLE = "not-applicable"; // code of a section that the architecture lacks
 const PRIVATE = "private"; // code of a section for which the user lacks the owner's consent
@@ -44,11 +44,6 @@ const answer = new Resource(async () => {
   );
 }, showError);
 export const isWaiting = answer.isPending;
-
-/** Request the open section if its model, step or input changed while the tab was hidden. */
-export function refreshIfStale() {
-  if (requestedSelection !== selection()) refresh(0);
-}
 
 export async function requestView(view, options, extra = {}) {
   const isSlow = SLOW_VIEWS.includes(view);
@@ -129,15 +124,15 @@ export function showError(text, field = "") {
   store.isInputInvalid.value = field === INPUT_FIELD;
 }
 
-/** Request the open section whenever the model, the step or the input changes. */
+/** Request the open section when the model, the step or the input changes, once it is visible. */
 export function watchSelection() {
   let model = store.model.peek();
   effect(() => {
-    selection();
+    const isStale = requestedSelection !== selection() && isVisible();
     untracked(() => {
       if (model !== store.model.value) onModelChange();
       model = store.model.value;
-      if (isVisible()) refreshIfStale();
+      if (isStale) refresh(0);
     });
   });
   effect(() => {

@@ -1,4 +1,5 @@
 // The tabs of the three views, the parts of the selected one, and the open section.
+import { Button } from "../shared/components/buttons.js";
 import { html } from "../vendor/preact.js";
 import { SegmentedControl, Tabs } from "../shared/components/segments.js";
 import { loadJson, saveJson } from "../shared/storage.js";
@@ -16,14 +17,7 @@ const NotApplicable = ({ reason }) =>
           section = sectionsOf(value).find(isOther);
         return (
           section &&
-          html`<button
-            key=${value}
-            type="button"
-            class="pg-button"
-            onClick=${() => selectView(section)}
-          >
-            Open ${label}
-          </button>`
+          html`<${Button} key=${value} onClick=${() => selectView(section)}>Open ${label}<//>`
         );
       })}
     </div>`;

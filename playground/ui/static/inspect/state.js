@@ -1,5 +1,6 @@
 // The state of the tab. Model, step and input are in shared/store.js, because all tabs share them.
 import { signal } from "../vendor/preact.js";
+import { store } from "../shared/store.js";
 import { createView } from "../shared/view.js";
 
 /**
@@ -19,9 +20,9 @@ export const notApplicable = signal("");
 /** The error of the last request. */
 export const problem = signal("");
 
-export const { attach, onResizeOrThemeChange, root } = createView("inspect pg", [
+export const { attach, root } = createView("inspect pg", [
   new URL("./inspect.css", import.meta.url),
   new URL("./analysis.css", import.meta.url),
   new URL("./tensors.css", import.meta.url),
 ]);
-export const isVisible = () => Boolean(root.offsetParent);
+export const isVisible = () => store.tab.value === "inspect";

@@ -275,7 +275,7 @@ export class Chart {
                 title=${isHidden ? "Show this line" : "Hide this line"}
                 onClick=${() => this.toggle(series.key)}
               >
-                <${Swatch} series=${series} />
+                <${Swatch} color=${series.color} dash=${series.dash} />
                 <span>${series.label}</span>${" "}
                 <span class="pg-legend-value">
                   ${isHidden || value === null ? "" : formatY(value)}
@@ -310,16 +310,18 @@ function appendElement(parent, tag, className) {
   return node;
 }
 
-/** @param {{ series: Series }} props */
-function Swatch({ series }) {
-  return html`<svg width="22" height="8" aria-hidden="true">
-    <line
-      x2="22"
-      y1="4"
-      y2="4"
-      stroke=${resolveColor(series.color)}
-      stroke-width="2.4"
-      stroke-dasharray=${dashOf(series).join(" ")}
-    />
+/** A piece of a line; without a color, only its space. @param {Partial<Series>} props */
+export const Swatch = ({ color, dash }) =>
+  html`<svg width="22" height="8" aria-hidden="true">
+    ${
+      color !== undefined &&
+      html`<line
+        x2="22"
+        y1="4"
+        y2="4"
+        stroke=${resolveColor(color)}
+        stroke-width="2.4"
+        stroke-dasharray=${dashOf({ color, dash }).join(" ")}
+      />`
+    }
   </svg>`;
-}

@@ -19,7 +19,6 @@ import { loadText, saveText } from "./storage.js";
 
 export const DEFAULT_TAB = "train";
 const MODEL_KEY = "transformer-playground-subject";
-const RUNS_INTERVAL_MS = 2000;
 export const ACTIVE_STATUSES = ["waiting", "starting", "training", "paused", "stopping"];
 
 /** The model that this browser opened last; empty without one. */
@@ -85,8 +84,7 @@ export class Store {
     /** How many commands the server has executed for this page, and how many it executes. */
     this.commandCount = 0;
     this.pendingCommands = 0;
-    /** @type {Set<() => void>} */
-    this.wakes = new Set();
+    this.wakeModels = () => {}; // polls the lists at once
     /** The runs that lists show: those of the user, and the open one. */
     this.listedRuns = computed(() =>
       this.runs.value.filter(
@@ -124,7 +122,7 @@ export class Store {
     } finally {
       this.pendingCommands -= 1;
       this.commandCount += 1;
-      for (const wake of this.wakes) wake();
+      this.wakeModels();
     }
   }
 
@@ -261,41 +259,24 @@ export class Store {
   }
 
   /**
-   * Poll the lists of runs and checkpoints while a view is visible.
-   * @param {() => boolean} isVisible
-   * @param {Poller} [poller]
-   * @param {Subscription["intervalMs"]} [intervalMs]
-   * @param {number} [hiddenIntervalMs]
+   * Poll the lists of runs and checkpoints.
+   * @param {Pick<Subscription, "intervalMs" | "hiddenIntervalMs">} intervals
+   * @param {Pick<Poller, "subscribe">} [poller]
    */
-  subscribeToModels(
-    isVisible,
-    poller = pagePoller,
-    intervalMs = RUNS_INTERVAL_MS,
-    hiddenIntervalMs = undefined,
-  ) {
+  subscribeToModels(intervals, poller = pagePoller) {
     let sentAfter = 0;
-    const { wake, unsubscribe } = poller.subscribe({
+    this.wakeModels = poller.subscribe({
       route: "runs/list",
       payload: () => {
         sentAfter = this.commandCount;
         return this.owner.value ? { owner: this.owner.value } : null;
       },
-      intervalMs,
-      hiddenIntervalMs,
-      isVisible,
+      ...intervals,
       onData: (response) => !this.isOutdated(sentAfter) && this.setModels(response),
       onError: (error) => {
         this.connectionError.value = error.message;
       },
-    });
-    this.wakes.add(wake);
-    return {
-      wake,
-      unsubscribe: () => {
-        this.wakes.delete(wake);
-        unsubscribe();
-      },
-    };
+    }).wake;
   }
 }
 

@@ -1,6 +1,6 @@
 // The experiments of the owner.
 import { html, signal } from "../../vendor/preact.js";
-import { ConfirmButton } from "../../shared/components/buttons.js";
+import { Button, ConfirmButton } from "../../shared/components/buttons.js";
 import { Sparkline } from "../../shared/components/sparkline.js";
 import { StatusMessage } from "../../shared/components/status_message.js";
 import { formatCount, formatInteger, formatMessage } from "../../shared/format.js";
@@ -57,15 +57,9 @@ export function Actions({ row }) {
   return html`<span class="pg-row actions">
     ${listActions(row).map((action) => {
       const [label, title] = BUTTONS[action];
-      return html`<button
-        key=${action}
-        type="button"
-        class="pg-button"
-        title=${title}
-        onClick=${() => act(row.id, action)}
-      >
+      return html`<${Button} key=${action} title=${title} onClick=${() => act(row.id, action)}>
         ${label}
-      </button>`;
+      <//>`;
     })}
     <${ConfirmButton}
       label="Delete"
@@ -192,15 +186,13 @@ function Card({ preset }) {
         <p class="answer">${labelSettings(describeAnswer(stored))}</p>`
     }
     <p class="pg-row">
-      <button
-        type="button"
-        class="pg-button"
+      <${Button}
         aria-label=${`${verb}: ${title}`}
         disabled=${starting.value === name}
         onClick=${() => (id ? openExperiment(id) : runPreset(preset))}
       >
         ${verb}
-      </button>
+      <//>
       ${
         !id &&
         html`<span class="pg-sub" title=${formatMessage(estimate.message)}>

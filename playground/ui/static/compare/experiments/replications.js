@@ -1,7 +1,7 @@
 // Replications of published claims.
 import { html, useMemo, useState } from "../../vendor/preact.js";
 import { toSeries } from "../../shared/chart_data.js";
-import { CopyButton } from "../../shared/components/buttons.js";
+import { Button, CopyButton } from "../../shared/components/buttons.js";
 import { LineChart } from "../../shared/components/line_chart.js";
 import { StatusMessage } from "../../shared/components/status_message.js";
 import { formatCount, formatMessage, formatPercent } from "../../shared/format.js";
@@ -126,14 +126,9 @@ function Claim({ claim }) {
   const outcome = outcomes.value[outcomeKey(claim)],
     { stored } = claim;
   const button = (label, act) =>
-    html`<button
-      type="button"
-      class="pg-button"
-      aria-label=${`${label}: ${claim.title}`}
-      onClick=${() => act(claim)}
-    >
+    html`<${Button} aria-label=${`${label}: ${claim.title}`} onClick=${() => act(claim)}>
       ${label}
-    </button>`;
+    <//>`;
   return html`<li class="claim" data-state=${claim.state}>
     <header class="pg-section-header">
       <h4>${claim.title}</h4>

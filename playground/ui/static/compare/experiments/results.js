@@ -1,4 +1,6 @@
 // The open experiment.
+import { Swatch } from "../../shared/chart.js";
+import { Button } from "../../shared/components/buttons.js";
 import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
 import { DataTable } from "../../shared/components/data_table.js";
 import { StatusMessage } from "../../shared/components/status_message.js";
@@ -10,7 +12,6 @@ import {
   formatNumber,
   formatPercent,
 } from "../../shared/format.js";
-import { dashOf, resolveColor } from "../../shared/palette.js";
 import { store } from "../../shared/store.js";
 import {
   Actions,
@@ -72,18 +73,21 @@ async function exportJson() {
 
 function Files() {
   const runs = listRepresentatives(variants.value, lines.value);
-  const button = (className, label, title, onClick) =>
-    html`<button type="button" class=${`pg-button ${className}`} title=${title} onClick=${onClick}>
-      ${label}
-    </button>`;
   return html`<p class="pg-buttons">
       ${
         runs.length > 0 &&
-        button("all-in-train", "Curves in Train", OVERLAY_TITLE, () => overlayInTrain(runs))
+        html`<${Button}
+          class="all-in-train"
+          title=${OVERLAY_TITLE}
+          onClick=${() => overlayInTrain(runs)}
+          >Curves in Train<//
+        >`
       }
       <span class="pg-spacer"></span>
-      ${button("as-csv", "CSV", "Every number in the table", exportCsv)}
-      ${button("as-json", "JSON", "All results with the settings", exportJson)}
+      <${Button} class="as-csv" title="Every number in the table" onClick=${exportCsv}>CSV<//>
+      <${Button} class="as-json" title="All results with the settings" onClick=${exportJson}
+        >JSON<//
+      >
     </p>
     <${StatusMessage} class="results-note" kind="error" text=${errors.value.files ?? ""} />`;
 }
@@ -163,16 +167,12 @@ export function Results() {
         <span class="pg-spacer"></span>
         ${
           origin
-            ? html`<button
-                type="button"
-                class="pg-button primary run"
-                onClick=${() => runPreset(preset)}
-              >
+            ? html`<${Button} class="primary run" onClick=${() => runPreset(preset)}>
                 ${preset?.experiment ? "Open your run" : "Run it here"}
-              </button>`
+              <//>`
             : html`<${Actions} row=${experiment} />`
         }
-        <button type="button" class="pg-button" onClick=${closeExperiment}>Close</button>
+        <${Button} onClick=${closeExperiment}>Close<//>
       </header>
       ${preset && html`<p class="pg-hint">${describeQuestion(preset)}</p>`}
       ${origin && html`<p class="pg-hint origin">${origin}</p>`}
@@ -227,21 +227,6 @@ export function overlayInTrain(runs) {
 }
 
 const formatSpread = (spread, format) => (spread ? formatRange(spread, format) : "–");
-
-const Swatch = ({ color }) =>
-  html`<svg width="26" height="8" aria-hidden="true">
-    ${
-      color !== undefined &&
-      html`<line
-        x2="26"
-        y1="4"
-        y2="4"
-        stroke=${resolveColor(color)}
-        stroke-width="2.4"
-        stroke-dasharray=${dashOf({ color }).join(" ")}
-      />`
-    }
-  </svg>`;
 
 /** The name of a variant, which shows or hides its line. */
 const VariantName = ({ variant }) =>
@@ -347,15 +332,16 @@ export function describeMeasurement({ variants }, lengths) {
 /** Buttons that open the curves of runs in Train, and the first run in Inspect. */
 function renderActions(runs) {
   if (!runs.length) return "";
-  const button = (label, title, onClick) =>
-    html`<button type="button" class="pg-button" title=${title} onClick=${onClick}>
-      ${label}
-    </button>`;
+  const [first] = runs;
   return html`<span class="pg-row actions">
-    ${button("Show curves", "Open its curves in the Train tab", () => overlayInTrain(runs))}
-    ${button("Inspect", "Open its first seed in the Inspect tab", () =>
-      store.open("inspect", { model: runs[0] }),
-    )}
+    <${Button} title="Open its curves in the Train tab" onClick=${() => overlayInTrain(runs)}
+      >Show curves<//
+    >
+    <${Button}
+      title="Open its first seed in the Inspect tab"
+      onClick=${() => store.open("inspect", { model: first })}
+      >Inspect<//
+    >
   </span>`;
 }
 

@@ -1,6 +1,6 @@
 // The state of the experiments, and their requests. Components read the signals.
 import { computed, effect, signal } from "../../vendor/preact.js";
-import { root, view } from "../state.js";
+import { view } from "../state.js";
 import { errorMessage, requestOrError, requestWithRetry } from "../../shared/api.js";
 import { formatDuration, formatMessage } from "../../shared/format.js";
 import { poller } from "../../shared/poller.js";
@@ -168,7 +168,7 @@ const IDLE_INTERVAL_MS = 4000;
 const CLAIMS_INTERVAL_MS = 2500;
 const LONG_INTERVAL_MS = 60_000; // other changes wake the poller
 
-const isVisible = () => view.value === "experiments" && Boolean(root.offsetParent);
+const isVisible = () => view.value === "experiments" && store.tab.value === "compare";
 /** @param {string} part @param {(response: any) => void} onData */
 const createHandlers = (part, onData) => ({
   onData: (/** @type {any} */ response) => {

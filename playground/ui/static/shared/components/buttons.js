@@ -1,6 +1,17 @@
 import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
 import { useUniqueId } from "./hooks.js";
 
+/** @import { ComponentChildren } from "../../vendor/preact.js" */
+
+/**
+ * A button. Other properties than its class are attributes of the element.
+ * @param {{ class?: string, children?: ComponentChildren, [attribute: string]: any }} props
+ */
+export const Button = ({ class: className = "", children, ...attributes }) =>
+  html`<button type="button" class=${`pg-button ${className}`} ...${attributes}>
+    ${children}
+  </button>`;
+
 /**
  * A button that needs a confirmation. Escape and a click elsewhere cancel.
  * @param {{
@@ -48,7 +59,7 @@ export function ConfirmButton({ label, question, confirmLabel = label, onConfirm
     <button type="button" class="pg-button" onClick=${() => setOpen(false)} ref=${cancelButton}>
       Cancel
     </button>
-    <button type="button" class="pg-button danger" onClick=${confirm}>${confirmLabel}</button>
+    <${Button} class="danger" onClick=${confirm}>${confirmLabel}<//>
   </span>`;
 }
 
@@ -79,14 +90,9 @@ export function CopyButton({ text, label = "Copy", title, class: className = "" 
     clearTimeout(timer.current);
     timer.current = setTimeout(() => setCopied(false), CONFIRMATION_MS);
   };
-  return html`<button
-    type="button"
-    class=${`pg-button ${className}`}
-    title=${title}
-    onClick=${copy}
-  >
+  return html`<${Button} class=${className} title=${title} onClick=${copy}>
     <span aria-live="polite">${isCopied ? "Copied" : label}</span>
-  </button>`;
+  <//>`;
 }
 
 /**
@@ -131,12 +137,7 @@ export function FileButton({ label, accept, onFile, title, class: className = ""
     currentTarget.value = "";
     if (file) onFile(file);
   };
-  return html`<button
-      type="button"
-      class=${`pg-button ${className}`}
-      title=${title}
-      onClick=${() => input.current?.click()}
-    >
-      ${label}</button
+  return html`<${Button} class=${className} title=${title} onClick=${() => input.current?.click()}>
+      ${label}<//
     ><input ref=${input} class="file" type="file" accept=${accept} hidden onChange=${onChange} />`;
 }

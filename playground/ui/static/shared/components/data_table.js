@@ -1,3 +1,4 @@
+import { Button } from "./buttons.js";
 import { html, useState } from "../../vendor/preact.js";
 import { formatInteger } from "../format.js";
 
@@ -93,9 +94,7 @@ export function DataTable({
 
 /** @param {number} n @param {() => void} onClick */
 const renderMore = (n, onClick) =>
-  html`<button type="button" class="pg-button" onClick=${onClick}>
-    Show all ${formatInteger(n)} rows
-  </button>`;
+  html`<${Button} onClick=${onClick}>Show all ${formatInteger(n)} rows<//>`;
 
 /**
  * @param {any} row

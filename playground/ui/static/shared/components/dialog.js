@@ -1,3 +1,4 @@
+import { Button } from "./buttons.js";
 import { html, useEffect, useRef } from "../../vendor/preact.js";
 
 /**
@@ -28,9 +29,7 @@ export function Dialog({ title, isOpen, onClose, actions, class: className = "",
     ${isOpen && children}
     <p>
       ${actions}
-      <button type="button" class="pg-button close" onClick=${() => box.current?.close()}>
-        Close
-      </button>
+      <${Button} class="close" onClick=${() => box.current?.close()}>Close<//>
     </p>
   </dialog>`;
 }

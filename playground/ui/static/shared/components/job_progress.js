@@ -1,3 +1,4 @@
+import { Button } from "./buttons.js";
 import { html } from "../../vendor/preact.js";
 import { formatBytes, formatInteger } from "../format.js";
 import { isActive } from "../job.js";
@@ -40,6 +41,6 @@ export function JobProgress({ job, doneText = "", onRetry, class: className = ""
       value=${total ? Math.min(done, total) : undefined}
     ></progress>
     <span class="pg-job-amount">${progressText(state)}</span>
-    <button type="button" class="pg-button" onClick=${() => job.cancel()}>Cancel</button>
+    <${Button} onClick=${() => job.cancel()}>Cancel<//>
   </div>`;
 }

@@ -1,3 +1,4 @@
+import { Button } from "./buttons.js";
 import { html } from "../../vendor/preact.js";
 
 const MARKS = { info: "", success: "✓ ", error: "" };
@@ -18,10 +19,6 @@ export function StatusMessage({ text, kind = "info", onRetry, class: className =
     role=${kind === "error" ? "alert" : "status"}
   >
     ${text && MARKS[kind]}${text}${" "}
-    ${
-      text &&
-      onRetry &&
-      html`<button type="button" class="pg-button" onClick=${onRetry}>Retry</button>`
-    }
+    ${text && onRetry && html`<${Button} onClick=${onRetry}>Retry<//>`}
   </p>`;
 }

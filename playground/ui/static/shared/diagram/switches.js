@@ -1,5 +1,6 @@
 // What switches parts of a model off, and what that does, and the arrow keys between heads: in the
 // diagram and on an exported page.
+import { Button } from "../components/buttons.js";
 import { shareInterval } from "../../engine/parts.js";
 import { formatWholePercent } from "../format.js";
 import { html } from "../../vendor/preact.js";
@@ -94,14 +95,9 @@ export const SwitchControls = ({ off, nameOf, isRight, score, hasExamples, ...pr
     <p class="switch-state" role="status">${describeState(off, nameOf, isRight)}</p>
     <div class="switch-row">
       ${hasExamples && html`<${MethodChoice} ...${props} />`}
-      <button
-        type="button"
-        class="pg-button small"
-        aria-disabled=${String(!off.length)}
-        onClick=${props.onReset}
-      >
+      <${Button} class="small" aria-disabled=${String(!off.length)} onClick=${props.onReset}>
         Switch all on
-      </button>
+      <//>
     </div>
     ${hasExamples && html`<${Score} score=${score} />`}
     <p class="switch-hint">${off.length > 0 && METHODS[props.method]}</p>
