@@ -740,6 +740,6 @@ test("a stored race is drawn until one has run here", async () => {
   };
   await click(box.querySelector(".run"));
   await waitFor(() => text(".winner-note")?.startsWith("own b is first with seed 0"));
-  const [, { kind, request }] = sent.find(([, payload]) => payload.kind === "race");
+  const [, { kind, request }] = sent.find(([, payload]) => payload?.kind === "race");
   assert.deepEqual([kind, request.seed, request.lanes.length], ["race", 0, 4]);
 });

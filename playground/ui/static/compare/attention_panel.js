@@ -200,12 +200,9 @@ function useSelection(data, initial) {
 }
 
 /**
- * @param {{
- *   index: number,
- *   data: any,
- *   kind?: any,
- *   initial?: { layer: number, head: number } | null,
- * }} props `kind` is the signal of the kind of attention; `initial` selects a head
+ * @param {{ index: number, data: any, kind?: any,
+ *   initial?: { layer: number, head: number } | null }} props `kind` is the signal of the kind of
+ *   attention; `initial` selects a head
  */
 export function AttentionPanel({ index, data: whole, kind = null, initial = null }) {
   const isOwn = Boolean(whole?.isOwn),

@@ -20,11 +20,9 @@ const jobs = new Set();
 export class CompareJob extends Job {
   /**
    * @param {string} key
-   * @param {{
-   *   onStart?: (request: any) => void,
-   *   onRows?: (rows: any[], request: any) => void,
-   *   onEnd?: (result: any, request: any) => void,
-   * }} [options] `onEnd` receives null if there is no result
+   * @param {{ onStart?: (request: any) => void, onRows?: (rows: any[], request: any) => void,
+   *   onEnd?: (result: any, request: any) => void }} [options] `onEnd` receives null if there is no
+   *   result
    */
   constructor(key, { onStart = () => {}, onRows = () => {}, onEnd = () => {} } = {}) {
     super();
@@ -93,10 +91,7 @@ export const resumeJobs = () => jobs.forEach((job) => job.resumeStored());
 
 /**
  * Run a short job without a progress line. Returns its result, or an `error`.
- * @param {string} kind
- * @param {any} request
- * @param {string} [subject]
- * @returns {Promise<any>}
+ * @param {string} kind @param {any} request @param {string} [subject] @returns {Promise<any>}
  */
 export async function runQuery(kind, request, subject) {
   const job = new Job(),
@@ -130,9 +125,7 @@ export const isOutage = (code = "") => Object.hasOwn(OUTAGES, code);
 
 /**
  * Return the message of an error. One of the connection names the model, and what to do.
- * @param {string} message
- * @param {string} [code]
- * @param {string} [model]
+ * @param {string} message @param {string} [code] @param {string} [model]
  */
 export function describeError(message, code = "", model = "") {
   if (!isOutage(code)) return message;

@@ -66,35 +66,23 @@ export function toRequest(fields, values) {
 
 /**
  * @typedef {FieldSpec & { value?: any }} PipelineField `value` is the default
- * @typedef {{
- *   kind: string,
- *   fields: PipelineField[],
+ * @typedef {{ kind: string, fields: PipelineField[],
  *   isVisible?: (field: PipelineField, values: any) => boolean,
- *   buildRequest?: (request: any) => any,
- *   submitLabel: string,
- *   emptyText: string,
+ *   buildRequest?: (request: any) => any, submitLabel: string, emptyText: string,
  *   examples?: { label: string, values: Record<string, any> }[],
- *   describe?: (result: any) => string,
- *   isAutomatic?: boolean,
- *   hasRows?: boolean,
- *   needsSubject?: boolean,
- *   isRecorded?: boolean,
- *   formName?: string,
- *   onEnd?: () => void,
- *   Result: (props: any) => any,
- *   Controls?: (props: any) => any,
- * }} PipelineSpec `isAutomatic` runs the section once without a click if its models are local;
- *   `emptyText` completes “Press … to see”; `examples` fill the form and run it; `hasRows` shows
- *   rows before the result; `needsSubject` sends the selected model; `Controls` follow the fields;
- *   `describe` returns the text of a job that is done; `isRecorded` shows a result of the app
- *   until one is there
+ *   describe?: (result: any) => string, isAutomatic?: boolean, hasRows?: boolean,
+ *   needsSubject?: boolean, isRecorded?: boolean, formName?: string, onEnd?: () => void,
+ *   Result: (props: any) => any, Controls?: (props: any) => any }} PipelineSpec `isAutomatic` runs
+ *   the section once without a click if its models are local; `emptyText` completes “Press … to
+ *   see”; `examples` fill the form and run it; `hasRows` shows rows before the result;
+ *   `needsSubject` sends the selected model; `Controls` follow the fields; `describe` returns the
+ *   text of a job that is done; `isRecorded` shows a result of the app until one is there
  */
 
 /**
  * Return the state of a section and its component `View`. The last result stays until the next job
  * ends, or has its first row.
- * @param {string} name
- * @param {PipelineSpec} spec
+ * @param {string} name @param {PipelineSpec} spec
  */
 export function createPipeline(name, spec) {
   const { kind, formName = "free-" + name, isVisible = () => true } = spec,

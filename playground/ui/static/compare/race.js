@@ -64,8 +64,7 @@ const visibleRows = computed(() =>
 /**
  * Return the latest row of each lane with its place; lanes that have reached 99 % are placed by
  * their CPU time.
- * @param {number} count
- * @param {Row[]} all
+ * @param {number} count @param {Row[]} all
  */
 export function placeLanes(count, all) {
   const latest = Array.from({ length: count }, (_, lane) => all.findLast((r) => r.lane === lane)),

@@ -63,8 +63,7 @@ const canHold = (before, value) =>
 /**
  * The values of a form, which this browser remembers under a name.
  * @template {Record<string, any>} Values
- * @param {string} name
- * @param {Values} defaults
+ * @param {string} name @param {Values} defaults
  * @param {(stored: Record<string, any>) => Record<string, any>} [validate] drops invalid values
  */
 export function createForm(name, defaults, validate = (stored) => stored) {

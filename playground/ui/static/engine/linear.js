@@ -14,8 +14,7 @@ export function requireTensor(/** @type {Tensors} */ tensors, /** @type {string}
 
 /**
  * Compute x W^T + b. Four outputs share each load of x; the last one may repeat.
- * @param {Float32Array} x_ND @param {Tensor} weight @param {Tensor} [bias]
- * @returns {Float32Array}
+ * @param {Float32Array} x_ND @param {Tensor} weight @param {Tensor} [bias] @returns {Float32Array}
  */
 export function linear(x_ND, { shape: [E, D], data: w_ED }, bias) {
   const bias_E = bias?.data,

@@ -147,9 +147,7 @@ export const importance = signal(/** @type {Map<string, number>} */ (new Map()))
 /**
  * Count right examples and tokens, in pieces between events and after the next frame, until all are
  * counted or the counts are of no use.
- * @param {number} n examples
- * @param {Component[]} off
- * @param {() => boolean} isCurrent
+ * @param {number} n examples @param {Component[]} off @param {() => boolean} isCurrent
  * @returns {AsyncGenerator<{ right: number, tokens: number, measured: number }>} the counts so far
  */
 async function* count(n, off, isCurrent) {

@@ -374,8 +374,7 @@ function describeSummands(origin, result) {
 
 /**
  * Return the equation of a value, its variables, and the numbers behind it as a heat map.
- * @param {any} origin the response of the view trace-cell
- * @param {string} row the name of the row
+ * @param {any} origin the response of the view trace-cell @param {string} row the name of the row
  */
 export function describeOrigin(origin, row) {
   const result = formatResult(origin.value),

@@ -146,8 +146,7 @@ export function layoutPoints(points) {
 
 /**
  * Return the positions; overlapping names are separated vertically.
- * @param {number[][]} points
- * @param {string[]} names
+ * @param {number[][]} points @param {string[]} names
  */
 export function separateNames(points, names) {
   const order = points.map((_, i) => i).sort((i, j) => points[i][1] - points[j][1]),

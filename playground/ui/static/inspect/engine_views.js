@@ -60,9 +60,7 @@ function groupComponents(components) {
 /**
  * Return the name of each ablation of a set, and what it switches off. Position vectors are the
  * same on all sequences, so resampling does not change them.
- * @param {Component[]} all
- * @param {AblationSet} set
- * @param {string} method
+ * @param {Component[]} all @param {AblationSet} set @param {string} method
  */
 export function listAblations(all, set, method) {
   const components = all.filter(({ layer }) => layer !== null || method !== "resample"),

@@ -32,8 +32,7 @@ function displayedWeights() {
 
 /**
  * Load weights and compute with them. Return null where the server must do that.
- * @param {LocalModel} local
- * @param {(loaded: Loaded) => Promise<any>} compute
+ * @param {LocalModel} local @param {(loaded: Loaded) => Promise<any>} compute
  */
 async function computeWith(local, compute) {
   const weights = displayedWeights();

@@ -8,10 +8,8 @@ import { requestView } from "./requests.js";
 const SELECTION_DELAY_MS = 250; // merges the steps of a moving slider into one measurement
 
 /**
- * @typedef {{
- *   data?: any, error: string, isBusy: boolean, progress?: any, response: any
- * }} Measurement
- * `response` is what the section showed when the measurement began
+ * @typedef {{ data?: any, error: string, isBusy: boolean, progress?: any, response: any }}
+ *   Measurement `response` is what the section showed when the measurement began
  */
 const measurements = signal(/** @type {Record<string, Measurement>} */ ({}));
 

@@ -42,10 +42,7 @@ function readFirstAddress(store) {
   store.tab.value ??= DEFAULT_TAB;
 }
 
-/**
- * Connect the state with the address and with the Back button.
- * @param {Store} [store]
- */
+/** Connect the state with the address and with the Back button. @param {Store} [store] */
 export function connectAddress(store = pageStore) {
   let entry = /** @type {Entry} */ (null); // the current one of the history
   /** @type {ReturnType<typeof setTimeout> | undefined} */

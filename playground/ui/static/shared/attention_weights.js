@@ -18,8 +18,7 @@ export function unpackWeights({ weights, layers, heads }) {
 
 /**
  * Return the weights of a head as rows of numbers from 0 to 1.
- * @param {ArrayLike<number>} thousandths
- * @param {number} columns
+ * @param {ArrayLike<number>} thousandths @param {number} columns
  */
 export const toRows = (thousandths, columns) =>
   Array.from({ length: thousandths.length / columns }, (_, row) =>

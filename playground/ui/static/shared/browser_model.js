@@ -252,8 +252,7 @@ export class BrowserModel {
   }
 
   /**
-   * @param {Component[]} off @param {Method} method @param {number} [nMeans]
-   * @returns {Ablation[]}
+   * @param {Component[]} off @param {Method} method @param {number} [nMeans] @returns {Ablation[]}
    */
   ablate(off, method, nMeans = SMALL_SAMPLE) {
     if (method === "zero") return off.map((component) => ({ component }));
@@ -264,8 +263,7 @@ export class BrowserModel {
   /**
    * Return ablations by the outputs on the next example of the same lengths, as the server does.
    * The last one of some lengths gets those of the first.
-   * @param {Component[]} off @param {number} index of an example
-   * @returns {Ablation[]}
+   * @param {Component[]} off @param {number} index of an example @returns {Ablation[]}
    */
   resample(off, index) {
     const { examples } = this.description,

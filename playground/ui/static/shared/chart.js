@@ -27,10 +27,7 @@ const ZOOM_STEP = 0.5; // of the visible part of the x axis
 const charts = new Set(); // of the page
 
 export class Chart {
-  /**
-   * @param {HTMLElement} box
-   * @param {ChartOptions} options
-   */
+  /** @param {HTMLElement} box @param {ChartOptions} options */
   constructor(box, options) {
     this.options = { ...DEFAULTS, ...options };
     /** @type {Series[]} */
@@ -72,8 +69,7 @@ export class Chart {
 
   /**
    * Draw other data. The plot stays, unless lines were added or removed.
-   * @param {Series[]} series
-   * @param {Marker[]} [markers]
+   * @param {Series[]} series @param {Marker[]} [markers]
    */
   setData(series, markers = []) {
     this.series = series;
@@ -94,10 +90,7 @@ export class Chart {
     this.data = alignColumns(this.columns, this.options, this.zoomRange ?? [-Infinity, Infinity]);
   }
 
-  /**
-   * Draw other markers over the same lines, whose paths stay.
-   * @param {Marker[]} markers
-   */
+  /** Draw other markers over the same lines, whose paths stay. @param {Marker[]} markers */
   setMarkers(markers) {
     this.markers = markers;
     this.plot?.redraw(false);

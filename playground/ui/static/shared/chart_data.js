@@ -10,8 +10,7 @@ const MAX_DRAWN = 1000; // points of a line; a screen has few more columns
 /**
  * Return points as a line, whose key is its label unless `rest` has one.
  * @param {string} label @param {[number, number | null][]} points @param {number} color
- * @param {Partial<Series>} [rest]
- * @returns {Series}
+ * @param {Partial<Series>} [rest] @returns {Series}
  */
 export const toSeries = (label, points, color, rest = {}) => ({
   key: label,
@@ -25,8 +24,7 @@ export const toSeries = (label, points, color, rest = {}) => ({
 /**
  * Return the exponential moving average, corrected for its start at 0 as in Adam.
  * @param {ArrayLike<number | null>} values
- * @param {number} weight of the previous average: 0 to 0.99
- * @returns {(number | null)[]}
+ * @param {number} weight of the previous average: 0 to 0.99 @returns {(number | null)[]}
  */
 export function smooth(values, weight) {
   let average = 0,
@@ -46,9 +44,7 @@ export function smooth(values, weight) {
 
 /**
  * Return the columns that a chart draws, in their order. The raw line is below the smoothed one.
- * @param {Series[]} seriesList
- * @param {boolean} isSmoothed
- * @returns {PlotColumn[]}
+ * @param {Series[]} seriesList @param {boolean} isSmoothed @returns {PlotColumn[]}
  */
 export function listColumns(seriesList, isSmoothed) {
   return seriesList.flatMap((series) => {
@@ -63,9 +59,7 @@ export function listColumns(seriesList, isSmoothed) {
  * Return the indices of the points to draw in a range: of a line with more than `MAX_DRAWN` points,
  * the lowest and the highest one of each of `MAX_DRAWN / 2` intervals. A point beyond each end of
  * the range continues the line to the edge.
- * @param {ArrayLike<number>} x
- * @param {ArrayLike<number | null>} y
- * @param {[number, number]} range
+ * @param {ArrayLike<number>} x @param {ArrayLike<number | null>} y @param {[number, number]} range
  */
 export function selectPoints(x, y, [from, to]) {
   const first = Math.max(0, nearestIndex(x, from) - 1),
@@ -87,8 +81,7 @@ export function selectPoints(x, y, [from, to]) {
 
 /**
  * Return the values of all columns at the union of the positions on the x axis.
- * @param {PlotColumn[]} columns
- * @param {{ smoothing?: number, isLog?: boolean }} options
+ * @param {PlotColumn[]} columns @param {{ smoothing?: number, isLog?: boolean }} options
  * @param {[number, number]} [range] of the x axis that is drawn; without it, all points are exact
  */
 export function alignColumns(columns, { smoothing = 0, isLog = false }, range) {
@@ -116,8 +109,7 @@ export function alignColumns(columns, { smoothing = 0, isLog = false }, range) {
 
 /**
  * Return the value of a column nearest to an index of the aligned data.
- * @param {ArrayLike<number | null | undefined>} column
- * @param {number} index
+ * @param {ArrayLike<number | null | undefined>} column @param {number} index
  */
 export function nearestValue(column, index) {
   for (let distance = 0; distance < column.length; distance++)
@@ -130,8 +122,7 @@ export function nearestValue(column, index) {
 
 /**
  * Return a chart as a table: one row per position on the x axis. Bands have two columns.
- * @param {Series[]} seriesList
- * @param {string} xLabel
+ * @param {Series[]} seriesList @param {string} xLabel
  */
 export function toTable(seriesList, xLabel) {
   const columns = listColumns(seriesList, false),
@@ -146,8 +137,7 @@ export function toTable(seriesList, xLabel) {
 /**
  * Return at most `count` rows of a table. Half of them are rows without gaps, if there are
  * some, because some lines have fewer values than others.
- * @param {(number | null)[][]} rows
- * @param {number} count
+ * @param {(number | null)[][]} rows @param {number} count
  */
 export function thinRows(rows, count) {
   const complete = rows.filter((row) => !row.includes(null)),
@@ -161,8 +151,7 @@ export function thinRows(rows, count) {
 /**
  * Return at most `count` items of a list, with the first and the last one.
  * @template T
- * @param {T[]} items
- * @param {number} count
+ * @param {T[]} items @param {number} count
  */
 export function thin(items, count) {
   if (items.length <= count) return items;

@@ -25,8 +25,7 @@ export function downloadBlob(name, blob) {
 
 /**
  * Offer a file for download; the extension of its name determines the media type.
- * @param {string} name
- * @param {string} content
+ * @param {string} name @param {string} content
  */
 export const downloadFile = (name, content) =>
   downloadBlob(name, new Blob([content], { type: MEDIA_TYPES[name.split(".").at(-1) ?? ""] }));

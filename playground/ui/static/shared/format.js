@@ -15,10 +15,7 @@ const RELATIVE_UNITS = /** @type {const} */ ([
 const roundHalfUp = (value, digits) =>
   (Math.floor(value * 10 ** digits + 0.5 + EPSILON) / 10 ** digits).toFixed(digits);
 
-/**
- * Format an integer with thousands separators.
- * @param {number} value
- */
+/** Format an integer with thousands separators. @param {number} value */
 export const formatInteger = (value) => integers.format(value);
 
 /**
@@ -45,10 +42,7 @@ export function formatPercent(fraction) {
 /** Format a fraction in whole percent, for the labels of an axis. @param {number} fraction */
 export const formatWholePercent = (fraction) => Math.round(100 * fraction) + " %";
 
-/**
- * Format a size in bytes with decimal units.
- * @param {number} size
- */
+/** Format a size in bytes with decimal units. @param {number} size */
 export function formatBytes(size) {
   if (size < 999_500) return Math.max(1, Math.floor(size / 1e3 + 0.5)) + " KB";
   if (size < 999_500_000) return roundHalfUp(size / 1e6, size < 99_950_000 ? 1 : 0) + " MB";
@@ -56,10 +50,7 @@ export function formatBytes(size) {
   return roundHalfUp(size / 1e12, 1) + " TB";
 }
 
-/**
- * Format a duration in seconds with its two largest units.
- * @param {number} seconds
- */
+/** Format a duration in seconds with its two largest units. @param {number} seconds */
 export function formatDuration(seconds) {
   if (seconds < 59.95) return roundHalfUp(seconds, 1) + " s";
   const rounded = Math.floor(seconds + 0.5);
@@ -68,10 +59,7 @@ export function formatDuration(seconds) {
   return Math.floor(minutes / 60) + " h " + (minutes % 60) + " min";
 }
 
-/**
- * Format the age of something in seconds, for a table.
- * @param {number} seconds
- */
+/** Format the age of something in seconds, for a table. @param {number} seconds */
 export function formatAge(seconds) {
   if (seconds < 60) return "just now";
   if (seconds < 3600) return Math.floor(seconds / 60) + " min";
@@ -91,9 +79,7 @@ export function formatRelativeTime(seconds) {
 
 /**
  * Format a number of things with the noun in singular or plural.
- * @param {number} count
- * @param {string} noun
- * @param {string} [plural]
+ * @param {number} count @param {string} noun @param {string} [plural]
  */
 export const formatCount = (count, noun, plural = noun + "s") =>
   formatInteger(count) + " " + (pluralRules.select(count) === "one" ? noun : plural);

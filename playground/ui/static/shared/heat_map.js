@@ -31,8 +31,7 @@ export function maxValue({ values, max, isSigned }) {
 
 /**
  * Draw the cells into a rectangle.
- * @param {CanvasRenderingContext2D} ctx
- * @param {HeatMapData} data
+ * @param {CanvasRenderingContext2D} ctx @param {HeatMapData} data
  * @param {{ left: number, top: number, width: number, height: number }} box
  */
 function paintCells(ctx, data, { left, top, width, height }) {
@@ -78,8 +77,7 @@ function hatch(ctx, { left, top, width, height }) {
 
 /**
  * Return the positions of a map with labels.
- * @param {HeatMapData} data
- * @param {number} width of the canvas
+ * @param {HeatMapData} data @param {number} width of the canvas
  */
 export function layoutHeatMap({ rows, columns, maxCellSize = MAX_CELL }, width) {
   const longest = (/** @type {string[]} */ names) =>
@@ -100,8 +98,7 @@ export function layoutHeatMap({ rows, columns, maxCellSize = MAX_CELL }, width) 
 
 /**
  * Return the cell at a position on the canvas.
- * @param {HeatMapData} data @param {MouseEvent} event
- * @returns {[number, number] | null}
+ * @param {HeatMapData} data @param {MouseEvent} event @returns {[number, number] | null}
  */
 export function cellAt(data, { offsetX, offsetY, currentTarget }) {
   const { clientWidth } = /** @type {Element} */ (currentTarget),
@@ -162,8 +159,7 @@ export function paintHeatMap(canvas, data, cursor) {
 
 /**
  * Return the columns whose labels fit: every k-th one, and the last one.
- * @param {string[]} names
- * @param {number} cellWidth
+ * @param {string[]} names @param {number} cellWidth
  * @param {(name: string) => number} widthOf the width of a label in pixels
  */
 export function labeledColumns(names, cellWidth, widthOf) {
@@ -185,8 +181,7 @@ export function labeledColumns(names, cellWidth, widthOf) {
 }
 
 /**
- * @param {CanvasRenderingContext2D} ctx
- * @param {HeatMapData} data
+ * @param {CanvasRenderingContext2D} ctx @param {HeatMapData} data
  * @param {ReturnType<typeof layoutHeatMap>} layout
  */
 function paintLabels(ctx, { rows, columns }, { left, top, isTall, cellWidth, cellHeight }) {

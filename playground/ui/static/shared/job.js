@@ -39,11 +39,9 @@ export const isActive = ({ status }) => status === "waiting" || status === "work
 
 export class Job {
   /**
-   * @param {{
-   *   request?: typeof sendRequest,
-   *   onRows?: (rows: any[]) => void,
-   *   onSubmit?: (job: string, payload: object) => void,
-   * }} [options] `onSubmit` receives the id of the server, for `resume`
+   * @param {{ request?: typeof sendRequest, onRows?: (rows: any[]) => void,
+   *   onSubmit?: (job: string, payload: object) => void }} [options] `onSubmit` receives the id of
+   *   the server, for `resume`
    */
   constructor({ request = sendRequest, onRows = () => {}, onSubmit = () => {} } = {}) {
     this.request = request;
@@ -62,9 +60,7 @@ export class Job {
   /**
    * Run a job to its end. A running one is cancelled first. Resolves to the result, or to null
    * after an error, which `state` describes, or if a later job has replaced this one.
-   * @param {string} owner
-   * @param {object} payload
-   * @returns {Promise<any>}
+   * @param {string} owner @param {object} payload @returns {Promise<any>}
    */
   async run(owner, payload) {
     this.retry = () => this.run(owner, payload);
@@ -77,10 +73,7 @@ export class Job {
   /**
    * Follow a job that an earlier page has submitted; `retry` submits `payload` again. Resolves as
    * `run` does. The state stays idle if the server no longer has the job.
-   * @param {string} owner
-   * @param {string} job
-   * @param {object} payload
-   * @returns {Promise<any>}
+   * @param {string} owner @param {string} job @param {object} payload @returns {Promise<any>}
    */
   async resume(owner, job, payload) {
     this.retry = () => this.run(owner, payload);

@@ -6,11 +6,7 @@ const MODEL_REF = /^(run|watch|checkpoint):[\w .@-]{1,200}$/;
 const MAX_INPUT_LENGTH = 400;
 const TAB_NAME = /^[a-z]{1,20}$/;
 
-/**
- * Limit the depth and size of untrusted state from a link.
- * @param {any} value
- * @returns {any}
- */
+/** Limit the depth and size of untrusted state from a link. @param {any} value @returns {any} */
 export function sanitizeLinkState(value, depth = 0) {
   if (typeof value === "string") return value.slice(0, 4000);
   if (typeof value === "boolean" || Number.isFinite(value)) return value;
@@ -26,8 +22,7 @@ export function sanitizeLinkState(value, depth = 0) {
 
 /**
  * Return the JSON of a parameter; empty if it is malformed.
- * @param {string | null} text
- * @returns {Record<string, any>}
+ * @param {string | null} text @returns {Record<string, any>}
  */
 export function parseLinkState(text) {
   try {
@@ -58,8 +53,7 @@ function readModel(params) {
 
 /**
  * Return what an address selects for all tabs. Invalid values are null.
- * @param {string} search the query of the address
- * @returns {ViewState}
+ * @param {string} search the query of the address @returns {ViewState}
  */
 export function readViewState(search) {
   const params = new URLSearchParams(search),
@@ -75,8 +69,7 @@ export function readViewState(search) {
 
 /**
  * Return an address with other parameters. Null and "" remove one; those without a name stay.
- * @param {string} href
- * @param {object} params
+ * @param {string} href @param {object} params
  */
 export function writeParams(href, params) {
   const url = new URL(href);

@@ -7,13 +7,8 @@ import { store } from "./store.js";
 /**
  * Stored weights, as their URL names them, and what the Worker has of them.
  * @typedef {{ subject: string, step: number, series_id: number }} Weights
- * @typedef {{
- *   error?: string,
- *   step: number,
- *   nParameters: number,
- *   components: import("../engine/types.js").Component[],
- *   description: ModelDescription,
- * }} Loaded
+ * @typedef {{ error?: string, step: number, nParameters: number,
+ *   components: import("../engine/types.js").Component[], description: ModelDescription }} Loaded
  */
 
 const BYTES_PER_PARAMETER = 4;
@@ -86,8 +81,7 @@ export class LocalModel {
 
   /**
    * Load weights, unless the Worker has them.
-   * @param {Weights} weights
-   * @returns {Promise<Loaded>}
+   * @param {Weights} weights @returns {Promise<Loaded>}
    */
   load(weights) {
     if (!this.has(weights)) {

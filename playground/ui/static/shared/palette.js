@@ -81,10 +81,7 @@ const mix = (from, to, t) => from.map((a, i) => Math.round(a + (to[i] - a) * t))
 /** @type {Partial<Record<Theme, number[][]>>} */
 const rampTables = {};
 
-/**
- * Return red, green and blue for 0 to 1000 thousandths.
- * @param {Theme} theme
- */
+/** Return red, green and blue for 0 to 1000 thousandths. @param {Theme} theme */
 export function colorTable(theme = currentTheme()) {
   const stops = RAMPS[theme];
   return (rampTables[theme] ??= Array.from({ length: RAMP_STEPS + 1 }, (_, step) => {
@@ -96,10 +93,8 @@ export function colorTable(theme = currentTheme()) {
 
 /**
  * Return a function from a value to red, green and blue. Signed values use a diverging scale.
- * @param {number} max the value with the strongest color
- * @param {boolean} [isSigned]
- * @param {Theme} [theme]
- * @returns {(value: number) => number[]}
+ * @param {number} max the value with the strongest color @param {boolean} [isSigned]
+ * @param {Theme} [theme] @returns {(value: number) => number[]}
  */
 export function colorScale(max, isSigned = false, theme = currentTheme()) {
   const scale = max || 1;

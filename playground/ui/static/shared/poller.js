@@ -12,12 +12,8 @@ const JITTER = 0.2; // of the delay, so that many pages do not return to a serve
 
 export class Poller {
   /**
-   * @param {{
-   *   request?: typeof sendRequest,
-   *   isHidden?: () => boolean,
-   *   now?: () => number,
-   *   random?: () => number,
-   * }} [options] replacements for tests
+   * @param {{ request?: typeof sendRequest, isHidden?: () => boolean, now?: () => number,
+   *   random?: () => number }} [options] replacements for tests
    */
   constructor({
     request = sendRequest,
@@ -134,9 +130,8 @@ export class Poller {
 }
 
 /**
- * @typedef {{
- *   subscription: Subscription, dueAt: number, failures: number, isPending: boolean,
- * }} Entry
+ * @typedef {{ subscription: Subscription, dueAt: number, failures: number, isPending: boolean }}
+ *   Entry
  */
 
 export const poller = new Poller();

@@ -47,8 +47,7 @@ export class Resource {
 
   /**
    * Send a request after a pause without another one. Returns what `load` does.
-   * @param {number} delayMs
-   * @param {any[]} args of `send`
+   * @param {number} delayMs @param {any[]} args of `send`
    */
   async loadAfter(delayMs, ...args) {
     const number = ++this.number;

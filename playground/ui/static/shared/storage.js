@@ -12,8 +12,7 @@ export function loadText(key) {
 
 /**
  * Return the stored JSON value of a key; null without one, or if it is malformed.
- * @param {string} key
- * @returns {any}
+ * @param {string} key @returns {any}
  */
 export function loadJson(key) {
   try {
@@ -25,8 +24,7 @@ export function loadJson(key) {
 
 /**
  * Store a text; null removes it. Returns whether the browser accepted it.
- * @param {string} key
- * @param {string | null} text
+ * @param {string} key @param {string | null} text
  */
 export function saveText(key, text) {
   try {

@@ -112,8 +112,7 @@ export class Store {
    * Send a command that changes the lists. Responses to older requests for the lists are dropped,
    * because they have the state before the command.
    * @template T
-   * @param {() => Promise<T>} send
-   * @returns {Promise<T>}
+   * @param {() => Promise<T>} send @returns {Promise<T>}
    */
   async runCommand(send) {
     this.pendingCommands += 1;
@@ -143,10 +142,7 @@ export class Store {
     return response;
   }
 
-  /**
-   * Replace the lists by a response of `runs/list`.
-   * @param {RunList} response
-   */
+  /** Replace the lists by a response of `runs/list`. @param {RunList} response */
   setModels(response) {
     const { runs, checkpoints, ...server } = response,
       isDeleted = (/** @type {RunSummary} */ run) => run.deleted;
@@ -283,8 +279,7 @@ export class Store {
 /**
  * Keep the old value of an equal list, so that nothing is drawn again.
  * @template T
- * @param {{ value: T, peek: () => T }} target
- * @param {T} value
+ * @param {{ value: T, peek: () => T }} target @param {T} value
  */
 function setIfChanged(target, value) {
   if (JSON.stringify(target.peek()) !== JSON.stringify(value)) target.value = value;
@@ -296,8 +291,7 @@ const toSearchParams = (params) =>
 
 /**
  * Return the index of the value nearest to `target` in a sorted list; ties take the later one.
- * @param {ArrayLike<number>} sorted
- * @param {number} target
+ * @param {ArrayLike<number>} sorted @param {number} target
  */
 export function nearestIndex(sorted, target) {
   let low = 0,

@@ -2,9 +2,7 @@
 
 /**
  * Create an element.
- * @param {string} tag
- * @param {Record<string, any>} [properties]
- * @param {(Node | string)[]} children
+ * @param {string} tag @param {Record<string, any>} [properties] @param {(Node | string)[]} children
  * @returns {any}
  */
 export function el(tag, properties = {}, ...children) {

@@ -164,8 +164,7 @@ const settingOptions = computed(() =>
 
 /**
  * Return the fields of the form; the hint of the seeds is the p-value that they can reach.
- * @param {Record<string, any>} values
- * @param {string} [test] of the plan
+ * @param {Record<string, any>} values @param {string} [test] of the plan
  * @returns {import("../../shared/types.js").FieldSpec[]}
  */
 export function listFields(values, test) {

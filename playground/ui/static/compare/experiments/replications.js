@@ -70,9 +70,7 @@ const open = ({ experiment }) => openExperiment(experiment);
 
 /**
  * Return the published values of a claim and those of its run, as lines.
- * @param {any} claim
- * @param {any} outcome
- * @returns {import("../../shared/types.js").Series[]}
+ * @param {any} claim @param {any} outcome @returns {import("../../shared/types.js").Series[]}
  */
 export function buildClaimSeries({ curve, measure }, outcome) {
   const isStep = measure === "generalization_step",

@@ -35,8 +35,7 @@ function labelLine({ label, short }) {
  * curves so far of the seeds that train.
  * @param {any[]} variants
  * @param {Map<string, number>} lines the color of each line, by the label of its variant
- * @param {"curve" | "loss"} quantity
- * @returns {Series[]}
+ * @param {"curve" | "loss"} quantity @returns {Series[]}
  */
 export function buildSeries(variants, lines, quantity) {
   return variants.flatMap((variant) => {
@@ -57,9 +56,7 @@ export function buildSeries(variants, lines, quantity) {
 
 /**
  * Return the published losses of an experiment that replicates a claim, as a line.
- * @param {any[]} all the claims
- * @param {string} id of the experiment
- * @param {number} color
+ * @param {any[]} all the claims @param {string} id of the experiment @param {number} color
  * @returns {Series[]}
  */
 export function buildPublishedSeries(all, id, color) {
@@ -70,9 +67,7 @@ export function buildPublishedSeries(all, id, color) {
 /**
  * Return the line of one scheme over the lengths: the median with the range over seeds, or a single
  * seed with its 95 % interval.
- * @param {any} row
- * @param {number} color
- * @returns {Series}
+ * @param {any} row @param {number} color @returns {Series}
  */
 export function buildLengthSeries(row, color) {
   const line = {

@@ -59,8 +59,7 @@ export function describePrice({ on, flavor }) {
 
 /**
  * Return the label of the button, which has the price of jobs.
- * @param {number} runs
- * @param {Record<string, any>} values
+ * @param {number} runs @param {Record<string, any>} values
  */
 export function labelStart(runs, { on, flavor }) {
   const machine = on === "hf-jobs" && findMachine(flavor),
@@ -74,8 +73,7 @@ export const isPlaceReady = ({ on, flavor }) =>
 
 /**
  * Return the fields of a form for the place of the training; none where only this machine can.
- * @param {Record<string, any>} values
- * @returns {import("../../shared/types.js").FieldSpec[]}
+ * @param {Record<string, any>} values @returns {import("../../shared/types.js").FieldSpec[]}
  */
 export function listPlaceFields({ on }) {
   const { slurm = false, hf_jobs: access = "off", machines = [] } = places.value ?? {};

@@ -49,9 +49,7 @@ export function setError(part, error) {
 
 /**
  * Send a request of the owner. A lost connection returns an error too.
- * @param {string} route
- * @param {object} [payload]
- * @param {number} [timeoutMs]
+ * @param {string} route @param {object} [payload] @param {number} [timeoutMs]
  * @returns {Promise<any>}
  */
 export const requestAsOwner = (route, payload, timeoutMs) =>
@@ -59,10 +57,7 @@ export const requestAsOwner = (route, payload, timeoutMs) =>
 
 /**
  * Send a request of the owner. Returns null after an error, which `part` of the tab shows.
- * @param {string} part
- * @param {string} route
- * @param {object} payload
- * @returns {Promise<any>}
+ * @param {string} part @param {string} route @param {object} payload @returns {Promise<any>}
  */
 export async function send(part, route, payload) {
   const response = await requestAsOwner(route, payload);

@@ -14,12 +14,7 @@ export const Button = ({ class: className = "", children, ...attributes }) =>
 
 /**
  * A button that needs a confirmation. Escape and a click elsewhere cancel.
- * @param {{
- *   label: string,
- *   question: string,
- *   confirmLabel?: string,
- *   onConfirm: () => void,
- * }} props
+ * @param {{ label: string, question: string, confirmLabel?: string, onConfirm: () => void }} props
  */
 export function ConfirmButton({ label, question, confirmLabel = label, onConfirm }) {
   const [isOpen, setOpen] = useState(false),
@@ -68,12 +63,8 @@ const CONFIRMATION_MS = 1500;
 /**
  * A button that copies a text and confirms it. If the browser denies access to the clipboard,
  * a prompt shows the text.
- * @param {{
- *   text: string | (() => string | Promise<string>),
- *   label?: string,
- *   title?: string,
- *   class?: string,
- * }} props
+ * @param {{ text: string | (() => string | Promise<string>), label?: string, title?: string,
+ *   class?: string }} props
  */
 export function CopyButton({ text, label = "Copy", title, class: className = "" }) {
   const [isCopied, setCopied] = useState(false),
@@ -121,13 +112,8 @@ export function CopyField({ label, value, rows, class: className = "" }) {
 
 /**
  * A button that opens the file dialog of the browser.
- * @param {{
- *   label: string,
- *   accept: string,
- *   onFile: (file: File) => void,
- *   title?: string,
- *   class?: string,
- * }} props `accept` lists the accepted types, like the attribute of an input
+ * @param {{ label: string, accept: string, onFile: (file: File) => void, title?: string,
+ *   class?: string }} props `accept` lists the accepted types, like the attribute of an input
  */
 export function FileButton({ label, accept, onFile, title, class: className = "" }) {
   const input = useRef(/** @type {HTMLInputElement | null} */ (null));

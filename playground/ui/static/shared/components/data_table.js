@@ -12,9 +12,7 @@ const valueOf = (column, row) => (column.value ? column.value(row) : row[column.
 /**
  * Return the rows in the order of a column. Missing values are last.
  * @template Row
- * @param {Row[]} rows
- * @param {Column<Row>} column
- * @param {"ascending" | "descending"} direction
+ * @param {Row[]} rows @param {Column<Row>} column @param {"ascending" | "descending"} direction
  */
 export function sortRows(rows, column, direction) {
   const sign = direction === "ascending" ? 1 : -1;
@@ -33,17 +31,9 @@ export function sortRows(rows, column, direction) {
 /**
  * A table with a caption and columns that sort.
  * @template Row
- * @param {{
- *   caption: string,
- *   columns: Column<Row>[],
- *   rows: Row[],
- *   rowKey: (row: Row) => string,
- *   sortKey?: string,
- *   isCaptionHidden?: boolean,
- *   emptyText?: string,
- *   actions?: (row: Row) => any,
- *   class?: string,
- * }} props
+ * @param {{ caption: string, columns: Column<Row>[], rows: Row[], rowKey: (row: Row) => string,
+ *   sortKey?: string, isCaptionHidden?: boolean, emptyText?: string, actions?: (row: Row) => any,
+ *   class?: string }} props
  */
 export function DataTable({
   caption,
@@ -97,9 +87,7 @@ const renderMore = (n, onClick) =>
   html`<${Button} onClick=${onClick}>Show all ${formatInteger(n)} rows<//>`;
 
 /**
- * @param {any} row
- * @param {string} key
- * @param {Column<any>[]} columns
+ * @param {any} row @param {string} key @param {Column<any>[]} columns
  * @param {((row: any) => any) | undefined} actions
  */
 const renderRow = (row, key, columns, actions) =>
@@ -118,8 +106,7 @@ const cellClass = ({ isNumber, isOptional }) =>
   (isNumber ? "pg-number" : "") + (isOptional ? " pg-optional" : "");
 
 /**
- * @param {Column<any>} column
- * @param {{ key: string, direction: string }} sort
+ * @param {Column<any>} column @param {{ key: string, direction: string }} sort
  * @param {(column: Column<any>) => void} onSort
  */
 function renderHeading(column, sort, onSort) {

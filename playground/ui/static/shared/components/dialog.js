@@ -3,14 +3,8 @@ import { html, useEffect, useRef } from "../../vendor/preact.js";
 
 /**
  * A modal dialog. Its Close button, Escape and a click beside it close it.
- * @param {{
- *   title: string,
- *   isOpen: boolean,
- *   onClose: () => void,
- *   actions?: any,
- *   class?: string,
- *   children?: any,
- * }} props
+ * @param {{ title: string, isOpen: boolean, onClose: () => void, actions?: any, class?: string,
+ *   children?: any }} props
  */
 export function Dialog({ title, isOpen, onClose, actions, class: className = "", children }) {
   const box = useRef(/** @type {HTMLDialogElement | null} */ (null));

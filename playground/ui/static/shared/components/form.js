@@ -21,8 +21,7 @@ function acceptedRange({ min, max, isInteger }) {
 
 /**
  * Return the error of a value; empty if it is valid.
- * @param {FieldSpec} field
- * @param {any} value
+ * @param {FieldSpec} field @param {any} value
  */
 export function validateField(field, value) {
   const isEmpty = value === "" || value === null || value === undefined;
@@ -41,8 +40,7 @@ export function validateField(field, value) {
 
 /**
  * Return the errors of a form by field.
- * @param {FieldSpec[]} fields
- * @param {Record<string, any>} values
+ * @param {FieldSpec[]} fields @param {Record<string, any>} values
  */
 function validateForm(fields, values) {
   const errors = fields.map((field) => [field.name, validateField(field, values[field.name])]);
@@ -51,14 +49,8 @@ function validateForm(fields, values) {
 
 /**
  * A labeled control with its hint and its error.
- * @param {{
- *   field: FieldSpec,
- *   value: any,
- *   error?: string,
- *   onInput: (value: any) => void,
- *   onBlur?: () => void,
- *   class?: string,
- * }} props
+ * @param {{ field: FieldSpec, value: any, error?: string, onInput: (value: any) => void,
+ *   onBlur?: () => void, class?: string }} props
  */
 export function Field({ field, value, error = "", onInput, onBlur, class: className = "" }) {
   const id = useUniqueId(),
@@ -90,9 +82,7 @@ export function Field({ field, value, error = "", onInput, onBlur, class: classN
 }
 
 /**
- * @param {FieldSpec} field
- * @param {any} value
- * @param {(value: any) => void} onInput
+ * @param {FieldSpec} field @param {any} value @param {(value: any) => void} onInput
  * @param {string} group the name that the buttons share
  */
 const renderRadioButtons = ({ options = [] }, value, onInput, group) =>
@@ -113,9 +103,7 @@ const renderRadioButtons = ({ options = [] }, value, onInput, group) =>
   </div>`;
 
 /**
- * @param {FieldSpec} field
- * @param {any} value
- * @param {(value: any) => void} onInput
+ * @param {FieldSpec} field @param {any} value @param {(value: any) => void} onInput
  * @param {{ id: string }} common the properties of every control
  */
 function renderControl(field, value, onInput, common) {
@@ -162,17 +150,9 @@ function renderControl(field, value, onInput, common) {
 
 /**
  * A number with its accepted range.
- * @param {{
- *   label: string,
- *   value: number | string,
- *   onChange: (value: number) => void,
- *   min?: number,
- *   max?: number,
- *   step?: number,
- *   isInteger?: boolean,
- *   hint?: string,
- *   class?: string,
- * }} props `onChange` receives valid numbers only
+ * @param {{ label: string, value: number | string, onChange: (value: number) => void, min?: number,
+ *   max?: number, step?: number, isInteger?: boolean, hint?: string, class?: string }} props
+ *   `onChange` receives valid numbers only
  */
 export function NumberField({ value, onChange, class: className = "", ...rest }) {
   const field = /** @type {FieldSpec} */ ({ name: "", type: "number", isRequired: true, ...rest }),
@@ -197,19 +177,10 @@ export function NumberField({ value, onChange, class: className = "", ...rest })
 /**
  * A form from the description of its fields. Errors of `validate`, and those that the server
  * returns as `errors`, stand beside their field.
- * @param {{
- *   fields: FieldSpec[],
- *   values: Record<string, any>,
- *   onInput: (name: string, value: any) => void,
- *   onSubmit: (values: Record<string, any>) => void,
- *   submitLabel: string,
- *   submitClass?: string,
- *   errors?: Record<string, string>,
- *   isBusy?: boolean,
- *   disabledReason?: string,
- *   class?: string,
- *   children?: ComponentChildren,
- * }} props
+ * @param {{ fields: FieldSpec[], values: Record<string, any>,
+ *   onInput: (name: string, value: any) => void, onSubmit: (values: Record<string, any>) => void,
+ *   submitLabel: string, submitClass?: string, errors?: Record<string, string>, isBusy?: boolean,
+ *   disabledReason?: string, class?: string, children?: ComponentChildren }} props
  */
 export function Form({
   fields,

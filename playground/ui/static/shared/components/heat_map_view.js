@@ -25,16 +25,11 @@ function withVisibleNames({ rows, columns, ...rest }) {
 
 /**
  * A heat map with its scale and the text of the cell at the cursor.
- * @param {{
- *   label: string,
- *   data: HeatMapData,
- *   caption?: string,
+ * @param {{ label: string, data: HeatMapData, caption?: string,
  *   describe?: (row: number, column: number) => string,
  *   onSelect?: (row: number, column: number) => void,
- *   onHover?: (cell: [number, number] | null) => void,
- *   class?: string,
- *   live?: "polite" | "off",
- * }} props `caption` is the text below the map without a cursor; `live` is off where the values
+ *   onHover?: (cell: [number, number] | null) => void, class?: string, live?: "polite" | "off" }}
+ *   props `caption` is the text below the map without a cursor; `live` is off where the values
  *   change by themselves
  */
 export function HeatMapView({
@@ -103,9 +98,7 @@ export function ColorScale({ max, isSigned }) {
 
 /**
  * Draw a legend from 0 to the largest value into a canvas.
- * @param {HTMLCanvasElement} canvas
- * @param {number} max
- * @param {boolean} [isSigned]
+ * @param {HTMLCanvasElement} canvas @param {number} max @param {boolean} [isSigned]
  */
 export function paintScale(canvas, max, isSigned = false) {
   if (!canvas.clientWidth) return;

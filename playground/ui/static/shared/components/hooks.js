@@ -4,8 +4,7 @@ import { onThemeChange } from "../palette.js";
 /**
  * Return the reference of a canvas. It is painted when an input, its size or the theme changes, and
  * not while it is hidden.
- * @param {(canvas: HTMLCanvasElement) => void} paint
- * @param {unknown[]} inputs
+ * @param {(canvas: HTMLCanvasElement) => void} paint @param {unknown[]} inputs
  * @param {{ current: Element | null }} [box] whose size matters instead of that of the canvas
  */
 export function useCanvas(paint, inputs, box) {

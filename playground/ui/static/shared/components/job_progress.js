@@ -16,12 +16,8 @@ function progressText({ done, total, unit }) {
 
 /**
  * The message and the progress of a job, with Cancel, or with Retry after an error.
- * @param {{
- *   job: Job,
- *   doneText?: string,
- *   onRetry?: () => void,
- *   class?: string,
- * }} props `doneText` is the message of a job that is done
+ * @param {{ job: Job, doneText?: string, onRetry?: () => void, class?: string }} props `doneText`
+ *   is the message of a job that is done
  */
 export function JobProgress({ job, doneText = "", onRetry, class: className = "" }) {
   const state = job.state.value,

@@ -31,12 +31,7 @@ export function useChart(createOptions, onCreate = () => {}) {
 
 /**
  * A chart with its tools: logarithmic axis, table, CSV and PNG.
- * @param {{
- *   series: Series[],
- *   markers?: Marker[],
- *   options: ChartOptions,
- *   hasLog?: boolean,
- * }} props
+ * @param {{ series: Series[], markers?: Marker[], options: ChartOptions, hasLog?: boolean }} props
  */
 export function LineChart({ series, markers = [], options, hasLog }) {
   const { box, chart } = useChart(() => options),

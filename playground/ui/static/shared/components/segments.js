@@ -11,17 +11,11 @@ const STEPS = /** @type {Record<string, number>} */ ({
 
 /**
  * A group of buttons, one of which is selected. The arrow keys move between them.
- * @typedef {{
- *   label: string,
- *   options: Option[],
- *   value: string,
- *   onChange: (value: string) => void,
- * }} Props
- * @param {Props & {
- *   role: string,
- *   class: string,
- *   describe: (option: Option, isSelected: string) => object,
- * }} props `describe` returns more attributes of a button
+ * @typedef {{ label: string, options: Option[], value: string, onChange: (value: string) => void }}
+ *   Props
+ * @param {Props & { role: string, class: string,
+ *   describe: (option: Option, isSelected: string) => object }} props `describe` returns more
+ *   attributes of a button
  */
 function ButtonGroup({ label, options, value, onChange, describe, ...rest }) {
   const enabled = options.filter((option) => !option.disabled);

@@ -16,12 +16,8 @@ export const TokenText = ({ tokens }) =>
 
 /**
  * A row of tokens. Wrong tokens have an underline and a mark in addition to the color.
- * @param {{
- *   label: string,
- *   tokens: string[],
- *   targets?: string[],
- *   titles?: string[],
- * }} props `titles` replace the descriptions of the tokens
+ * @param {{ label: string, tokens: string[], targets?: string[], titles?: string[] }} props
+ *   `titles` replace the descriptions of the tokens
  */
 export function TokenStrip({ label, tokens, targets, titles }) {
   const length = Math.max(tokens.length, targets?.length ?? 0),
@@ -52,9 +48,7 @@ export function TokenStrip({ label, tokens, targets, titles }) {
 }
 
 /**
- * @param {string | undefined} token
- * @param {string[] | undefined} targets
- * @param {number} position
+ * @param {string | undefined} token @param {string[] | undefined} targets @param {number} position
  */
 function describeToken(token, targets, position) {
   const meaning = token === undefined ? "missing" : (SPECIAL_TOKENS[token] ?? ""),

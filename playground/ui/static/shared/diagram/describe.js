@@ -23,8 +23,7 @@ export const BLOCK_TEXTS = {
 
 /**
  * Return the largest weights in words: "1 (position 2) 0.975".
- * @param {string[]} names
- * @param {number[]} weights
+ * @param {string[]} names @param {number[]} weights
  */
 export const describeWeights = (names, weights) =>
   weights
@@ -145,10 +144,8 @@ const PATTERNS = {
 
 /**
  * Return the role of a head, and which share of its weights it describes; null without a clear one.
- * @param {ArrayLike<number>} weights thousandths, row by row
- * @param {number} rows
- * @param {number} columns
- * @param {boolean} isCausal
+ * @param {ArrayLike<number>} weights thousandths, row by row @param {number} rows
+ * @param {number} columns @param {boolean} isCausal
  */
 export function findRole(weights, rows, columns, isCausal) {
   let best = /** @type {{ name: string, text: string, share: number } | null} */ (null),

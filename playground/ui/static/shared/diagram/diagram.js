@@ -14,22 +14,14 @@ import { moveFocus, Switch } from "./switches.js";
 /** @import { Switches } from "./switches.js" */
 /** @import { Block as BlockInfo, Selection, Stack as StackInfo } from "./structure.js" */
 /**
- * @typedef {{
- *   stacks: StackInfo[],
- *   pass: any,
- *   selected: Selection,
- *   row: number | null,
- *   open?: string,
- *   details?: any,
- *   onSelect: (kind: string, layer: number, head: number) => void,
- *   onBlock: (block: BlockInfo) => void,
- *   switches?: Switches,
- *   importance?: Map<string, number> | null,
- *   parts?: Component[] | null,
- * }} Props of the diagram, and of its parts. `row` is the query to highlight, `open` the sublayer
- *   whose `details` are below its heads. Without switches, no part can be switched off. The
- *   importance of parts, by key, takes the place of what blocks add. `parts` has all that can be
- *   switched off, once that is known: before, position vectors have no switch.
+ * @typedef {{ stacks: StackInfo[], pass: any, selected: Selection, row: number | null,
+ *   open?: string, details?: any, onSelect: (kind: string, layer: number, head: number) => void,
+ *   onBlock: (block: BlockInfo) => void, switches?: Switches,
+ *   importance?: Map<string, number> | null, parts?: Component[] | null }} Props of the diagram,
+ *   and of its parts. `row` is the query to highlight, `open` the sublayer whose `details` are
+ *   below its heads. Without switches, no part can be switched off. The importance of parts, by
+ *   key, takes the place of what blocks add. `parts` has all that can be switched off, once that is
+ *   known: before, position vectors have no switch.
  */
 
 /** What the bars show. */
@@ -149,10 +141,8 @@ function Head({ block: { kind, layer }, head, ...props }) {
 }
 
 /**
- * @param {HeadProps & {
- *   block: Pick<BlockInfo, "kind" | "layer" | "heads">,
- *   columns: number,
- * }} props
+ * @param {HeadProps & { block: Pick<BlockInfo, "kind" | "layer" | "heads">, columns: number }}
+ *   props
  */
 const Heads = ({ columns, ...props }) =>
   html`<div class="diagram-heads" style=${{ "--heads": columns }}>
@@ -314,15 +304,10 @@ function measureStacks(grid) {
 /**
  * Links on a canvas, which `paint` draws again when an input changes. A row is a query: `onPoint`
  * receives the one under the pointer, `onSelect` that of a click or an arrow key.
- * @param {{
- *   paint: (canvas: HTMLCanvasElement) => void,
- *   inputs: unknown[],
- *   label: string,
- *   row: number | null,
- *   onPoint?: (row: number | null) => void,
- *   onSelect: (row: number | null) => void,
- *   box?: { current: Element | null },
- * }} props `box` is the element whose size matters
+ * @param {{ paint: (canvas: HTMLCanvasElement) => void, inputs: unknown[], label: string,
+ *   row: number | null, onPoint?: (row: number | null) => void,
+ *   onSelect: (row: number | null) => void, box?: { current: Element | null } }} props `box` is the
+ *   element whose size matters
  */
 export function LinksCanvas({ paint, inputs, label, row, onPoint, onSelect, box }) {
   const canvas = useCanvas(paint, inputs, box);
@@ -355,10 +340,7 @@ export function LinksCanvas({ paint, inputs, label, row, onPoint, onSelect, box 
   ></canvas>`;
 }
 
-/**
- * The tokens with the links of the selected head.
- * @param {any} props
- */
+/** The tokens with the links of the selected head. @param {any} props */
 function Links({ grid, stacks, pass, selected, isOff, label, row, onRow, controls, minHeight }) {
   const { kind, layer, head } = selected,
     view = pass && buildLinks(pass, kind),
@@ -391,13 +373,9 @@ function Links({ grid, stacks, pass, selected, isOff, label, row, onRow, control
 }
 
 /**
- * @param {Props & {
- *   label: string,
- *   onRow: (row: number | null) => void,
- *   controls?: any,
- *   minHeight?: number,
- * }} props `label` describes the links, which have `controls` below them and this height at least;
- *   `onRow` receives the row that the user points at
+ * @param {Props & { label: string, onRow: (row: number | null) => void, controls?: any,
+ *   minHeight?: number }} props `label` describes the links, which have `controls` below them and
+ *   this height at least; `onRow` receives the row that the user points at
  */
 export function Diagram({ label, onRow, controls, minHeight = 0, ...props }) {
   const grid = useRef(/** @type {HTMLElement | null} */ (null)),

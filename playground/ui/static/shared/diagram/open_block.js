@@ -108,16 +108,9 @@ function BlockScores({ scores, onQuery }) {
 }
 
 /**
- * @param {{
- *   block: Block,
- *   contribution?: number,
- *   parameters?: number,
- *   scores: any,
- *   note?: string,
- *   onQuery: (query: number) => void,
- *   children?: any,
- * }} props `scores` are those of a query, with its options and the tokens of both axes; `note`
- *   explains why there are none
+ * @param {{ block: Block, contribution?: number, parameters?: number, scores: any, note?: string,
+ *   onQuery: (query: number) => void, children?: any }} props `scores` are those of a query, with
+ *   its options and the tokens of both axes; `note` explains why there are none
  */
 export function OpenBlock({
   block,

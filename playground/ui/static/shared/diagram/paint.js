@@ -7,24 +7,13 @@ import { colorTable, cssVariable, resolveColor } from "../palette.js";
 /** @typedef {CanvasRenderingContext2D} Context */
 /**
  * The links of a head. Weights are thousandths, row by row; a row is a query.
- * @typedef {{ weights: ArrayLike<number>, color: string | number }} HeadLinks
- * What the links show.
- * @typedef {{
- *   keys: string[],
- *   queries: string[],
+ * @typedef {{ weights: ArrayLike<number>, color: string | number }} HeadLinks What the links show.
+ * @typedef {{ keys: string[], queries: string[],
  *   output: { target: string[], predicted: string[], probability: number[] } | null,
- *   outputRow: number,
- *   titles: string[],
- *   hasMemory: boolean,
- * }} LinksData
- * How they show it: `highlight` is a row, `owner` the height and the side of the block of the head.
- * @typedef {LinksData & {
- *   heads: HeadLinks[],
- *   highlight: number | null,
- *   minHeight: number,
- *   owner: { y: number, isLeft: boolean } | null,
- *   tokenWidth: number,
- * }} LinksView
+ *   outputRow: number, titles: string[], hasMemory: boolean }} LinksData How they show it:
+ *   `highlight` is a row, `owner` the height and the side of the block of the head.
+ * @typedef {LinksData & { heads: HeadLinks[], highlight: number | null, minHeight: number,
+ *   owner: { y: number, isLeft: boolean } | null, tokenWidth: number }} LinksView
  */
 
 const MIN_LINK_WEIGHT = 0.02;
@@ -114,10 +103,8 @@ export function paintLinks(canvas, view) {
  * @param {Context} c
  * @param {Pick<LinksView, "keys" | "queries" | "heads" | "highlight" | "owner">} view
  * @param {HeadLinks} head
- * @param {{
- *   keysX: number, queriesX: number, fanX: number, ownerX: number,
- *   keyY: (i: number) => number, queryY: (i: number) => number, rowHeight: number,
- * }} layout
+ * @param {{ keysX: number, queriesX: number, fanX: number, ownerX: number,
+ *   keyY: (i: number) => number, queryY: (i: number) => number, rowHeight: number }} layout
  */
 export function paintCurves(
   c,
@@ -146,8 +133,7 @@ export function paintCurves(
 }
 
 /**
- * @param {Context} c
- * @param {number} x0 @param {number} y0 @param {number} x1 @param {number} y1
+ * @param {Context} c @param {number} x0 @param {number} y0 @param {number} x1 @param {number} y1
  */
 function paintCurve(c, x0, y0, x1, y1) {
   const middle = (x0 + x1) / 2;
@@ -184,8 +170,7 @@ function paintMemoryArrow(c, width) {
 }
 
 /**
- * @param {Context} c @param {string} text @param {number} x @param {number} y
- * @param {string} align
+ * @param {Context} c @param {string} text @param {number} x @param {number} y @param {string} align
  */
 function paintTitle(c, text, x, y, align) {
   c.font = "13px " + cssVariable("--pg-font");

@@ -8,16 +8,11 @@ import { html } from "../../vendor/preact.js";
 
 /**
  * The switches of a diagram.
- * @typedef {{
- *   isOff: (part: Component) => boolean,
- *   toggle: (parts: Component[]) => void,
- *   nameOf: (part: Component) => string,
- * }} Switches
+ * @typedef {{ isOff: (part: Component) => boolean, toggle: (parts: Component[]) => void,
+ *   nameOf: (part: Component) => string }} Switches
  */
 
-/**
- * @param {{ parts: Component[], name: string, switches: Switches, tabindex?: number }} props
- */
+/** @param {{ parts: Component[], name: string, switches: Switches, tabindex?: number }} props */
 export function Switch({ parts, name, switches, tabindex }) {
   const isOn = !parts.every(switches.isOff);
   return html`<button
@@ -79,16 +74,10 @@ const MethodChoice = ({ method, onMethod }) =>
 
 /**
  * What is off, what that does to this output and to others, and what "off" means.
- * @param {{
- *   off: Component[],
- *   nameOf: Switches["nameOf"],
- *   isRight: boolean | null,
- *   score: { right: number, measured: number } | null,
- *   method: Method,
- *   hasExamples: boolean,
- *   onMethod: (method: Method) => void,
- *   onReset: () => void,
- * }} props without examples, there is no score and no mean
+ * @param {{ off: Component[], nameOf: Switches["nameOf"], isRight: boolean | null,
+ *   score: { right: number, measured: number } | null, method: Method, hasExamples: boolean,
+ *   onMethod: (method: Method) => void, onReset: () => void }} props without examples, there is no
+ *   score and no mean
  */
 export const SwitchControls = ({ off, nameOf, isRight, score, hasExamples, ...props }) =>
   html`<div class="switch-controls">
@@ -108,8 +97,7 @@ const DIRECTIONS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], A
 
 /**
  * Move between the heads below `root` with the arrow keys, in the order of the picture.
- * @param {KeyboardEvent} event
- * @param {HTMLElement} root
+ * @param {KeyboardEvent} event @param {HTMLElement} root
  */
 export function moveFocus(event, root) {
   const direction = DIRECTIONS[event.key],
