@@ -362,7 +362,6 @@ export function ResultTable({ job, onRetry }) {
   return html`<${DataTable}
     class="sheet"
     caption="Results by model"
-    isCaptionHidden
     columns=${buildColumns(state, job, onRetry)}
     rows=${buildRows(state, isActive(progress) ? job.activeRequest : null, progress)}
     rowKey=${(row) => row.id}

@@ -149,7 +149,6 @@ export function Gallery() {
       html`<${DataTable}
         class="models"
         caption="Models on the Hub"
-        isCaptionHidden
         columns=${COLUMNS}
         rows=${list}
         rowKey=${(row) => row.repo}

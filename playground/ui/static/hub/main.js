@@ -41,7 +41,6 @@ function LocalModels() {
     <${DataTable}
       class="local-runs"
       caption="Models on this machine"
-      isCaptionHidden
       columns=${MODEL_COLUMNS}
       rows=${models.value}
       rowKey=${(row) => row.subject}

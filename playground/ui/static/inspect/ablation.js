@@ -8,7 +8,7 @@ import { formatInteger, formatMessage, formatNumber, formatPercent } from "../sh
 import { store } from "../shared/store.js";
 import { MEASURE_AGAIN } from "../shared/strings.js";
 import { formatParts } from "../engine/parts.js";
-import { createOptions, SignedBar } from "./section_parts.js";
+import { createOptions, barColumn } from "./section_parts.js";
 import { describeSample, findMeasurement, measure, useMeasurement } from "./measurements.js";
 
 const METHODS = [
@@ -105,9 +105,7 @@ const Name = ({ row: { name, off } }) => {
 
 /** The columns of the table. */
 function buildColumns(rows, baseline) {
-  const lossIncrease = (row) => baseline.log_probability - row.log_probability,
-    losses = rows.map((row) => toLogScale(lossIncrease(row))),
-    range = { low: Math.min(0, ...losses), high: Math.max(1e-9, ...losses) };
+  const lossIncrease = (row) => baseline.log_probability - row.log_probability;
   return [
     {
       key: "name",
@@ -132,11 +130,8 @@ function buildColumns(rows, baseline) {
       render: (row) => formatIncrease(lossIncrease(row)),
     },
     {
-      key: "bar",
-      label: "loss increase (log scale)",
-      isSortable: false,
+      ...barColumn("loss increase (log scale)", rows, (row) => toLogScale(lossIncrease(row)), 1e-9),
       isOptional: true,
-      render: (row) => html`<${SignedBar} value=${toLogScale(lossIncrease(row))} ...${range} />`,
     },
   ];
 }
@@ -146,11 +141,9 @@ const Effects = ({ data: { method, set: which, step, rows, baseline } }) =>
   html`<${DataTable}
     key=${`${method} ${which} ${step}`}
     caption="Ablations"
-    isCaptionHidden
     class="ablation-table picture"
     columns=${buildColumns(rows, baseline)}
     rows=${rows}
-    rowKey=${(row) => row.name}
   />`;
 
 function AblationControls({ canMeasure, response }) {

@@ -115,11 +115,9 @@ const UNIFORM_COLUMNS = COLUMNS.filter(({ key }) => key !== "clarity");
 const HeadTable = ({ caption, heads, ...rest }) =>
   html`<${DataTable}
     caption=${caption}
-    isCaptionHidden
     class="heads-table picture"
     columns=${COLUMNS}
     rows=${heads}
-    rowKey=${(head) => head.name}
     sortKey="clarity"
     ...${rest}
   />`;

@@ -29,11 +29,8 @@ export function shade(fraction) {
   return `background-color: rgb(${color.join()}) !important; color: ${text}`;
 }
 
-/**
- * A bar from zero to a value on an axis from `low` to `high`.
- * @param {{ value: number, low: number, high: number }} props
- */
-export function SignedBar({ value, low, high }) {
+/** A bar from zero to a value on an axis from `low` to `high`. */
+function SignedBar({ value, low, high }) {
   const percent = (/** @type {number} */ x) => (100 * x) / (high - low || 1) + "%";
   return html`<div class="bar-axis" style=${{ "--zero": percent(-low) }}>
     <div
@@ -41,6 +38,18 @@ export function SignedBar({ value, low, high }) {
       style=${{ left: percent(Math.min(0, value) - low), width: percent(Math.abs(value)) }}
     ></div>
   </div>`;
+}
+
+/** A column with bars from zero to what `read` returns, on an axis up to `most` at least. */
+export function barColumn(label, rows, read, most = 0) {
+  const values = rows.map(read),
+    range = { low: Math.min(0, ...values), high: Math.max(most, ...values) };
+  return {
+    key: "bar",
+    label,
+    isSortable: false,
+    render: (row) => html`<${SignedBar} value=${read(row)} ...${range} />`,
+  };
 }
 
 /** Format a fraction or a cosine with two decimals and a minus sign. @param {number} value */

@@ -135,20 +135,6 @@ export function toTable(seriesList, xLabel) {
 }
 
 /**
- * Return at most `count` rows of a table. Half of them are rows without gaps, if there are
- * some, because some lines have fewer values than others.
- * @param {(number | null)[][]} rows @param {number} count
- */
-export function thinRows(rows, count) {
-  const complete = rows.filter((row) => !row.includes(null)),
-    others = rows.filter((row) => row.includes(null));
-  if (rows.length <= count || !complete.length || !others.length) return thin(rows, count);
-  const chosen = new Set(thin(complete, count / 2));
-  for (const row of thin(others, count - chosen.size)) chosen.add(row);
-  return rows.filter((row) => chosen.has(row));
-}
-
-/**
  * Return at most `count` items of a list, with the first and the last one.
  * @template T
  * @param {T[]} items @param {number} count

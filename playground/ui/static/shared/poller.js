@@ -11,24 +11,16 @@ const MIN_RETRY_MS = 250;
 const JITTER = 0.2; // of the delay, so that many pages do not return to a server at once
 
 export class Poller {
-  /**
-   * @param {{ request?: typeof sendRequest, isHidden?: () => boolean, now?: () => number,
-   *   random?: () => number }} [options] replacements for tests
-   */
-  constructor({
-    request = sendRequest,
-    isHidden = () => document.hidden,
-    now = () => performance.now(),
-    random = Math.random,
-  } = {}) {
-    this.request = request;
-    this.isHidden = isHidden;
-    this.now = now;
-    this.random = random;
-    /** @type {Set<Entry>} */
-    this.entries = new Set();
-    /** @type {ReturnType<typeof setTimeout> | undefined} */
-    this.timer = undefined;
+  request = sendRequest;
+  isHidden = () => document.hidden;
+  now = () => performance.now();
+  random = Math.random;
+  entries = /** @type {Set<Entry>} */ (new Set());
+  timer = /** @type {ReturnType<typeof setTimeout> | undefined} */ (undefined);
+
+  /** @param {Partial<Poller>} [replacements] for tests */
+  constructor(replacements = {}) {
+    Object.assign(this, replacements);
   }
 
   /**

@@ -383,7 +383,6 @@ export function ResultTable({ results: { results, lengths } }) {
       class="variants"
       emptyText="No combination has these words."
       caption="Results of each combination"
-      isCaptionHidden
       columns=${columns}
       rows=${rows}
       rowKey=${({ variant }) => variant.label}
@@ -427,7 +426,6 @@ export const RunsTable = ({ runs, total }) =>
     </summary>
     <${DataTable}
       caption="Runs"
-      isCaptionHidden
       columns=${RUN_COLUMNS}
       rows=${runs}
       rowKey=${(line) => `${line.variant}/${line.seed}`}

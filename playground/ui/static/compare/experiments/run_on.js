@@ -145,7 +145,6 @@ export const ShardsTable = ({ elsewhere }) =>
     <summary>${describeShards(elsewhere)}</summary>
     <${DataTable}
       caption="Jobs"
-      isCaptionHidden
       columns=${COLUMNS}
       rows=${elsewhere.shards.map((shard, index) => ({ ...shard, index }))}
       rowKey=${({ index }) => String(index)}

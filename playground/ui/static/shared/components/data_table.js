@@ -31,17 +31,17 @@ export function sortRows(rows, column, direction) {
 /**
  * A table with a caption and columns that sort.
  * @template Row
- * @param {{ caption: string, columns: Column<Row>[], rows: Row[], rowKey: (row: Row) => string,
- *   sortKey?: string, isCaptionHidden?: boolean, emptyText?: string, actions?: (row: Row) => any,
+ * @param {{ caption: string, columns: Column<Row>[], rows: Row[], rowKey?: (row: Row) => string,
+ *   sortKey?: string, isCaptionVisible?: boolean, emptyText?: string, actions?: (row: Row) => any,
  *   class?: string }} props
  */
 export function DataTable({
   caption,
   columns,
   rows,
-  rowKey,
+  rowKey = (row) => /** @type {any} */ (row).name,
   sortKey = "",
-  isCaptionHidden = false,
+  isCaptionVisible = false,
   emptyText = "",
   actions,
   class: className = "",
@@ -65,7 +65,7 @@ export function DataTable({
   if (!rows.length && emptyText) return html`<p class="pg-hint pg-empty">${emptyText}</p>`;
   return html`<div class="pg-table-box" tabindex="0" role="region" aria-label=${caption}>
     <table class=${`pg-table ${className}`}>
-      <caption class=${isCaptionHidden ? "pg-visually-hidden" : ""}>
+      <caption class=${isCaptionVisible ? "" : "pg-visually-hidden"}>
         ${caption}
       </caption>
       <thead>
