@@ -1,6 +1,6 @@
 // Benchmark: the selected model, pretrained models and baselines on the same held-out sequences.
 import { Button } from "../shared/components/buttons.js";
-import { html, signal, useEffect } from "../vendor/preact.js";
+import { html, signal } from "../vendor/preact.js";
 import { Field, Form } from "../shared/components/form.js";
 import { JobProgress } from "../shared/components/job_progress.js";
 import { downloadFile, downloadJson, recordsToCsv } from "../shared/download.js";
@@ -32,7 +32,7 @@ import {
   useModelFacts,
   validateModelName,
 } from "./models.js";
-import { createForm, recordedResult, selectedModel, showResult, subject, view } from "./state.js";
+import { createForm, selectedModel, showResult, subject, useRecorded, view } from "./state.js";
 
 /** @import { FieldSpec } from "../shared/types.js" */
 
@@ -104,19 +104,6 @@ const job = new CompareJob("table", {
     saveResults();
   },
 });
-
-const recorded = recordedResult("benchmark");
-
-/** Show the recorded results until a job has run here. */
-function useRecorded() {
-  useEffect(() => {
-    if (results.value.settings || job.isStored) return;
-    recorded.load().then(({ rows, request, machine }) => {
-      if (!results.value.settings && !job.isBusy)
-        results.value = { ...addRows(beginJob(results.value), rows, request), origin: machine };
-    });
-  }, []);
-}
 
 const listSelected = () => form.value.models.filter((each) => each.on).map((each) => each.name);
 
@@ -292,7 +279,13 @@ function Results() {
 }
 
 export function Benchmark() {
-  useRecorded();
+  useRecorded(
+    "benchmark",
+    () => !results.value.settings && !job.isStored && !job.isBusy,
+    ({ rows, request, machine }) => {
+      results.value = { ...addRows(beginJob(results.value), rows, request), origin: machine };
+    },
+  );
   const { models, ...numbers } = form.value,
     { settings, origin } = results.value,
     isRepeated = settings && !isOutdated();

@@ -18,50 +18,70 @@ import {
   visibleWhitespace,
 } from "./pipeline.js";
 
-/** The selected token; null for the latest one. */
-const position = signal(/** @type {number | null} */ (null));
-/** Select the token that is `step` tokens from the selected one. */
-function moveBy(event) {
-  const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-  if (!step || position.value === null) return;
-  event.preventDefault();
-  const buttons = event.currentTarget.querySelectorAll("button"),
-    next = Math.max(0, Math.min(buttons.length - 1, position.value + step));
-  position.value = next;
-  buttons[next].focus();
+/** The selected token of each section; null for the latest one. */
+const generated = signal(/** @type {number | null} */ (null));
+const translated = signal(/** @type {number | null} */ (0));
+
+const clampTo = (tokens, position) =>
+  Math.max(0, Math.min(tokens.length - 1, position ?? Infinity));
+
+/** The tokens of an output after the prompt; `position` is the signal of the selected one. */
+function OutputTokens({ tokens, position, prompt = "" }) {
+  const selected = clampTo(tokens, position.value);
+  const onKeyDown = (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    event.currentTarget.querySelectorAll("button")[clampTo(tokens, selected + step)].focus();
+  };
+  const renderToken = ({ text, probability, hasText }, index) => {
+    const select = () => (position.value = index),
+      classes = (hasText ? "" : " no-text") + (index === selected ? " selected" : "");
+    return html`<button
+      key=${index}
+      type="button"
+      class=${"generated-token" + classes}
+      style=${{ "--pg-weight": probability }}
+      title=${formatPercent(probability)}
+      tabindex=${index === selected ? 0 : -1}
+      onPointerEnter=${select}
+      onFocus=${select}
+      onClick=${select}
+    >
+      ${text}
+    </button>`;
+  };
+  return html`<div
+    class="generated-text"
+    role="group"
+    aria-label="Generated text; use the arrow keys to move between tokens"
+    onKeyDown=${onKeyDown}
+  >
+    <span class="prompt">${prompt}</span>${tokens.map(renderToken)}
+  </div>`;
 }
 
-function Token({ row, index, isSelected }) {
-  const select = () => (position.value = index),
-    fallback = row.word.includes("\ufffd") ? "" : visibleWhitespace(row.word);
-  return html`<button
-    type="button"
-    class=${"generated-token" + (row.text ? "" : " no-text") + (isSelected ? " selected" : "")}
-    style=${{ "--pg-weight": row.probability }}
-    title=${formatPercent(row.probability)}
-    tabindex=${isSelected ? 0 : -1}
-    onPointerEnter=${select}
-    onFocus=${select}
-    onClick=${select}
-  >
-    ${row.text || fallback}
-  </button>`;
-}
+/** The most probable tokens at a position; `toItem` returns the label and the title of one. */
+const Candidates = ({ row, toItem }) =>
+  html`<${BarList}
+    label=${MOST_PROBABLE_TOKENS}
+    targetText="generated"
+    items=${row.candidates.map((each) => ({
+      ...toItem(each),
+      value: each.probability,
+      isTarget: each.id === row.id,
+    }))}
+  />`;
 
 function Alternatives({ row }) {
-  const isListed = row.candidates.some((each) => each.id === row.id);
+  const isListed = row.candidates.some((each) => each.id === row.id),
+    toItem = ({ word, token, id }) => ({
+      label: visibleWhitespace(word),
+      title: `${token}, id ${id}`,
+    });
   return html`<div class="token-alternatives">
     <h4>Token ${row.n}, ${visibleWhitespace(row.word)}: ${formatPercent(row.probability)}</h4>
-    <${BarList}
-      label=${MOST_PROBABLE_TOKENS}
-      targetText="generated"
-      items=${row.candidates.map(({ word, probability, id, token }) => ({
-        label: visibleWhitespace(word),
-        value: probability,
-        isTarget: id === row.id,
-        title: `${token}, id ${id}`,
-      }))}
-    />
+    <${Candidates} row=${row} toItem=${toItem} />
     ${
       !isListed &&
       html`<${Notes}
@@ -72,23 +92,17 @@ function Alternatives({ row }) {
 }
 
 function GeneratedText({ result, rows, request }) {
-  const selected = Math.min(position.value ?? rows.length - 1, rows.length - 1);
-  return html`<div
-      class="generated-text"
-      role="group"
-      aria-label="Generated text; use the arrow keys to move between tokens"
-      onKeyDown=${moveBy}
-    >
-      <span class="prompt">${result?.prompt ?? request?.text}</span>${rows.map(
-        (row, index) =>
-          html`<${Token}
-            key=${index}
-            row=${row}
-            index=${index}
-            isSelected=${index === selected}
-          />`,
-      )}
-    </div>
+  const selected = clampTo(rows, generated.value),
+    tokens = rows.map(({ text, word, probability }) => ({
+      text: text || (word.includes("\ufffd") ? "" : visibleWhitespace(word)),
+      hasText: Boolean(text),
+      probability,
+    }));
+  return html`<${OutputTokens}
+      tokens=${tokens}
+      position=${generated}
+      prompt=${result?.prompt ?? request?.text}
+    />
     <p class="pg-hint">
       ${
         result
@@ -210,7 +224,6 @@ export const { View: FillMask } = createPipeline("fill", {
 
 const KINDS = ["cross", "encoder", "decoder"];
 const kind = signal("cross");
-const outputPosition = signal(0);
 /** The head whose alignment the user selects; null for the best one. */
 const selectedHead = signal(/** @type {{ layer: number, head: number } | null} */ (null));
 const names = (tokens) => tokens.map((each) => readableToken(each.token));
@@ -249,39 +262,20 @@ export function describeAlignment({ scores, last, baseline }, { layer, head }) {
 }
 
 function Output({ result }) {
-  const selected = Math.min(outputPosition.value, result.generated.length - 1),
-    row = result.generated[selected];
+  const row = result.generated[clampTo(result.generated, translated.value)],
+    tokens = result.generated.map(({ token, probability }) => ({
+      text: readableToken(token),
+      hasText: true,
+      probability,
+    })),
+    toItem = ({ token, id }) => ({ label: readableToken(token), title: `id ${id}` });
   return html`<${ModelTokens} tokens=${result.source} />
-    <p class="generated-text" role="group" aria-label="Generated tokens">
-      ${result.generated.map(
-        (each, index) =>
-          html`<button
-            key=${index}
-            type="button"
-            class=${"generated-token" + (index === selected ? " selected" : "")}
-            style=${{ "--pg-weight": each.probability }}
-            title=${formatPercent(each.probability)}
-            aria-pressed=${String(index === selected)}
-            onClick=${() => (outputPosition.value = index)}
-          >
-            ${readableToken(each.token)}
-          </button>`,
-      )}
-    </p>
+    <${OutputTokens} tokens=${tokens} position=${translated} />
     <p class="pg-hint">
       Output of ${shortModelName(result.model)}: “${result.output}”. Select a token to see its
       alternatives.
     </p>
-    <${BarList}
-      label=${MOST_PROBABLE_TOKENS}
-      targetText="generated"
-      items=${row.candidates.map(({ token, probability, id }) => ({
-        label: readableToken(token),
-        value: probability,
-        isTarget: id === row.id,
-        title: `id ${id}`,
-      }))}
-    />
+    <${Candidates} row=${row} toItem=${toItem} />
     <${Notes} notes=${result.notes} />`;
 }
 

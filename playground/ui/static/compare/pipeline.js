@@ -15,7 +15,7 @@ import {
   modelField,
   useModelFacts,
 } from "./models.js";
-import { createForm, recordedResult, showResult, subject } from "./state.js";
+import { createForm, useRecorded, showResult, subject } from "./state.js";
 
 /** @import { FieldSpec } from "../shared/types.js" */
 
@@ -136,23 +136,6 @@ function useAutoRun({ spec, values, job, run }) {
   }, [isReady]);
 }
 
-/** Show the recorded result until there is another one. */
-function useRecorded({ name, spec, job, result, rows, request, origin }) {
-  useEffect(() => {
-    if (!spec.isRecorded || job.state.value.status !== "idle" || job.isStored || origin.value)
-      return;
-    recordedResult(name)
-      .load()
-      .then((recorded) => {
-        if (job.state.value.status !== "idle") return;
-        result.value = recorded.result;
-        rows.value = recorded.rows;
-        request.value = recorded.request;
-        origin.value = recorded.machine;
-      });
-  }, []);
-}
-
 /** Buttons that fill the form with an example and run it. */
 function Examples({ pipeline: { spec, values, start, job } }) {
   if (!spec.examples) return null;
@@ -186,7 +169,16 @@ function PipelineView({ pipeline }) {
     { describe = describeModel, Result, Controls } = spec;
   useModelFacts(modelsOf(spec.fields, values));
   useAutoRun(pipeline);
-  useRecorded(pipeline);
+  useRecorded(
+    name,
+    () => spec.isRecorded && job.state.value.status === "idle" && !job.isStored && !origin.value,
+    (recorded) => {
+      pipeline.result.value = recorded.result;
+      rows.value = recorded.rows;
+      request.value = recorded.request;
+      origin.value = recorded.machine;
+    },
+  );
   return html`<div class=${`pg-columns part-${name}`} data-status=${job.state.value.status}>
     <section class="side" aria-label="Input">
       <${Form}

@@ -1,6 +1,6 @@
 // The state of the tab: the selected view and section, the selected model, and what this browser
 // remembers.
-import { computed, effect, signal } from "../vendor/preact.js";
+import { computed, effect, signal, useEffect } from "../vendor/preact.js";
 import { parseLinkState, readViewState } from "../shared/links.js";
 import { Resource } from "../shared/resource.js";
 import { createStorage } from "../shared/storage.js";
@@ -100,6 +100,16 @@ export const recordedResult = (/** @type {string} */ name) =>
   new Resource(async () =>
     (await fetch(new URL(`./${name}.json`, import.meta.url), { headers: {} })).json(),
   );
+
+/** Apply a recorded result if `isNeeded` returns true, also once it has arrived. */
+export function useRecorded(name, isNeeded, apply) {
+  useEffect(() => {
+    if (!isNeeded()) return;
+    recordedResult(name)
+      .load()
+      .then((recorded) => isNeeded() && apply(recorded));
+  }, []);
+}
 
 /** The selected view in the address. */
 export const compareView = {
