@@ -14,7 +14,6 @@ import { CompareJob } from "./jobs.js";
 import { isLocal, loadModelFacts, modelErrors, modelField, useModelFacts } from "./models.js";
 import { readableToken } from "./pipeline.js";
 import { createForm, selectedModel, showResult, subject } from "./state.js";
-
 /** @import { FieldSpec } from "../shared/types.js" */
 
 const OWN_DELAY_MS = 150; // after the last key
@@ -43,7 +42,6 @@ export function tokenNames({ text, tokens, spans }) {
   });
 }
 
-/** Return the attention of a pretrained model as a panel shows it. */
 export function fromPretrained(result) {
   const names = tokenNames(result);
   return {
@@ -84,7 +82,6 @@ async function run() {
   if (!isOwn.value) await runPanel(1);
 }
 
-/** The attention of the selected model, as in Inspect. */
 const own = new Resource(async () => {
   const response = await request("inspect/view", {
     owner: store.owner.value,

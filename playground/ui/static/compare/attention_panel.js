@@ -124,7 +124,6 @@ function useScores(data, layer, head, isEnabled) {
   return { scores, error: answer.error.value };
 }
 
-/** Load the scores of a head into the data of its model. */
 async function loadScores(data, layer, head) {
   const { model, text, word } = data,
     place = { layer: layer + 1, head: head + 1 },
@@ -145,7 +144,6 @@ function KindControl({ kinds, kind }) {
   />`;
 }
 
-/** The title and the large map of the selected head or token. */
 function LargeMap({ data, all, selection, mode, scores, select }) {
   const { layer, head, token } = selection,
     isToken = mode === "token",

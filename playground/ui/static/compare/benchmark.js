@@ -33,7 +33,6 @@ import {
   validateModelName,
 } from "./models.js";
 import { createForm, selectedModel, showResult, subject, useRecorded, view } from "./state.js";
-
 /** @import { FieldSpec } from "../shared/types.js" */
 
 const MAX_MODELS = 6;

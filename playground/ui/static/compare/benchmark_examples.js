@@ -73,7 +73,6 @@ function Example({ row, columns }) {
     }`;
 }
 
-/** The tokens of a prediction against the target. */
 function Prediction({ item }) {
   if (item.prediction === null)
     return html`<span class="pg-bad">

@@ -14,7 +14,6 @@ import {
 import { isActive } from "../shared/job.js";
 import { loadText, saveText } from "../shared/storage.js";
 import { describeError, isOutage, outage } from "./jobs.js";
-
 /** @import { Column } from "../shared/types.js" */
 
 const RESULTS_KEY = "transformer-playground-compare-table";
@@ -23,7 +22,6 @@ const FIRST_BASELINE_RANK = 1000;
 
 /** @typedef {ReturnType<typeof emptyResults>} Results */
 export const emptyResults = () => ({
-  /** The request of the results. */
   request: /** @type {any} */ (null),
   settings: /** @type {any} */ (null),
   rows: /** @type {Map<string, any>} */ (new Map()),
@@ -194,7 +192,6 @@ const isMissing = (value) => value === null || value === undefined;
 const chanceOf = (row, key) =>
   key === "rank_accuracy" && !isBaseline(row) ? (row.rank_chance ?? null) : null;
 
-/** Describe a metric: its count, interval and chance level. */
 export function describeScore(row, { key, count }) {
   const low = row[key + "_low"],
     chance = chanceOf(row, key);
@@ -217,7 +214,6 @@ export function describePairs({ only_this: one, only_checkpoint: other, p_value:
         `${formatInteger(other)}: ${p < 0.001 ? "p < 0.001" : "p = " + p.toPrecision(2)}`;
 }
 
-/** Format the time per example. */
 export function formatSeconds(seconds) {
   if (isMissing(seconds)) return "";
   if (seconds < 0.00095) return "< 1 ms";
@@ -254,7 +250,6 @@ function Score({ row, metric }) {
   </span>`;
 }
 
-/** The state of a model without results. */
 export function describePending(progress, isFirst) {
   if (!isFirst) return "queued";
   return progress.unit === "bytes"

@@ -34,7 +34,6 @@ const SCORE_OPTIONS = {
   formatTick: formatWholePercent,
 };
 const LOSS_OPTIONS = { label: "Loss", isLog: true, yRange: /** @type {any} */ ([null, null]) };
-/** The required memory. */
 const plan = new Resource((request) => runQuery("finetune-plan", request, subject.value));
 
 const isStep = (row) => row.kind !== "memory";
@@ -48,7 +47,6 @@ export function thinSteps(rows) {
     .map(({ step, loss, exact_match, eval_size }) => ({ step, loss, exact_match, eval_size }));
 }
 
-/** Describe the memory and the time that the training needs. */
 export function describePlan({ bytes, free_bytes: free, fits, parts, seconds }) {
   return (
     `Needs about ${formatBytes(bytes)} of memory${parts.activations ? "" : " plus activations"}; ` +
@@ -58,7 +56,6 @@ export function describePlan({ bytes, free_bytes: free, fits, parts, seconds }) 
   );
 }
 
-/** Describe the exact match before and after the training. */
 export function describeTraining({ request, rows, result }) {
   const evaluations = rows.filter((row) => typeof row.exact_match === "number"),
     first = evaluations[0],

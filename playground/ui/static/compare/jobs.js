@@ -13,8 +13,7 @@ const buildPayload = (kind, request, subject) => ({
   ...(subject ? { subject } : {}),
 });
 
-/** @type {Set<CompareJob>} */
-const jobs = new Set();
+const jobs = /** @type {Set<CompareJob>} */ (new Set());
 
 /** A job that a page finds again after it was loaded again. */
 export class CompareJob extends Job {

@@ -16,7 +16,6 @@ import {
   useModelFacts,
 } from "./models.js";
 import { createForm, useRecorded, showResult, subject } from "./state.js";
-
 /** @import { FieldSpec } from "../shared/types.js" */
 
 const isModelField = ({ name }) => /^model0?$/.test(name);
@@ -25,7 +24,6 @@ const modelsOf = (fields, values) =>
 
 export const PRETRAINED_MODEL = "Pretrained model";
 
-/** A field for the name of the model. */
 export const modelInput = (value, label = PRETRAINED_MODEL) => ({ name: "model0", label, value });
 /** @returns {PipelineField} */
 export const textArea = (name, label, value, rest = {}) => ({

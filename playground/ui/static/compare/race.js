@@ -105,7 +105,6 @@ function useStoredRace() {
 const runRace = () =>
   job.start("race", { lanes: form.value.lanes, seed: Number(form.value.seed) }, subject.value);
 
-/** Describe how a lane stands. */
 export function describeLane({ row, place }) {
   if (!row) return "";
   if (!place) return formatPercent(row.exact_match);
@@ -185,7 +184,6 @@ const SEED = /** @type {FieldSpec} */ ({
   isRequired: true,
 });
 
-/** The lanes to choose, and the seed. */
 function Choices() {
   const { lanes, seed } = form.value,
     { choices } = stored.value;

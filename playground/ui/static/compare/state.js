@@ -111,7 +111,6 @@ export function useRecorded(name, isNeeded, apply) {
   }, []);
 }
 
-/** The selected view in the address. */
 export const compareView = {
   read: () => ({ section: view.value, part: section.value || null, fields: null }),
   apply(/** @type {URLSearchParams} */ params) {

@@ -51,7 +51,6 @@ const MAX_RETRIES = 3;
 const FIRST_RETRY_MS = 4000;
 const galleryJob = new Job();
 let latestLoad = 0;
-/** The list of the last response; null before the first one. */
 const galleryModels = signal(/** @type {any[] | null} */ (null));
 
 /** Return the error of the list: without a connection, only local models remain. */
@@ -163,7 +162,6 @@ export function Gallery() {
 
 const infoJob = new Job();
 const importJob = new Job(); // it continues when another repository is opened
-/** The result of the evaluation on this server; null before. */
 const evaluation = signal(/** @type {any} */ (null));
 
 export const openInTrain = (subject) => store.open("train", { model: subject });
@@ -201,7 +199,6 @@ function close() {
   opened.value = null;
 }
 
-/** Describe the facts of a repository in one line. */
 export function describeRepo(info) {
   const [layers, heads, width] = info.shape,
     training = info.seconds ? ` in ${formatDuration(info.seconds)} on ${info.device}` : "";
@@ -219,7 +216,6 @@ export function describeRepo(info) {
   );
 }
 
-/** Describe whether the evaluation agrees with the model card. */
 export function describeEvaluation({ card, measured, measured_seconds: seconds }) {
   if (!card) return "Its model card has no score to compare with.";
   const isEqual = Math.abs(card.exact_match - measured.exact_match) < 0.5 / measured.n;

@@ -70,7 +70,6 @@ async function start() {
   refresh();
 }
 
-/** The open repository in the address. */
 const hubView = {
   read: () => ({ repo: opened.value && formatRepoAddress(opened.value) }),
   apply(/** @type {URLSearchParams} */ params) {

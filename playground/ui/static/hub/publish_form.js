@@ -68,7 +68,6 @@ function suggestRepo() {
   publishOptions.value = { ...publishOptions.value, repo: suggestion.repo };
 }
 
-/** Load the checkpoints of the selected model as options of the form. */
 export async function loadCheckpoints() {
   const subject = publishOptions.value.model,
     response = await details.load(subject);
@@ -76,10 +75,8 @@ export async function loadCheckpoints() {
     checkpointOptions.value = buildCheckpointOptions(subject, response.checkpoints ?? []);
 }
 
-/**
- * Return one option per checkpoint, newest first. The value of the first one is empty, so that the
- * server publishes the checkpoint that is the latest by then.
- */
+// Return one option per checkpoint, newest first. The value of the first one is empty, so that the
+// server publishes the checkpoint that is the latest by then.
 export function buildCheckpointOptions(subject, checkpoints) {
   const emptyLabel = subject.startsWith("run:")
     ? "no checkpoint yet: pause the run or wait for one"
@@ -156,7 +153,6 @@ async function publish() {
   loadGallery();
 }
 
-/** Return why the form is disabled; an empty string if it is enabled. */
 function disabledReason() {
   if (canPublish.value) return models.value.length ? "" : "There is no model yet";
   return (

@@ -6,7 +6,6 @@ import { createView } from "../shared/view.js";
 export const session = signal({ method: "", signed_in: false, name: "", lasting: true });
 /** The account of the token: {name, writes}; null if the token is not verified. */
 export const account = signal(/** @type {any} */ (null));
-/** The values of the form "Publish a model". */
 export const publishOptions = signal({
   model: "",
   checkpoint: "",

@@ -42,7 +42,6 @@ const SETS = [
 const BAR_UNIT = 0.01; // nats; smaller increases have bars on a linear scale
 const { options, set, restore } = createOptions({ method: "mean", set: "single" });
 
-/** Describe the selected set and method in one line. */
 export function describeMethod({ set: which, method }) {
   const find = (choices, value) => choices.find((each) => each.value === value).help;
   return (
@@ -51,7 +50,6 @@ export function describeMethod({ set: which, method }) {
   );
 }
 
-/** Describe a measurement, and the step if the model is further. */
 function describeMeasurement(data, step) {
   const { exact_match: exactMatch, log_probability: logProbability } = data.baseline,
     fewer = data.is_reduced ? " (fewer than 512, because of the size of the model)" : "",
@@ -72,7 +70,6 @@ const shorten = (name) =>
     "$1 $2.$3",
   );
 
-/** Format an increase of the loss with the three decimals of its column. */
 export function formatIncrease(nats) {
   const text = Math.abs(nats).toFixed(3);
   if (nats && text === "0.000") return nats > 0 ? "< 0.001" : "> −0.001";
@@ -81,17 +78,12 @@ export function formatIncrease(nats) {
 
 const toLogScale = (nats) => Math.sign(nats) * Math.log1p(Math.abs(nats) / BAR_UNIT);
 
-/**
- * Show in the diagram what the input gives with parts switched off.
- * @param {import("../engine/types.js").Component[]} off
- */
+/** @param {import("../engine/types.js").Component[]} off */
 const openInDiagram = (off) =>
   store.open("train", { off: formatParts(off), means: options.value.method });
 
-/**
- * The name of an ablation; a click shows it in the diagram, which has no switch for positions, and
- * no other sequence to resample.
- */
+// The name of an ablation; a click shows it in the diagram, which has no switch for positions, and
+// no other sequence to resample.
 const Name = ({ row: { name, off } }) => {
   const { method } = options.value,
     names = html`<span class="ablation-full-name">${name}</span>
@@ -103,7 +95,6 @@ const Name = ({ row: { name, off } }) => {
   </button>`;
 };
 
-/** The columns of the table. */
 function buildColumns(rows, baseline) {
   const lossIncrease = (row) => baseline.log_probability - row.log_probability;
   return [
@@ -136,7 +127,6 @@ function buildColumns(rows, baseline) {
   ];
 }
 
-/** The effect of each ablation on the held-out sequences. */
 const Effects = ({ data: { method, set: which, step, rows, baseline } }) =>
   html`<${DataTable}
     key=${`${method} ${which} ${step}`}
@@ -203,7 +193,6 @@ function AblationView({ data: response }) {
     </div>`;
 }
 
-/** Return the measurements of the selected method. */
 const measured = () =>
   SETS.flatMap(({ value }) => {
     const request = { ...options.value, set: value };

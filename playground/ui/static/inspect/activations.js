@@ -34,7 +34,6 @@ function moveStage({ stages, chosen }, offset) {
   if (next) selectStage(stageKey(next));
 }
 
-/** Return the stages by block, each with its number. */
 export function groupStages(stages) {
   const blocks = new Map();
   stages.forEach((stage, index) => {
@@ -50,7 +49,6 @@ const isDimension = ({ axes }) => axes[1].startsWith("dimensions");
 export const nameColumn = (chosen, k) =>
   isDimension(chosen) ? `dimension ${k}` : `column ${k + 1} (${chosen.columns[k]})`;
 
-/** The phases of the forward pass. */
 function Phases({ data: { steps, stages, chosen } }) {
   const current = stages[chosen.stage].step;
   return html`<ol class="trace-phases" aria-label="Phases">
@@ -124,7 +122,6 @@ function useOrigin({ stages, chosen }) {
   }, [chosen, selected]);
 }
 
-/** The values of the current tensor. */
 function Tensor({ stage, chosen }) {
   const head = chosen.heads ? `head ${chosen.head + 1}, ` : "";
   const data = useMemo(
@@ -395,7 +392,6 @@ export function describeOrigin(origin, row) {
   };
 }
 
-/** The computation of the selected value. `columnName` is the name of its column. */
 export function Provenance({ origin, stage, rowName, columnName }) {
   const { equation, variables, map } = useMemo(
     () => describeOrigin(origin, rowName),

@@ -72,7 +72,6 @@ function HeadMap({ data, pass, selected }) {
     />`;
 }
 
-/** The links of some heads of a layer. */
 const Links = ({ data: { kind, rows, columns }, title, heads }) =>
   html`<${TokenLinks}
     label=${title}

@@ -124,10 +124,7 @@ const WIDTH = 560,
   CHARACTER_WIDTH = 9;
 const STEPS = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 };
 
-/**
- * Return the position of each token in the picture. Both components have the same scale.
- * @param {[number, number][]} points
- */
+/** Both components have the same scale. @param {[number, number][]} points */
 export function layoutPoints(points) {
   const ranges = [0, 1].map((axis) => {
     const values = points.map((point) => point[axis]);
@@ -144,10 +141,7 @@ export function layoutPoints(points) {
   ]);
 }
 
-/**
- * Return the positions; overlapping names are separated vertically.
- * @param {number[][]} points @param {string[]} names
- */
+/** @param {number[][]} points @param {string[]} names */
 export function separateNames(points, names) {
   const order = points.map((_, i) => i).sort((i, j) => points[i][1] - points[j][1]),
     placed = /** @type {number[]} */ ([]),

@@ -24,12 +24,11 @@ export function attentionView({ attention, axes, prediction, target, note }, pre
 
 /** @typedef {"single" | "groups" | "keep"} AblationSet */
 
-/** @type {Record<string, string>} */
-const KIND_NAMES = {
+const KIND_NAMES = /** @type {Record<string, string>} */ ({
   encoder: "encoder self-attention",
   decoder: "decoder self-attention",
   cross: "cross-attention",
-};
+});
 
 /** @param {Component} component */
 const nameOf = ({ kind, layer, head }) =>

@@ -41,7 +41,6 @@ const Means = ({ rows }) =>
     </table>
   </div>`;
 
-/** Describe a number of the map. */
 export const describeUnit = ({ tokens, quantity, values }, row, column) =>
   `${quantity} of unit ${column} after ${tokens[row]} (position ${row + 1}): ` +
   `${formatNumber(values[row][column])}.`;

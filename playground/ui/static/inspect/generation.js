@@ -96,7 +96,6 @@ function SamplingFields() {
   ];
 }
 
-/** Play, and the slider of the output positions. */
 function Player({ data }) {
   const step = currentStep(data),
     last = data.steps.length - 1;

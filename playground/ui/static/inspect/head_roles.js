@@ -39,7 +39,6 @@ export const shortHeadName = (head) => `${head.kind} ${head.layer}.${head.head}`
 export const headOrder = ({ kind, layer, head }) =>
   1e4 * KIND_ORDER.indexOf(kind) + 100 * layer + head;
 
-/** Describe the score of a head on a pattern. */
 function describeScore(head, name) {
   const score = formatNumber(head.patterns[name]),
     chance = head.chance[name];
@@ -289,7 +288,6 @@ export function describeGrowth(name, steps, values) {
   return ` Half of the increase on ${name} is reached at step ${formatInteger(steps[half])}.`;
 }
 
-/** The scores of one head as lines. */
 function HeadChart({ head, selectedPattern, patterns }) {
   const scores = history.value,
     steps = scores.map(({ step }) => step);

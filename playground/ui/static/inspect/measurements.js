@@ -37,10 +37,8 @@ export async function measure(view, options, response) {
   set(data.error ? { error: data.error } : { data });
 }
 
-/**
- * Measure a view while it is open, and again for each newer step. `data` is the latest
- * result, also while the next one is measured.
- */
+// Measure a view while it is open, and again for each newer step. `data` is the latest
+// result, also while the next one is measured.
 export function useMeasurement(view, options, response) {
   const key = keyOf(view, options),
     measurement = measurements.value[key],
@@ -63,7 +61,6 @@ export function useMeasurement(view, options, response) {
   return { data, error, isBusy, progress, isStale: !measurement?.data };
 }
 
-/** Describe the held-out sequences of a measurement. */
 export function describeSample({ sequences, lengths: [shortest, longest] }) {
   const length =
     shortest === longest ? formatCount(shortest, "token") : `${shortest} to ${longest} tokens`;

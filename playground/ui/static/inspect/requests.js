@@ -32,7 +32,6 @@ const selection = () =>
     openSection.value === "ablation" && store.weightSeries.value,
   ]);
 
-/** The answer of the open section. */
 const answer = new Resource(async () => {
   const spec = VIEWS[openSection.value],
     options = spec.options?.() ?? {};
@@ -90,10 +89,8 @@ export async function refresh(delayMs = 40) {
   root.dataset.drawn = section + " " + store.sequence.value; // for tests and benchmarks
 }
 
-/**
- * Turn the refusal of a model whose owner keeps its examples private into the reason why it has no
- * section but the roles of the heads, which show no tokens.
- */
+// Turn the refusal of a model whose owner keeps its examples private into the reason why it has no
+// section but the roles of the heads, which show no tokens.
 function restrictToHeadRoles(data, view) {
   Object.assign(data, { prediction: [], views: ["heads"], step: store.latestStep.value });
   if (view === "heads") data.error = "";

@@ -4,7 +4,6 @@ import { formatNumber } from "../shared/format.js";
 import { colorTable, currentTheme, onThemeChange } from "../shared/palette.js";
 import { refresh } from "./requests.js";
 
-/** The theme of the page. */
 export const theme = signal(currentTheme());
 onThemeChange(() => {
   theme.value = currentTheme();
@@ -18,10 +17,7 @@ function luminance(color) {
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
 }
 
-/**
- * Return the style of a cell whose shade is a fraction. The text has the higher contrast.
- * @param {number} fraction
- */
+/** The style of a cell; its text has the higher contrast. @param {number} fraction */
 export function shade(fraction) {
   const color = colorTable(theme.value)[Math.round(1000 * Math.max(0, Math.min(1, fraction)))],
     light = luminance(color) + 0.05,
@@ -61,10 +57,7 @@ export const formatSigned = (value) => (value > 0 ? "+" : "") + formatNumber(val
 
 // The parts of a section.
 
-/**
- * A part of a section with a heading and an explanation.
- * @param {{ title: string, hint?: string, isWide?: boolean, children?: any }} props
- */
+/** @param {{ title: string, hint?: string, isWide?: boolean, children?: any }} props */
 export const Part = ({ title, hint, isWide = false, children }) =>
   html`<section class=${"part" + (isWide ? " wide" : "")}>
     <h4>${title}</h4>

@@ -78,10 +78,8 @@ export const SUB_VIEWS = [
 /** The section that was open last in each sub-view. @type {Record<string, string>} */
 const lastSections = {};
 
-/**
- * Return whether the open model has a section; most models have no gates. The page ablates all
- * models that it runs.
- */
+// Return whether the open model has a section; most models have no gates. The page ablates all
+// models that it runs.
 export const hasSection = (/** @type {string} */ name) =>
   (name === "ablation" && isLocal()) ||
   (prediction.value?.views?.includes(name) ?? name !== "gates");

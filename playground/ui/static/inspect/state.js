@@ -9,15 +9,11 @@ import { createView } from "../shared/view.js";
  */
 export const VIEWS = { __proto__: null };
 
-/** The open section. */
 export const openSection = signal("attention");
-/** The latest response of each section. */
 export const results = signal(/** @type {Record<string, any>} */ ({}));
-/** The latest response with a prediction. */
 export const prediction = signal(/** @type {any} */ (null));
 /** Why the open section does not apply to the architecture; empty if it does. */
 export const notApplicable = signal("");
-/** The error of the last request. */
 export const problem = signal("");
 
 export const { attach, root } = createView("inspect pg", [

@@ -11,7 +11,6 @@ import { store } from "../shared/store.js";
 import { modelOptions, SequenceInput } from "../shell/model_bar.js";
 import { openSection, prediction, problem, results, root, VIEWS } from "./state.js";
 
-/** The prediction for the last valid input, compared with the target if that is known. */
 function Prediction() {
   const data = prediction.value;
   if (!data) return null;

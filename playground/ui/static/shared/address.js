@@ -4,7 +4,6 @@
 import { loadText, saveText } from "./storage.js";
 import { DEFAULT_TAB, store as pageStore } from "./store.js";
 import { batch, computed, effect } from "../vendor/preact.js";
-
 /** @import { Store } from "./store.js" */
 
 const LAST_TAB_KEY = "transformer-playground-tab";

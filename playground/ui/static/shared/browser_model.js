@@ -65,10 +65,7 @@ export class BrowserModel {
     }
   }
 
-  /**
-   * Write the output for a source.
-   * @param {number[]} source @param {number[] | null} labels @param {Ablation[]} ablations
-   */
+  /** @param {number[]} source @param {number[] | null} labels @param {Ablation[]} ablations */
   write(source, labels, ablations) {
     const { max_positions } = this.model.config,
       length = Math.max(this.description.max_tokens, labels?.length ?? 0);
@@ -111,7 +108,6 @@ export class BrowserModel {
     };
   }
 
-  /** List what can be switched off. */
   components() {
     return this.model.components();
   }
@@ -131,10 +127,7 @@ export class BrowserModel {
     return notes.join("; ");
   }
 
-  /**
-   * Return the names of tokens, those of an output up to EOS.
-   * @param {number[]} tokens @param {boolean} [isOutput]
-   */
+  /** Those of an output end before EOS. @param {number[]} tokens @param {boolean} [isOutput] */
   names(tokens, isOutput = false) {
     const end = isOutput ? tokens.indexOf(EOS) : -1;
     return this.vocabulary.decode(end < 0 ? tokens : tokens.slice(0, end));

@@ -8,7 +8,6 @@ import { buildPlotOptions, entryOf } from "./chart_options.js";
 import { nearestIndex } from "./store.js";
 import { formatInteger, formatNumber } from "./format.js";
 import { dashOf, onThemeChange, resolveColor } from "./palette.js";
-
 /** @import { ChartOptions, Marker, Series } from "./types.js" */
 
 const DEFAULTS = {
@@ -30,18 +29,12 @@ export class Chart {
   /** @param {HTMLElement} box @param {ChartOptions} options */
   constructor(box, options) {
     this.options = { ...DEFAULTS, ...options };
-    /** @type {Series[]} */
-    this.series = [];
-    /** @type {Marker[]} */
-    this.markers = [];
-    /** @type {Set<string>} */
-    this.hidden = new Set();
-    /** @type {[number, number] | null} */
-    this.zoomRange = null;
-    /** @type {number | null} */
-    this.cursorX = null;
-    /** @type {uPlot | null} */
-    this.plot = null;
+    this.series = /** @type {Series[]} */ ([]);
+    this.markers = /** @type {Marker[]} */ ([]);
+    this.hidden = /** @type {Set<string>} */ (new Set());
+    this.zoomRange = /** @type {[number, number] | null} */ (null);
+    this.cursorX = /** @type {number | null} */ (null);
+    this.plot = /** @type {uPlot | null} */ (null);
     this.signature = "";
     this.columns = listColumns([], false);
     this.data = alignColumns([], {});
@@ -67,10 +60,7 @@ export class Chart {
     charts.add(this);
   }
 
-  /**
-   * Draw other data. The plot stays, unless lines were added or removed.
-   * @param {Series[]} series @param {Marker[]} [markers]
-   */
+  /** The plot stays if its lines do. @param {Series[]} series @param {Marker[]} [markers] */
   setData(series, markers = []) {
     this.series = series;
     this.markers = markers;
@@ -222,7 +212,6 @@ export class Chart {
     );
   }
 
-  /** The values at the cursor in words. */
   describe() {
     const { formatX, formatY, label, xLabel } = this.options,
       values = this.readValues().filter((each) => !each.isHidden && each.value !== null);

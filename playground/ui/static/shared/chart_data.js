@@ -2,7 +2,6 @@
 
 import uPlot from "../vendor/uplot.js";
 import { nearestIndex } from "./store.js";
-
 /** @import { Series } from "./types.js" */
 
 const MAX_DRAWN = 1000; // points of a line; a screen has few more columns
@@ -107,10 +106,7 @@ export function alignColumns(columns, { smoothing = 0, isLog = false }, range) {
   return uPlot.join(tables);
 }
 
-/**
- * Return the value of a column nearest to an index of the aligned data.
- * @param {ArrayLike<number | null | undefined>} column @param {number} index
- */
+/** @param {ArrayLike<number | null | undefined>} column @param {number} index */
 export function nearestValue(column, index) {
   for (let distance = 0; distance < column.length; distance++)
     for (const at of [index - distance, index + distance]) {
@@ -120,10 +116,7 @@ export function nearestValue(column, index) {
   return null;
 }
 
-/**
- * Return a chart as a table: one row per position on the x axis. Bands have two columns.
- * @param {Series[]} seriesList @param {string} xLabel
- */
+/** @param {Series[]} seriesList @param {string} xLabel */
 export function toTable(seriesList, xLabel) {
   const columns = listColumns(seriesList, false),
     data = alignColumns(columns, {}),

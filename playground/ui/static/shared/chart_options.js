@@ -3,7 +3,6 @@
 import { copyCanvas } from "./canvas.js";
 import { formatInteger, formatNumber } from "./format.js";
 import { cssVariable, dashOf, resolveColor } from "./palette.js";
-
 /** @import uPlot from "../vendor/uplot.js" */
 /** @import { Chart } from "./chart.js" */
 /** @import { Marker, Series } from "./types.js" */
@@ -155,7 +154,7 @@ function buildCursor(chart, syncKey) {
   };
 }
 
-/** Return a color with an opacity. @param {string} color @param {string} alpha hexadecimal */
+/** @param {string} color @param {string} alpha hexadecimal */
 const withAlpha = (color, alpha) => (/^#[\da-f]{6}$/i.test(color) ? color + alpha : color);
 
 /**
@@ -244,10 +243,7 @@ function clipToPlot({ ctx, bbox }) {
   ctx.clip();
 }
 
-/**
- * Return a picture of a chart with its title, its legend and the address of the page.
- * @param {Chart} chart @returns {Promise<Blob | null>}
- */
+/** With title, legend and address. @param {Chart} chart @returns {Promise<Blob | null>} */
 export function toPng(chart) {
   const plot = chart.plot;
   if (!plot) return Promise.resolve(null);

@@ -23,10 +23,7 @@ export function downloadBlob(name, blob) {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-/**
- * Offer a file for download; the extension of its name determines the media type.
- * @param {string} name @param {string} content
- */
+/** Offer a file; its name ends with its type. @param {string} name @param {string} content */
 export const downloadFile = (name, content) =>
   downloadBlob(name, new Blob([content], { type: MEDIA_TYPES[name.split(".").at(-1) ?? ""] }));
 
@@ -48,10 +45,7 @@ function formatCell(value) {
 /** Return rows of cells as CSV. @param {unknown[][]} rows */
 export const toCsv = (rows) => rows.map((row) => row.map(formatCell).join() + "\n").join("");
 
-/**
- * Return records as CSV. The header has all their keys.
- * @param {Record<string, unknown>[]} records
- */
+/** The header has all keys. @param {Record<string, unknown>[]} records */
 export function recordsToCsv(records) {
   const keys = [...new Set(records.flatMap((record) => Object.keys(record)))];
   return records.length

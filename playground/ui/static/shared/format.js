@@ -18,20 +18,14 @@ const roundHalfUp = (value, digits) =>
 /** Format an integer with thousands separators. @param {number} value */
 export const formatInteger = (value) => integers.format(value);
 
-/**
- * Format a number with at most three significant digits, and with a minus sign.
- * @param {number} value
- */
+/** Format with three significant digits, and a minus sign. @param {number} value */
 export function formatNumber(value) {
   if (value === 0) return "0";
   const text = Math.abs(value) >= 1e-4 ? String(+value.toPrecision(3)) : value.toExponential(1);
   return text.replace(/^-/, "−");
 }
 
-/**
- * Format a fraction in percent with one decimal, rounded down: only a complete one is 100 %.
- * @param {number} fraction
- */
+/** Format a fraction, rounded down: only a complete one is 100 %. @param {number} fraction */
 export function formatPercent(fraction) {
   const thousandths = Math.floor((fraction + EPSILON) * 1000);
   if (thousandths === 1000) return "100 %";
@@ -67,20 +61,14 @@ export function formatAge(seconds) {
   return Math.floor(seconds / 86400) + " d";
 }
 
-/**
- * Format the age of something in seconds, for a sentence: "3 minutes ago".
- * @param {number} seconds
- */
+/** Format an age for a sentence: "3 minutes ago". @param {number} seconds */
 export function formatRelativeTime(seconds) {
   for (const [unit, size] of RELATIVE_UNITS)
     if (seconds >= size) return relativeTimes.format(-Math.floor(seconds / size), unit);
   return "just now";
 }
 
-/**
- * Format a number of things with the noun in singular or plural.
- * @param {number} count @param {string} noun @param {string} [plural]
- */
+/** @param {number} count @param {string} noun @param {string} [plural] */
 export const formatCount = (count, noun, plural = noun + "s") =>
   formatInteger(count) + " " + (pluralRules.select(count) === "one" ? noun : plural);
 

@@ -3,7 +3,6 @@
 
 import { paintPixels, setUpCanvas } from "./canvas.js";
 import { colorScale, cssVariable } from "./palette.js";
-
 /** @import { HeatMapData } from "./types.js" */
 
 const MAX_CELL = 44; // pixels
@@ -30,7 +29,6 @@ export function maxValue({ values, max, isSigned }) {
 }
 
 /**
- * Draw the cells into a rectangle.
  * @param {CanvasRenderingContext2D} ctx @param {HeatMapData} data
  * @param {{ left: number, top: number, width: number, height: number }} box
  */
@@ -75,10 +73,7 @@ function hatch(ctx, { left, top, width, height }) {
   ctx.stroke();
 }
 
-/**
- * Return the positions of a map with labels.
- * @param {HeatMapData} data @param {number} width of the canvas
- */
+/** @param {HeatMapData} data @param {number} width of the canvas */
 export function layoutHeatMap({ rows, columns, maxCellSize = MAX_CELL }, width) {
   const longest = (/** @type {string[]} */ names) =>
     Math.max(1, ...names.map((name) => String(name).length));
@@ -96,10 +91,7 @@ export function layoutHeatMap({ rows, columns, maxCellSize = MAX_CELL }, width) 
   };
 }
 
-/**
- * Return the cell at a position on the canvas.
- * @param {HeatMapData} data @param {MouseEvent} event @returns {[number, number] | null}
- */
+/** @param {HeatMapData} data @param {MouseEvent} event @returns {[number, number] | null} */
 export function cellAt(data, { offsetX, offsetY, currentTarget }) {
   const { clientWidth } = /** @type {Element} */ (currentTarget),
     { left, top, cellWidth, cellHeight } = layoutHeatMap(data, clientWidth),
@@ -109,7 +101,6 @@ export function cellAt(data, { offsetX, offsetY, currentTarget }) {
 }
 
 /**
- * Return the text of a cell.
  * @param {HeatMapData} data @param {number} row @param {number} column
  * @param {(row: number, column: number) => string} [describe] of a cell with a value
  */

@@ -9,7 +9,6 @@ import {
   sleep,
 } from "./api.js";
 import { formatMessage } from "./format.js";
-
 /** @import { JobState, JobStatus } from "./types.js" */
 
 const FINAL_STATUSES = ["done", "failed", "cancelled"];
@@ -49,8 +48,7 @@ export class Job {
     this.onSubmit = onSubmit;
     this.state = signal(IDLE);
     this.number = 0; // of the submission; responses to earlier ones are ignored
-    /** @type {{ owner: string, job: string } | null} */
-    this.current = null;
+    this.current = /** @type {{ owner: string, job: string } | null} */ (null);
     this.isCancelled = false;
     /** What a job saved although it was cancelled or failed, for example its weights. */
     this.partialResult = /** @type {any} */ (null);

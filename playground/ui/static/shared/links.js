@@ -20,10 +20,7 @@ export function sanitizeLinkState(value, depth = 0) {
   );
 }
 
-/**
- * Return the JSON of a parameter; empty if it is malformed.
- * @param {string | null} text @returns {Record<string, any>}
- */
+/** Empty if malformed. @param {string | null} text @returns {Record<string, any>} */
 export function parseLinkState(text) {
   try {
     return sanitizeLinkState(JSON.parse(text ?? "")) || {};
@@ -37,10 +34,7 @@ const asModelRef = (value) => (MODEL_REF.test(value ?? "") ? value : null);
 /** @param {string | null} value */
 const asStep = (value) => (/^\d{1,9}$/.test(value ?? "") ? Number(value) : null);
 
-/**
- * Return the model of a link: `model=REF`, `model=NAME` or `watch=ID`.
- * @param {URLSearchParams} params
- */
+/** Read `model=REF`, `model=NAME` or `watch=ID`. @param {URLSearchParams} params */
 function readModel(params) {
   const model = params.get("model"),
     watch = params.get("watch");

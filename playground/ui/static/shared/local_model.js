@@ -2,7 +2,6 @@
 import { signal } from "../vendor/preact.js";
 import { download, request } from "./api.js";
 import { store } from "./store.js";
-
 /** @import { ModelDescription } from "./responses.js" */
 /**
  * Stored weights, as their URL names them, and what the Worker has of them.
@@ -79,10 +78,7 @@ export class LocalModel {
     return this.current.key === JSON.stringify(weights);
   }
 
-  /**
-   * Load weights, unless the Worker has them.
-   * @param {Weights} weights @returns {Promise<Loaded>}
-   */
+  /** Unless the Worker has them. @param {Weights} weights @returns {Promise<Loaded>} */
   load(weights) {
     if (!this.has(weights)) {
       this.current = { key: JSON.stringify(weights), weights };

@@ -78,8 +78,7 @@ export function dashOf({ color, dash }) {
 /** @param {number[]} from @param {number[]} to @param {number} t */
 const mix = (from, to, t) => from.map((a, i) => Math.round(a + (to[i] - a) * t));
 
-/** @type {Partial<Record<Theme, number[][]>>} */
-const rampTables = {};
+const rampTables = /** @type {Partial<Record<Theme, number[][]>>} */ ({});
 
 /** Return red, green and blue for 0 to 1000 thousandths. @param {Theme} theme */
 export function colorTable(theme = currentTheme()) {
@@ -109,10 +108,7 @@ export function colorScale(max, isSigned = false, theme = currentTheme()) {
   };
 }
 
-/**
- * Call `redraw` when the theme changes. Returns a function that ends this.
- * @param {() => void} redraw
- */
+/** Return a function that ends this. @param {() => void} redraw */
 export function onThemeChange(redraw) {
   const observer = new MutationObserver(redraw);
   observer.observe(document.documentElement, { attributes: true, attributeFilter: ["class"] });

@@ -3,7 +3,6 @@
 // an interval for that.
 
 import { request as sendRequest } from "./api.js";
-
 /** @import { Subscription } from "./types.js" */
 
 const MAX_DELAY_MS = 30_000;

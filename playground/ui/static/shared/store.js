@@ -6,7 +6,6 @@ import { request } from "./api.js";
 import { readViewState, writeParams } from "./links.js";
 import { poller as pagePoller } from "./poller.js";
 import { loadText, saveText } from "./storage.js";
-
 /** @import { CheckpointSummary, ModelRef, Option, Subscription } from "./types.js" */
 /** @import { RunList, RunSummary } from "./responses.js" */
 /** @import { Poller } from "./poller.js" */
@@ -192,10 +191,7 @@ export class Store {
     });
   }
 
-  /**
-   * Open the model that the browser remembers, or else the default one, or else any.
-   * @param {ModelRef} defaultRef
-   */
+  /** Or the remembered one, or else any. @param {ModelRef} defaultRef */
   openRememberedModel(defaultRef) {
     const refs = this.models.value.map((option) => option.value);
     const ref = [rememberedModel(), defaultRef].find((each) => refs.includes(each)) ?? refs[0];
@@ -289,10 +285,7 @@ function setIfChanged(target, value) {
 const toSearchParams = (params) =>
   new URLSearchParams(Object.entries(params).filter(([, value]) => value !== null));
 
-/**
- * Return the index of the value nearest to `target` in a sorted list; ties take the later one.
- * @param {ArrayLike<number>} sorted @param {number} target
- */
+/** Ties take the later one. @param {ArrayLike<number>} sorted @param {number} target */
 export function nearestIndex(sorted, target) {
   let low = 0,
     high = sorted.length - 1;

@@ -1,7 +1,6 @@
 // The element of a tab in its panel.
 
 /**
- * Create an element.
  * @param {string} tag @param {Record<string, any>} [properties] @param {(Node | string)[]} children
  * @returns {any}
  */

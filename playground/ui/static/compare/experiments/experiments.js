@@ -17,10 +17,8 @@ import {
   send,
   STORED_PREFIX,
 } from "./state.js";
-
 /** @import { StoredVariant } from "../../shared/responses.js" */
 
-/** Describe the state of an experiment and of its runs. */
 export function describeStatus({ state, statuses, runs, queue_position: position, elsewhere }) {
   const { done = 0, failed = 0, training = 0, starting = 0 } = statuses;
   const queued = position ? formatQueuePosition(position) : "queued",
@@ -115,7 +113,6 @@ export function Experiments() {
 const LENGTHS_NOTE = "; then evaluated on sequences longer than the training sequences";
 const starting = signal(""); // the name of the preset whose request is pending
 
-/** Start a prepared experiment, or open the one that exists. */
 export async function runPreset({ name, experiment }) {
   if (experiment) return openExperiment(experiment);
   starting.value = name;
@@ -131,7 +128,6 @@ export const findPreset = (id) =>
 export const describePreset = ({ runs, estimate }) =>
   `${formatCount(runs, "run")} · ${formatEstimate(estimate)}`;
 
-/** Describe what a prepared experiment varies, and why. */
 export const describeQuestion = ({ why, varied, kind }) =>
   `${why} ${labelSettings(varied)}${kind === "lengths" ? LENGTHS_NOTE : ""}.`;
 
@@ -151,10 +147,7 @@ function describeSteps({ steps_to: to, budget }) {
 const describeReach = ({ median, low, high, n }) =>
   `99 % up to length ${median} (${low} to ${high}, ${formatCount(n, "seed")})`;
 
-/**
- * Answer the question of a card in one sentence: the best variant and the worst one.
- * @param {StoredVariant[]} variants
- */
+/** @param {StoredVariant[]} variants */
 export function describeAnswer(variants) {
   const rank = ({ reach, steps_to: to }) => (reach ? -reach.median : (to?.median ?? Infinity)),
     ranked = [...variants].sort((a, b) => rank(a) - rank(b) || 0),

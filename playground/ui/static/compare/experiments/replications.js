@@ -23,7 +23,6 @@ const HINT =
   "Published claims, trained here with the published settings as far as they are known. " +
   "Details list the differences. Our result: measured by this project on the given date.";
 
-/** Describe the measured result of a claim, or how far its replication is. */
 export function describeResult(claim, outcome) {
   const { state, step, steps, message } = claim;
   if (state === "none") return "not run yet";
@@ -42,7 +41,6 @@ export function describeVerdict(outcome, nSeeds) {
   return ["", ""];
 }
 
-/** A result after its verdict. */
 function Result({ outcome, text, nSeeds }) {
   const [verdict, kind] = describeVerdict(outcome, nSeeds);
   return [
@@ -51,7 +49,6 @@ function Result({ outcome, text, nSeeds }) {
   ];
 }
 
-/** Describe the settings of a claim in one line. */
 export const describeSettings = ({ settings }) =>
   Object.entries(settings)
     .map(([name, value]) => {
@@ -68,10 +65,7 @@ async function start({ name }) {
 
 const open = ({ experiment }) => openExperiment(experiment);
 
-/**
- * Return the published values of a claim and those of its run, as lines.
- * @param {any} claim @param {any} outcome @returns {import("../../shared/types.js").Series[]}
- */
+/** @param {any} claim @param {any} outcome @returns {import("../../shared/types.js").Series[]} */
 export function buildClaimSeries({ curve, measure }, outcome) {
   const isStep = measure === "generalization_step",
     line = (key, label, points, color) => toSeries(label, points, color, { key, hasPoints: true }),
@@ -83,7 +77,6 @@ export function buildClaimSeries({ curve, measure }, outcome) {
   ];
 }
 
-/** The published values of a claim beside those of its run. */
 function ClaimChart({ claim, outcome }) {
   const isStep = claim.measure === "generalization_step",
     series = useMemo(() => buildClaimSeries(claim, outcome), [claim, outcome]);

@@ -11,7 +11,6 @@ import {
 } from "../../shared/format.js";
 import { TRAINING_LOSS } from "../../shared/strings.js";
 import { claims, details, labelSettings, lines } from "./state.js";
-
 /** @import { HeatMapData, Series } from "../../shared/types.js" */
 
 const HEIGHT = 210;
@@ -55,7 +54,6 @@ export function buildSeries(variants, lines, quantity) {
 }
 
 /**
- * Return the published losses of an experiment that replicates a claim, as a line.
  * @param {any[]} all the claims @param {string} id of the experiment @param {number} color
  * @returns {Series[]}
  */
@@ -98,7 +96,6 @@ export function buildHeatMap(rows, maxLength) {
   };
 }
 
-/** Describe how the scores by length are measured. */
 function describeLengths({ n_requested: n, rows }) {
   return (
     `Up to ${formatCount(n, "held-out sequence")} of each length; ` +

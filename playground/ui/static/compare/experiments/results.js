@@ -258,8 +258,7 @@ const nameColumn = (variants) => ({
   render: ({ variant }) => html`<${VariantName} variant=${variant} />`,
 });
 
-/** @type {Column[]} */
-const TRAINING_COLUMNS = [
+const TRAINING_COLUMNS = /** @type {Column[]} */ ([
   {
     key: "exact",
     label: "final exact match",
@@ -284,19 +283,17 @@ const TRAINING_COLUMNS = [
     value: ({ variant }) => variant.seconds?.median,
     render: ({ variant }) => formatSpread(variant.seconds, formatNumber),
   },
-];
+]);
 
-/** @type {Column} */
-const BUDGET_COLUMN = {
+const BUDGET_COLUMN = /** @type {Column} */ ({
   key: "at-budget",
   label: "exact match at the smallest budget",
   isNumber: true,
   value: ({ variant }) => variant.at_budget?.median,
   render: ({ variant }) => formatSpread(variant.at_budget, formatPercent),
-};
+});
 
-/** @type {Column[]} */
-const LENGTH_COLUMNS = [
+const LENGTH_COLUMNS = /** @type {Column[]} */ ([
   {
     key: "reach",
     label: "99 % to length",
@@ -311,7 +308,7 @@ const LENGTH_COLUMNS = [
     value: ({ scheme }) => scheme.beyond?.median,
     render: ({ scheme }) => formatSpread(scheme.beyond, formatPercent),
   },
-];
+]);
 
 /** Say on what the numbers of the table and of the curves are measured. */
 export function describeMeasurement({ variants }, lengths) {
@@ -391,7 +388,6 @@ export function ResultTable({ results: { results, lengths } }) {
     <p class="pg-hint measured-on">${describeMeasurement(results, lengths)}</p>`;
 }
 
-/** Describe the state of one run. */
 export function describeRun({ status, step, steps, queue_position: position, message }) {
   const end = steps && step < steps ? ` of ${formatInteger(steps)}` : "",
     state =
@@ -403,8 +399,7 @@ export function describeRun({ status, step, steps, queue_position: position, mes
   return state + (message ? ": " + message : "");
 }
 
-/** @type {Column[]} */
-const RUN_COLUMNS = [
+const RUN_COLUMNS = /** @type {Column[]} */ ([
   { key: "variant", label: "run", render: (line) => labelSettings(line.variant) },
   { key: "seed", label: "seed", isNumber: true },
   {
@@ -413,7 +408,7 @@ const RUN_COLUMNS = [
     render: (line) =>
       html`<span class=${line.status === "failed" ? "pg-bad" : ""}>${describeRun(line)}</span>`,
   },
-];
+]);
 
 export const RunsTable = ({ runs, total }) =>
   html`<details class="runs-of">

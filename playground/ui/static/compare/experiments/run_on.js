@@ -5,7 +5,6 @@ import { formatCount, formatDuration, formatInteger } from "../../shared/format.
 import { store } from "../../shared/store.js";
 import { effect, html, signal, untracked } from "../../vendor/preact.js";
 import { experiments, requestAsOwner } from "./state.js";
-
 /** @import { Places } from "../../shared/responses.js" */
 
 export const JOB_DEFAULTS = { on: "", partition: "", cores: 1, minutes: 60, flavor: "" };
@@ -57,10 +56,7 @@ export function describePrice({ on, flavor }) {
   );
 }
 
-/**
- * Return the label of the button, which has the price of jobs.
- * @param {number} runs @param {Record<string, any>} values
- */
+/** @param {number} runs @param {Record<string, any>} values */
 export function labelStart(runs, { on, flavor }) {
   const machine = on === "hf-jobs" && findMachine(flavor),
     price = machine ? ` for about ${DOLLARS.format(machine.cost)}` : "";
@@ -127,8 +123,7 @@ export function describeShards({ backend, shards }) {
   ].join(", ");
 }
 
-/** @type {import("../../shared/types.js").Column<any>[]} */
-const COLUMNS = [
+const COLUMNS = /** @type {import("../../shared/types.js").Column<any>[]} */ ([
   { key: "shard", label: "job", isNumber: true, value: ({ index }) => index + 1 },
   { key: "done", label: "runs done", isNumber: true },
   { key: "runs", label: "of", isNumber: true, render: ({ runs }) => formatInteger(runs) },
@@ -137,9 +132,8 @@ const COLUMNS = [
     label: "state",
     value: ({ state, done, runs }) => (done === runs ? "done" : state.toLowerCase() || "no job"),
   },
-];
+]);
 
-/** The jobs of an experiment that trains elsewhere. */
 export const ShardsTable = ({ elsewhere }) =>
   html`<details class="shards">
     <summary>${describeShards(elsewhere)}</summary>

@@ -111,10 +111,7 @@ export function formatEstimate({ seconds }) {
   return "about " + (seconds < 3570 ? Math.round(seconds / 60) + " min" : formatDuration(seconds));
 }
 
-/**
- * Name the machine of the durations in a list.
- * @param {{ estimate?: { is_measured: boolean } | null }[]} rows
- */
+/** @param {{ estimate?: { is_measured: boolean } | null }[]} rows */
 export function describeDurations(rows) {
   const isMeasured = rows.flatMap(({ estimate }) => (estimate ? [estimate.is_measured] : []));
   if (!isMeasured.includes(false)) return "Durations are estimates for this machine.";

@@ -1,6 +1,5 @@
 import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
 import { useUniqueId } from "./hooks.js";
-
 /** @import { ComponentChildren } from "../../vendor/preact.js" */
 
 /**

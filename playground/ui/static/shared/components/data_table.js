@@ -1,7 +1,6 @@
 import { Button } from "./buttons.js";
 import { html, useState } from "../../vendor/preact.js";
 import { formatInteger } from "../format.js";
-
 /** @import { Column } from "../types.js" */
 
 const MAX_ROWS = 100; // until a user requests all

@@ -2,7 +2,6 @@ import { html, useRef, useState } from "../../vendor/preact.js";
 import { formatNumber } from "../format.js";
 import { renderOptions } from "./select.js";
 import { useUniqueId } from "./hooks.js";
-
 /** @import { ComponentChildren } from "../../vendor/preact.js" */
 /** @import { FieldSpec } from "../types.js" */
 
@@ -19,10 +18,7 @@ function acceptedRange({ min, max, isInteger }) {
   return max === undefined ? kind : `${kind} of at most ${formatBound(max)}`;
 }
 
-/**
- * Return the error of a value; empty if it is valid.
- * @param {FieldSpec} field @param {any} value
- */
+/** Return the error, or an empty text. @param {FieldSpec} field @param {any} value */
 export function validateField(field, value) {
   const isEmpty = value === "" || value === null || value === undefined;
   if (isEmpty) return field.isRequired ? `${field.label} is empty; enter a value.` : "";
@@ -38,10 +34,7 @@ export function validateField(field, value) {
   return field.validate?.(value) ?? "";
 }
 
-/**
- * Return the errors of a form by field.
- * @param {FieldSpec[]} fields @param {Record<string, any>} values
- */
+/** @param {FieldSpec[]} fields @param {Record<string, any>} values */
 function validateForm(fields, values) {
   const errors = fields.map((field) => [field.name, validateField(field, values[field.name])]);
   return Object.fromEntries(errors.filter(([, error]) => error));

@@ -4,16 +4,14 @@ import { formatNumber, formatToken } from "../format.js";
 import { cellAt, cellText, maxValue, paintHeatMap } from "../heat_map.js";
 import { colorScale } from "../palette.js";
 import { useCanvas } from "./hooks.js";
-
 /** @import { HeatMapData } from "../types.js" */
 
-/** @type {Record<string, [number, number]>} */
-const ARROWS = {
+const ARROWS = /** @type {Record<string, [number, number]>} */ ({
   ArrowLeft: [0, -1],
   ArrowRight: [0, 1],
   ArrowUp: [-1, 0],
   ArrowDown: [1, 0],
-};
+});
 
 /** @param {HeatMapData} data @returns {HeatMapData} */
 function withVisibleNames({ rows, columns, ...rest }) {
@@ -83,10 +81,7 @@ export function HeatMapView({
   </figure>`;
 }
 
-/**
- * The colors from 0 to the largest value, or from the largest negative to the largest positive.
- * @param {{ max: number, isSigned?: boolean }} props
- */
+/** @param {{ max: number, isSigned?: boolean }} props */
 export function ColorScale({ max, isSigned }) {
   const ref = useCanvas((canvas) => paintScale(canvas, max, isSigned), [max, isSigned]);
   return html`<div class="pg-scale">
@@ -96,10 +91,7 @@ export function ColorScale({ max, isSigned }) {
   </div>`;
 }
 
-/**
- * Draw a legend from 0 to the largest value into a canvas.
- * @param {HTMLCanvasElement} canvas @param {number} max @param {boolean} [isSigned]
- */
+/** @param {HTMLCanvasElement} canvas @param {number} max @param {boolean} [isSigned] */
 export function paintScale(canvas, max, isSigned = false) {
   if (!canvas.clientWidth) return;
   const [ctx, width, height] = setUpCanvas(canvas),

@@ -3,7 +3,6 @@ import { html } from "../../vendor/preact.js";
 import { formatBytes, formatInteger } from "../format.js";
 import { isActive } from "../job.js";
 import { StatusMessage } from "./status_message.js";
-
 /** @import { Job } from "../job.js" */
 /** @import { JobState } from "../types.js" */
 

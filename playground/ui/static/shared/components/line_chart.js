@@ -4,7 +4,6 @@ import { toTable } from "../chart_data.js";
 import { toPng } from "../chart_options.js";
 import { downloadBlob, downloadFile, toCsv } from "../download.js";
 import { DataTable } from "./data_table.js";
-
 /** @import { ChartOptions, Marker, Series } from "../types.js" */
 
 /**

@@ -1,5 +1,4 @@
 import { html } from "../../vendor/preact.js";
-
 /** @import { Option } from "../types.js" */
 
 const STEPS = /** @type {Record<string, number>} */ ({

@@ -7,10 +7,7 @@ const SPECIAL_TOKENS = /** @type {Record<string, string>} */ ({
   EOS: "end of the sequence",
 });
 
-/**
- * Tokens from left to right, also those of a script that is written from right to left.
- * @param {{ tokens: string[] }} props
- */
+/** Tokens from left to right, also those of Arabic. @param {{ tokens: string[] }} props */
 export const TokenText = ({ tokens }) =>
   tokens.map((token, i) => html`${i > 0 && " "}<bdi>${token}</bdi>`);
 

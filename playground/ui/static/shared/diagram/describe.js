@@ -2,7 +2,6 @@
 import { html } from "../../vendor/preact.js";
 import { formatCount, formatWholePercent } from "../format.js";
 import { describeHead, firstPredictedRow, KIND_TITLES } from "./structure.js";
-
 /** @import { Selection } from "./structure.js" */
 
 const MIN_LISTED_WEIGHT = 0.005;
@@ -21,10 +20,7 @@ export const BLOCK_TEXTS = {
   recurrent: "The cell updates its state from one token to the next.",
 };
 
-/**
- * Return the largest weights in words: "1 (position 2) 0.975".
- * @param {string[]} names @param {number[]} weights
- */
+/** In words: "1 (position 2) 0.975". @param {string[]} names @param {number[]} weights */
 export const describeWeights = (names, weights) =>
   weights
     .map((weight, i) => ({ weight, text: `${names[i]} (position ${i + 1}) ${weight.toFixed(3)}` }))
@@ -45,15 +41,11 @@ export function roleOf(pass, { kind, layer, head }) {
 export const describeRole = ({ share, text }) =>
   `${formatWholePercent(share)} of its attention is on ${text}`;
 
-/**
- * Return the name of a query: "Target 1 (5)".
- * @param {string} kind @param {string[]} queries @param {number} row
- */
+/** Such as "Target 1 (5)". @param {string} kind @param {string[]} queries @param {number} row */
 export const nameQuery = (kind, queries, row) =>
   `${kind === "cross" ? "Target" : "Token"} ${row + 1} (${queries[row]})`;
 
 /**
- * Describe a cell of a map.
  * @param {string} kind @param {string[][]} axes @param {number} query @param {number} key
  * @param {number} weight
  */
@@ -61,10 +53,7 @@ export const describeWeight = (kind, [queries, keys], query, key, weight) =>
   `${nameQuery(kind, queries, query)} attends to ${keys[key]} (position ${key + 1}) with weight ` +
   `${weight.toFixed(3)}.`;
 
-/**
- * Return the weights of one query, and the output at its position.
- * @param {any} pass @param {Selection} selected @param {number} row
- */
+/** @param {any} pass @param {Selection} selected @param {number} row */
 function describeRow(pass, { kind, layer, head }, row) {
   const [queries, keys] = pass.axes[kind],
     { predicted, probability } = pass.probe ?? {},

@@ -9,7 +9,6 @@ import { describeRole, roleOf } from "./describe.js";
 import { paintHeadMap, paintLinks } from "./paint.js";
 import { buildLinks, describeHead, hasHead, partsOf } from "./structure.js";
 import { moveFocus, Switch } from "./switches.js";
-
 /** @import { Component } from "../../engine/types.js" */
 /** @import { Switches } from "./switches.js" */
 /** @import { Block as BlockInfo, Selection, Stack as StackInfo } from "./structure.js" */
@@ -24,7 +23,6 @@ import { moveFocus, Switch } from "./switches.js";
  *   known: before, position vectors have no switch.
  */
 
-/** What the bars show. */
 const LEGENDS = {
   importance:
     "Bar: the share of right tokens of unseen inputs that become wrong when this part alone is " +
@@ -43,10 +41,7 @@ const ROW_KEYS = /** @type {Record<string, number>} */ ({
   End: Infinity,
 });
 
-/**
- * A switch, and how much the part matters.
- * @param {Props & { part: Component, tabindex?: number }} props
- */
+/** @param {Props & { part: Component, tabindex?: number }} props */
 function PartSwitch({ part, switches, importance, tabindex }) {
   if (!switches) return null;
   const name = switches.nameOf(part),
@@ -182,10 +177,7 @@ export function HeadGrid({ row = null, ...props }) {
   </div>`;
 }
 
-/**
- * The switch of a block: of all its heads.
- * @param {Props & { block: BlockInfo, side: string }} props
- */
+/** @param {Props & { block: BlockInfo, side: string }} props */
 function BlockSwitch({ block, side, ...props }) {
   const { layer, heads, title } = block,
     { switches } = props,
@@ -276,10 +268,7 @@ function Stack({ stack, ...props }) {
   </div>`;
 }
 
-/**
- * Measure the stacks beside the links; null on a narrow page, where the links are above them.
- * @param {HTMLElement} grid
- */
+/** Return null on a narrow page, where the links are above the stacks. @param {HTMLElement} grid */
 function measureStacks(grid) {
   const find = (/** @type {string} */ selector) =>
       /** @type {HTMLElement[]} */ ([...grid.querySelectorAll(selector)]),

@@ -5,7 +5,6 @@ import { toRows } from "../attention_weights.js";
 import { describeAxes } from "../strings.js";
 import { html, useMemo } from "../../vendor/preact.js";
 import { describeWeight } from "./describe.js";
-
 /** @import { Selection } from "./structure.js" */
 
 const MAX_CELL = 31,

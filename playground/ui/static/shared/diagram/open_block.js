@@ -6,7 +6,6 @@ import { formatCount, formatNumber } from "../format.js";
 import { colorScale } from "../palette.js";
 import { html } from "../../vendor/preact.js";
 import { BLOCK_TEXTS } from "./describe.js";
-
 /** @import { AttentionScoresView } from "../responses.js" */
 /** @import { Block } from "./structure.js" */
 
@@ -74,10 +73,7 @@ function ScoreTable({ scores, axes: [queries, keys], row }) {
   </table>`;
 }
 
-/**
- * The choice of a query, and how it gets its weights.
- * @param {{ scores: any, onQuery: (query: number) => void }} props
- */
+/** @param {{ scores: any, onQuery: (query: number) => void }} props */
 function BlockScores({ scores, onQuery }) {
   const { head, query } = scores.options,
     size = scores.query.length,

@@ -28,10 +28,7 @@ const HEAD_DISTANCE = 2.4; // between the links of two heads
 const OUTPUT_WIDTH = 42,
   FAN_WIDTH = 26; // from the tokens to the block that owns the links
 
-/**
- * The height of a token's row: smaller for long sequences, larger where there is space.
- * @param {number} longest @param {number} space
- */
+/** Smaller for long sequences. @param {number} longest @param {number} space */
 function rowHeightFor(longest, space) {
   const smallest = longest > 24 ? 9 : longest > 14 ? 14 : 22;
   return Math.max(smallest, Math.min(MAX_ROW_HEIGHT, Math.floor(space / longest)));
@@ -47,7 +44,6 @@ function shorten(c, token, width) {
 }
 
 /**
- * Paint the links of heads.
  * @param {HTMLCanvasElement & { layout?: any }} canvas `layout` receives the positions of the rows
  * @param {LinksView} view
  */
@@ -179,10 +175,7 @@ function paintTitle(c, text, x, y, align) {
   c.fillText(text, x, y);
 }
 
-/**
- * Set the largest font in which the tokens fit.
- * @param {Context} c @param {string[]} names @param {number} rowHeight @param {number} width
- */
+/** @param {Context} c @param {string[]} names @param {number} rowHeight @param {number} width */
 function setTokenFont(c, names, rowHeight, width) {
   const setSize = (/** @type {number} */ size) => {
     c.font = `${size}px ${cssVariable("--pg-mono")}`;

@@ -1,22 +1,20 @@
 // The blocks of a model, from what the server sends: which stacks it has, with which layers,
 // sublayers and heads. Pure functions, without elements.
 
-/** @type {Record<string, string>} */
-export const KIND_TITLES = {
+export const KIND_TITLES = /** @type {Record<string, string>} */ ({
   encoder: "Self-attention",
   decoder: "Masked self-attention",
   cross: "Cross-attention",
   "feed-forward": "Feed-forward",
   recurrent: "Recurrent cell",
-};
+});
 const TITLES = { encoder: "Encoder: reads the input", decoder: "Decoder: writes the output" };
-/** @type {Record<string, string>} */
-const SUBLAYERS = {
+const SUBLAYERS = /** @type {Record<string, string>} */ ({
   encoder: "self_attn",
   decoder: "self_attn",
   cross: "cross_attn",
   "feed-forward": "feed_forward",
-};
+});
 
 /**
  * @typedef {{kind: string, layer: number, heads: number, title: string, component: string}} Block
@@ -124,10 +122,7 @@ export function firstPredictedRow(kind, queryCount, { axes, probe }) {
   return kind === "encoder" ? 0 : Math.max(0, queryCount - probe.target.length);
 }
 
-/**
- * Return what the links of a kind show: its keys and queries, and the output beside the queries.
- * @param {any} pass @param {string} kind @returns {import("./paint.js").LinksData}
- */
+/** @param {any} pass @param {string} kind @returns {import("./paint.js").LinksData} */
 export function buildLinks(pass, kind) {
   const [queries, keys] = pass.axes[kind] ?? [pass.probe?.target ?? [], pass.source],
     outputRow = firstPredictedRow(kind, queries.length, pass);

@@ -29,11 +29,10 @@ export function Switch({ parts, name, switches, tabindex }) {
 
 /** @typedef {"zero" | "mean"} Method */
 
-/** @type {Record<Method, string>} */
-const METHODS = {
+const METHODS = /** @type {Record<Method, string>} */ ({
   zero: "Off: its output is 0, which other parts may not know.",
   mean: "Off: its output is its mean, which other parts know.",
-};
+});
 
 /**
  * @param {Component[]} off @param {Switches["nameOf"]} nameOf
@@ -95,10 +94,7 @@ export const SwitchControls = ({ off, nameOf, isRight, score, hasExamples, ...pr
 /** @type {Record<string, [number, number]>} */
 const DIRECTIONS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
-/**
- * Move between the heads below `root` with the arrow keys, in the order of the picture.
- * @param {KeyboardEvent} event @param {HTMLElement} root
- */
+/** @param {KeyboardEvent} event @param {HTMLElement} root */
 export function moveFocus(event, root) {
   const direction = DIRECTIONS[event.key],
     button = /** @type {Element} */ (event.target).closest(".head");
