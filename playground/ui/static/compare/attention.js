@@ -169,12 +169,7 @@ export function Attention() {
         ${jobs.map((job) => html`<${JobProgress} key=${job.key} job=${job} />`)}
       </div>
       <div class="pg-row">
-        <${SegmentedControl}
-          label="Display"
-          options=${DISPLAY_OPTIONS}
-          value=${display.value}
-          onChange=${(value) => (display.value = value)}
-        />
+        <${SegmentedControl} label="Display" options=${DISPLAY_OPTIONS} of=${display} />
         <label title="Pretrained models; the weights of a row sum to one again">
           <input
             type="checkbox"

@@ -136,12 +136,7 @@ function KindControl({ kinds, kind }) {
   const options = ATTENTION_KINDS.filter(({ value }) => kinds.includes(value)).map(
     ({ value, title }) => ({ value, label: value, title }),
   );
-  return html`<${SegmentedControl}
-    label=${ATTENTION_KIND}
-    options=${options}
-    value=${kind.value}
-    onChange=${(value) => (kind.value = value)}
-  />`;
+  return html`<${SegmentedControl} label=${ATTENTION_KIND} options=${options} of=${kind} />`;
 }
 
 function LargeMap({ data, all, selection, mode, scores, select }) {

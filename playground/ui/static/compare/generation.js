@@ -309,12 +309,7 @@ function Result({ result }) {
   if (display.value === "scores") display.value = "map";
   return html`<${Output} result=${result} />
     <${Alignment} result=${result} />
-    <${SegmentedControl}
-      label="Display"
-      options=${options}
-      value=${display.value}
-      onChange=${(value) => (display.value = value)}
-    />
+    <${SegmentedControl} label="Display" options=${options} of=${display} />
     <${AttentionPanel}
       index=${0}
       data=${buildPanel(result, kind.value)}

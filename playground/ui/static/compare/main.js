@@ -2,7 +2,7 @@
 // the server runs everything that needs a pretrained model, as a job.
 import { effect, html, render } from "../vendor/preact.js";
 import { CopyButton } from "../shared/components/buttons.js";
-import { Tabs } from "../shared/components/segments.js";
+import { SegmentedControl } from "../shared/components/segments.js";
 import { store } from "../shared/store.js";
 import { Benchmark } from "./benchmark.js";
 import { Experiments, Presets } from "./experiments/experiments.js";
@@ -58,7 +58,7 @@ function Compare() {
       </p>`
     }
     <div class="pg-row views-row">
-      <${Tabs}
+      <${SegmentedControl}
         label="Views"
         prefix="compare"
         options=${VIEWS}

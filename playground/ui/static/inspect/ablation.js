@@ -2,7 +2,6 @@
 import { Button } from "../shared/components/buttons.js";
 import { html } from "../vendor/preact.js";
 import { DataTable } from "../shared/components/data_table.js";
-import { SegmentedControl } from "../shared/components/segments.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { formatInteger, formatMessage, formatNumber, formatPercent } from "../shared/format.js";
 import { store } from "../shared/store.js";
@@ -40,7 +39,7 @@ const SETS = [
   { value: "keep", label: "keep only", help: "All heads except one, or except one group" },
 ];
 const BAR_UNIT = 0.01; // nats; smaller increases have bars on a linear scale
-const { options, set, restore } = createOptions({ method: "mean", set: "single" });
+const { options, choose, set, restore } = createOptions({ method: "mean", set: "single" });
 
 export function describeMethod({ set: which, method }) {
   const find = (choices, value) => choices.find((each) => each.value === value).help;
@@ -139,19 +138,8 @@ const Effects = ({ data: { method, set: which, step, rows, baseline } }) =>
 function AblationControls({ canMeasure, response }) {
   const { method, set: which } = options.value;
   return html`<div class="pg-row row">
-      <${SegmentedControl}
-        label="Components to ablate"
-        options=${SETS}
-        value=${which}
-        onChange=${(value) => set({ set: value })}
-      />
-      replaced with
-      <${SegmentedControl}
-        label="Replacement value"
-        options=${METHODS}
-        value=${method}
-        onChange=${(value) => set({ method: value })}
-      />
+      ${choose("set", "Components to ablate", SETS, which, set)} replaced with
+      ${choose("method", "Replacement value", METHODS, method, set)}
       ${
         canMeasure &&
         html`<${Button}

@@ -2,7 +2,6 @@
 import { html, useMemo, useState } from "../vendor/preact.js";
 import { BarList } from "../shared/components/bar_list.js";
 import { HeatMapView } from "../shared/components/heat_map_view.js";
-import { SegmentedControl } from "../shared/components/segments.js";
 import { Select } from "../shared/components/select.js";
 import { formatNumber, formatPercent, formatToken } from "../shared/format.js";
 import { DECODER_INPUT } from "../shared/strings.js";
@@ -13,7 +12,7 @@ const SIDES = [
   { value: "source", label: "Source", title: "Encoder input" },
   { value: "target", label: "Target", title: DECODER_INPUT },
 ];
-const { options, update, restore } = createOptions({ side: "source", token: "" });
+const { options, choose, update, restore } = createOptions({ side: "source", token: "" });
 
 function NearestTokens({ data, onSelect }) {
   const items = data.nearest
@@ -84,14 +83,7 @@ function PositionVectors({ data: { side, positions } }) {
 
 function Embeddings({ data }) {
   const selectToken = (token) => update({ token });
-  return html`<div class="pg-row row">
-      <${SegmentedControl}
-        label="Embedding table"
-        options=${SIDES}
-        value=${data.side}
-        onChange=${(side) => update({ side })}
-      />
-    </div>
+  return html`<div class="pg-row row">${choose("side", "Embedding table", SIDES, data.side)}</div>
     <div class="pg-halves parts">
       <${NearestTokens} data=${data} onSelect=${selectToken} />
       <${Projection} data=${data} onSelect=${selectToken} />

@@ -10,7 +10,7 @@ const STACKS = [
   { value: "decoder", label: "Decoder", title: "Reads the target, shifted right" },
 ];
 const CELL_NAMES = { rnn: "plain RNN", gru: "GRU", lstm: "LSTM" };
-const { options, update, restore } = createOptions({
+const { options, choose, update, restore } = createOptions({
   stack: "encoder",
   layer: 0,
   quantity: "",
@@ -48,12 +48,7 @@ export const describeUnit = ({ tokens, quantity, values }, row, column) =>
 function Choices({ data }) {
   const { stack, layer, layers, quantities, quantity } = data;
   return html`<div class="pg-row row">
-    <${SegmentedControl}
-      label="Stack"
-      options=${STACKS}
-      value=${stack}
-      onChange=${(value) => update({ stack: value })}
-    />
+    ${choose("stack", "Stack", STACKS, stack)}
     ${
       layers > 1 &&
       html`<${SegmentedControl}
@@ -66,12 +61,12 @@ function Choices({ data }) {
         onChange=${(value) => update({ layer: Number(value) })}
       />`
     }
-    <${SegmentedControl}
-      label="Gate or state"
-      options=${quantities.map(({ name, meaning: title }) => ({ value: name, label: name, title }))}
-      value=${quantity}
-      onChange=${(value) => update({ quantity: value })}
-    />
+    ${choose(
+      "quantity",
+      "Gate or state",
+      quantities.map(({ name, meaning: title }) => ({ value: name, label: name, title })),
+      quantity,
+    )}
   </div>`;
 }
 

@@ -4,7 +4,6 @@ import { Button } from "../shared/components/buttons.js";
 import { html, signal, useEffect, useMemo } from "../vendor/preact.js";
 import { BarList } from "../shared/components/bar_list.js";
 import { HeatMapView } from "../shared/components/heat_map_view.js";
-import { SegmentedControl } from "../shared/components/segments.js";
 import { Select } from "../shared/components/select.js";
 import { DECODING_MODES } from "./attention.js";
 import { store } from "../shared/store.js";
@@ -17,7 +16,7 @@ const LINK_LABELS = {
   decoder: "Decoder self-attention at each output position",
 };
 const TYPING_DELAY_MS = 200;
-const { options, set, update, restore } = createOptions({
+const { options, choose, set, update, restore } = createOptions({
   mode: "free-running",
   temperature: 1,
   seed: 0,
@@ -184,12 +183,7 @@ function Generation({ data }) {
     index = data.heads.indexOf(head),
     links = useMemo(() => buildLinks(data, index), [data, index]);
   return html`<div class="pg-row row">
-      <${SegmentedControl}
-        label="Decoding mode"
-        options=${DECODING_MODES}
-        value=${mode}
-        onChange=${(value) => update({ mode: value })}
-      />
+      ${choose("mode", "Decoding mode", DECODING_MODES)}
       ${mode === "sampled" && html`<${SamplingFields} />`}
       <${Player} data=${data} />
       <${HeadSelect} heads=${data.heads} head=${index < 0 ? "" : head} />

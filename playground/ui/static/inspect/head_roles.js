@@ -6,7 +6,6 @@ import { DataTable } from "../shared/components/data_table.js";
 import { HeatMapView } from "../shared/components/heat_map_view.js";
 import { JobProgress } from "../shared/components/job_progress.js";
 import { LineChart } from "../shared/components/line_chart.js";
-import { SegmentedControl } from "../shared/components/segments.js";
 import { Select } from "../shared/components/select.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { formatCount, formatInteger, formatMessage, formatNumber } from "../shared/format.js";
@@ -30,7 +29,7 @@ export const PATTERNS = {
 const PATTERN_NAMES = Object.keys(PATTERNS);
 const KIND_ORDER = ["cross", "encoder", "decoder"];
 const KIND_OPTIONS = ["all", ...KIND_ORDER].map((value) => ({ value, label: value }));
-const { options, set, restore } = createOptions({ kind: "all", head: "" });
+const { options, choose, set, restore } = createOptions({ kind: "all", head: "" });
 
 /** Return a short name such as "cross 2.1". */
 export const shortHeadName = (head) => `${head.kind} ${head.layer}.${head.head}`;
@@ -149,13 +148,7 @@ function HeadRoles({ data: response }) {
     ),
     selected = data.heads.find((head) => head.name === name) ?? byClarity[0];
   return html`<div class="pg-row row">
-      <${SegmentedControl}
-        label=${ATTENTION_KIND}
-        options=${KIND_OPTIONS}
-        value=${kind}
-        onChange=${(value) => set({ kind: value })}
-      />
-      ${status}
+      ${choose("kind", ATTENTION_KIND, KIND_OPTIONS, kind, set)} ${status}
     </div>
     <div class=${isStale ? "stale" : ""}>
       <${HeadTable}

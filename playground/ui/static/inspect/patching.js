@@ -76,12 +76,7 @@ function LayerTables({ data }) {
   const isRestored = direction.value === "restored";
   return html`<h4 class="lens-title">By layer and position</h4>
     <div class="pg-row row">
-      <${SegmentedControl}
-        label="direction"
-        options=${DIRECTIONS}
-        value=${direction.value}
-        onChange=${(value) => (direction.value = value)}
-      />
+      <${SegmentedControl} label="direction" options=${DIRECTIONS} of=${direction} />
     </div>
     <p class="caption pg-quiet">
       ${

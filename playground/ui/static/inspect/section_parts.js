@@ -1,5 +1,6 @@
 // The content of table cells: shades and bars.
 import { html, signal } from "../vendor/preact.js";
+import { SegmentedControl } from "../shared/components/segments.js";
 import { formatNumber } from "../shared/format.js";
 import { colorTable, currentTheme, onThemeChange } from "../shared/palette.js";
 import { refresh } from "./requests.js";
@@ -82,6 +83,14 @@ export function createOptions(initial) {
     set(changes);
     refresh(delayMs);
   };
+  /** A control of an option: its current value, or that of the response. */
+  const choose = (name, label, choices, value = options.value[name], change = update) =>
+    html`<${SegmentedControl}
+      label=${label}
+      options=${choices}
+      value=${value}
+      onChange=${(next) => change(/** @type {any} */ ({ [name]: next }))}
+    />`;
   /** Apply the options of a link; those of another type are ignored. @param {any} link */
   const restore = (link) =>
     set(
@@ -93,5 +102,5 @@ export function createOptions(initial) {
         )
       ),
     );
-  return { options, set, update, restore };
+  return { options, set, update, restore, choose };
 }

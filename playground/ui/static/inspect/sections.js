@@ -1,7 +1,7 @@
 // The tabs of the three views, the parts of the selected one, and the open section.
 import { Button } from "../shared/components/buttons.js";
 import { html } from "../vendor/preact.js";
-import { SegmentedControl, Tabs } from "../shared/components/segments.js";
+import { SegmentedControl } from "../shared/components/segments.js";
 import { loadJson, saveJson } from "../shared/storage.js";
 import { store } from "../shared/store.js";
 import { isLocal } from "./local_views.js";
@@ -45,7 +45,7 @@ export function Sections() {
     data = results.value[name],
     reason = notApplicable.value,
     state = store.isInputInvalid.value ? " stale" : isWaiting.value ? " waiting" : "";
-  return html`<${Tabs}
+  return html`<${SegmentedControl}
       label="Views"
       prefix="view"
       options=${SUB_VIEWS}

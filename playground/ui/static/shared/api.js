@@ -33,13 +33,8 @@ const sleepUntilOnline = (ms) =>
     window.addEventListener("online", end);
   });
 
-/**
- * Return the URL of playground/ on the server, which may be below a path of its own. This module is
- * playground/static/VERSION/shared/api.js.
- * @param {string} module
- */
-export const findBaseUrl = (module) => new URL("../../../", module);
-export const baseUrl = findBaseUrl(import.meta.url);
+/** The URL of playground/ on the server; this is playground/static/VERSION/shared/api.js. */
+export const baseUrl = new URL("../../../", import.meta.url);
 
 /**
  * Send a request. A rate limit delays the request instead of failing it.

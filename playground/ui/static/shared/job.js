@@ -119,7 +119,8 @@ export class Job {
     const submitted = await requestWithRetry(
       () => this.request("jobs/submit", { owner, ...payload }),
       isCurrent,
-      (reason) => isCurrent() && this.patch(formatMessage(reason)),
+      (reason) =>
+        isCurrent() && this.update({ ...this.state.peek(), message: formatMessage(reason) }),
     );
     if (submitted.error) throw toServerError(submitted.error, submitted);
     const current = { owner, job: submitted.job };
@@ -189,11 +190,6 @@ export class Job {
   /** @param {{ owner: string, job: string }} job */
   async cancelOnServer(job) {
     await this.request("jobs/cancel", job).catch(() => {}); // it ends anyway
-  }
-
-  /** @param {string} message */
-  patch(message) {
-    this.update({ ...this.state.peek(), message });
   }
 
   /** @param {JobState} state */

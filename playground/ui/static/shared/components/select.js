@@ -14,7 +14,6 @@ export function renderOptions(options, value) {
       value=${option.value}
       title=${option.title}
       data-example=${option.example}
-      disabled=${option.disabled}
       selected=${option.value === value}
     >
       ${option.label}
