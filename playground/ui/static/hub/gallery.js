@@ -17,8 +17,9 @@ import { store } from "../shared/store.js";
 import { opened, runHubJob } from "./state.js";
 
 const NO_MODELS = "No model has the playground's tag yet. Publish the first one.";
-const COLUMNS = [
-  { key: "repo", label: "model", render: (row) => html`<span class="name">${row.repo}</span>` },
+/** The columns of a table of models, whose names have this key. */
+export const modelColumns = (key) => [
+  { key, label: "model", render: (row) => html`<span class="name">${row[key]}</span>` },
   { key: "task", label: "task", isOptional: true },
   {
     key: "parameters",
@@ -27,6 +28,9 @@ const COLUMNS = [
     isOptional: true,
     render: (row) => (row.parameters ? formatInteger(row.parameters) : ""),
   },
+];
+const COLUMNS = [
+  ...modelColumns("repo"),
   {
     key: "exact_match",
     label: "exact match",

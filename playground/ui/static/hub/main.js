@@ -2,7 +2,7 @@
 import { Button } from "../shared/components/buttons.js";
 import { html, render } from "../vendor/preact.js";
 import { DataTable } from "../shared/components/data_table.js";
-import { formatInteger, formatPercent } from "../shared/format.js";
+import { formatPercent } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { Account, loadSession, verifyToken } from "./account.js";
 import {
@@ -13,20 +13,13 @@ import {
   openRepo,
   parseRepoAddress,
   Repository,
+  modelColumns,
 } from "./gallery.js";
 import { loadCheckpoints, PublishForm } from "./publish_form.js";
 import { attach, models, opened, root, session } from "./state.js";
 
 const MODEL_COLUMNS = [
-  { key: "name", label: "model", render: (row) => html`<span class="name">${row.name}</span>` },
-  { key: "task", label: "task", isOptional: true },
-  {
-    key: "parameters",
-    label: "parameters",
-    isNumber: true,
-    isOptional: true,
-    render: (row) => formatInteger(row.parameters),
-  },
+  ...modelColumns("name"),
   {
     key: "best",
     label: "exact match",

@@ -3,10 +3,7 @@ import { signal } from "../vendor/preact.js";
 import { store } from "../shared/store.js";
 import { createView } from "../shared/view.js";
 
-/**
- * The sections by name; main.js fills it. No prototype: a link may contain any name.
- * @type {Record<string, any>}
- */
+/** By name; without a prototype, because links may have any name. @type {Record<string, any>} */
 export const VIEWS = { __proto__: null };
 
 export const openSection = signal("attention");

@@ -20,10 +20,7 @@ const entryOf = (store) => ({
 });
 /** @typedef {ReturnType<typeof entryOf> | null} Entry */
 
-/**
- * Whether the state is that of another entry. A model or section after none is part of its entry.
- * @type {(before: Entry, next: Entry) => boolean}
- */
+/** A model after none is part of its entry. @type {(before: Entry, next: Entry) => boolean} */
 const isOther = (before, next) =>
   Boolean(before?.model) &&
   (before?.tab !== next?.tab ||

@@ -72,10 +72,7 @@ export function formatRelativeTime(seconds) {
 export const formatCount = (count, noun, plural = noun + "s") =>
   formatInteger(count) + " " + (pluralRules.select(count) === "one" ? noun : plural);
 
-/**
- * Capitalize a message and end it with a period. A leading name such as gpt2 keeps its case.
- * @param {string | null | undefined} text
- */
+/** Make a sentence; a name such as gpt2 keeps its case. @param {string | null | undefined} text */
 export function formatMessage(text) {
   if (!text) return "";
   const first = /^\S*[/_.\d]\S*\s/.test(text) ? text[0] : text[0].toUpperCase();

@@ -45,10 +45,7 @@ function readModel(params) {
   );
 }
 
-/**
- * Return what an address selects for all tabs. Invalid values are null.
- * @param {string} search the query of the address @returns {ViewState}
- */
+/** Invalid values are null. @param {string} search the query of the address @returns {ViewState} */
 export function readViewState(search) {
   const params = new URLSearchParams(search),
     tab = params.get("tab")?.toLowerCase() ?? "",
@@ -61,10 +58,7 @@ export function readViewState(search) {
   };
 }
 
-/**
- * Return an address with other parameters. Null and "" remove one; those without a name stay.
- * @param {string} href @param {object} params
- */
+/** Null and "" remove a parameter; the others stay. @param {string} href @param {object} params */
 export function writeParams(href, params) {
   const url = new URL(href);
   url.searchParams.delete("watch");

@@ -66,10 +66,7 @@ export function resolveColor(color) {
   return color.startsWith("--") ? cssVariable(color) : color;
 }
 
-/**
- * Return the dash pattern of a series. A repeated color gets another pattern.
- * @param {Pick<import("./types.js").Series, "color" | "dash">} series
- */
+/** A repeat has another one. @param {Pick<import("./types.js").Series, "color" | "dash">} series */
 export function dashOf({ color, dash }) {
   const index = dash ?? (typeof color === "number" ? color : 0);
   return SERIES_DASHES[(index + Math.floor(index / SERIES_COLORS.length)) % SERIES_DASHES.length];

@@ -40,10 +40,7 @@ export class Resource {
     return response;
   }
 
-  /**
-   * Send a request after a pause without another one. Returns what `load` does.
-   * @param {number} delayMs @param {any[]} args of `send`
-   */
+  /** After a pause without another one. @param {number} delayMs @param {any[]} args of `send` */
   async loadAfter(delayMs, ...args) {
     const number = ++this.number;
     await sleep(delayMs);

@@ -64,10 +64,7 @@ export class Store {
     this.suggestedInput = signal("3 1 4 1 5");
     /** The steps of the model with stored weights; one or none without a history. */
     this.weightSteps = signal(/** @type {number[]} */ ([]));
-    /**
-     * The series of the stored weights if the page can run the model itself: the weights of a step
-     * are others in another series. Null if it cannot, undefined until that is known.
-     */
+    /** Of the stored weights; null if the page cannot run the model, undefined until known. */
     this.weightSeries = signal(/** @type {number | null | undefined} */ (undefined));
     /** The last training step of the model. */
     this.latestStep = signal(0);
@@ -129,10 +126,7 @@ export class Store {
     return this.pendingCommands > 0 || sentAfter !== this.commandCount;
   }
 
-  /**
-   * Request the lists. Returns the response, or null if a command has made it outdated.
-   * @param {(route: string, payload: object) => Promise<any>} [send]
-   */
+  /** Null if it is outdated. @param {(route: string, payload: object) => Promise<any>} [send] */
   async loadModels(send = request) {
     const sentAfter = this.commandCount,
       response = await send("runs/list", { owner: this.owner.value });

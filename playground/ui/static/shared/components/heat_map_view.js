@@ -6,7 +6,7 @@ import { colorScale } from "../palette.js";
 import { useCanvas } from "./hooks.js";
 /** @import { HeatMapData } from "../types.js" */
 
-const ARROWS = /** @type {Record<string, [number, number]>} */ ({
+export const ARROWS = /** @type {Record<string, [number, number]>} */ ({
   ArrowLeft: [0, -1],
   ArrowRight: [0, 1],
   ArrowUp: [-1, 0],

@@ -139,10 +139,7 @@ function paintCurve(c, x0, y0, x1, y1) {
   c.stroke();
 }
 
-/**
- * Every cross-attention of the decoder reads the encoder's output.
- * @param {Context} c @param {number} width
- */
+/** Every cross-attention reads the encoder's output. @param {Context} c @param {number} width */
 function paintMemoryArrow(c, width) {
   const y = 9,
     label = "memory: keys and values";
