@@ -69,11 +69,7 @@ const jobs = results.map(
 const modelName = (i) => String(form.value[i ? "model1" : "model0"]).trim();
 
 const runPanel = (i) =>
-  jobs[i].start("attention", {
-    model: modelName(i),
-    text: form.value.text,
-    word: form.value.word,
-  });
+  jobs[i].start("attention", { model: modelName(i), text: form.value.text, word: form.value.word });
 
 /** Run both models, one after the other, because each may need a download. */
 async function run() {

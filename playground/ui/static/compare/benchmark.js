@@ -73,12 +73,7 @@ const dropInvalidModels = ({ models, ...stored }) => ({
 });
 export const form = createForm(
   "table",
-  {
-    models: DEFAULT_MODELS.map((name) => ({ name, on: true })),
-    n: 20,
-    shots: 8,
-    rank: 5,
-  },
+  { models: DEFAULT_MODELS.map((name) => ({ name, on: true })), n: 20, shots: 8, rank: 5 },
   dropInvalidModels,
 );
 const newName = signal("");

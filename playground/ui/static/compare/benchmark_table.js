@@ -39,11 +39,7 @@ export const results = signal(emptyResults());
 export const isBaseline = (row) => row.description === "baseline";
 
 /** Begin a job. The earlier results stay until its first row. @param {Results} state */
-export const beginJob = (state) => ({
-  ...state,
-  part: state.part + 1,
-  isCleared: false,
-});
+export const beginJob = (state) => ({ ...state, part: state.part + 1, isCleared: false });
 
 /** Remove the rows and predictions of a model. @param {Results} state @param {string} model */
 function removeModel(state, model) {

@@ -309,12 +309,7 @@ function describeProducts(product, isScore) {
     count = terms > at.length ? `The ${at.length} largest of ${terms} products. ` : "",
     total = isScore ? `: ${formatDotProduct(product)}.` : ".";
   return {
-    data: {
-      rows,
-      columns: at.map(String),
-      values: [left, right, products],
-      isSigned: true,
-    },
+    data: { rows, columns: at.map(String), values: [left, right, products], isSigned: true },
     caption: count + "Columns: dimensions that are multiplied. The bottom row is summed" + total,
     describe: (_, column) =>
       `Dimension ${at[column]}: ${names[0]} ${left[column]} · ${names[1]} ` +

@@ -99,12 +99,7 @@ export const embeddingsSpec = {
   options: () => options.value,
   restoreOptions: restore,
   rows: (data) =>
-    data.nearest.map(([other, cosine]) => ({
-      side: data.side,
-      token: data.token,
-      other,
-      cosine,
-    })),
+    data.nearest.map(([other, cosine]) => ({ side: data.side, token: data.token, other, cosine })),
 };
 
 // The first two principal components of the token embeddings.

@@ -177,11 +177,7 @@ export class BrowserModel {
       all = this.names([...source, ...(kind === "encoder" ? blanks : decoderInput.slice(1))]),
       [read, written] = [source, decoderInput].map((tokens) => this.names(tokens));
     return others.length
-      ? {
-          encoder: [read, read],
-          decoder: [written, written],
-          cross: [this.names(labels), read],
-        }
+      ? { encoder: [read, read], decoder: [written, written], cross: [this.names(labels), read] }
       : { [kind]: [all, all] };
   }
 

@@ -25,11 +25,7 @@ export const rememberedModel = () => loadText(MODEL_KEY) ?? "";
 
 /** @param {RunSummary[]} runs @param {CheckpointSummary[]} checkpoints @returns {Option[]} */
 const buildModelOptions = (runs, checkpoints) => [
-  ...runs.map((run) => ({
-    value: run.subject,
-    label: run.name,
-    group: "Your runs",
-  })),
+  ...runs.map((run) => ({ value: run.subject, label: run.name, group: "Your runs" })),
   ...checkpoints.map((each) => ({
     value: each.subject,
     label: each.name,
