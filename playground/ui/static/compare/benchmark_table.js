@@ -98,7 +98,7 @@ export function sortedRows({ request, rows }) {
 export const sortedItems = ({ items }) => [...items].sort(([a], [b]) => a - b);
 
 /** Return the requested models that have no row yet. @param {Results} state */
-export const listPending = ({ request, rows }, active) =>
+const listPending = ({ request, rows }, active) =>
   active && !active.retry && request === active
     ? active.models.filter((name) => ![...rows.values()].some((row) => row.model === name))
     : [];

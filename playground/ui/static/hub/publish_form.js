@@ -209,8 +209,7 @@ export function PublishForm() {
       disabledReason=${disabledReason()}
     />
     <${JobProgress} class="publish-note" job=${publishJob} onRetry=${previewPush} />
-    ${plan.value && html`<${Plan} onPublish=${publish} />`}
-    ${publication.value && html`<${PublicationNotice} />`}
+    ${plan.value && html`<${Plan} />`} ${publication.value && html`<${PublicationNotice} />`}
   </section>`;
 }
 
@@ -261,7 +260,7 @@ function describeModel(plan, step, isTraining) {
   return `${repository}: ${stepText}, ${size}.${runNote}`;
 }
 
-export function Plan({ onPublish }) {
+function Plan() {
   const { plan: model, space, card, notes = [], publishRequest } = plan.value,
     { changes } = model,
     isPublishable = isWritten(model) || isWritten(space), // a Space may lack the page
@@ -289,7 +288,7 @@ export function Plan({ onPublish }) {
     <p class="pg-buttons">
       ${
         isPublishable &&
-        html`<${Button} class="primary publish-button" onClick=${onPublish}>Publish<//>`
+        html`<${Button} class="primary publish-button" onClick=${publish}>Publish<//>`
       }
       <${Button} onClick=${() => (plan.value = null)}>${isPublishable ? "Cancel" : "Close"}<//>
     </p>

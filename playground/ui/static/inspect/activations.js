@@ -387,7 +387,7 @@ export function describeOrigin(origin, row) {
   };
 }
 
-export function Provenance({ origin, stage, rowName, columnName }) {
+function Provenance({ origin, stage, rowName, columnName }) {
   const { equation, variables, map } = useMemo(
     () => describeOrigin(origin, rowName),
     [origin, rowName],

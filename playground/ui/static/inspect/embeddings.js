@@ -147,7 +147,7 @@ export function separateNames(points, names) {
 }
 
 /** A token is selected by a click, or by the arrow keys and Enter. */
-export function Projection({ data: { map, side, token, positions }, onSelect }) {
+function Projection({ data: { map, side, token, positions }, onSelect }) {
   const [active, setActive] = useState(/** @type {string | null} */ (null)),
     points = separateNames(layoutPoints(map.coordinates), map.names),
     index = map.names.indexOf(active ?? token),

@@ -165,13 +165,7 @@ function HeadRoles({ data: response }) {
       />
       <${FoldedHeads} class="heads-unclear" suffix="without a clear pattern" heads=${unclear} />
     </div>
-    <${OverTraining}
-      heads=${heads}
-      head=${selected}
-      patterns=${PATTERN_NAMES}
-      onSelect=${(head) => set({ head })}
-      shortName=${shortHeadName}
-    />`;
+    <${OverTraining} heads=${heads} head=${selected} />`;
 }
 
 const toRows = ({ step, heads }) =>
@@ -251,7 +245,7 @@ export function selectSteps(steps, count = MAX_STEPS) {
   return [...chosen].sort((a, b) => a - b).map((at) => steps[at]);
 }
 
-export function resetHistory() {
+function resetHistory() {
   job.reset();
   history.value = [];
   pattern.value = "";
@@ -281,18 +275,15 @@ export function describeGrowth(name, steps, values) {
   return ` Half of the increase on ${name} is reached at step ${formatInteger(steps[half])}.`;
 }
 
-function HeadChart({ head, selectedPattern, patterns }) {
+function HeadChart({ head, selectedPattern }) {
   const scores = history.value,
     steps = scores.map(({ step }) => step);
   const { series, growth } = useMemo(() => {
     const rows = scores.map(({ heads }) => heads.find(({ name }) => name === head.name)),
-      lines = [
-        ...patterns.map((name) => [name, (row) => row.patterns[name]]),
-        ["aligned", (row) => row.aligned],
-      ],
       x = steps.map(toX),
-      all = lines.map(([name, read], color) => {
-        return { key: name, label: name, x, y: rows.map(read), color };
+      all = [...PATTERN_NAMES, "aligned"].map((name, color) => {
+        const y = rows.map((row) => (name === "aligned" ? row.aligned : row.patterns[name]));
+        return { key: name, label: name, x, y, color };
       }),
       best = all.find(({ key }) => key === selectedPattern);
     return {
@@ -312,14 +303,14 @@ function HeadChart({ head, selectedPattern, patterns }) {
 }
 
 /** The scores of all heads on one pattern. A click on a row selects the head. */
-function PatternMap({ heads, head, selectedPattern, patterns, onSelect, shortName }) {
+function PatternMap({ heads, head, selectedPattern }) {
   const scores = history.value;
   const data = useMemo(() => {
     const values = heads.map(({ name }) =>
       scores.map((each) => each.heads.find((row) => row.name === name).patterns[selectedPattern]),
     );
     return {
-      rows: heads.map(shortName),
+      rows: heads.map(shortHeadName),
       columns: scores.map(({ step }) => String(step)),
       values,
       maxCellSize: 18,
@@ -331,7 +322,7 @@ function PatternMap({ heads, head, selectedPattern, patterns, onSelect, shortNam
       <${Select}
         label="All heads: fraction on"
         class="heads-pattern"
-        options=${patterns.map((name) => ({ value: name, label: name }))}
+        options=${PATTERN_NAMES.map((name) => ({ value: name, label: name }))}
         value=${selectedPattern}
         onChange=${(name) => (pattern.value = name)}
       />
@@ -343,16 +334,15 @@ function PatternMap({ heads, head, selectedPattern, patterns, onSelect, shortNam
       describe=${(row, column) =>
         `${heads[row].name} at step ${formatInteger(scores[column].step)}: ` +
         `${formatNumber(data.values[row][column])} of its attention on ${selectedPattern}.`}
-      onSelect=${(row) => onSelect(heads[row].name)}
+      onSelect=${(row) => set({ head: heads[row].name })}
     />
   </div>`;
 }
 
 /** The scores over training, or why there are none. */
-export function OverTraining({ heads, head, patterns, onSelect, shortName }) {
+function OverTraining({ heads, head }) {
   const hasHistory = hasSteps() && store.weightSteps.value.length > 1,
-    selectedPattern = pattern.value || head.best || "anti-diagonal",
-    shared = { head, patterns, selectedPattern };
+    selectedPattern = pattern.value || head.best || "anti-diagonal";
   if (!hasHistory)
     return html`<h4 class="heads-when">Over training</h4>
       <p class="pg-hint">
@@ -370,8 +360,8 @@ export function OverTraining({ heads, head, patterns, onSelect, shortName }) {
     ${
       history.value.length > 1 &&
       html`<div class="pg-halves heads-two">
-        <${HeadChart} ...${shared} />
-        <${PatternMap} ...${shared} heads=${heads} onSelect=${onSelect} shortName=${shortName} />
+        <${HeadChart} head=${head} selectedPattern=${selectedPattern} />
+        <${PatternMap} heads=${heads} head=${head} selectedPattern=${selectedPattern} />
       </div>`
     }`;
 }

@@ -70,7 +70,7 @@ export function Sections() {
 
 const STORAGE_KEY = "transformer-playground-inspect";
 
-export const SUB_VIEWS = [
+const SUB_VIEWS = [
   { value: "attention", label: "Attention" },
   { value: "matters", label: "What matters" },
   { value: "numbers", label: "Every number" },
@@ -85,7 +85,7 @@ export const hasSection = (/** @type {string} */ name) =>
   (prediction.value?.views?.includes(name) ?? name !== "gates");
 
 /** Return the sections of a sub-view, in the order of main.js. @param {string} subView */
-export const sectionsOf = (subView) =>
+const sectionsOf = (subView) =>
   Object.keys(VIEWS).filter((name) => VIEWS[name].subView === subView);
 
 /** Return the sub-view that contains a section. @param {string} section */
@@ -109,7 +109,7 @@ export function selectView(section) {
 }
 
 /** Open the section of a view that was open last. @param {string} name */
-export function openSubView(name) {
+function openSubView(name) {
   const sections = sectionsOf(name);
   selectView([lastSections[name], ...sections].find(hasSection) ?? sections[0]);
 }

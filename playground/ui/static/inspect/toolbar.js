@@ -86,7 +86,7 @@ function exportView(format) {
   });
 }
 
-export function ExportMenu() {
+function ExportMenu() {
   const [hasHeatMap, setHasHeatMap] = useState(false);
   return html`<div class="export" onToggleCapture=${() => setHasHeatMap(Boolean(findHeatMap()))}>
     <${Menu} label="Export" text="Export" class="as-button">

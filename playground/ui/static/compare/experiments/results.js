@@ -222,7 +222,7 @@ export function formatStepsTo(to, steps) {
 }
 
 /** Open the curves of runs in the Train tab. @param {string[]} runs */
-export function overlayInTrain(runs) {
+function overlayInTrain(runs) {
   if (runs.length) store.open("train", { model: runs[0], over: runs.slice(1).join() });
 }
 
@@ -410,7 +410,7 @@ const RUN_COLUMNS = /** @type {Column[]} */ ([
   },
 ]);
 
-export const RunsTable = ({ runs, total }) =>
+const RunsTable = ({ runs, total }) =>
   html`<details class="runs-of">
     <summary>
       ${

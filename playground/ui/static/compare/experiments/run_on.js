@@ -38,7 +38,7 @@ effect(() => {
 });
 
 /** The machine of a flavor; by default the cheapest. @param {string} flavor */
-export const findMachine = (flavor) =>
+const findMachine = (flavor) =>
   places.value?.machines.find((each) => each.flavor === flavor) ?? places.value?.machines[0];
 
 /** @param {any} machine */

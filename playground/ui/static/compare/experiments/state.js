@@ -30,7 +30,7 @@ export const claims = signal(/** @type {any[]} */ ([]));
 export const errors = signal(/** @type {Record<string, string>} */ ({}));
 
 export const variants = computed(() => details.value?.results.results.variants ?? []);
-export const isAnyRunning = computed(() =>
+const isAnyRunning = computed(() =>
   Boolean(experiments.value?.some((each) => each.state === "running")),
 );
 
