@@ -6,7 +6,6 @@ import {
   NO_RESPONSE,
   ServerError,
   errorMessage,
-  findBaseUrl,
   request,
   requestWithRetry,
   upload,
@@ -26,11 +25,6 @@ async function pass(ms) {
   mock.timers.tick(ms);
   for (let i = 0; i < 10; i++) await Promise.resolve();
 }
-
-test("routes are below the path of the server", () => {
-  const module = "https://example.org/space/playground/static/0.2.0-abc/shared/api.js";
-  assert.equal(findBaseUrl(module).href, "https://example.org/space/playground/");
-});
 
 test("an upload returns JSON, and a text as an error", async () => {
   const replies = [

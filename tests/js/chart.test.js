@@ -9,7 +9,6 @@ import {
   nearestValue,
   smooth,
   thin,
-  thinRows,
   toTable,
 } from "../../playground/ui/static/shared/chart_data.js";
 import { nearestIndex } from "../../playground/ui/static/shared/store.js";
@@ -123,15 +122,6 @@ test("a table has a row per position", () => {
   });
   assert.deepEqual(toTable([], "step"), { header: ["step"], rows: [] });
   assert.deepEqual(thin([1, 2, 3, 4, 5], 3), [1, 3, 5]);
-});
-
-test("a thinned table keeps rows in which every line has a value", () => {
-  const rows = Array.from({ length: 100 }, (_, i) => [i, 1, i % 7 ? null : 2]),
-    chosen = thinRows(rows, 20);
-  assert.equal(chosen.length, 20);
-  assert.ok(chosen.filter((row) => row[2] !== null).length >= 10);
-  assert.deepEqual([chosen[0], chosen.at(-1)], [rows[0], rows[99]]);
-  assert.equal(thinRows(rows, 100), rows);
 });
 
 test("a line that is not smoothed has no raw line, and keeps its values", () => {

@@ -34,21 +34,19 @@ import { buildMatrix, Examples } from "../../playground/ui/static/compare/benchm
 import {
   addRows,
   beginJob,
+  buildRows,
+  describePairs,
+  describePending,
+  describeScore,
   emptyResults,
   exampleRecords,
   exportData,
+  formatSeconds,
   loadResults,
   parseResults,
   results,
   saveResults,
   sortedRows,
-} from "../../playground/ui/static/compare/benchmark_results.js";
-import {
-  buildRows,
-  describePairs,
-  describePending,
-  describeScore,
-  formatSeconds,
 } from "../../playground/ui/static/compare/benchmark_table.js";
 import {
   describePlan,
@@ -69,7 +67,7 @@ import {
   localPathsAllowed,
   outage,
   reportOutage,
-} from "../../playground/ui/static/compare/outage.js";
+} from "../../playground/ui/static/compare/jobs.js";
 import { toRequest } from "../../playground/ui/static/compare/pipeline.js";
 import { describeLane, placeLanes, Race } from "../../playground/ui/static/compare/race.js";
 import { Pretrained, SECTIONS } from "../../playground/ui/static/compare/pretrained.js";
@@ -82,8 +80,7 @@ import {
   sharedParams,
   view,
 } from "../../playground/ui/static/compare/state.js";
-import { toSeries } from "../../playground/ui/static/compare/training_charts.js";
-import { buildPanel, describeAlignment } from "../../playground/ui/static/compare/translation.js";
+import { buildPanel, describeAlignment } from "../../playground/ui/static/compare/generation.js";
 import { store } from "../../playground/ui/static/shared/store.js";
 import { html } from "../../playground/ui/static/vendor/preact.js";
 
@@ -628,22 +625,6 @@ test("heads that share their keys are named", () => {
   assert.equal(describeSharedKeys({ heads: 4 }, 3), "");
 });
 
-test("a series leaves out the rows without a value", () => {
-  assert.deepEqual(
-    Array.from(
-      toSeries(
-        "a",
-        [
-          [1, 2],
-          [2, null],
-        ],
-        (row) => row,
-      ).x,
-    ),
-    [1],
-  );
-});
-
 test("the memory and the outcome of fine-tuning", () => {
   const plan = { bytes: 2e9, free_bytes: 4e9, fits: true, parts: { activations: 1 } };
   assert.equal(describePlan(plan), "Needs about 2.0 GB of memory; 4.0 GB are free.");
@@ -759,6 +740,6 @@ test("a stored race is drawn until one has run here", async () => {
   };
   await click(box.querySelector(".run"));
   await waitFor(() => text(".winner-note")?.startsWith("own b is first with seed 0"));
-  const [, { kind, request }] = sent.find(([route]) => route === "jobs/submit");
+  const [, { kind, request }] = sent.find(([, payload]) => payload?.kind === "race");
   assert.deepEqual([kind, request.seed, request.lanes.length], ["race", 0, 4]);
 });

@@ -4,29 +4,21 @@ import { mock, test } from "node:test";
 import { enter, press, settle } from "./support/dom.js";
 import { box, click, key, mount, text, waitFor } from "./support/page.js";
 import { BarList } from "../../playground/ui/static/shared/components/bar_list.js";
-import { ConfirmButton } from "../../playground/ui/static/shared/components/confirm_button.js";
-import { CopyField } from "../../playground/ui/static/shared/components/copy_field.js";
+import {
+  ConfirmButton,
+  CopyField,
+  FileButton,
+} from "../../playground/ui/static/shared/components/buttons.js";
 import { Dialog } from "../../playground/ui/static/shared/components/dialog.js";
-import { FileButton } from "../../playground/ui/static/shared/components/file_button.js";
 import { HeatMapView } from "../../playground/ui/static/shared/components/heat_map_view.js";
 import { JobProgress } from "../../playground/ui/static/shared/components/job_progress.js";
 import { Menu } from "../../playground/ui/static/shared/components/menu.js";
-import { Section } from "../../playground/ui/static/shared/components/section.js";
-import { SegmentedControl, Tabs } from "../../playground/ui/static/shared/components/segments.js";
+import { SegmentedControl } from "../../playground/ui/static/shared/components/segments.js";
 import { Select } from "../../playground/ui/static/shared/components/select.js";
 import { StatusMessage } from "../../playground/ui/static/shared/components/status_message.js";
 import { TokenStrip } from "../../playground/ui/static/shared/components/token_strip.js";
 import { IDLE, Job } from "../../playground/ui/static/shared/job.js";
 import { html } from "../../playground/ui/static/vendor/preact.js";
-
-test("a section is named by its heading", async () => {
-  await mount(html`<${Section} title="Heads" hint="Sorted" help=${html`<p>Why</p>`}>content<//>`);
-  const section = box.querySelector("section");
-  const heading = document.getElementById(section.getAttribute("aria-labelledby"));
-  assert.equal(heading.textContent.trim(), "Heads");
-  assert.equal(text("summary"), "What is this?");
-  assert.match(section.textContent, /content/);
-});
 
 test("a message is read when it changes, and an error offers to try again", async () => {
   const onRetry = mock.fn();
@@ -76,11 +68,10 @@ test("a job has its progress and Cancel, and afterwards its message", async () =
   assert.equal(text(".success"), "✓ Done.");
 });
 
-test("one segment is pressed, and arrow keys choose the next enabled one", async () => {
+test("one segment is pressed, and arrow keys choose the next one", async () => {
   const onChange = mock.fn();
   const options = [
     { value: "map", label: "Map" },
-    { value: "lines", label: "Lines", disabled: true },
     { value: "one", label: "One token" },
   ];
   await mount(
@@ -179,23 +170,6 @@ test("wrong, missing and extra tokens are marked with their reason", async () =>
   assert.equal(text(".wrong"), "2U+200B");
 });
 
-test("tokens can be selected, and weights shade them", async () => {
-  const onSelect = mock.fn();
-  await mount(
-    html`<${TokenStrip}
-      label="Source"
-      tokens=${["1", "2"]}
-      weights=${[0.25, 1]}
-      selected=${1}
-      onSelect=${onSelect}
-    />`,
-  );
-  assert.equal(text("[aria-pressed=true]"), "2");
-  assert.equal(box.querySelector("button").style.getPropertyValue("--pg-weight"), "0.25");
-  await click("button");
-  assert.deepEqual(onSelect.mock.calls[0].arguments, [0]);
-});
-
 test("bars have the width of their share", async () => {
   const items = [
     { label: "5", value: 0.8, isTarget: true },
@@ -233,7 +207,13 @@ test("the arrow keys move between the tabs of a view", async () => {
     { value: "b", label: "Second" },
   ];
   await mount(
-    html`<${Tabs} label="Views" prefix="v" options=${options} value="a" onChange=${onChange} />`,
+    html`<${SegmentedControl}
+      label="Views"
+      prefix="v"
+      options=${options}
+      value="a"
+      onChange=${onChange}
+    />`,
   );
   const [first, second] = box.querySelectorAll("[role=tab]");
   assert.deepEqual([first.id, first.tabIndex, second.tabIndex], ["v-a", 0, -1]);

@@ -3,9 +3,8 @@ import test from "node:test";
 
 import { canvasCalls, settle } from "./support/dom.js";
 import { box, click, key, mount, text, texts } from "./support/page.js";
-import { describeWeights } from "../../playground/ui/static/shared/diagram/describe.js";
+import { describeWeights, findRole } from "../../playground/ui/static/shared/diagram/describe.js";
 import { Diagram } from "../../playground/ui/static/shared/diagram/diagram.js";
-import { findRole } from "../../playground/ui/static/shared/diagram/roles.js";
 import {
   buildLinks,
   buildStacks,

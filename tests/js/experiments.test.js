@@ -15,9 +15,12 @@ import {
   waitFor,
 } from "./support/page.js";
 import {
-  Experiments,
+  describeAnswer,
+  describePreset,
   describeStatus,
+  Experiments,
   listActions,
+  Presets,
 } from "../../playground/ui/static/compare/experiments/experiments.js";
 import {
   NewExperiment,
@@ -30,15 +33,25 @@ import {
   toValues,
 } from "../../playground/ui/static/compare/experiments/new_experiment.js";
 import {
+  applyPoll,
+  claims,
+  describeDurations,
+  details,
+  experiments,
+  formatEstimate,
+  labelSettings,
+  lines,
   loadOutcomes,
+  openExperiment,
+  openId,
   outcomeKey,
   outcomes,
-} from "../../playground/ui/static/compare/experiments/outcomes.js";
-import {
-  Presets,
-  describeAnswer,
-  describePreset,
-} from "../../playground/ui/static/compare/experiments/presets.js";
+  presets,
+  settings,
+  STORED_PREFIX,
+  toggleVariant,
+  variants,
+} from "../../playground/ui/static/compare/experiments/state.js";
 import {
   Replications,
   buildClaimSeries,
@@ -54,12 +67,16 @@ import {
 } from "../../playground/ui/static/compare/experiments/result_charts.js";
 import {
   describeMeasurement,
+  describeProgress,
   describeRun,
   describeRuns,
+  describeUntrained,
   formatRange,
   formatStepsTo,
+  listRepresentatives,
+  Results,
   settingsLabel,
-} from "../../playground/ui/static/compare/experiments/result_tables.js";
+} from "../../playground/ui/static/compare/experiments/results.js";
 import {
   describePrice,
   describeShards,
@@ -68,29 +85,6 @@ import {
   places,
   toJobs,
 } from "../../playground/ui/static/compare/experiments/run_on.js";
-import {
-  Results,
-  describeProgress,
-  describeUntrained,
-  listRepresentatives,
-} from "../../playground/ui/static/compare/experiments/results.js";
-import {
-  STORED_PREFIX,
-  applyPoll,
-  claims,
-  describeDurations,
-  details,
-  experiments,
-  formatEstimate,
-  labelSettings,
-  lines,
-  openExperiment,
-  openId,
-  presets,
-  settings,
-  toggleVariant,
-  variants,
-} from "../../playground/ui/static/compare/experiments/state.js";
 import { formatPercent } from "../../playground/ui/static/shared/format.js";
 import { store } from "../../playground/ui/static/shared/store.js";
 import { html } from "../../playground/ui/static/vendor/preact.js";

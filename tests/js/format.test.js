@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { toCsv } from "../../playground/ui/static/shared/csv.js";
+import { toCsv } from "../../playground/ui/static/shared/download.js";
 import * as format from "../../playground/ui/static/shared/format.js";
 
 const vectors = JSON.parse(

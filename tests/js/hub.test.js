@@ -5,21 +5,20 @@ import { settle } from "./support/dom.js";
 import { box, fill, mount, responses, sent, serve, submit, waitFor } from "./support/page.js";
 import { describeSession } from "../../playground/ui/static/hub/account.js";
 import {
+  describeEvaluation,
+  describeRepo,
+  formatRepoAddress,
   loadGallery,
   parseRepoAddress,
   validateRepoName,
 } from "../../playground/ui/static/hub/gallery.js";
-import { formatChangeCounts, describePlan } from "../../playground/ui/static/hub/plan.js";
 import {
-  PublishForm,
   buildCheckpointOptions,
+  describePlan,
+  formatChangeCounts,
+  PublishForm,
   suggestName,
 } from "../../playground/ui/static/hub/publish_form.js";
-import {
-  describeEvaluation,
-  describeRepo,
-  formatRepoAddress,
-} from "../../playground/ui/static/hub/repository.js";
 import { plan, publishOptions, runHubJob, session } from "../../playground/ui/static/hub/state.js";
 import { Job } from "../../playground/ui/static/shared/job.js";
 import { store } from "../../playground/ui/static/shared/store.js";

@@ -4,19 +4,21 @@ import { beforeEach, mock, test } from "node:test";
 import { canvasCalls, settle } from "./support/dom.js";
 import { box, button, key, mount, serve, text, texts, waitFor } from "./support/page.js";
 import { attentionSpec } from "../../playground/ui/static/inspect/attention.js";
-import {
-  layoutPoints,
-  separateNames,
-} from "../../playground/ui/static/inspect/embedding_projection.js";
+import { layoutPoints, separateNames } from "../../playground/ui/static/inspect/embeddings.js";
 import { describeUnit, gatesSpec, meanRows } from "../../playground/ui/static/inspect/gates.js";
 import { generationSpec, weightsOf } from "../../playground/ui/static/inspect/generation.js";
-import { createOptions } from "../../playground/ui/static/inspect/options.js";
+import { createOptions } from "../../playground/ui/static/inspect/section_parts.js";
 import {
   refresh,
   showError,
   showResponseError,
 } from "../../playground/ui/static/inspect/requests.js";
-import { Sections } from "../../playground/ui/static/inspect/sections.js";
+import {
+  findSection,
+  findSubView,
+  Sections,
+  selectView,
+} from "../../playground/ui/static/inspect/sections.js";
 import {
   notApplicable,
   openSection,
@@ -27,8 +29,6 @@ import {
 } from "../../playground/ui/static/inspect/state.js";
 import { TokenLinks } from "../../playground/ui/static/inspect/token_links.js";
 import { Toolbar } from "../../playground/ui/static/inspect/toolbar.js";
-import { root } from "../../playground/ui/static/inspect/view.js";
-import { findSection, findSubView, selectView } from "../../playground/ui/static/inspect/views.js";
 import { store } from "../../playground/ui/static/shared/store.js";
 import { html } from "../../playground/ui/static/vendor/preact.js";
 
@@ -41,7 +41,7 @@ beforeEach(() => {
 
 test("a model with private examples has the roles of its heads only, with the reason", async () => {
   const Component = () => html`<p class="roles"></p>`;
-  Object.defineProperty(root, "offsetParent", { value: document.body, configurable: true });
+  store.tab.value = "inspect";
   addSections(() => ({ explain: "", Component }));
   const error = "the owner of this run keeps its examples private";
   serve({ "inspect/view": { error, code: "private" } });
@@ -240,7 +240,7 @@ test("only an error of the input marks the input as invalid", () => {
 test("a view that arrives after a newer request is dropped", async () => {
   const replies = [];
   serve({ "inspect/view": () => new Promise((resolve) => replies.push(resolve)) });
-  Object.defineProperty(root, "offsetParent", { value: document.body });
+  store.tab.value = "inspect";
   VIEWS.steps = {};
   openSection.value = "steps";
   store.model.value = "checkpoint:copy";

@@ -11,16 +11,18 @@ import {
 } from "../../playground/ui/static/inspect/ablation.js";
 import {
   activationsSpec,
+  describeOrigin,
+  formatDotProduct,
+  formatResult,
   groupStages,
   nameColumn,
 } from "../../playground/ui/static/inspect/activations.js";
 import {
-  describeOrigin,
-  formatDotProduct,
-  formatResult,
-} from "../../playground/ui/static/inspect/provenance.js";
-import { describeGrowth, selectSteps } from "../../playground/ui/static/inspect/head_history.js";
-import { headRolesSpec, PATTERNS } from "../../playground/ui/static/inspect/head_roles.js";
+  describeGrowth,
+  headRolesSpec,
+  PATTERNS,
+  selectSteps,
+} from "../../playground/ui/static/inspect/head_roles.js";
 import { openSection } from "../../playground/ui/static/inspect/state.js";
 import { patchingSpec, selectCorruption } from "../../playground/ui/static/inspect/patching.js";
 import { store } from "../../playground/ui/static/shared/store.js";

@@ -5,15 +5,13 @@ import { beforeEach, test } from "node:test";
 
 import { box, button, click, mount, sent, serve, text, texts, waitFor } from "./support/page.js";
 import "./support/worker.js";
+import { measureLocally } from "../../playground/ui/static/inspect/local_views.js";
 import { attentionView, listAblations } from "../../playground/ui/static/inspect/engine_views.js";
 import { ablationSpec } from "../../playground/ui/static/inspect/ablation.js";
 import { attentionSpec } from "../../playground/ui/static/inspect/attention.js";
-import { measureLocally } from "../../playground/ui/static/inspect/local_views.js";
 import { refresh } from "../../playground/ui/static/inspect/requests.js";
-import { Sections } from "../../playground/ui/static/inspect/sections.js";
+import { hasSection, Sections, selectView } from "../../playground/ui/static/inspect/sections.js";
 import { openSection, results, VIEWS } from "../../playground/ui/static/inspect/state.js";
-import { root } from "../../playground/ui/static/inspect/view.js";
-import { hasSection, selectView } from "../../playground/ui/static/inspect/views.js";
 import { unsupported } from "../../playground/ui/static/shared/local_model.js";
 import { store } from "../../playground/ui/static/shared/store.js";
 import { html } from "../../playground/ui/static/vendor/preact.js";
@@ -39,9 +37,9 @@ Object.assign(VIEWS, {
   ablation: ablationSpec,
   trace: { subView: "numbers" },
 });
-Object.defineProperty(root, "offsetParent", { value: document.body, configurable: true });
 let count = 0; // of opened models: each test has one of its own
 beforeEach(() => {
+  store.tab.value = "inspect";
   serve({
     "runs/model": description,
     "inspect/view": { ...OF_SERVER, error: "of the server" },

@@ -41,7 +41,7 @@ def test_every_file_that_it_names_exists():
     assert [name for name in names if not (STATIC_DIR / name).is_file()] == []
     modules = re.findall(r'rel="modulepreload" href="playground/static/[^/]+/([^"]+)"', PAGE)
     assert modules[0] == "shell/page.js"
-    assert {"train/main.js", "shared/view.js", "shared/dom.js"} < set(modules)
+    assert {"train/main.js", "shared/view.js"} < set(modules)
     assert not any(module.startswith(("hub/", "compare/")) for module in modules)
 
 

@@ -13,9 +13,7 @@ import { AttentionPanel, DISPLAY_OPTIONS, display, isFirstHidden } from "./atten
 import { CompareJob } from "./jobs.js";
 import { isLocal, loadModelFacts, modelErrors, modelField, useModelFacts } from "./models.js";
 import { readableToken } from "./pipeline.js";
-import { createForm, selectedModel, subject } from "./state.js";
-import { showResult } from "./view.js";
-
+import { createForm, selectedModel, showResult, subject } from "./state.js";
 /** @import { FieldSpec } from "../shared/types.js" */
 
 const OWN_DELAY_MS = 150; // after the last key
@@ -44,7 +42,6 @@ export function tokenNames({ text, tokens, spans }) {
   });
 }
 
-/** Return the attention of a pretrained model as a panel shows it. */
 export function fromPretrained(result) {
   const names = tokenNames(result);
   return {
@@ -72,11 +69,7 @@ const jobs = results.map(
 const modelName = (i) => String(form.value[i ? "model1" : "model0"]).trim();
 
 const runPanel = (i) =>
-  jobs[i].start("attention", {
-    model: modelName(i),
-    text: form.value.text,
-    word: form.value.word,
-  });
+  jobs[i].start("attention", { model: modelName(i), text: form.value.text, word: form.value.word });
 
 /** Run both models, one after the other, because each may need a download. */
 async function run() {
@@ -85,7 +78,6 @@ async function run() {
   if (!isOwn.value) await runPanel(1);
 }
 
-/** The attention of the selected model, as in Inspect. */
 const own = new Resource(async () => {
   const response = await request("inspect/view", {
     owner: store.owner.value,
@@ -173,12 +165,7 @@ export function Attention() {
         ${jobs.map((job) => html`<${JobProgress} key=${job.key} job=${job} />`)}
       </div>
       <div class="pg-row">
-        <${SegmentedControl}
-          label="Display"
-          options=${DISPLAY_OPTIONS}
-          value=${display.value}
-          onChange=${(value) => (display.value = value)}
-        />
+        <${SegmentedControl} label="Display" options=${DISPLAY_OPTIONS} of=${display} />
         <label title="Pretrained models; the weights of a row sum to one again">
           <input
             type="checkbox"

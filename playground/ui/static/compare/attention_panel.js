@@ -124,7 +124,6 @@ function useScores(data, layer, head, isEnabled) {
   return { scores, error: answer.error.value };
 }
 
-/** Load the scores of a head into the data of its model. */
 async function loadScores(data, layer, head) {
   const { model, text, word } = data,
     place = { layer: layer + 1, head: head + 1 },
@@ -137,15 +136,9 @@ function KindControl({ kinds, kind }) {
   const options = ATTENTION_KINDS.filter(({ value }) => kinds.includes(value)).map(
     ({ value, title }) => ({ value, label: value, title }),
   );
-  return html`<${SegmentedControl}
-    label=${ATTENTION_KIND}
-    options=${options}
-    value=${kind.value}
-    onChange=${(value) => (kind.value = value)}
-  />`;
+  return html`<${SegmentedControl} label=${ATTENTION_KIND} options=${options} of=${kind} />`;
 }
 
-/** The title and the large map of the selected head or token. */
 function LargeMap({ data, all, selection, mode, scores, select }) {
   const { layer, head, token } = selection,
     isToken = mode === "token",
@@ -200,12 +193,9 @@ function useSelection(data, initial) {
 }
 
 /**
- * @param {{
- *   index: number,
- *   data: any,
- *   kind?: any,
- *   initial?: { layer: number, head: number } | null,
- * }} props `kind` is the signal of the kind of attention; `initial` selects a head
+ * @param {{ index: number, data: any, kind?: any,
+ *   initial?: { layer: number, head: number } | null }} props `kind` is the signal of the kind of
+ *   attention; `initial` selects a head
  */
 export function AttentionPanel({ index, data: whole, kind = null, initial = null }) {
   const isOwn = Boolean(whole?.isOwn),

@@ -1,9 +1,9 @@
 // Benchmark: the selected model, pretrained models and baselines on the same held-out sequences.
-import { html, signal, useEffect } from "../vendor/preact.js";
+import { Button } from "../shared/components/buttons.js";
+import { html, signal } from "../vendor/preact.js";
 import { Field, Form } from "../shared/components/form.js";
 import { JobProgress } from "../shared/components/job_progress.js";
-import { recordsToCsv } from "../shared/csv.js";
-import { downloadFile, downloadJson } from "../shared/download.js";
+import { downloadFile, downloadJson, recordsToCsv } from "../shared/download.js";
 import { formatCount } from "../shared/format.js";
 import { isActive } from "../shared/job.js";
 import { Examples } from "./benchmark_examples.js";
@@ -16,9 +16,9 @@ import {
   loadResults,
   resultRecords,
   results,
+  ResultTable,
   saveResults,
-} from "./benchmark_results.js";
-import { ResultTable } from "./benchmark_table.js";
+} from "./benchmark_table.js";
 import { CompareJob } from "./jobs.js";
 import {
   DEFAULT_MODELS,
@@ -32,9 +32,7 @@ import {
   useModelFacts,
   validateModelName,
 } from "./models.js";
-import { createForm, recordedResult, selectedModel, subject, view } from "./state.js";
-import { showResult } from "./view.js";
-
+import { createForm, selectedModel, showResult, subject, useRecorded, view } from "./state.js";
 /** @import { FieldSpec } from "../shared/types.js" */
 
 const MAX_MODELS = 6;
@@ -75,12 +73,7 @@ const dropInvalidModels = ({ models, ...stored }) => ({
 });
 export const form = createForm(
   "table",
-  {
-    models: DEFAULT_MODELS.map((name) => ({ name, on: true })),
-    n: 20,
-    shots: 8,
-    rank: 5,
-  },
+  { models: DEFAULT_MODELS.map((name) => ({ name, on: true })), n: 20, shots: 8, rank: 5 },
   dropInvalidModels,
 );
 const newName = signal("");
@@ -105,19 +98,6 @@ const job = new CompareJob("table", {
     saveResults();
   },
 });
-
-const recorded = recordedResult("benchmark");
-
-/** Show the recorded results until a job has run here. */
-function useRecorded() {
-  useEffect(() => {
-    if (results.value.settings || job.isStored) return;
-    recorded.load().then(({ rows, request, machine }) => {
-      if (!results.value.settings && !job.isBusy)
-        results.value = { ...addRows(beginJob(results.value), rows, request), origin: machine };
-    });
-  }, []);
-}
 
 const listSelected = () => form.value.models.filter((each) => each.on).map((each) => each.name);
 
@@ -231,13 +211,13 @@ function ModelList() {
 
 function Files() {
   const state = results.value;
-  const saveCsv = (name, records) => downloadFile(name, recordsToCsv(records));
-  const saveJson = () => downloadJson("compare.json", exportData(state));
-  const button = (label, onClick) =>
-    html`<button type="button" class="pg-button" onClick=${onClick}>${label}</button>`;
-  return html`${button("Table (CSV)", () => saveCsv("compare.csv", resultRecords(state)))}
-  ${button("Predictions (CSV)", () => saveCsv("compare-examples.csv", exampleRecords(state)))}
-  ${button("All data (JSON)", saveJson)}`;
+  const saveCsv = (name, records) => downloadFile(name, recordsToCsv(records)),
+    saveTable = () => saveCsv("compare.csv", resultRecords(state)),
+    saveExamples = () => saveCsv("compare-examples.csv", exampleRecords(state)),
+    saveJson = () => downloadJson("compare.json", exportData(state));
+  return html`<${Button} onClick=${saveTable}>Table (CSV)<//>
+    <${Button} onClick=${saveExamples}>Predictions (CSV)<//>
+    <${Button} onClick=${saveJson}>All data (JSON)<//>`;
 }
 
 function Legend() {
@@ -293,7 +273,13 @@ function Results() {
 }
 
 export function Benchmark() {
-  useRecorded();
+  useRecorded(
+    "benchmark",
+    () => !results.value.settings && !job.isStored && !job.isBusy,
+    ({ rows, request, machine }) => {
+      results.value = { ...addRows(beginJob(results.value), rows, request), origin: machine };
+    },
+  );
   const { models, ...numbers } = form.value,
     { settings, origin } = results.value,
     isRepeated = settings && !isOutdated();

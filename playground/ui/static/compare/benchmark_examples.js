@@ -2,7 +2,7 @@
 import { html, signal } from "../vendor/preact.js";
 import { TokenStrip } from "../shared/components/token_strip.js";
 import { formatCount, formatMessage } from "../shared/format.js";
-import { results, sortedItems, sortedRows } from "./benchmark_results.js";
+import { results, sortedItems, sortedRows } from "./benchmark_table.js";
 import { visibleWhitespace } from "./pipeline.js";
 
 /** The number of the example whose predictions are open; null without one. */
@@ -73,7 +73,6 @@ function Example({ row, columns }) {
     }`;
 }
 
-/** The tokens of a prediction against the target. */
 function Prediction({ item }) {
   if (item.prediction === null)
     return html`<span class="pg-bad">

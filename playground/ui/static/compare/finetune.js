@@ -1,7 +1,16 @@
 // Fine-tuning of a pretrained model on the task of the selected model
 // (pretrained/finetuning/job.py). The benchmark accepts the resulting model.
+import { Button } from "../shared/components/buttons.js";
 import { html, useEffect, useMemo } from "../vendor/preact.js";
-import { formatBytes, formatCount, formatDuration, formatPercent } from "../shared/format.js";
+import { toSeries } from "../shared/chart_data.js";
+import { LineChart } from "../shared/components/line_chart.js";
+import {
+  formatBytes,
+  formatCount,
+  formatDuration,
+  formatPercent,
+  formatWholePercent,
+} from "../shared/format.js";
 import { Resource } from "../shared/resource.js";
 import { store } from "../shared/store.js";
 import { EXACT_MATCH_TITLE, PEAK_LEARNING_RATE } from "../shared/strings.js";
@@ -9,7 +18,6 @@ import { benchmarkModels } from "./benchmark.js";
 import { runQuery } from "./jobs.js";
 import { createPipeline, numberInput, PRETRAINED_MODEL } from "./pipeline.js";
 import { loadLocal, saveLocal, subject } from "./state.js";
-import { toSeries, TrainingCharts } from "./training_charts.js";
 
 const MAX_SAVED_STEPS = 400;
 const PLAN_DELAY_MS = 500;
@@ -19,7 +27,13 @@ const MEMORY_PARTS = [
   ["optimizer_state", "Adam states"],
   ["activations", "activations for the backward pass"],
 ];
-/** The required memory. */
+const SCORE_OPTIONS = {
+  label: EXACT_MATCH_TITLE,
+  yRange: [0, 1],
+  formatY: formatPercent,
+  formatTick: formatWholePercent,
+};
+const LOSS_OPTIONS = { label: "Loss", isLog: true, yRange: /** @type {any} */ ([null, null]) };
 const plan = new Resource((request) => runQuery("finetune-plan", request, subject.value));
 
 const isStep = (row) => row.kind !== "memory";
@@ -33,7 +47,6 @@ export function thinSteps(rows) {
     .map(({ step, loss, exact_match, eval_size }) => ({ step, loss, exact_match, eval_size }));
 }
 
-/** Describe the memory and the time that the training needs. */
 export function describePlan({ bytes, free_bytes: free, fits, parts, seconds }) {
   return (
     `Needs about ${formatBytes(bytes)} of memory${parts.activations ? "" : " plus activations"}; ` +
@@ -43,7 +56,6 @@ export function describePlan({ bytes, free_bytes: free, fits, parts, seconds }) 
   );
 }
 
-/** Describe the exact match before and after the training. */
 export function describeTraining({ request, rows, result }) {
   const evaluations = rows.filter((row) => typeof row.exact_match === "number"),
     first = evaluations[0],
@@ -81,29 +93,32 @@ function Plan() {
 }
 
 function Training({ result, rows, request }) {
-  const steps = useMemo(() => rows.filter(isStep), [rows]),
-    scores = useMemo(
-      () => [toSeries("exact match", steps, (row) => [row.step, row.exact_match])],
-      [steps],
-    ),
-    losses = useMemo(() => [toSeries("loss", steps, (row) => [row.step, row.loss])], [steps]);
-  return html`<${TrainingCharts}
-      scoreLabel=${EXACT_MATCH_TITLE}
-      scores=${scores}
-      losses=${losses}
-    />
+  const read = (label, key) => {
+      const points = rows.filter((row) => isStep(row) && typeof row[key] === "number");
+      return toSeries(
+        label,
+        points.map((row) => [row.step, row[key]]),
+        0,
+        { hasPoints: points.length < 30 },
+      );
+    },
+    scores = useMemo(() => [read("exact match", "exact_match")], [rows]),
+    losses = useMemo(() => [read("loss", "loss")], [rows]);
+  return html`<div class="pg-halves pg-charts">
+      <${LineChart} options=${SCORE_OPTIONS} series=${scores} />
+      <${LineChart} options=${LOSS_OPTIONS} series=${losses} />
+    </div>
     <p class="verdict">${describeTraining({ request, rows, result })}</p>
     ${
       result &&
       html`<p class="pg-buttons">
-        <button
-          type="button"
-          class="pg-button compare-in-benchmark"
+        <${Button}
+          class="compare-in-benchmark"
           title="The pretrained model with few-shot examples, the fine-tuned model, and yours"
           onClick=${() => benchmarkModels([result.from, result.model])}
         >
           Compare all three in the benchmark
-        </button>
+        <//>
       </p>`
     }`;
 }

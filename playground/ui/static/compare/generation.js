@@ -1,62 +1,87 @@
 // Text generation, with the alternatives of each token (pretrained/inference.py).
 import { html, signal } from "../vendor/preact.js";
 import { BarList } from "../shared/components/bar_list.js";
-import { formatPercent } from "../shared/format.js";
+import { HeatMapView } from "../shared/components/heat_map_view.js";
+import { SegmentedControl } from "../shared/components/segments.js";
+import { formatCount, formatPercent } from "../shared/format.js";
 import { MOST_PROBABLE_TOKENS } from "../shared/strings.js";
+import { AttentionPanel, display, DISPLAY_OPTIONS } from "./attention_panel.js";
 import { hasChatTemplate, shortModelName } from "./models.js";
 import {
   createPipeline,
   modelInput,
+  ModelTokens,
   Notes,
   numberInput,
+  readableToken,
   textArea,
   visibleWhitespace,
 } from "./pipeline.js";
 
-/** The selected token; null for the latest one. */
-const position = signal(/** @type {number | null} */ (null));
-/** Select the token that is `step` tokens from the selected one. */
-function moveBy(event) {
-  const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-  if (!step || position.value === null) return;
-  event.preventDefault();
-  const buttons = event.currentTarget.querySelectorAll("button"),
-    next = Math.max(0, Math.min(buttons.length - 1, position.value + step));
-  position.value = next;
-  buttons[next].focus();
+/** The selected token of each section; null for the latest one. */
+const generated = signal(/** @type {number | null} */ (null));
+const translated = signal(/** @type {number | null} */ (0));
+
+const clampTo = (tokens, position) =>
+  Math.max(0, Math.min(tokens.length - 1, position ?? Infinity));
+
+/** The tokens of an output after the prompt; `position` is the signal of the selected one. */
+function OutputTokens({ tokens, position, prompt = "" }) {
+  const selected = clampTo(tokens, position.value);
+  const onKeyDown = (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    event.currentTarget.querySelectorAll("button")[clampTo(tokens, selected + step)].focus();
+  };
+  const renderToken = ({ text, probability, hasText }, index) => {
+    const select = () => (position.value = index),
+      classes = (hasText ? "" : " no-text") + (index === selected ? " selected" : "");
+    return html`<button
+      key=${index}
+      type="button"
+      class=${"generated-token" + classes}
+      style=${{ "--pg-weight": probability }}
+      title=${formatPercent(probability)}
+      tabindex=${index === selected ? 0 : -1}
+      onPointerEnter=${select}
+      onFocus=${select}
+      onClick=${select}
+    >
+      ${text}
+    </button>`;
+  };
+  return html`<div
+    class="generated-text"
+    role="group"
+    aria-label="Generated text; use the arrow keys to move between tokens"
+    onKeyDown=${onKeyDown}
+  >
+    <span class="prompt">${prompt}</span>${tokens.map(renderToken)}
+  </div>`;
 }
 
-function Token({ row, index, isSelected }) {
-  const select = () => (position.value = index),
-    fallback = row.word.includes("\ufffd") ? "" : visibleWhitespace(row.word);
-  return html`<button
-    type="button"
-    class=${"generated-token" + (row.text ? "" : " no-text") + (isSelected ? " selected" : "")}
-    style=${{ "--pg-weight": row.probability }}
-    title=${formatPercent(row.probability)}
-    tabindex=${isSelected ? 0 : -1}
-    onPointerEnter=${select}
-    onFocus=${select}
-    onClick=${select}
-  >
-    ${row.text || fallback}
-  </button>`;
-}
+/** The most probable tokens at a position; `toItem` returns the label and the title of one. */
+const Candidates = ({ row, toItem }) =>
+  html`<${BarList}
+    label=${MOST_PROBABLE_TOKENS}
+    targetText="generated"
+    items=${row.candidates.map((each) => ({
+      ...toItem(each),
+      value: each.probability,
+      isTarget: each.id === row.id,
+    }))}
+  />`;
 
 function Alternatives({ row }) {
-  const isListed = row.candidates.some((each) => each.id === row.id);
+  const isListed = row.candidates.some((each) => each.id === row.id),
+    toItem = ({ word, token, id }) => ({
+      label: visibleWhitespace(word),
+      title: `${token}, id ${id}`,
+    });
   return html`<div class="token-alternatives">
     <h4>Token ${row.n}, ${visibleWhitespace(row.word)}: ${formatPercent(row.probability)}</h4>
-    <${BarList}
-      label=${MOST_PROBABLE_TOKENS}
-      targetText="generated"
-      items=${row.candidates.map(({ word, probability, id, token }) => ({
-        label: visibleWhitespace(word),
-        value: probability,
-        isTarget: id === row.id,
-        title: `${token}, id ${id}`,
-      }))}
-    />
+    <${Candidates} row=${row} toItem=${toItem} />
     ${
       !isListed &&
       html`<${Notes}
@@ -67,23 +92,17 @@ function Alternatives({ row }) {
 }
 
 function GeneratedText({ result, rows, request }) {
-  const selected = Math.min(position.value ?? rows.length - 1, rows.length - 1);
-  return html`<div
-      class="generated-text"
-      role="group"
-      aria-label="Generated text; use the arrow keys to move between tokens"
-      onKeyDown=${moveBy}
-    >
-      <span class="prompt">${result?.prompt ?? request?.text}</span>${rows.map(
-        (row, index) =>
-          html`<${Token}
-            key=${index}
-            row=${row}
-            index=${index}
-            isSelected=${index === selected}
-          />`,
-      )}
-    </div>
+  const selected = clampTo(rows, generated.value),
+    tokens = rows.map(({ text, word, probability }) => ({
+      text: text || (word.includes("\ufffd") ? "" : visibleWhitespace(word)),
+      hasText: Boolean(text),
+      probability,
+    }));
+  return html`<${OutputTokens}
+      tokens=${tokens}
+      position=${generated}
+      prompt=${result?.prompt ?? request?.text}
+    />
     <p class="pg-hint">
       ${
         result
@@ -164,4 +183,154 @@ export const { View: Generation } = createPipeline("continue", {
     "where the answer begins (Brown et al. 2020). The choice and the order of the examples " +
     "change the result (Zhao et al. 2021).",
   Result: GeneratedText,
+});
+
+// Fill-mask: the predictions of a masked language model (pretrained/inference.py).
+
+function Predictions({ result: { model, tokens, masks, notes } }) {
+  return html`<h4>Input of ${shortModelName(model)}: ${formatCount(tokens.length, "token")}</h4>
+    <${ModelTokens} tokens=${tokens} />
+    ${masks.map((mask, i) => {
+      const title = `Mask ${masks.length > 1 ? i + 1 : ""}`.trim();
+      return html`<h4>${title}, position ${mask.position + 1}</h4>
+        <${BarList}
+          label=${`Predictions for ${title.toLowerCase()}`}
+          items=${mask.candidates.map(({ word, probability, text }) => ({
+            label: visibleWhitespace(word),
+            value: probability,
+            title: text,
+          }))}
+        />`;
+    })}
+    <${Notes} notes=${notes} />`;
+}
+
+export const { View: FillMask } = createPipeline("fill", {
+  kind: "inference",
+  fields: [
+    modelInput("bert-base-uncased"),
+    textArea("text", "Text with [MASK]", "The capital of France is [MASK]."),
+    numberInput("top_k", "Candidates", "5", 1, 50),
+  ],
+  buildRequest: (request) => ({ task: "fill-mask", ...request }),
+  submitLabel: "Fill mask",
+  emptyText: "the most probable tokens for each [MASK].",
+  isAutomatic: true,
+  Result: Predictions,
+});
+
+// Translation by a pretrained encoder-decoder: its output, and the attention of every head
+// (pretrained/attention/translation.py).
+
+const KINDS = ["cross", "encoder", "decoder"];
+const kind = signal("cross");
+/** The head whose alignment the user selects; null for the best one. */
+const selectedHead = signal(/** @type {{ layer: number, head: number } | null} */ (null));
+const names = (tokens) => tokens.map((each) => readableToken(each.token));
+
+const buildCausalRow = (row, length) => Array.from({ length }, (_, i) => Number(i <= row));
+
+/** Return the attention of one kind as a panel shows it. */
+export function buildPanel(result, name) {
+  const source = names(result.source),
+    target = names(result.generated),
+    inputs = names([result.start, ...result.generated.slice(0, -1)]),
+    isDecoder = name === "decoder";
+  return {
+    ...result.attention[name],
+    model: result.model,
+    text: result.text,
+    isOwn: true,
+    kind: name,
+    kinds: KINDS,
+    rows: name === "encoder" ? source : target,
+    columns: isDecoder ? inputs : source,
+    possible: isDecoder ? target.map((_, row) => buildCausalRow(row, inputs.length)) : null,
+    token: 0,
+  };
+}
+
+/** Describe how closely a head of the cross-attention follows the diagonal. */
+export function describeAlignment({ scores, last, baseline }, { layer, head }) {
+  const near = formatPercent(scores[layer][head]),
+    uniform = formatPercent(baseline.score);
+  return (
+    `Layer ${layer + 1}, head ${head + 1}: ${near} of the attention is within one position of ` +
+    `the diagonal (uniform attention: ${uniform}), and ${formatPercent(last[layer][head])} is ` +
+    "elsewhere on the last source token."
+  );
+}
+
+function Output({ result }) {
+  const row = result.generated[clampTo(result.generated, translated.value)],
+    tokens = result.generated.map(({ token, probability }) => ({
+      text: readableToken(token),
+      hasText: true,
+      probability,
+    })),
+    toItem = ({ token, id }) => ({ label: readableToken(token), title: `id ${id}` });
+  return html`<${ModelTokens} tokens=${result.source} />
+    <${OutputTokens} tokens=${tokens} position=${translated} />
+    <p class="pg-hint">
+      Output of ${shortModelName(result.model)}: “${result.output}”. Select a token to see its
+      alternatives.
+    </p>
+    <${Candidates} row=${row} toItem=${toItem} />
+    <${Notes} notes=${result.notes} />`;
+}
+
+function Alignment({ result }) {
+  const { alignment, prefix_tokens: prefix } = result,
+    head = selectedHead.value ?? alignment.best;
+  return html`<div>
+    <h4>Diagonal alignment of the cross-attention</h4>
+    <${HeatMapView}
+      label="Diagonal alignment of each head"
+      data=${{
+        rows: alignment.scores.map((_, layer) => `layer ${layer + 1}`),
+        columns: alignment.scores[0].map((_, index) => String(index + 1)),
+        values: alignment.scores,
+      }}
+      describe=${(layer, index) => describeAlignment(alignment, { layer, head: index })}
+      caption=${describeAlignment(alignment, head)}
+      onSelect=${(layer, index) => (selectedHead.value = { layer, head: index })}
+    />
+    ${
+      prefix > 0 &&
+      html`<p class="pg-hint">
+        The diagonal begins after the ${prefix} tokens that name the task.
+      </p>`
+    }
+  </div>`;
+}
+
+function Result({ result }) {
+  const options = DISPLAY_OPTIONS.filter(({ value }) => value !== "scores");
+  if (display.value === "scores") display.value = "map";
+  return html`<${Output} result=${result} />
+    <${Alignment} result=${result} />
+    <${SegmentedControl} label="Display" options=${options} of=${display} />
+    <${AttentionPanel}
+      index=${0}
+      data=${buildPanel(result, kind.value)}
+      kind=${kind}
+      initial=${kind.value === "cross" ? (selectedHead.value ?? result.alignment.best) : null}
+    />`;
+}
+
+export const { View: Translation } = createPipeline("translate", {
+  kind: "translate",
+  fields: [
+    modelInput("google-t5/t5-small", "Pretrained encoder-decoder"),
+    textArea("text", "Text", "translate English to German: The cat sat on the mat.", {
+      maxLength: 1000,
+      hint:
+        "T5 needs its task before the text. BART and Marian do not. Marian needs the Python " +
+        "package sentencepiece on the server.",
+    }),
+    numberInput("new_tokens", "New tokens", "40", 1, 64),
+  ],
+  submitLabel: "Translate",
+  emptyText: "the output with the probability of each token, and the attention of every head.",
+  Result,
 });

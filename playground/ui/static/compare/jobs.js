@@ -1,8 +1,9 @@
 // The jobs of the tab. A process of the server that has the pretrained models runs them.
+import { Button } from "../shared/components/buttons.js";
+import { html, signal } from "../vendor/preact.js";
 import { sleep } from "../shared/api.js";
 import { isActive, Job } from "../shared/job.js";
 import { store } from "../shared/store.js";
-import { describeError, isOutage, reportOutage } from "./outage.js";
 import { loadLocal, saveLocal } from "./state.js";
 
 /** With `subject`, the server adds the checkpoint of that model to the request. */
@@ -12,18 +13,15 @@ const buildPayload = (kind, request, subject) => ({
   ...(subject ? { subject } : {}),
 });
 
-/** @type {Set<CompareJob>} */
-const jobs = new Set();
+const jobs = /** @type {Set<CompareJob>} */ (new Set());
 
 /** A job that a page finds again after it was loaded again. */
 export class CompareJob extends Job {
   /**
    * @param {string} key
-   * @param {{
-   *   onStart?: (request: any) => void,
-   *   onRows?: (rows: any[], request: any) => void,
-   *   onEnd?: (result: any, request: any) => void,
-   * }} [options] `onEnd` receives null if there is no result
+   * @param {{ onStart?: (request: any) => void, onRows?: (rows: any[], request: any) => void,
+   *   onEnd?: (result: any, request: any) => void }} [options] `onEnd` receives null if there is no
+   *   result
    */
   constructor(key, { onStart = () => {}, onRows = () => {}, onEnd = () => {} } = {}) {
     super();
@@ -92,10 +90,7 @@ export const resumeJobs = () => jobs.forEach((job) => job.resumeStored());
 
 /**
  * Run a short job without a progress line. Returns its result, or an `error`.
- * @param {string} kind
- * @param {any} request
- * @param {string} [subject]
- * @returns {Promise<any>}
+ * @param {string} kind @param {any} request @param {string} [subject] @returns {Promise<any>}
  */
 export async function runQuery(kind, request, subject) {
   const job = new Job(),
@@ -104,3 +99,51 @@ export async function runQuery(kind, request, subject) {
   reportOutage(code);
   return result ?? { error: describeError(message, code, request.model) };
 }
+
+// Whether the Hub can be reached. The tab shows an outage once, above the views.
+
+// The sentences for the codes of errors (playground/hub/errors.py): above the views, and in an
+// error about a model.
+const OUTAGES = /** @type {Record<string, { summary: string, problem: string }>} */ ({
+  hub_unreachable: {
+    summary: "No internet connection. Local models still work.",
+    problem: "There is no connection to the Hub",
+  },
+  hub_unavailable: {
+    summary: "The Hub does not respond. Local models still work.",
+    problem: "The Hub does not respond",
+  },
+});
+
+/** The sentence about the outage; empty without one. */
+export const outage = signal("");
+/** Whether folders of the server are accepted as models. The server checks it. */
+export const localPathsAllowed = signal(true);
+
+export const isOutage = (code = "") => Object.hasOwn(OUTAGES, code);
+
+/**
+ * Return the message of an error. One of the connection names the model, and what to do.
+ * @param {string} message @param {string} [code] @param {string} [model]
+ */
+export function describeError(message, code = "", model = "") {
+  if (!isOutage(code)) return message;
+  const other = localPathsAllowed.value
+    ? "enter the path of a folder with a model"
+    : "choose a model on this machine";
+  return (
+    `${OUTAGES[code].problem}, and ${model || "the model"} is not on this machine. Try again ` +
+    `later, or ${other}.`
+  );
+}
+
+/** Show an error of the connection above the views. */
+export function reportOutage(code = "") {
+  if (isOutage(code)) outage.value = OUTAGES[code].summary;
+}
+
+/** @param {{ onRetry: () => void }} props */
+export const Outage = ({ onRetry }) =>
+  html`<p class=${"outage" + (outage.value ? " pg-note" : "")} role="status">
+    ${outage.value} ${" "} ${outage.value && html`<${Button} onClick=${onRetry}>Retry<//>`}
+  </p>`;

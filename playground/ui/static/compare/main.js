@@ -1,22 +1,33 @@
 // The Compare tab: a race, experiments, and the selected model beside pretrained ones. A process of
 // the server runs everything that needs a pretrained model, as a job.
 import { effect, html, render } from "../vendor/preact.js";
-import { Tabs } from "../shared/components/segments.js";
-import { poller } from "../shared/poller.js";
+import { SegmentedControl } from "../shared/components/segments.js";
 import { store } from "../shared/store.js";
 import { Benchmark } from "./benchmark.js";
-import { ExperimentsView } from "./experiments/experiments_view.js";
-import { formView } from "./experiments/new_experiment.js";
-import { startPolling } from "./experiments/polling.js";
-import { resumeJobs } from "./jobs.js";
+import { Experiments, Presets } from "./experiments/experiments.js";
+import { formView, NewExperiment } from "./experiments/new_experiment.js";
+import { Replications } from "./experiments/replications.js";
+import { Results } from "./experiments/results.js";
+import { startPolling } from "./experiments/state.js";
+import { Outage, resumeJobs } from "./jobs.js";
 import { listLocalModels, retryConnection } from "./models.js";
-import { Outage } from "./outage.js";
 import { currentSection, Pretrained } from "./pretrained.js";
-import { compareView, isSharedModel, selectedModel, sharedParams, view, VIEWS } from "./state.js";
+import {
+  attach,
+  compareView,
+  isSharedModel,
+  root,
+  selectedModel,
+  sharedParams,
+  view,
+  VIEWS,
+} from "./state.js";
 import { Race } from "./race.js";
-import { attach, root } from "./view.js";
 
-const MODELS_INTERVAL_MS = 4000;
+const ExperimentsView = () =>
+  html`<div class="of-experiments">
+    <${Presets} /><${Results} /><${NewExperiment} /><${Experiments} /><${Replications} />
+  </div>`;
 const PANELS = {
   race: { Component: Race, form: () => "race" },
   experiments: { Component: ExperimentsView, form: () => "" },
@@ -46,7 +57,7 @@ function Compare() {
       </p>`
     }
     <div class="pg-row views-row">
-      <${Tabs}
+      <${SegmentedControl}
         label="Views"
         prefix="compare"
         options=${VIEWS}
@@ -61,8 +72,6 @@ function Compare() {
     </div>`;
 }
 
-const isVisible = () => Boolean(root.offsetParent);
-
 /** Show the tab in its panel. @param {Element} panel */
 export default async function main(panel) {
   store.addView("compare", {
@@ -75,7 +84,6 @@ export default async function main(panel) {
   });
   render(html`<${Compare} />`, root);
   await attach(panel);
-  store.subscribeToModels(isVisible, poller, MODELS_INTERVAL_MS);
   startPolling();
   resumeJobs();
 }

@@ -8,9 +8,14 @@ import {
   formatMessage,
 } from "../shared/format.js";
 import { store } from "../shared/store.js";
-import { runQuery } from "./jobs.js";
-import { describeError, isOutage, localPathsAllowed, outage, reportOutage } from "./outage.js";
-
+import {
+  describeError,
+  isOutage,
+  localPathsAllowed,
+  outage,
+  reportOutage,
+  runQuery,
+} from "./jobs.js";
 /** @import { FieldSpec } from "../shared/types.js" */
 
 export const DEFAULT_MODELS = ["gpt2", "bert-base-uncased"];
@@ -166,6 +171,5 @@ export function useModelFacts(names) {
 export const shortModelName = (name) =>
   isFolderName(name) ? (name.split("/").filter(Boolean).pop() ?? name) : name;
 
-/** Describe the model of a result. */
 export const describeModel = ({ model, parameters }) =>
   `Model: ${model}` + (parameters ? `, ${formatInteger(parameters)} parameters` : "");

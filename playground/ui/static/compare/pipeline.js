@@ -1,4 +1,5 @@
 // A section with a form and the result of its job: the state, and the component.
+import { Button } from "../shared/components/buttons.js";
 import { html, signal, useEffect } from "../vendor/preact.js";
 import { Form } from "../shared/components/form.js";
 import { JobProgress } from "../shared/components/job_progress.js";
@@ -14,9 +15,7 @@ import {
   modelField,
   useModelFacts,
 } from "./models.js";
-import { createForm, recordedResult, subject } from "./state.js";
-import { showResult } from "./view.js";
-
+import { createForm, useRecorded, showResult, subject } from "./state.js";
 /** @import { FieldSpec } from "../shared/types.js" */
 
 const isModelField = ({ name }) => /^model0?$/.test(name);
@@ -25,7 +24,6 @@ const modelsOf = (fields, values) =>
 
 export const PRETRAINED_MODEL = "Pretrained model";
 
-/** A field for the name of the model. */
 export const modelInput = (value, label = PRETRAINED_MODEL) => ({ name: "model0", label, value });
 /** @returns {PipelineField} */
 export const textArea = (name, label, value, rest = {}) => ({
@@ -66,35 +64,23 @@ export function toRequest(fields, values) {
 
 /**
  * @typedef {FieldSpec & { value?: any }} PipelineField `value` is the default
- * @typedef {{
- *   kind: string,
- *   fields: PipelineField[],
+ * @typedef {{ kind: string, fields: PipelineField[],
  *   isVisible?: (field: PipelineField, values: any) => boolean,
- *   buildRequest?: (request: any) => any,
- *   submitLabel: string,
- *   emptyText: string,
+ *   buildRequest?: (request: any) => any, submitLabel: string, emptyText: string,
  *   examples?: { label: string, values: Record<string, any> }[],
- *   describe?: (result: any) => string,
- *   isAutomatic?: boolean,
- *   hasRows?: boolean,
- *   needsSubject?: boolean,
- *   isRecorded?: boolean,
- *   formName?: string,
- *   onEnd?: () => void,
- *   Result: (props: any) => any,
- *   Controls?: (props: any) => any,
- * }} PipelineSpec `isAutomatic` runs the section once without a click if its models are local;
- *   `emptyText` completes “Press … to see”; `examples` fill the form and run it; `hasRows` shows
- *   rows before the result; `needsSubject` sends the selected model; `Controls` follow the fields;
- *   `describe` returns the text of a job that is done; `isRecorded` shows a result of the app
- *   until one is there
+ *   describe?: (result: any) => string, isAutomatic?: boolean, hasRows?: boolean,
+ *   needsSubject?: boolean, isRecorded?: boolean, formName?: string, onEnd?: () => void,
+ *   Result: (props: any) => any, Controls?: (props: any) => any }} PipelineSpec `isAutomatic` runs
+ *   the section once without a click if its models are local; `emptyText` completes “Press … to
+ *   see”; `examples` fill the form and run it; `hasRows` shows rows before the result;
+ *   `needsSubject` sends the selected model; `Controls` follow the fields; `describe` returns the
+ *   text of a job that is done; `isRecorded` shows a result of the app until one is there
  */
 
 /**
  * Return the state of a section and its component `View`. The last result stays until the next job
  * ends, or has its first row.
- * @param {string} name
- * @param {PipelineSpec} spec
+ * @param {string} name @param {PipelineSpec} spec
  */
 export function createPipeline(name, spec) {
   const { kind, formName = "free-" + name, isVisible = () => true } = spec,
@@ -148,23 +134,6 @@ function useAutoRun({ spec, values, job, run }) {
   }, [isReady]);
 }
 
-/** Show the recorded result until there is another one. */
-function useRecorded({ name, spec, job, result, rows, request, origin }) {
-  useEffect(() => {
-    if (!spec.isRecorded || job.state.value.status !== "idle" || job.isStored || origin.value)
-      return;
-    recordedResult(name)
-      .load()
-      .then((recorded) => {
-        if (job.state.value.status !== "idle") return;
-        result.value = recorded.result;
-        rows.value = recorded.rows;
-        request.value = recorded.request;
-        origin.value = recorded.machine;
-      });
-  }, []);
-}
-
 /** Buttons that fill the form with an example and run it. */
 function Examples({ pipeline: { spec, values, start, job } }) {
   if (!spec.examples) return null;
@@ -176,15 +145,14 @@ function Examples({ pipeline: { spec, values, start, job } }) {
     <span class="pg-hint">Examples</span>
     ${spec.examples.map(
       (example) =>
-        html`<button
+        html`<${Button}
           key=${example.label}
-          type="button"
-          class="pg-button long"
+          class="long"
           disabled=${isActive(job.state.value)}
           onClick=${() => open(example)}
         >
           ${example.label}
-        </button>`,
+        <//>`,
     )}
   </div>`;
 }
@@ -199,7 +167,16 @@ function PipelineView({ pipeline }) {
     { describe = describeModel, Result, Controls } = spec;
   useModelFacts(modelsOf(spec.fields, values));
   useAutoRun(pipeline);
-  useRecorded(pipeline);
+  useRecorded(
+    name,
+    () => spec.isRecorded && job.state.value.status === "idle" && !job.isStored && !origin.value,
+    (recorded) => {
+      pipeline.result.value = recorded.result;
+      rows.value = recorded.rows;
+      request.value = recorded.request;
+      origin.value = recorded.machine;
+    },
+  );
   return html`<div class=${`pg-columns part-${name}`} data-status=${job.state.value.status}>
     <section class="side" aria-label="Input">
       <${Form}

@@ -2,11 +2,9 @@
 import { html } from "../vendor/preact.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { Attention } from "./attention.js";
-import { FillMask } from "./fill_mask.js";
+import { FillMask, Generation, Translation } from "./generation.js";
 import { Finetuning } from "./finetune.js";
-import { Generation } from "./generation.js";
 import { section } from "./state.js";
-import { Translation } from "./translation.js";
 
 /**
  * `name` is the name in links and in the storage, `form` the key of the values of its form, and

@@ -1,6 +1,8 @@
 // Race: models that train side by side, in turns of equal CPU time. A stored race plays until one
 // has run here.
+import { Button } from "../shared/components/buttons.js";
 import { computed, effect, html, signal, useEffect, useMemo } from "../vendor/preact.js";
+import { toSeries } from "../shared/chart_data.js";
 import { Field, validateField } from "../shared/components/form.js";
 import { JobProgress } from "../shared/components/job_progress.js";
 import { LineChart } from "../shared/components/line_chart.js";
@@ -62,8 +64,7 @@ const visibleRows = computed(() =>
 /**
  * Return the latest row of each lane with its place; lanes that have reached 99 % are placed by
  * their CPU time.
- * @param {number} count
- * @param {Row[]} all
+ * @param {number} count @param {Row[]} all
  */
 export function placeLanes(count, all) {
   const latest = Array.from({ length: count }, (_, lane) => all.findLast((r) => r.lane === lane)),
@@ -104,7 +105,6 @@ function useStoredRace() {
 const runRace = () =>
   job.start("race", { lanes: form.value.lanes, seed: Number(form.value.seed) }, subject.value);
 
-/** Describe how a lane stands. */
 export function describeLane({ row, place }) {
   if (!row) return "";
   if (!place) return formatPercent(row.exact_match);
@@ -142,14 +142,12 @@ function Lanes() {
   const series = useMemo(
     () =>
       lanes.map(({ title }, index) => {
-        const points = visibleRows.value.filter((row) => row.lane === index);
-        return {
-          key: title,
-          label: title,
-          x: points.map((row) => row.seconds),
-          y: points.map((row) => row.exact_match),
-          color: index,
-        };
+        const ofLane = visibleRows.value.filter((row) => row.lane === index);
+        return toSeries(
+          title,
+          ofLane.map((row) => [row.seconds, row.exact_match]),
+          index,
+        );
       }),
     [race.value, visibleRows.value],
   );
@@ -186,7 +184,6 @@ const SEED = /** @type {FieldSpec} */ ({
   isRequired: true,
 });
 
-/** The lanes to choose, and the seed. */
 function Choices() {
   const { lanes, seed } = form.value,
     { choices } = stored.value;
@@ -224,19 +221,15 @@ export function Race() {
     canRun = form.value.lanes.length >= 2 && !validateField(SEED, form.value.seed);
   return html`<div class="of-race" data-status=${job.state.value.status}>
     <p class="pg-row">
-      <button
-        type="button"
-        class="pg-button primary run"
+      <${Button}
+        class="primary run"
         title="Trains the lanes on the task of your model, in turns of equal CPU time"
         disabled=${isBusy || !canRun}
         onClick=${runRace}
       >
         Run it here
-      </button>
-      ${
-        race.value?.rows &&
-        html`<button type="button" class="pg-button" onClick=${play}>Replay</button>`
-      }
+      <//>
+      ${race.value?.rows && html`<${Button} onClick=${play}>Replay<//>`}
       <span class="pg-quiet">
         ${
           race.value &&

@@ -1,10 +1,11 @@
 // The state of the tab: the selected view and section, the selected model, and what this browser
 // remembers.
-import { computed, effect, signal } from "../vendor/preact.js";
+import { computed, effect, signal, useEffect } from "../vendor/preact.js";
+import { parseLinkState, readViewState } from "../shared/links.js";
 import { Resource } from "../shared/resource.js";
 import { createStorage } from "../shared/storage.js";
-import { parseLinkState, readViewState } from "../shared/links.js";
 import { rememberedModel, store } from "../shared/store.js";
+import { createView } from "../shared/view.js";
 
 const DEFAULT_MODEL = "checkpoint:reverse";
 export const VIEWS = [
@@ -62,8 +63,7 @@ const canHold = (before, value) =>
 /**
  * The values of a form, which this browser remembers under a name.
  * @template {Record<string, any>} Values
- * @param {string} name
- * @param {Values} defaults
+ * @param {string} name @param {Values} defaults
  * @param {(stored: Record<string, any>) => Record<string, any>} [validate] drops invalid values
  */
 export function createForm(name, defaults, validate = (stored) => stored) {
@@ -101,7 +101,16 @@ export const recordedResult = (/** @type {string} */ name) =>
     (await fetch(new URL(`./${name}.json`, import.meta.url), { headers: {} })).json(),
   );
 
-/** The selected view in the address. */
+/** Apply a recorded result if `isNeeded` returns true, also once it has arrived. */
+export function useRecorded(name, isNeeded, apply) {
+  useEffect(() => {
+    if (!isNeeded()) return;
+    recordedResult(name)
+      .load()
+      .then((recorded) => isNeeded() && apply(recorded));
+  }, []);
+}
+
 export const compareView = {
   read: () => ({ section: view.value, part: section.value || null, fields: null }),
   apply(/** @type {URLSearchParams} */ params) {
@@ -110,3 +119,15 @@ export const compareView = {
     section.value = params.get("part") ?? section.value;
   },
 };
+
+export const { attach, root } = createView("compare pg", [
+  new URL("./compare.css", import.meta.url),
+  new URL("./experiments/experiments.css", import.meta.url),
+]);
+
+/** Scroll to the result of the open form unless it is visible. */
+export function showResult() {
+  const result = root.querySelector(".main-part"),
+    top = result?.getBoundingClientRect().top ?? 0;
+  if (top < 0 || top > innerHeight / 2) result?.scrollIntoView();
+}

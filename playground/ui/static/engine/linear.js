@@ -14,8 +14,7 @@ export function requireTensor(/** @type {Tensors} */ tensors, /** @type {string}
 
 /**
  * Compute x W^T + b. Four outputs share each load of x; the last one may repeat.
- * @param {Float32Array} x_ND @param {Tensor} weight @param {Tensor} [bias]
- * @returns {Float32Array}
+ * @param {Float32Array} x_ND @param {Tensor} weight @param {Tensor} [bias] @returns {Float32Array}
  */
 export function linear(x_ND, { shape: [E, D], data: w_ED }, bias) {
   const bias_E = bias?.data,
@@ -89,12 +88,11 @@ function erf(x) {
   return x < 0 ? complement - 1 : 1 - complement;
 }
 
-/** @type {Record<string, (x: number) => number>} */
-const ACTIVATIONS = {
+const ACTIVATIONS = /** @type {Record<string, (x: number) => number>} */ ({
   relu: (x) => max(0, x),
   gelu: (x) => (x / 2) * (1 + erf(x * Math.SQRT1_2)),
   swiglu: (x) => x / (1 + exp(-x)), // of the gate
-};
+});
 
 /** Return D → F → D with an activation between; SwiGLU multiplies by a gate. @type {Load} */
 export function loadFeedForward({ activation }, tensors, name) {

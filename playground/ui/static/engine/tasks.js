@@ -99,8 +99,7 @@ function translate(source) {
   return words;
 }
 
-/** @type {Record<string, Rule | undefined>} */
-const RULES = {
+const RULES = /** @type {Record<string, Rule | undefined>} */ ({
   reverse: (source) => source.toReversed(),
   copy: (source) => source,
   repeat: (source) => source,
@@ -121,7 +120,7 @@ const RULES = {
   "modular-addition": (source, n) => [sum(source) % n],
   translate,
   "odds-first": (source) => source.toSorted((a, b) => (b % 2) - (a % 2)),
-};
+});
 
 /** Whether the page knows the rule of a task. @param {string} task */
 export const hasRule = (task) => Object.hasOwn(RULES, task);

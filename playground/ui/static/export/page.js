@@ -1,4 +1,5 @@
 // The page of an exported model: type an input, switch parts off, see the output change.
+import { Button } from "../shared/components/buttons.js";
 import { effect, html, render } from "../vendor/preact.js";
 import { formatWholePercent } from "../shared/format.js";
 import { describePass, DiagramNote } from "../shared/diagram/describe.js";
@@ -27,14 +28,7 @@ const Input = () =>
         spellcheck=${false}
         onInput=${(event) => type(event.target.value)}
       />
-      <button
-        type="button"
-        class="pg-button"
-        title="Another unseen input"
-        onClick=${typeAnotherExample}
-      >
-        Another
-      </button>
+      <${Button} title="Another unseen input" onClick=${typeAnotherExample}>Another<//>
     </div>
     <p id="problem" class="pg-error" role="status">${problem.value}</p>
   </div>`;

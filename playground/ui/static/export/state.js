@@ -49,12 +49,11 @@ export function typeAnotherExample() {
   type(vocabulary.decode(source.slice(0, -1)).join(" "));
 }
 
-/** @type {import("../shared/diagram/switches.js").Switches} */
-export const switches = {
+export const switches = /** @type {import("../shared/diagram/switches.js").Switches} */ ({
   isOff: (part) => includes(switchedOff.value, part),
   toggle: (some) => (switchedOff.value = toggle(switchedOff.value, some)),
   nameOf: (part) => nameOf(part, isSingle, n_layers * n_heads === 1),
-};
+});
 
 /** Select a head. An open block stays open if it has this head. */
 export function select(/** @type {string} */ kind, /** @type {number} */ layer, head = 0) {
@@ -147,9 +146,7 @@ export const importance = signal(/** @type {Map<string, number>} */ (new Map()))
 /**
  * Count right examples and tokens, in pieces between events and after the next frame, until all are
  * counted or the counts are of no use.
- * @param {number} n examples
- * @param {Component[]} off
- * @param {() => boolean} isCurrent
+ * @param {number} n examples @param {Component[]} off @param {() => boolean} isCurrent
  * @returns {AsyncGenerator<{ right: number, tokens: number, measured: number }>} the counts so far
  */
 async function* count(n, off, isCurrent) {

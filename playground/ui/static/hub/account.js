@@ -1,4 +1,5 @@
 // Sign-in.
+import { Button } from "../shared/components/buttons.js";
 import { html, signal } from "../vendor/preact.js";
 import { baseUrl, errorMessage, request } from "../shared/api.js";
 import { StatusMessage } from "../shared/components/status_message.js";
@@ -105,7 +106,7 @@ export function Account() {
     ${
       hasField &&
       !account.value &&
-      html`<button type="button" class="pg-button check" onClick=${verifyToken}>Check</button>
+      html`<${Button} class="check" onClick=${verifyToken}>Check<//>
         <a href=${TOKENS_URL} target="_blank" rel="noopener">Get a token</a>`
     }
     <${StatusMessage}

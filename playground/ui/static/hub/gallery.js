@@ -1,17 +1,25 @@
 // The models on the Hub.
-import { html, signal } from "../vendor/preact.js";
+import { html, signal, useEffect, useRef } from "../vendor/preact.js";
 import { sleep } from "../shared/api.js";
-import { DataTable } from "../shared/components/data_table.js";
+import { Button, CopyButton } from "../shared/components/buttons.js";
+import { DataTable, Table } from "../shared/components/data_table.js";
+import { JobProgress } from "../shared/components/job_progress.js";
 import { StatusMessage } from "../shared/components/status_message.js";
-import { formatCount, formatInteger, formatPercent, formatRelativeTime } from "../shared/format.js";
+import {
+  formatCount,
+  formatDuration,
+  formatInteger,
+  formatPercent,
+  formatRelativeTime,
+} from "../shared/format.js";
 import { isActive, Job } from "../shared/job.js";
 import { store } from "../shared/store.js";
-import { openRepo } from "./repository.js";
-import { runHubJob } from "./state.js";
+import { opened, runHubJob } from "./state.js";
 
 const NO_MODELS = "No model has the playground's tag yet. Publish the first one.";
-const COLUMNS = [
-  { key: "repo", label: "model", render: (row) => html`<span class="name">${row.repo}</span>` },
+/** The columns of a table of models, whose names have this key. */
+export const modelColumns = (key) => [
+  { key, label: "model", render: (row) => html`<span class="name">${row[key]}</span>` },
   { key: "task", label: "task", isOptional: true },
   {
     key: "parameters",
@@ -20,6 +28,9 @@ const COLUMNS = [
     isOptional: true,
     render: (row) => (row.parameters ? formatInteger(row.parameters) : ""),
   },
+];
+const COLUMNS = [
+  ...modelColumns("repo"),
   {
     key: "exact_match",
     label: "exact match",
@@ -44,7 +55,6 @@ const MAX_RETRIES = 3;
 const FIRST_RETRY_MS = 4000;
 const galleryJob = new Job();
 let latestLoad = 0;
-/** The list of the last response; null before the first one. */
 const galleryModels = signal(/** @type {any[] | null} */ (null));
 
 /** Return the error of the list: without a connection, only local models remain. */
@@ -128,9 +138,7 @@ export function Gallery() {
       <h3>Models on the Hub</h3>
       <span class="pg-hint gallery-words" role="status">${text}</span>
       <span class="pg-spacer"></span>
-      <button type="button" class="pg-button refresh-gallery" onClick=${() => loadGallery()}>
-        Refresh
-      </button>
+      <${Button} class="refresh-gallery" onClick=${() => loadGallery()}>Refresh<//>
     </header>
     <${AddressForm} />
     <${StatusMessage}
@@ -144,16 +152,186 @@ export function Gallery() {
       html`<${DataTable}
         class="models"
         caption="Models on the Hub"
-        isCaptionHidden
         columns=${COLUMNS}
         rows=${list}
         rowKey=${(row) => row.repo}
         sortKey="likes"
-        actions=${(row) =>
-          html`<button type="button" class="pg-button" onClick=${() => openRepo(row.repo)}>
-            Open
-          </button>`}
+        actions=${(row) => html`<${Button} onClick=${() => openRepo(row.repo)}>Open<//>`}
       />`
     }
+  </div>`;
+}
+
+// One repository on the Hub.
+
+const infoJob = new Job();
+const importJob = new Job(); // it continues when another repository is opened
+const evaluation = signal(/** @type {any} */ (null));
+
+export const openInTrain = (subject) => store.open("train", { model: subject });
+
+/** Return the name of a repository, with its revision unless that is the branch main. */
+export const formatRepoAddress = ({ repo, revision }) =>
+  revision === "main" ? repo : `${repo}@${revision}`;
+
+export async function openRepo(repo, revision = "main") {
+  opened.value = { repo, revision };
+  evaluation.value = null;
+  const info = await runHubJob(infoJob, { kind: "repo_info", repo, revision });
+  if (info) opened.value = { repo, revision, ...info };
+}
+
+async function reproduceEvaluation() {
+  const { repo, commit } = opened.value;
+  const result = await runHubJob(infoJob, { kind: "reproduce", repo, revision: commit });
+  if (result) evaluation.value = result;
+}
+
+async function importModel() {
+  const { repo, revision, commit } = opened.value;
+  const result = await runHubJob(importJob, {
+    kind: "pull",
+    repo,
+    revision: commit,
+    is_main: revision === "main",
+  });
+  if (result?.subject) openInTrain(result.subject);
+}
+
+function close() {
+  infoJob.reset();
+  opened.value = null;
+}
+
+export function describeRepo(info) {
+  const [layers, heads, width] = info.shape,
+    training = info.seconds ? ` in ${formatDuration(info.seconds)} on ${info.device}` : "";
+  return (
+    [
+      info.task,
+      `${formatCount(layers, "layer")} × ${formatCount(heads, "head")}, width ${width}`,
+      formatCount(info.parameters, "parameter"),
+      `trained ${formatCount(info.step, "step")}${training}`,
+      info.resumable
+        ? "can be trained further"
+        : "weights only: can be inspected and run, but not trained further",
+      formatCount(info.likes, "like"),
+    ].join(" · ") + "."
+  );
+}
+
+export function describeEvaluation({ card, measured, measured_seconds: seconds }) {
+  if (!card) return "Its model card has no score to compare with.";
+  const isEqual = Math.abs(card.exact_match - measured.exact_match) < 0.5 / measured.n;
+  return isEqual
+    ? `The scores are equal. The evaluation took ${formatDuration(seconds)}.`
+    : "The scores differ: the card may describe other weights or another metric.";
+}
+
+function Scores() {
+  const { card } = opened.value,
+    measured = evaluation.value?.measured,
+    rows = [card && ["model card", card], measured && ["this server", measured]].filter(Boolean);
+  if (!rows.length) return null;
+  return html`<${Table}
+    class="scores"
+    head=${[
+      html`<span class="pg-visually-hidden">Measured by</span>`,
+      "exact match",
+      "held-out sequences",
+    ]}
+    numbers=${[1, 2]}
+    rows=${rows.map(([source, { exact_match: score, n }]) => [
+      source,
+      formatPercent(score),
+      n ? formatInteger(n) : "not given",
+    ])}
+  />`;
+}
+
+function Files() {
+  const { files, files_in_all: count } = opened.value;
+  return html`<details class="opened-files">
+    <summary>
+      ${formatCount(count, "file")}${count > files.length && `, the first ${files.length}`}
+    </summary>
+    <${Table} rows=${files.map(({ path, size }) => [path, size])} numbers=${[1]} />
+  </details>`;
+}
+
+function Revisions() {
+  const { repo, revision, commit, revisions = [], branches = [] } = opened.value,
+    others = branches.filter((branch) => branch !== revision);
+  if (revisions.length + others.length < 2) return null;
+  const describe = (/** @type {string} */ at) =>
+    at === commit ? "open" : html`<${Button} onClick=${() => openRepo(repo, at)}>Open<//>`;
+  const rows = [
+    ...revisions.map((each) => [
+      each.commit.slice(0, 8),
+      each.title,
+      formatRelativeTime(Date.now() / 1000 - each.when),
+      describe(each.commit),
+    ]),
+    ...others.map((branch) => [branch, "branch", "", describe(branch)]),
+  ];
+  return html`<details class="revisions">
+    <summary>
+      ${formatCount(revisions.length, "revision")}${
+        others.length > 0 && `, other branches: ${others.join(", ")}`
+      }
+    </summary>
+    <${Table} rows=${rows} />
+  </details>`;
+}
+
+function Facts() {
+  return html`<p class="repository-summary">${describeRepo(opened.value)}</p>
+    <p class="pg-buttons">
+      <${Button}
+        class="primary import"
+        title="Downloads and validates the model and adds it to your runs"
+        onClick=${importModel}
+      >
+        Import
+      <//>
+      <${Button}
+        class="measure"
+        title="Downloads the model and evaluates it on the same held-out sequences"
+        onClick=${reproduceEvaluation}
+      >
+        Reproduce evaluation
+      <//>
+    </p>
+    <${Scores} />
+    <p class="verdict pg-hint">${evaluation.value && describeEvaluation(evaluation.value)}</p>
+    <${Files} />
+    <${Revisions} />`;
+}
+
+export function Repository() {
+  const box = useRef(/** @type {HTMLElement | null} */ (null)),
+    repository = opened.value,
+    isLoaded = Boolean(repository?.commit);
+  useEffect(() => {
+    box.current?.scrollIntoView({ block: "nearest" });
+  }, [repository?.repo, repository?.revision, isLoaded]);
+  if (!repository) return html`<${JobProgress} class="opened-note" job=${importJob} />`;
+  const { repo, revision } = repository,
+    isMain = revision === "main";
+  return html`<div class="pg-card opened" ref=${box}>
+    <header class="pg-section-header">
+      <h3 class="opened-name">${repo}${!isMain && ` at ${revision.slice(0, 12)}`}</h3>
+      <span class="pg-spacer"></span>
+      <${CopyButton}
+        class="link"
+        label="Copy link"
+        title="Copies a link that opens this model here"
+        text=${() => store.buildLink({ model: null })}
+      />
+      <${Button} onClick=${close}>Close<//>
+    </header>
+    ${isLoaded && html`<${Facts} />`}
+    <${JobProgress} class="opened-note" job=${infoJob} />
+    <${JobProgress} class="import-note" job=${importJob} />
   </div>`;
 }

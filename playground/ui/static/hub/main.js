@@ -1,26 +1,25 @@
 // The Hub tab. The server runs every Hub operation as a job, and the tab polls the job.
+import { Button } from "../shared/components/buttons.js";
 import { html, render } from "../vendor/preact.js";
 import { DataTable } from "../shared/components/data_table.js";
-import { formatInteger, formatPercent } from "../shared/format.js";
-import { poller } from "../shared/poller.js";
+import { formatPercent } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { Account, loadSession, verifyToken } from "./account.js";
-import { Gallery, loadGallery, parseRepoAddress } from "./gallery.js";
+import {
+  formatRepoAddress,
+  Gallery,
+  loadGallery,
+  openInTrain,
+  openRepo,
+  parseRepoAddress,
+  Repository,
+  modelColumns,
+} from "./gallery.js";
 import { loadCheckpoints, PublishForm } from "./publish_form.js";
-import { formatRepoAddress, openInTrain, openRepo, Repository } from "./repository.js";
-import { models, opened, session } from "./state.js";
-import { attach, root } from "./view.js";
+import { attach, models, opened, root, session } from "./state.js";
 
 const MODEL_COLUMNS = [
-  { key: "name", label: "model", render: (row) => html`<span class="name">${row.name}</span>` },
-  { key: "task", label: "task", isOptional: true },
-  {
-    key: "parameters",
-    label: "parameters",
-    isNumber: true,
-    isOptional: true,
-    render: (row) => formatInteger(row.parameters),
-  },
+  ...modelColumns("name"),
   {
     key: "best",
     label: "exact match",
@@ -35,14 +34,11 @@ function LocalModels() {
     <${DataTable}
       class="local-runs"
       caption="Models on this machine"
-      isCaptionHidden
       columns=${MODEL_COLUMNS}
       rows=${models.value}
       rowKey=${(row) => row.subject}
       actions=${(row) =>
-        html`<button type="button" class="pg-button" onClick=${() => openInTrain(row.subject)}>
-          Open in Train
-        </button>`}
+        html`<${Button} onClick=${() => openInTrain(row.subject)}>Open in Train<//>`}
     />`;
 }
 
@@ -59,18 +55,14 @@ function Hub() {
     </div>`;
 }
 
-const isVisible = () => Boolean(root.offsetParent);
-
 async function start() {
   await loadSession();
-  store.subscribeToModels(isVisible, poller, REFRESH_MS);
   loadGallery({ isRefresh: false });
   store.addView("hub", hubView);
   if (session.value.method === "machine" && session.value.signed_in) verifyToken();
   refresh();
 }
 
-/** The open repository in the address. */
 const hubView = {
   read: () => ({ repo: opened.value && formatRepoAddress(opened.value) }),
   apply(/** @type {URLSearchParams} */ params) {
@@ -81,8 +73,7 @@ const hubView = {
 
 /** Update what changes without a command: sign-in in another window, checkpoints of a run. */
 async function refresh() {
-  if (!root.isConnected) return;
-  if (isVisible() && !document.hidden) {
+  if (store.tab.value === "hub" && !document.hidden) {
     if (session.value.method === "oauth" && !session.value.signed_in) await loadSession();
     await loadCheckpoints();
   }

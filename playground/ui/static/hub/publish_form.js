@@ -1,23 +1,23 @@
 // The form that publishes a model.
+import { Button } from "../shared/components/buttons.js";
 import { effect, html, signal, untracked } from "../vendor/preact.js";
 import { request } from "../shared/api.js";
+import { Table } from "../shared/components/data_table.js";
 import { Field, Form } from "../shared/components/form.js";
 import { JobProgress } from "../shared/components/job_progress.js";
-import { Section } from "../shared/components/section.js";
-import { formatInteger, formatPercent } from "../shared/format.js";
+import { formatBytes, formatCount, formatInteger, formatPercent } from "../shared/format.js";
 import { isActive, Job } from "../shared/job.js";
 import { Resource } from "../shared/resource.js";
 import { rememberedModel, store } from "../shared/store.js";
 import { verifyToken } from "./account.js";
 import { loadGallery } from "./gallery.js";
-import { Plan } from "./plan.js";
 import {
   account,
   canPublish,
-  publishOptions,
   models,
   plan,
   publication,
+  publishOptions,
   runHubJob,
   selectedModel,
   session,
@@ -68,7 +68,6 @@ function suggestRepo() {
   publishOptions.value = { ...publishOptions.value, repo: suggestion.repo };
 }
 
-/** Load the checkpoints of the selected model as options of the form. */
 export async function loadCheckpoints() {
   const subject = publishOptions.value.model,
     response = await details.load(subject);
@@ -76,10 +75,8 @@ export async function loadCheckpoints() {
     checkpointOptions.value = buildCheckpointOptions(subject, response.checkpoints ?? []);
 }
 
-/**
- * Return one option per checkpoint, newest first. The value of the first one is empty, so that the
- * server publishes the checkpoint that is the latest by then.
- */
+// Return one option per checkpoint, newest first. The value of the first one is empty, so that the
+// server publishes the checkpoint that is the latest by then.
 export function buildCheckpointOptions(subject, checkpoints) {
   const emptyLabel = subject.startsWith("run:")
     ? "no checkpoint yet: pause the run or wait for one"
@@ -156,7 +153,6 @@ async function publish() {
   loadGallery();
 }
 
-/** Return why the form is disabled; an empty string if it is enabled. */
 function disabledReason() {
   if (canPublish.value) return models.value.length ? "" : "There is no model yet";
   return (
@@ -186,11 +182,9 @@ export function PublishForm() {
     type: "select",
     options: checkpointOptions.value,
   };
-  return html`<${Section}
-    class="publish"
-    title="Publish a model"
-    hint="Creates a repository with the model, a model card, curves and scores."
-  >
+  return html`<section class="publish" aria-label="Publish a model">
+    <header class="pg-section-header"><h3>Publish a model</h3></header>
+    <p class="pg-hint">Creates a repository with the model, a model card, curves and scores.</p>
     <${Field}
       field=${{ name: "model", label: "Model", type: "select", options: store.models.value }}
       class="model"
@@ -215,7 +209,88 @@ export function PublishForm() {
       disabledReason=${disabledReason()}
     />
     <${JobProgress} class="publish-note" job=${publishJob} onRetry=${previewPush} />
-    ${plan.value && html`<${Plan} onPublish=${publish} />`}
-    ${publication.value && html`<${PublicationNotice} />`}
-  <//>`;
+    ${plan.value && html`<${Plan} />`} ${publication.value && html`<${PublicationNotice} />`}
+  </section>`;
+}
+
+// The preview of a publication: the files that it adds or changes, and the model card.
+
+const formatChangedSize = (changes) =>
+  formatBytes(
+    changes
+      .filter((change) => ["new", "changed"].includes(change.status))
+      .reduce((sum, change) => sum + change.size, 0),
+  );
+
+/** Return how many files are new, changed and the same, such as "2 new, 1 same". */
+export function formatChangeCounts(changes) {
+  const counts = new Map();
+  for (const { status } of changes) counts.set(status, (counts.get(status) ?? 0) + 1);
+  return [...counts].map(([status, count]) => `${count} ${status}`).join(", ");
+}
+
+const isWritten = (plan) => plan?.changes.some((change) => change.status !== "same");
+const visibilityOf = (plan) => (plan.private ? "private" : "public");
+
+/** Summarize a plan in some sentences. `isTraining`: the run of the model still trains. */
+export function describePlan({ plan, space, step }, isTraining) {
+  return [describeModel(plan, step, isTraining), space && describeSpace(space)]
+    .filter(Boolean)
+    .join(" ");
+}
+
+function describeSpace(space) {
+  const name = `Space ${space.repo}`,
+    visibility = visibilityOf(space);
+  if (!space.exists) return `New ${visibility} ${name}: it runs the interactive page.`;
+  return `The ${name} (${visibility}) ${isWritten(space) ? "gets" : "already has"} this page.`;
+}
+
+function describeModel(plan, step, isTraining) {
+  const { repo, exists, changes } = plan,
+    visibility = visibilityOf(plan),
+    stepText = "step " + formatInteger(step),
+    changedFiles = changes.filter((change) => change.status !== "same");
+  if (!changedFiles.length) return `${repo} already has this checkpoint, ${stepText}.`;
+  const repository = exists
+      ? `${repo} already exists (${visibility}). One commit changes it`
+      : `New ${visibility} repository ${repo}`,
+    size = formatCount(changedFiles.length, "file") + ", " + formatChangedSize(changes),
+    runNote = isTraining ? " The run continues; its latest checkpoint is published." : "";
+  return `${repository}: ${stepText}, ${size}.${runNote}`;
+}
+
+function Plan() {
+  const { plan: model, space, card, notes = [], publishRequest } = plan.value,
+    { changes } = model,
+    isPublishable = isWritten(model) || isWritten(space), // a Space may lack the page
+    run = store.find(publishRequest.subject),
+    isTraining = Boolean(run && "status" in run && run.status === "training");
+  return html`<div class="pg-card plan">
+    <p class="plan-summary">${describePlan(plan.value, isTraining)}</p>
+    ${notes.map((note) => html`<p class="plan-note" key=${note}>Note: ${note}.</p>`)}
+    <details>
+      <summary class="files-summary">Files: ${formatChangeCounts(changes)}</summary>
+      <${Table}
+        class="files"
+        numbers=${[1]}
+        rows=${changes.map(({ path, size, status }) => [
+          path,
+          formatBytes(size),
+          html`<span class=${status}>${status}</span>`,
+        ])}
+      />
+    </details>
+    <details class="card-preview">
+      <summary>Model card</summary>
+      <pre>${card}</pre>
+    </details>
+    <p class="pg-buttons">
+      ${
+        isPublishable &&
+        html`<${Button} class="primary publish-button" onClick=${publish}>Publish<//>`
+      }
+      <${Button} onClick=${() => (plan.value = null)}>${isPublishable ? "Cancel" : "Close"}<//>
+    </p>
+  </div>`;
 }

@@ -1,11 +1,11 @@
 // The state of the tab. Components read the signals.
 import { computed, signal } from "../vendor/preact.js";
 import { store } from "../shared/store.js";
+import { createView } from "../shared/view.js";
 
 export const session = signal({ method: "", signed_in: false, name: "", lasting: true });
 /** The account of the token: {name, writes}; null if the token is not verified. */
 export const account = signal(/** @type {any} */ (null));
-/** The values of the form "Publish a model". */
 export const publishOptions = signal({
   model: "",
   checkpoint: "",
@@ -36,3 +36,5 @@ export function runHubJob(job, { kind, subject = "", ...request }) {
   const token = needsToken ? store.hubToken.value : "";
   return job.run(store.owner.value, { kind, subject, request: { token, ...request } });
 }
+
+export const { attach, root } = createView("hub pg", [new URL("./hub.css", import.meta.url)]);

@@ -1,15 +1,14 @@
 // Ablation of components on held-out sequences.
+import { Button } from "../shared/components/buttons.js";
 import { html } from "../vendor/preact.js";
 import { DataTable } from "../shared/components/data_table.js";
-import { SegmentedControl } from "../shared/components/segments.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { formatInteger, formatMessage, formatNumber, formatPercent } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { MEASURE_AGAIN } from "../shared/strings.js";
 import { formatParts } from "../engine/parts.js";
-import { SignedBar } from "./cells.js";
+import { createOptions, barColumn } from "./section_parts.js";
 import { describeSample, findMeasurement, measure, useMeasurement } from "./measurements.js";
-import { createOptions } from "./options.js";
 
 const METHODS = [
   { value: "zero", label: "zero", help: "zero, a value outside the training distribution" },
@@ -40,9 +39,8 @@ const SETS = [
   { value: "keep", label: "keep only", help: "All heads except one, or except one group" },
 ];
 const BAR_UNIT = 0.01; // nats; smaller increases have bars on a linear scale
-const { options, set, restore } = createOptions({ method: "mean", set: "single" });
+const { options, choose, set, restore } = createOptions({ method: "mean", set: "single" });
 
-/** Describe the selected set and method in one line. */
 export function describeMethod({ set: which, method }) {
   const find = (choices, value) => choices.find((each) => each.value === value).help;
   return (
@@ -51,7 +49,6 @@ export function describeMethod({ set: which, method }) {
   );
 }
 
-/** Describe a measurement, and the step if the model is further. */
 function describeMeasurement(data, step) {
   const { exact_match: exactMatch, log_probability: logProbability } = data.baseline,
     fewer = data.is_reduced ? " (fewer than 512, because of the size of the model)" : "",
@@ -72,7 +69,6 @@ const shorten = (name) =>
     "$1 $2.$3",
   );
 
-/** Format an increase of the loss with the three decimals of its column. */
 export function formatIncrease(nats) {
   const text = Math.abs(nats).toFixed(3);
   if (nats && text === "0.000") return nats > 0 ? "< 0.001" : "> −0.001";
@@ -81,17 +77,12 @@ export function formatIncrease(nats) {
 
 const toLogScale = (nats) => Math.sign(nats) * Math.log1p(Math.abs(nats) / BAR_UNIT);
 
-/**
- * Show in the diagram what the input gives with parts switched off.
- * @param {import("../engine/types.js").Component[]} off
- */
+/** @param {import("../engine/types.js").Component[]} off */
 const openInDiagram = (off) =>
   store.open("train", { off: formatParts(off), means: options.value.method });
 
-/**
- * The name of an ablation; a click shows it in the diagram, which has no switch for positions, and
- * no other sequence to resample.
- */
+// The name of an ablation; a click shows it in the diagram, which has no switch for positions, and
+// no other sequence to resample.
 const Name = ({ row: { name, off } }) => {
   const { method } = options.value,
     names = html`<span class="ablation-full-name">${name}</span>
@@ -103,11 +94,8 @@ const Name = ({ row: { name, off } }) => {
   </button>`;
 };
 
-/** The columns of the table. */
 function buildColumns(rows, baseline) {
-  const lossIncrease = (row) => baseline.log_probability - row.log_probability,
-    losses = rows.map((row) => toLogScale(lossIncrease(row))),
-    range = { low: Math.min(0, ...losses), high: Math.max(1e-9, ...losses) };
+  const lossIncrease = (row) => baseline.log_probability - row.log_probability;
   return [
     {
       key: "name",
@@ -132,52 +120,34 @@ function buildColumns(rows, baseline) {
       render: (row) => formatIncrease(lossIncrease(row)),
     },
     {
-      key: "bar",
-      label: "loss increase (log scale)",
-      isSortable: false,
+      ...barColumn("loss increase (log scale)", rows, (row) => toLogScale(lossIncrease(row)), 1e-9),
       isOptional: true,
-      render: (row) => html`<${SignedBar} value=${toLogScale(lossIncrease(row))} ...${range} />`,
     },
   ];
 }
 
-/** The effect of each ablation on the held-out sequences. */
 const Effects = ({ data: { method, set: which, step, rows, baseline } }) =>
   html`<${DataTable}
     key=${`${method} ${which} ${step}`}
     caption="Ablations"
-    isCaptionHidden
     class="ablation-table picture"
     columns=${buildColumns(rows, baseline)}
     rows=${rows}
-    rowKey=${(row) => row.name}
   />`;
 
 function AblationControls({ canMeasure, response }) {
   const { method, set: which } = options.value;
   return html`<div class="pg-row row">
-      <${SegmentedControl}
-        label="Components to ablate"
-        options=${SETS}
-        value=${which}
-        onChange=${(value) => set({ set: value })}
-      />
-      replaced with
-      <${SegmentedControl}
-        label="Replacement value"
-        options=${METHODS}
-        value=${method}
-        onChange=${(value) => set({ method: value })}
-      />
+      ${choose("set", "Components to ablate", SETS, which, set)} replaced with
+      ${choose("method", "Replacement value", METHODS, method, set)}
       ${
         canMeasure &&
-        html`<button
-          type="button"
-          class="pg-button ablation-measure"
+        html`<${Button}
+          class="ablation-measure"
           onClick=${() => measure("ablation", options.value, response)}
         >
           ${MEASURE_AGAIN}
-        </button>`
+        <//>`
       }
     </div>
     <p class="pg-hint">${describeMethod(options.value)}</p>`;
@@ -211,7 +181,6 @@ function AblationView({ data: response }) {
     </div>`;
 }
 
-/** Return the measurements of the selected method. */
 const measured = () =>
   SETS.flatMap(({ value }) => {
     const request = { ...options.value, set: value };

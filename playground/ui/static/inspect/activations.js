@@ -1,11 +1,12 @@
 // The forward pass, one tensor at a time.
+import { Button } from "../shared/components/buttons.js";
 import { html, signal, useEffect, useLayoutEffect, useMemo, useRef } from "../vendor/preact.js";
+import { Table } from "../shared/components/data_table.js";
 import { HeatMapView } from "../shared/components/heat_map_view.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { formatMessage, formatNumber } from "../shared/format.js";
 import { Resource } from "../shared/resource.js";
-import { createOptions } from "./options.js";
-import { formatResult, Provenance } from "./provenance.js";
+import { createOptions } from "./section_parts.js";
 import { requestView, showError } from "./requests.js";
 
 const { options, update, restore } = createOptions({ stage: "", head: 0 });
@@ -33,7 +34,6 @@ function moveStage({ stages, chosen }, offset) {
   if (next) selectStage(stageKey(next));
 }
 
-/** Return the stages by block, each with its number. */
 export function groupStages(stages) {
   const blocks = new Map();
   stages.forEach((stage, index) => {
@@ -49,7 +49,6 @@ const isDimension = ({ axes }) => axes[1].startsWith("dimensions");
 export const nameColumn = (chosen, k) =>
   isDimension(chosen) ? `dimension ${k}` : `column ${k + 1} (${chosen.columns[k]})`;
 
-/** The phases of the forward pass. */
 function Phases({ data: { steps, stages, chosen } }) {
   const current = stages[chosen.stage].step;
   return html`<ol class="trace-phases" aria-label="Phases">
@@ -123,7 +122,6 @@ function useOrigin({ stages, chosen }) {
   }, [chosen, selected]);
 }
 
-/** The values of the current tensor. */
 function Tensor({ stage, chosen }) {
   const head = chosen.heads ? `head ${chosen.head + 1}, ` : "";
   const data = useMemo(
@@ -157,24 +155,22 @@ function Tensor({ stage, chosen }) {
 /** The position in the forward pass, with buttons for the previous and the next step. */
 const StepBar = ({ data, data: { stages, chosen } }) =>
   html`<div class="pg-row row trace-bar">
-    <button
-      type="button"
-      class="pg-button trace-previous"
+    <${Button}
+      class="trace-previous"
       title="Left arrow"
       disabled=${chosen.stage === 0}
       onClick=${() => moveStage(data, -1)}
     >
       ← Previous
-    </button>
-    <button
-      type="button"
-      class="pg-button trace-next"
+    <//>
+    <${Button}
+      class="trace-next"
       title="Right arrow"
       disabled=${chosen.stage === stages.length - 1}
       onClick=${() => moveStage(data, 1)}
     >
       Next →
-    </button>
+    <//>
     <output class="pg-quiet trace-progress">step ${chosen.stage + 1} of ${stages.length}</output>
   </div>`;
 
@@ -281,3 +277,137 @@ export const activationsSpec = {
       })),
     ),
 };
+
+// How one value of a tensor is computed from earlier ones.
+
+const MIN_WEIGHT = 0.005; // of a summand that the equation names
+
+/** Format a value of a tensor, everywhere with the same four decimals. */
+export const formatResult = (value) =>
+  value === null ? "−∞" : String(+value.toFixed(4)).replace("-", "−");
+
+/** Return a dot product with its first terms, its scale and its bias. */
+export function formatDotProduct({ left, right, terms, sum, root, bias, value }) {
+  const first = left.slice(0, 3).map((x, i) => `${formatNumber(x)}·${formatNumber(right[i])}`),
+    rest = terms > 3 ? ` + … (${terms} products)` : "",
+    products = first.join(" + ") + rest,
+    plus = (name, total) =>
+      bias === null ? "" : `; plus the ${name} ${formatNumber(bias)} = ${formatResult(total)}`;
+  if (root === null) return `${products} = ${formatResult(sum)}${plus("bias", value)}`;
+  const scaled = sum / root;
+  return (
+    `(${products}) / √${Math.round(root ** 2)} = ${formatNumber(sum)} / ${formatNumber(root)} = ` +
+    formatResult(scaled) +
+    plus("position bias", scaled + bias)
+  );
+}
+
+/** The products of a dot product: two rows that are multiplied, and their products. */
+function describeProducts(product, isScore) {
+  const { at, left, right, products, names, terms } = product,
+    rows = [...names, "product"],
+    count = terms > at.length ? `The ${at.length} largest of ${terms} products. ` : "",
+    total = isScore ? `: ${formatDotProduct(product)}.` : ".";
+  return {
+    data: { rows, columns: at.map(String), values: [left, right, products], isSigned: true },
+    caption: count + "Columns: dimensions that are multiplied. The bottom row is summed" + total,
+    describe: (_, column) =>
+      `Dimension ${at[column]}: ${names[0]} ${left[column]} · ${names[1]} ` +
+      `${right[column]} = ${products[column]}.`,
+  };
+}
+
+/** Return the name of each summand, with its weight if the sum is weighted. */
+function nameSummands({ rows, weights, others }) {
+  if (!weights) return rows;
+  const isRest = (i) => others > 0 && i === rows.length - 1;
+  return rows.map((name, i) => {
+    const weight = weights[i].toFixed(2);
+    return isRest(i) ? `${name}, ${weight} in total` : `${weight} × ${name}`;
+  });
+}
+
+/** The equation of a sum of rows, for one row of the result. */
+function formatSum({ rows, weights, others }, row) {
+  if (!weights) {
+    const parts = rows.map((name) => (name === "bias" ? name : name + "’s contribution"));
+    return `output for ${row} = ${parts.join(" + ")}`;
+  }
+  const names = nameSummands({ rows, weights, others }),
+    isRest = (i) => others > 0 && i === rows.length - 1,
+    large = names
+      .map((name, i) => (isRest(i) ? name : name + "’s value"))
+      .filter((_, i) => weights[i] >= MIN_WEIGHT),
+    rest = large.length < names.length ? " + …" : "";
+  return `weighted sum for ${row} = ${large.join(" + ")}${rest}`;
+}
+
+/** The summands as rows above their sum. */
+function describeSummands(origin, result) {
+  const { terms, column, weights } = origin,
+    names = nameSummands(origin),
+    sum = terms.map((term) => formatNumber(term[column])).join(" + "),
+    kind = weights ? "weight times value" : "each multiplied by its own columns of W_O";
+  return {
+    data: {
+      rows: [...names, "sum"],
+      columns: origin.result.map((_, k) => String(k)),
+      values: [...terms, origin.result],
+      isSigned: true,
+      selected: [terms.length, column],
+    },
+    caption:
+      `Rows: summands, ${kind}; the bottom row is the sum. Columns: dimensions. ` +
+      `${sum.replaceAll("+ −", "− ")} = ${result} in dimension ${column}.`,
+    describe: (r, k) =>
+      `${names[r] ?? "The sum"}, dimension ${k}: ${(terms[r] ?? origin.result)[k]}.`,
+  };
+}
+
+/**
+ * Return the equation of a value, its variables, and the numbers behind it as a heat map.
+ * @param {any} origin the response of the view trace-cell @param {string} row the name of the row
+ */
+export function describeOrigin(origin, row) {
+  const result = formatResult(origin.value),
+    { kind } = origin;
+  if (kind === "mixed")
+    return { equation: formatSum(origin, row), map: describeSummands(origin, result) };
+  if (kind === "product") {
+    const mask = origin.attended === false ? "; the mask replaces it with −∞" : "";
+    return { equation: formatDotProduct(origin) + mask, map: describeProducts(origin, false) };
+  }
+  const { score } = origin,
+    value = score && formatResult(score.attended ? score.value : null);
+  return {
+    equation:
+      `${origin.equation} = ${result}` + (score ? `; its score is ${value}, a dot product:` : ""),
+    variables: origin.parts,
+    map: score && describeProducts(score, true),
+  };
+}
+
+function Provenance({ origin, stage, rowName, columnName }) {
+  const { equation, variables, map } = useMemo(
+    () => describeOrigin(origin, rowName),
+    [origin, rowName],
+  );
+  return html`<section class="trace-provenance" aria-label="Computation of a value">
+    <h4>
+      ${
+        `How ${formatResult(origin.value)} is computed: ${stage.name}, ` +
+        `row ${origin.row + 1} (${rowName}), ${columnName}`
+      }
+    </h4>
+    <p class="trace-equation">${equation}</p>
+    ${
+      variables &&
+      html`<${Table}
+        class="trace-terms"
+        numbers=${[1]}
+        rows=${variables.map(([name, value]) => [name, value ?? "−∞"])}
+      />`
+    }
+    ${map && html`<${HeatMapView} label="Terms of the value" ...${map} />`}
+  </section>`;
+}

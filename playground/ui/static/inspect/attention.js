@@ -1,14 +1,12 @@
 // The attention weights of every head.
 import { html, useMemo } from "../vendor/preact.js";
 import { toRows } from "../shared/attention_weights.js";
-import { SegmentedControl } from "../shared/components/segments.js";
 import { HeadGrid } from "../shared/diagram/diagram.js";
 import { SelectedHead } from "../shared/diagram/head_map.js";
 import { resolveColor } from "../shared/palette.js";
 import { store } from "../shared/store.js";
 import { ATTENTION_KIND, ATTENTION_KINDS, DECODER_INPUT } from "../shared/strings.js";
-import { theme } from "./cells.js";
-import { createOptions } from "./options.js";
+import { createOptions, theme } from "./section_parts.js";
 import { TokenLinks } from "./token_links.js";
 
 export const DECODING_MODES = [
@@ -34,7 +32,7 @@ const DISPLAYS = [
   { value: "layer", label: "Lines, all heads", title: "The lines of every head of the layer" },
 ];
 
-const { options, set, update, restore } = createOptions({
+const { options, choose, set, restore } = createOptions({
   kind: "cross",
   mode: "free-running",
   layer: 1,
@@ -73,7 +71,6 @@ function HeadMap({ data, pass, selected }) {
     />`;
 }
 
-/** The links of some heads of a layer. */
 const Links = ({ data: { kind, rows, columns }, title, heads }) =>
   html`<${TokenLinks}
     label=${title}
@@ -123,7 +120,7 @@ function LayerLines({ data, selected: { layer } }) {
 }
 
 function Attention({ data }) {
-  const { mode, display } = options.value,
+  const { display } = options.value,
     views = { map: HeadMap, lines: HeadLines, layer: LayerLines },
     isSingle = data.layers * data.heads === 1,
     displays = isSingle ? DISPLAYS.slice(0, 2) : DISPLAYS,
@@ -131,19 +128,14 @@ function Attention({ data }) {
     pass = useMemo(() => toPass(data), [data]),
     selected = { kind: data.kind, ...selectedHead(data) };
   return html`<div class="pg-row row">
-      <${SegmentedControl}
-        label=${ATTENTION_KIND}
-        options=${ATTENTION_KINDS.filter(({ value }) => data.kinds.includes(value))}
-        value=${data.kind}
-        onChange=${(kind) => update({ kind })}
-      />
+      ${choose(
+        "kind",
+        ATTENTION_KIND,
+        ATTENTION_KINDS.filter(({ value }) => data.kinds.includes(value)),
+        data.kind,
+      )}
       <span class="pg-quiet">decoder input</span>
-      <${SegmentedControl}
-        label=${DECODER_INPUT}
-        options=${DECODING_MODES.slice(0, 2)}
-        value=${mode}
-        onChange=${(value) => update({ mode: value })}
-      />
+      ${choose("mode", DECODER_INPUT, DECODING_MODES.slice(0, 2))}
     </div>
     <div class="pg-halves attention-two">
       ${
@@ -158,12 +150,7 @@ function Attention({ data }) {
         </div>`
       }
       <div class="attention-focus">
-        <${SegmentedControl}
-          label="Display"
-          options=${displays}
-          value=${displayed}
-          onChange=${(value) => set({ display: value })}
-        />
+        ${choose("display", "Display", displays, displayed, set)}
         <${views[displayed]} key=${displayed} ...${{ data, pass, selected }} />
       </div>
     </div>`;

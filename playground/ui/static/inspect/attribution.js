@@ -3,8 +3,7 @@ import { html } from "../vendor/preact.js";
 import { DataTable } from "../shared/components/data_table.js";
 import { Select } from "../shared/components/select.js";
 import { formatToken } from "../shared/format.js";
-import { formatSigned, SignedBar } from "./cells.js";
-import { createOptions } from "./options.js";
+import { createOptions, formatSigned, barColumn } from "./section_parts.js";
 
 const RUNNER_UP = "runner up"; // no token has a space
 const OF_TARGET = { token: "", baseline: RUNNER_UP };
@@ -63,17 +62,9 @@ function Choices({ data: { labels, position, vocabulary, token, target, runner_u
 }
 
 function Contributions({ rows }) {
-  const values = rows.map((row) => row.logit),
-    low = Math.min(0, ...values),
-    high = Math.max(0, ...values);
   const columns = [
     { key: "name", label: "component", value: (row) => rows.indexOf(row), render: (r) => r.name },
-    {
-      key: "bar",
-      label: "contribution to the logit",
-      isSortable: false,
-      render: (row) => html`<${SignedBar} value=${row.logit} low=${low} high=${high} />`,
-    },
+    barColumn("contribution to the logit", rows, (row) => row.logit),
     {
       key: "logit",
       label: "logits",
@@ -84,11 +75,9 @@ function Contributions({ rows }) {
   ];
   return html`<${DataTable}
     caption="Contribution of each component"
-    isCaptionHidden
     class="attribution-table picture"
     columns=${columns}
     rows=${rows}
-    rowKey=${(row) => row.name}
     sortKey="logit"
   />`;
 }

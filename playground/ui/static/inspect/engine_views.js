@@ -24,12 +24,11 @@ export function attentionView({ attention, axes, prediction, target, note }, pre
 
 /** @typedef {"single" | "groups" | "keep"} AblationSet */
 
-/** @type {Record<string, string>} */
-const KIND_NAMES = {
+const KIND_NAMES = /** @type {Record<string, string>} */ ({
   encoder: "encoder self-attention",
   decoder: "decoder self-attention",
   cross: "cross-attention",
-};
+});
 
 /** @param {Component} component */
 const nameOf = ({ kind, layer, head }) =>
@@ -60,9 +59,7 @@ function groupComponents(components) {
 /**
  * Return the name of each ablation of a set, and what it switches off. Position vectors are the
  * same on all sequences, so resampling does not change them.
- * @param {Component[]} all
- * @param {AblationSet} set
- * @param {string} method
+ * @param {Component[]} all @param {AblationSet} set @param {string} method
  */
 export function listAblations(all, set, method) {
   const components = all.filter(({ layer }) => layer !== null || method !== "resample"),

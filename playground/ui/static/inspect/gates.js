@@ -3,15 +3,14 @@ import { html } from "../vendor/preact.js";
 import { HeatMapView } from "../shared/components/heat_map_view.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { formatNumber } from "../shared/format.js";
-import { createOptions } from "./options.js";
-import { Part } from "./part.js";
+import { createOptions, Part } from "./section_parts.js";
 
 const STACKS = [
   { value: "encoder", label: "Encoder", title: "Reads the source" },
   { value: "decoder", label: "Decoder", title: "Reads the target, shifted right" },
 ];
 const CELL_NAMES = { rnn: "plain RNN", gru: "GRU", lstm: "LSTM" };
-const { options, update, restore } = createOptions({
+const { options, choose, update, restore } = createOptions({
   stack: "encoder",
   layer: 0,
   quantity: "",
@@ -42,7 +41,6 @@ const Means = ({ rows }) =>
     </table>
   </div>`;
 
-/** Describe a number of the map. */
 export const describeUnit = ({ tokens, quantity, values }, row, column) =>
   `${quantity} of unit ${column} after ${tokens[row]} (position ${row + 1}): ` +
   `${formatNumber(values[row][column])}.`;
@@ -50,12 +48,7 @@ export const describeUnit = ({ tokens, quantity, values }, row, column) =>
 function Choices({ data }) {
   const { stack, layer, layers, quantities, quantity } = data;
   return html`<div class="pg-row row">
-    <${SegmentedControl}
-      label="Stack"
-      options=${STACKS}
-      value=${stack}
-      onChange=${(value) => update({ stack: value })}
-    />
+    ${choose("stack", "Stack", STACKS, stack)}
     ${
       layers > 1 &&
       html`<${SegmentedControl}
@@ -68,12 +61,12 @@ function Choices({ data }) {
         onChange=${(value) => update({ layer: Number(value) })}
       />`
     }
-    <${SegmentedControl}
-      label="Gate or state"
-      options=${quantities.map(({ name, meaning: title }) => ({ value: name, label: name, title }))}
-      value=${quantity}
-      onChange=${(value) => update({ quantity: value })}
-    />
+    ${choose(
+      "quantity",
+      "Gate or state",
+      quantities.map(({ name, meaning: title }) => ({ value: name, label: name, title })),
+      quantity,
+    )}
   </div>`;
 }
 

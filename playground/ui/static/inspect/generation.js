@@ -1,13 +1,13 @@
 // Generation, step by step: the tokens so far, the probabilities of the next one, and the source
 // tokens that it attends to.
+import { Button } from "../shared/components/buttons.js";
 import { html, signal, useEffect, useMemo } from "../vendor/preact.js";
 import { BarList } from "../shared/components/bar_list.js";
 import { HeatMapView } from "../shared/components/heat_map_view.js";
-import { SegmentedControl } from "../shared/components/segments.js";
 import { Select } from "../shared/components/select.js";
 import { DECODING_MODES } from "./attention.js";
 import { store } from "../shared/store.js";
-import { createOptions } from "./options.js";
+import { createOptions } from "./section_parts.js";
 import { TokenLinks } from "./token_links.js";
 
 const PLAYBACK_MS = 900;
@@ -16,7 +16,7 @@ const LINK_LABELS = {
   decoder: "Decoder self-attention at each output position",
 };
 const TYPING_DELAY_MS = 200;
-const { options, set, update, restore } = createOptions({
+const { options, choose, set, update, restore } = createOptions({
   mode: "free-running",
   temperature: 1,
   seed: 0,
@@ -95,7 +95,6 @@ function SamplingFields() {
   ];
 }
 
-/** Play, and the slider of the output positions. */
 function Player({ data }) {
   const step = currentStep(data),
     last = data.steps.length - 1;
@@ -112,9 +111,7 @@ function Player({ data }) {
     isPlaying.value = !isPlaying.value;
   };
   return html`<div class="pg-row steps-bar">
-    <button type="button" class="pg-button steps-play" onClick=${toggle}>
-      ${isPlaying.value ? "Pause" : "Play"}
-    </button>
+    <${Button} class="steps-play" onClick=${toggle}>${isPlaying.value ? "Pause" : "Play"}<//>
     <input
       type="range"
       class="steps-slider"
@@ -186,12 +183,7 @@ function Generation({ data }) {
     index = data.heads.indexOf(head),
     links = useMemo(() => buildLinks(data, index), [data, index]);
   return html`<div class="pg-row row">
-      <${SegmentedControl}
-        label="Decoding mode"
-        options=${DECODING_MODES}
-        value=${mode}
-        onChange=${(value) => update({ mode: value })}
-      />
+      ${choose("mode", "Decoding mode", DECODING_MODES)}
       ${mode === "sampled" && html`<${SamplingFields} />`}
       <${Player} data=${data} />
       <${HeadSelect} heads=${data.heads} head=${index < 0 ? "" : head} />

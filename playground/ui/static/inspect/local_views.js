@@ -3,7 +3,6 @@ import { LocalModel, unsupported } from "../shared/local_model.js";
 import { store } from "../shared/store.js";
 import { attentionView, listAblations, nameSpared } from "./engine_views.js";
 import { openSection } from "./state.js";
-
 /** @import { Component } from "../engine/types.js" */
 /** @import { Loaded } from "../shared/local_model.js" */
 /** @import { Method } from "../shared/browser_model.js" */
@@ -32,8 +31,7 @@ function displayedWeights() {
 
 /**
  * Load weights and compute with them. Return null where the server must do that.
- * @param {LocalModel} local
- * @param {(loaded: Loaded) => Promise<any>} compute
+ * @param {LocalModel} local @param {(loaded: Loaded) => Promise<any>} compute
  */
 async function computeWith(local, compute) {
   const weights = displayedWeights();

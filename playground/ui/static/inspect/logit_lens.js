@@ -1,14 +1,9 @@
 // Logit lens: the most probable token after each layer.
 import { html, signal, useState } from "../vendor/preact.js";
+import { ARROWS } from "../shared/components/heat_map_view.js";
 import { formatPercent, formatToken } from "../shared/format.js";
-import { shade } from "./cells.js";
+import { shade } from "./section_parts.js";
 
-const ARROWS = /** @type {Record<string, [number, number]>} */ ({
-  ArrowLeft: [0, -1],
-  ArrowRight: [0, 1],
-  ArrowUp: [-1, 0],
-  ArrowDown: [1, 0],
-});
 /** The selected layer and position; null is the last layer. */
 const cell = signal(/** @type {[number | null, number]} */ ([null, 0]));
 

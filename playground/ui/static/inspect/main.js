@@ -1,5 +1,5 @@
 // The Inspect tab: one model, step and input in three views.
-import { html, render } from "../vendor/preact.js";
+import { effect, html, render, untracked } from "../vendor/preact.js";
 import { parseLinkState } from "../shared/links.js";
 import { store } from "../shared/store.js";
 import { wholePageUrl } from "../shared/view.js";
@@ -14,12 +14,10 @@ import { headRolesSpec } from "./head_roles.js";
 import { logitLensSpec } from "./logit_lens.js";
 import { parametersSpec } from "./parameters.js";
 import { patchingSpec } from "./patching.js";
-import { refreshIfStale, watchSelection } from "./requests.js";
-import { Sections } from "./sections.js";
-import { openSection, VIEWS } from "./state.js";
+import { watchSelection } from "./requests.js";
+import { findSection, loadSavedSection, Sections, selectView } from "./sections.js";
+import { attach, isVisible, openSection, root, VIEWS } from "./state.js";
 import { Toolbar } from "./toolbar.js";
-import { attach, isVisible, onResizeOrThemeChange, root } from "./view.js";
-import { findSection, loadSavedSection, selectView } from "./views.js";
 
 const DEFAULT_MODEL = "checkpoint:reverse";
 const isEmbedded = Boolean(document.documentElement.dataset.embed);
@@ -93,10 +91,8 @@ export default async function main(panel) {
   store.addView("inspect", inspectView);
   render(html`<${Inspect} />`, root);
   await attach(panel);
-  store.models.subscribe(startIfVisible);
-  store.model.subscribe(startIfVisible);
-  onResizeOrThemeChange(() => {
-    startIfVisible();
-    if (isStarted && isVisible()) refreshIfStale();
+  effect(() => {
+    void [store.tab.value, store.models.value, store.model.value];
+    untracked(startIfVisible);
   });
 }

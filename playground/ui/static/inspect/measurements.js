@@ -8,10 +8,8 @@ import { requestView } from "./requests.js";
 const SELECTION_DELAY_MS = 250; // merges the steps of a moving slider into one measurement
 
 /**
- * @typedef {{
- *   data?: any, error: string, isBusy: boolean, progress?: any, response: any
- * }} Measurement
- * `response` is what the section showed when the measurement began
+ * @typedef {{ data?: any, error: string, isBusy: boolean, progress?: any, response: any }}
+ *   Measurement `response` is what the section showed when the measurement began
  */
 const measurements = signal(/** @type {Record<string, Measurement>} */ ({}));
 
@@ -39,10 +37,8 @@ export async function measure(view, options, response) {
   set(data.error ? { error: data.error } : { data });
 }
 
-/**
- * Measure a view while it is open, and again for each newer step. `data` is the latest
- * result, also while the next one is measured.
- */
+// Measure a view while it is open, and again for each newer step. `data` is the latest
+// result, also while the next one is measured.
 export function useMeasurement(view, options, response) {
   const key = keyOf(view, options),
     measurement = measurements.value[key],
@@ -65,7 +61,6 @@ export function useMeasurement(view, options, response) {
   return { data, error, isBusy, progress, isStale: !measurement?.data };
 }
 
-/** Describe the held-out sequences of a measurement. */
 export function describeSample({ sequences, lengths: [shortest, longest] }) {
   const length =
     shortest === longest ? formatCount(shortest, "token") : `${shortest} to ${longest} tokens`;

@@ -24,7 +24,6 @@ const COLUMNS = [
 const Parameters = ({ data: { components, total } }) =>
   html`<${DataTable}
     caption="Parameters of each component"
-    isCaptionHidden
     class="parameters-table"
     columns=${COLUMNS}
     rows=${[...components, { component: "sum", shapes: "", parameters: total }]}

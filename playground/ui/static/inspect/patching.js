@@ -6,7 +6,7 @@ import { Select } from "../shared/components/select.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { formatMessage } from "../shared/format.js";
 import { Resource } from "../shared/resource.js";
-import { formatSigned, formatTwoDecimals, shade, SignedBar } from "./cells.js";
+import { formatSigned, formatTwoDecimals, shade, barColumn } from "./section_parts.js";
 import { headOrder, shortHeadName } from "./head_roles.js";
 import { requestView } from "./requests.js";
 
@@ -46,16 +46,9 @@ function usePatching(response, { position, token }) {
 }
 
 function RecoveredTable({ heads }) {
-  const values = heads.map((head) => head.recovered_fraction),
-    range = { low: Math.min(0, ...values), high: Math.max(1, ...values) };
   const columns = [
     { key: "head", label: "head", value: headOrder, render: shortHeadName },
-    {
-      key: "bar",
-      label: "fraction recovered",
-      isSortable: false,
-      render: (head) => html`<${SignedBar} value=${head.recovered_fraction} ...${range} />`,
-    },
+    barColumn("fraction recovered", heads, (head) => head.recovered_fraction, 1),
     {
       key: "recovered_fraction",
       label: "fraction",
@@ -65,11 +58,9 @@ function RecoveredTable({ heads }) {
   ];
   return html`<${DataTable}
     caption="Recovered fraction by head"
-    isCaptionHidden
     class="patching-table picture"
     columns=${columns}
     rows=${heads}
-    rowKey=${(head) => head.name}
     sortKey="recovered_fraction"
   />`;
 }
@@ -85,12 +76,7 @@ function LayerTables({ data }) {
   const isRestored = direction.value === "restored";
   return html`<h4 class="lens-title">By layer and position</h4>
     <div class="pg-row row">
-      <${SegmentedControl}
-        label="direction"
-        options=${DIRECTIONS}
-        value=${direction.value}
-        onChange=${(value) => (direction.value = value)}
-      />
+      <${SegmentedControl} label="direction" options=${DIRECTIONS} of=${direction} />
     </div>
     <p class="caption pg-quiet">
       ${

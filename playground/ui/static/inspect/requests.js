@@ -6,11 +6,19 @@ import { formatMessage } from "../shared/format.js";
 import { Resource } from "../shared/resource.js";
 import { store } from "../shared/store.js";
 import { answerLocally } from "./local_views.js";
-import { notApplicable, openSection, prediction, problem, results, VIEWS } from "./state.js";
-import { isVisible, root } from "./view.js";
+import {
+  isVisible,
+  notApplicable,
+  openSection,
+  prediction,
+  problem,
+  results,
+  root,
+  VIEWS,
+} from "./state.js";
 
 // Views that the server computes on hundreds of sequences.
-const SLOW_VIEWS = ["heads", "heads-over-training", "ablation"];
+const SLOW_VIEWS = ["heads", "ablation"];
 const INPUT_FIELD = "text"; // of an error of the input
 const NOT_APPLICABLE = "not-applicable"; // code of a section that the architecture lacks
 const PRIVATE = "private"; // code of a section for which the user lacks the owner's consent
@@ -24,7 +32,6 @@ const selection = () =>
     openSection.value === "ablation" && store.weightSeries.value,
   ]);
 
-/** The answer of the open section. */
 const answer = new Resource(async () => {
   const spec = VIEWS[openSection.value],
     options = spec.options?.() ?? {};
@@ -36,11 +43,6 @@ const answer = new Resource(async () => {
   );
 }, showError);
 export const isWaiting = answer.isPending;
-
-/** Request the open section if its model, step or input changed while the tab was hidden. */
-export function refreshIfStale() {
-  if (requestedSelection !== selection()) refresh(0);
-}
 
 export async function requestView(view, options, extra = {}) {
   const isSlow = SLOW_VIEWS.includes(view);
@@ -87,10 +89,8 @@ export async function refresh(delayMs = 40) {
   root.dataset.drawn = section + " " + store.sequence.value; // for tests and benchmarks
 }
 
-/**
- * Turn the refusal of a model whose owner keeps its examples private into the reason why it has no
- * section but the roles of the heads, which show no tokens.
- */
+// Turn the refusal of a model whose owner keeps its examples private into the reason why it has no
+// section but the roles of the heads, which show no tokens.
 function restrictToHeadRoles(data, view) {
   Object.assign(data, { prediction: [], views: ["heads"], step: store.latestStep.value });
   if (view === "heads") data.error = "";
@@ -121,15 +121,15 @@ export function showError(text, field = "") {
   store.isInputInvalid.value = field === INPUT_FIELD;
 }
 
-/** Request the open section whenever the model, the step or the input changes. */
+/** Request the open section when the model, the step or the input changes, once it is visible. */
 export function watchSelection() {
   let model = store.model.peek();
   effect(() => {
-    selection();
+    const isStale = requestedSelection !== selection() && isVisible();
     untracked(() => {
       if (model !== store.model.value) onModelChange();
       model = store.model.value;
-      if (isVisible()) refreshIfStale();
+      if (isStale) refresh(0);
     });
   });
   effect(() => {

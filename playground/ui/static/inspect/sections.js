@@ -1,17 +1,12 @@
 // The tabs of the three views, the parts of the selected one, and the open section.
+import { Button } from "../shared/components/buttons.js";
 import { html } from "../vendor/preact.js";
-import { SegmentedControl, Tabs } from "../shared/components/segments.js";
+import { SegmentedControl } from "../shared/components/segments.js";
+import { loadJson, saveJson } from "../shared/storage.js";
 import { store } from "../shared/store.js";
-import { isWaiting } from "./requests.js";
-import { notApplicable, openSection, results, VIEWS } from "./state.js";
-import {
-  findSubView,
-  hasSection,
-  openSubView,
-  sectionsOf,
-  selectView,
-  SUB_VIEWS,
-} from "./views.js";
+import { isLocal } from "./local_views.js";
+import { isWaiting, refresh, showError } from "./requests.js";
+import { notApplicable, openSection, prediction, results, VIEWS } from "./state.js";
 
 /** Why the model does not have the open section, and the views in which it has another. */
 const NotApplicable = ({ reason }) =>
@@ -22,14 +17,7 @@ const NotApplicable = ({ reason }) =>
           section = sectionsOf(value).find(isOther);
         return (
           section &&
-          html`<button
-            key=${value}
-            type="button"
-            class="pg-button"
-            onClick=${() => selectView(section)}
-          >
-            Open ${label}
-          </button>`
+          html`<${Button} key=${value} onClick=${() => selectView(section)}>Open ${label}<//>`
         );
       })}
     </div>`;
@@ -57,7 +45,7 @@ export function Sections() {
     data = results.value[name],
     reason = notApplicable.value,
     state = store.isInputInvalid.value ? " stale" : isWaiting.value ? " waiting" : "";
-  return html`<${Tabs}
+  return html`<${SegmentedControl}
       label="Views"
       prefix="view"
       options=${SUB_VIEWS}
@@ -76,4 +64,52 @@ export function Sections() {
         }
       </div>
     </div>`;
+}
+
+// The three views, their sections, and which section is open.
+
+const STORAGE_KEY = "transformer-playground-inspect";
+
+const SUB_VIEWS = [
+  { value: "attention", label: "Attention" },
+  { value: "matters", label: "What matters" },
+  { value: "numbers", label: "Every number" },
+];
+/** The section that was open last in each sub-view. @type {Record<string, string>} */
+const lastSections = {};
+
+// Return whether the open model has a section; most models have no gates. The page ablates all
+// models that it runs.
+export const hasSection = (/** @type {string} */ name) =>
+  (name === "ablation" && isLocal()) ||
+  (prediction.value?.views?.includes(name) ?? name !== "gates");
+
+/** Return the sections of a sub-view, in the order of main.js. @param {string} subView */
+const sectionsOf = (subView) =>
+  Object.keys(VIEWS).filter((name) => VIEWS[name].subView === subView);
+
+/** Return the sub-view that contains a section. @param {string} section */
+export const findSubView = (section) =>
+  SUB_VIEWS.find((each) => each.value === VIEWS[section]?.subView) ?? SUB_VIEWS[0];
+
+/** Return the name of a section in a link; null if there is none. @param {unknown} name */
+export const findSection = (name) => (typeof name === "string" && VIEWS[name] ? name : null);
+
+/** The section that was open at the last visit. */
+export const loadSavedSection = () => loadJson(STORAGE_KEY)?.view;
+
+/** @param {string} section */
+export function selectView(section) {
+  openSection.value = section;
+  lastSections[findSubView(section).value] = section;
+  showError("");
+  notApplicable.value = "";
+  saveJson(STORAGE_KEY, { view: section });
+  refresh(0);
+}
+
+/** Open the section of a view that was open last. @param {string} name */
+function openSubView(name) {
+  const sections = sectionsOf(name);
+  selectView([lastSections[name], ...sections].find(hasSection) ?? sections[0]);
 }

@@ -16,17 +16,10 @@ const MIN_TOKEN_WIDTH = 40,
 
 /**
  * A query shows its links alone while the user points at it. A click or the arrow keys select it.
- * @param {{
- *   label: string,
- *   kind: string,
- *   keys: string[],
- *   queries: string[],
- *   heads: Head[],
- *   titles: string[],
- *   output?: LinksData["output"],
- *   row?: number | null,
- *   onSelect?: (row: number | null) => void,
- * }} props `row` is highlighted while the user points at no other one
+ * @param {{ label: string, kind: string, keys: string[], queries: string[], heads: Head[],
+ *   titles: string[], output?: LinksData["output"], row?: number | null,
+ *   onSelect?: (row: number | null) => void }} props `row` is highlighted while the user points at
+ *   no other one
  */
 export function TokenLinks({ label, kind, row: selected = null, onSelect, ...links }) {
   const [pointed, setPointed] = useState(/** @type {number | null} */ (null)),

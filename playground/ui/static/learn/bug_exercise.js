@@ -190,10 +190,8 @@ ${failure.lines.join("\n")}</pre>`
       <${DataTable}
         class="sheet"
         caption="Correct and buggy model"
-        isCaptionHidden
         columns=${columns}
         rows=${buildObservations(result)}
-        rowKey=${(row) => row.name}
       />
       ${variant && html`<p class="silent-variant">${describeSilentVariant(variant)}</p>`}
     </div>

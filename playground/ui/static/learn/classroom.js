@@ -1,8 +1,7 @@
 // A class: pupils send their guesses without a name, and the page of the teacher draws all of them.
 import { html, signal, useEffect, useState } from "../vendor/preact.js";
 import { requestOrError } from "../shared/api.js";
-import { ConfirmButton } from "../shared/components/confirm_button.js";
-import { CopyField } from "../shared/components/copy_field.js";
+import { ConfirmButton, CopyField } from "../shared/components/buttons.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { formatCount, formatMessage } from "../shared/format.js";
 import { poller } from "../shared/poller.js";

@@ -1,6 +1,6 @@
 // The bug of the day: the same on every computer, with one clue after the other.
 import { html } from "../vendor/preact.js";
-import { CopyButton } from "../shared/components/copy_field.js";
+import { CopyButton } from "../shared/components/buttons.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { formatCount } from "../shared/format.js";
 import { bugState, catalog, saveLocal, storedState, toDay } from "./state.js";

@@ -120,6 +120,7 @@ function Bars({ figure: { bars, title } }) {
 const Outputs = ({ figure: { label = "input", rows, title } }) =>
   html`<${DataTable}
     caption=${title}
+    isCaptionVisible
     columns=${[{ key: "input", label, isSortable: false }, ...OUTPUT_COLUMNS]}
     rows=${rows}
     rowKey=${(row) => row.input}

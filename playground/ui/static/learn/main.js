@@ -3,7 +3,7 @@
 import { html, render } from "../vendor/preact.js";
 import { sleep } from "../shared/api.js";
 import { StatusMessage } from "../shared/components/status_message.js";
-import { Tabs } from "../shared/components/segments.js";
+import { SegmentedControl } from "../shared/components/segments.js";
 import { formatMessage } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { BugExercise, openBug, resumeBug } from "./bug_exercise.js";
@@ -44,7 +44,7 @@ const CONTENT = { start: Start, tour: Lessons, bugs: BugExercise, teach: Teachin
 function Learn() {
   const name = section.value;
   return html`<h2 class="pg-visually-hidden">Learn</h2>
-    <${Tabs}
+    <${SegmentedControl}
       label="Parts of this tab"
       prefix="learn"
       options=${SECTIONS}

@@ -1,6 +1,6 @@
 // For teachers: links to exercises, and the limits of the server.
 import { html, signal } from "../vendor/preact.js";
-import { CopyButton } from "../shared/components/copy_field.js";
+import { CopyButton } from "../shared/components/buttons.js";
 import { NumberField } from "../shared/components/form.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { formatCount, formatMessage } from "../shared/format.js";

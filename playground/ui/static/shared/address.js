@@ -4,7 +4,6 @@
 import { loadText, saveText } from "./storage.js";
 import { DEFAULT_TAB, store as pageStore } from "./store.js";
 import { batch, computed, effect } from "../vendor/preact.js";
-
 /** @import { Store } from "./store.js" */
 
 const LAST_TAB_KEY = "transformer-playground-tab";
@@ -21,10 +20,7 @@ const entryOf = (store) => ({
 });
 /** @typedef {ReturnType<typeof entryOf> | null} Entry */
 
-/**
- * Whether the state is that of another entry. A model or section after none is part of its entry.
- * @type {(before: Entry, next: Entry) => boolean}
- */
+/** A model after none is part of its entry. @type {(before: Entry, next: Entry) => boolean} */
 const isOther = (before, next) =>
   Boolean(before?.model) &&
   (before?.tab !== next?.tab ||
@@ -42,10 +38,7 @@ function readFirstAddress(store) {
   store.tab.value ??= DEFAULT_TAB;
 }
 
-/**
- * Connect the state with the address and with the Back button.
- * @param {Store} [store]
- */
+/** Connect the state with the address and with the Back button. @param {Store} [store] */
 export function connectAddress(store = pageStore) {
   let entry = /** @type {Entry} */ (null); // the current one of the history
   /** @type {ReturnType<typeof setTimeout> | undefined} */

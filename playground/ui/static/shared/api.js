@@ -33,19 +33,12 @@ const sleepUntilOnline = (ms) =>
     window.addEventListener("online", end);
   });
 
-/**
- * Return the URL of playground/ on the server, which may be below a path of its own. This module is
- * playground/static/VERSION/shared/api.js.
- * @param {string} module
- */
-export const findBaseUrl = (module) => new URL("../../../", module);
-export const baseUrl = findBaseUrl(import.meta.url);
+/** The URL of playground/ on the server; this is playground/static/VERSION/shared/api.js. */
+export const baseUrl = new URL("../../../", import.meta.url);
 
 /**
  * Send a request. A rate limit delays the request instead of failing it.
- * @param {URL} url
- * @param {RequestInit} options
- * @param {number} [timeoutMs]
+ * @param {URL} url @param {RequestInit} options @param {number} [timeoutMs]
  */
 async function send(url, options, timeoutMs = DEFAULT_TIMEOUT_MS) {
   const until = Date.now() + timeoutMs;
@@ -59,10 +52,7 @@ async function send(url, options, timeoutMs = DEFAULT_TIMEOUT_MS) {
 
 /**
  * Send a request to a JSON route.
- * @param {string} name
- * @param {object} payload
- * @param {number} [timeoutMs]
- * @returns {Promise<any>}
+ * @param {string} name @param {object} payload @param {number} [timeoutMs] @returns {Promise<any>}
  */
 export async function request(name, payload, timeoutMs) {
   const response = await send(
@@ -82,9 +72,7 @@ export async function request(name, payload, timeoutMs) {
 
 /**
  * Request a file below playground/. Return its bytes and headers, or the error of the server.
- * @param {string} route
- * @param {Record<string, any>} params
- * @param {Record<string, string>} headers
+ * @param {string} route @param {Record<string, any>} params @param {Record<string, string>} headers
  * @returns {Promise<any>}
  */
 export async function download(route, params, headers) {
@@ -97,21 +85,15 @@ export async function download(route, params, headers) {
 
 /**
  * Send a request. If it fails, the response is an error.
- * @param {string} name
- * @param {object} payload
- * @param {number} [timeoutMs]
- * @returns {Promise<any>}
+ * @param {string} name @param {object} payload @param {number} [timeoutMs] @returns {Promise<any>}
  */
 export const requestOrError = (name, payload, timeoutMs) =>
   request(name, payload, timeoutMs).catch(() => ({ error: NO_RESPONSE }));
 
 /**
  * Send a file or a text to a route below playground/. Return the response, or its text as an error.
- * @param {string} route
- * @param {Blob | string} body
- * @param {Record<string, string>} headers
- * @param {AbortSignal} [signal]
- * @returns {Promise<any>}
+ * @param {string} route @param {Blob | string} body @param {Record<string, string>} headers
+ * @param {AbortSignal} [signal] @returns {Promise<any>}
  */
 export async function upload(route, body, headers, signal) {
   const response = await fetch(new URL(route, baseUrl), { method: "POST", body, headers, signal });
@@ -123,8 +105,7 @@ export async function upload(route, body, headers, signal) {
 /**
  * Repeat a request with increasing delays while it is `retryable` and `isCurrent()` holds; at once
  * when the browser is online again. `onDelay` receives the reason for the delay.
- * @param {() => Promise<any>} send
- * @param {() => boolean} [isCurrent]
+ * @param {() => Promise<any>} send @param {() => boolean} [isCurrent]
  * @param {(reason: string) => void} [onDelay]
  */
 export async function requestWithRetry(send, isCurrent = () => true, onDelay = () => {}) {
@@ -138,8 +119,5 @@ export async function requestWithRetry(send, isCurrent = () => true, onDelay = (
   }
 }
 
-/**
- * Return the message of an error for the user.
- * @param {unknown} error
- */
+/** Return the message of an error for the user. @param {unknown} error */
 export const errorMessage = (error) => (error instanceof ServerError ? error.message : NO_RESPONSE);

@@ -16,11 +16,7 @@ export function unpackWeights({ weights, layers, heads }) {
   );
 }
 
-/**
- * Return the weights of a head as rows of numbers from 0 to 1.
- * @param {ArrayLike<number>} thousandths
- * @param {number} columns
- */
+/** Return rows from 0 to 1. @param {ArrayLike<number>} thousandths @param {number} columns */
 export const toRows = (thousandths, columns) =>
   Array.from({ length: thousandths.length / columns }, (_, row) =>
     Array.from({ length: columns }, (_, column) => thousandths[row * columns + column] / 1000),

@@ -65,10 +65,7 @@ export class BrowserModel {
     }
   }
 
-  /**
-   * Write the output for a source.
-   * @param {number[]} source @param {number[] | null} labels @param {Ablation[]} ablations
-   */
+  /** @param {number[]} source @param {number[] | null} labels @param {Ablation[]} ablations */
   write(source, labels, ablations) {
     const { max_positions } = this.model.config,
       length = Math.max(this.description.max_tokens, labels?.length ?? 0);
@@ -111,7 +108,6 @@ export class BrowserModel {
     };
   }
 
-  /** List what can be switched off. */
   components() {
     return this.model.components();
   }
@@ -131,10 +127,7 @@ export class BrowserModel {
     return notes.join("; ");
   }
 
-  /**
-   * Return the names of tokens, those of an output up to EOS.
-   * @param {number[]} tokens @param {boolean} [isOutput]
-   */
+  /** Those of an output end before EOS. @param {number[]} tokens @param {boolean} [isOutput] */
   names(tokens, isOutput = false) {
     const end = isOutput ? tokens.indexOf(EOS) : -1;
     return this.vocabulary.decode(end < 0 ? tokens : tokens.slice(0, end));
@@ -184,11 +177,7 @@ export class BrowserModel {
       all = this.names([...source, ...(kind === "encoder" ? blanks : decoderInput.slice(1))]),
       [read, written] = [source, decoderInput].map((tokens) => this.names(tokens));
     return others.length
-      ? {
-          encoder: [read, read],
-          decoder: [written, written],
-          cross: [this.names(labels), read],
-        }
+      ? { encoder: [read, read], decoder: [written, written], cross: [this.names(labels), read] }
       : { [kind]: [all, all] };
   }
 
@@ -252,8 +241,7 @@ export class BrowserModel {
   }
 
   /**
-   * @param {Component[]} off @param {Method} method @param {number} [nMeans]
-   * @returns {Ablation[]}
+   * @param {Component[]} off @param {Method} method @param {number} [nMeans] @returns {Ablation[]}
    */
   ablate(off, method, nMeans = SMALL_SAMPLE) {
     if (method === "zero") return off.map((component) => ({ component }));
@@ -264,8 +252,7 @@ export class BrowserModel {
   /**
    * Return ablations by the outputs on the next example of the same lengths, as the server does.
    * The last one of some lengths gets those of the first.
-   * @param {Component[]} off @param {number} index of an example
-   * @returns {Ablation[]}
+   * @param {Component[]} off @param {number} index of an example @returns {Ablation[]}
    */
   resample(off, index) {
     const { examples } = this.description,

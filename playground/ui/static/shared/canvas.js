@@ -2,8 +2,7 @@ import { cssVariable } from "./palette.js";
 
 /**
  * Set the size of a canvas for the resolution of the screen, and clear it.
- * @param {HTMLCanvasElement} canvas
- * @param {number} [height] in CSS pixels
+ * @param {HTMLCanvasElement} canvas @param {number} [height] in CSS pixels
  * @returns {[CanvasRenderingContext2D, number, number]} the context, and width and height in CSS
  *   pixels
  */

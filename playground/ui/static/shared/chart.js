@@ -8,7 +8,6 @@ import { buildPlotOptions, entryOf } from "./chart_options.js";
 import { nearestIndex } from "./store.js";
 import { formatInteger, formatNumber } from "./format.js";
 import { dashOf, onThemeChange, resolveColor } from "./palette.js";
-
 /** @import { ChartOptions, Marker, Series } from "./types.js" */
 
 const DEFAULTS = {
@@ -27,24 +26,15 @@ const ZOOM_STEP = 0.5; // of the visible part of the x axis
 const charts = new Set(); // of the page
 
 export class Chart {
-  /**
-   * @param {HTMLElement} box
-   * @param {ChartOptions} options
-   */
+  /** @param {HTMLElement} box @param {ChartOptions} options */
   constructor(box, options) {
     this.options = { ...DEFAULTS, ...options };
-    /** @type {Series[]} */
-    this.series = [];
-    /** @type {Marker[]} */
-    this.markers = [];
-    /** @type {Set<string>} */
-    this.hidden = new Set();
-    /** @type {[number, number] | null} */
-    this.zoomRange = null;
-    /** @type {number | null} */
-    this.cursorX = null;
-    /** @type {uPlot | null} */
-    this.plot = null;
+    this.series = /** @type {Series[]} */ ([]);
+    this.markers = /** @type {Marker[]} */ ([]);
+    this.hidden = /** @type {Set<string>} */ (new Set());
+    this.zoomRange = /** @type {[number, number] | null} */ (null);
+    this.cursorX = /** @type {number | null} */ (null);
+    this.plot = /** @type {uPlot | null} */ (null);
     this.signature = "";
     this.columns = listColumns([], false);
     this.data = alignColumns([], {});
@@ -70,11 +60,7 @@ export class Chart {
     charts.add(this);
   }
 
-  /**
-   * Draw other data. The plot stays, unless lines were added or removed.
-   * @param {Series[]} series
-   * @param {Marker[]} [markers]
-   */
+  /** The plot stays if its lines do. @param {Series[]} series @param {Marker[]} [markers] */
   setData(series, markers = []) {
     this.series = series;
     this.markers = markers;
@@ -94,10 +80,7 @@ export class Chart {
     this.data = alignColumns(this.columns, this.options, this.zoomRange ?? [-Infinity, Infinity]);
   }
 
-  /**
-   * Draw other markers over the same lines, whose paths stay.
-   * @param {Marker[]} markers
-   */
+  /** Draw other markers over the same lines, whose paths stay. @param {Marker[]} markers */
   setMarkers(markers) {
     this.markers = markers;
     this.plot?.redraw(false);
@@ -229,7 +212,6 @@ export class Chart {
     );
   }
 
-  /** The values at the cursor in words. */
   describe() {
     const { formatX, formatY, label, xLabel } = this.options,
       values = this.readValues().filter((each) => !each.isHidden && each.value !== null);
@@ -275,7 +257,7 @@ export class Chart {
                 title=${isHidden ? "Show this line" : "Hide this line"}
                 onClick=${() => this.toggle(series.key)}
               >
-                <${Swatch} series=${series} />
+                <${Swatch} color=${series.color} dash=${series.dash} />
                 <span>${series.label}</span>${" "}
                 <span class="pg-legend-value">
                   ${isHidden || value === null ? "" : formatY(value)}
@@ -310,16 +292,18 @@ function appendElement(parent, tag, className) {
   return node;
 }
 
-/** @param {{ series: Series }} props */
-function Swatch({ series }) {
-  return html`<svg width="22" height="8" aria-hidden="true">
-    <line
-      x2="22"
-      y1="4"
-      y2="4"
-      stroke=${resolveColor(series.color)}
-      stroke-width="2.4"
-      stroke-dasharray=${dashOf(series).join(" ")}
-    />
+/** A piece of a line; without a color, only its space. @param {Partial<Series>} props */
+export const Swatch = ({ color, dash }) =>
+  html`<svg width="22" height="8" aria-hidden="true">
+    ${
+      color !== undefined &&
+      html`<line
+        x2="22"
+        y1="4"
+        y2="4"
+        stroke=${resolveColor(color)}
+        stroke-width="2.4"
+        stroke-dasharray=${dashOf({ color, dash }).join(" ")}
+      />`
+    }
   </svg>`;
-}

@@ -2,16 +2,28 @@
 
 import uPlot from "../vendor/uplot.js";
 import { nearestIndex } from "./store.js";
-
 /** @import { Series } from "./types.js" */
 
 const MAX_DRAWN = 1000; // points of a line; a screen has few more columns
 
 /**
+ * Return points as a line, whose key is its label unless `rest` has one.
+ * @param {string} label @param {[number, number | null][]} points @param {number} color
+ * @param {Partial<Series>} [rest] @returns {Series}
+ */
+export const toSeries = (label, points, color, rest = {}) => ({
+  key: label,
+  label,
+  x: points.map(([x]) => x),
+  y: points.map(([, y]) => y),
+  color,
+  ...rest,
+});
+
+/**
  * Return the exponential moving average, corrected for its start at 0 as in Adam.
  * @param {ArrayLike<number | null>} values
- * @param {number} weight of the previous average: 0 to 0.99
- * @returns {(number | null)[]}
+ * @param {number} weight of the previous average: 0 to 0.99 @returns {(number | null)[]}
  */
 export function smooth(values, weight) {
   let average = 0,
@@ -31,9 +43,7 @@ export function smooth(values, weight) {
 
 /**
  * Return the columns that a chart draws, in their order. The raw line is below the smoothed one.
- * @param {Series[]} seriesList
- * @param {boolean} isSmoothed
- * @returns {PlotColumn[]}
+ * @param {Series[]} seriesList @param {boolean} isSmoothed @returns {PlotColumn[]}
  */
 export function listColumns(seriesList, isSmoothed) {
   return seriesList.flatMap((series) => {
@@ -48,9 +58,7 @@ export function listColumns(seriesList, isSmoothed) {
  * Return the indices of the points to draw in a range: of a line with more than `MAX_DRAWN` points,
  * the lowest and the highest one of each of `MAX_DRAWN / 2` intervals. A point beyond each end of
  * the range continues the line to the edge.
- * @param {ArrayLike<number>} x
- * @param {ArrayLike<number | null>} y
- * @param {[number, number]} range
+ * @param {ArrayLike<number>} x @param {ArrayLike<number | null>} y @param {[number, number]} range
  */
 export function selectPoints(x, y, [from, to]) {
   const first = Math.max(0, nearestIndex(x, from) - 1),
@@ -72,8 +80,7 @@ export function selectPoints(x, y, [from, to]) {
 
 /**
  * Return the values of all columns at the union of the positions on the x axis.
- * @param {PlotColumn[]} columns
- * @param {{ smoothing?: number, isLog?: boolean }} options
+ * @param {PlotColumn[]} columns @param {{ smoothing?: number, isLog?: boolean }} options
  * @param {[number, number]} [range] of the x axis that is drawn; without it, all points are exact
  */
 export function alignColumns(columns, { smoothing = 0, isLog = false }, range) {
@@ -99,11 +106,7 @@ export function alignColumns(columns, { smoothing = 0, isLog = false }, range) {
   return uPlot.join(tables);
 }
 
-/**
- * Return the value of a column nearest to an index of the aligned data.
- * @param {ArrayLike<number | null | undefined>} column
- * @param {number} index
- */
+/** @param {ArrayLike<number | null | undefined>} column @param {number} index */
 export function nearestValue(column, index) {
   for (let distance = 0; distance < column.length; distance++)
     for (const at of [index - distance, index + distance]) {
@@ -113,11 +116,7 @@ export function nearestValue(column, index) {
   return null;
 }
 
-/**
- * Return a chart as a table: one row per position on the x axis. Bands have two columns.
- * @param {Series[]} seriesList
- * @param {string} xLabel
- */
+/** @param {Series[]} seriesList @param {string} xLabel */
 export function toTable(seriesList, xLabel) {
   const columns = listColumns(seriesList, false),
     data = alignColumns(columns, {}),
@@ -129,25 +128,9 @@ export function toTable(seriesList, xLabel) {
 }
 
 /**
- * Return at most `count` rows of a table. Half of them are rows without gaps, if there are
- * some, because some lines have fewer values than others.
- * @param {(number | null)[][]} rows
- * @param {number} count
- */
-export function thinRows(rows, count) {
-  const complete = rows.filter((row) => !row.includes(null)),
-    others = rows.filter((row) => row.includes(null));
-  if (rows.length <= count || !complete.length || !others.length) return thin(rows, count);
-  const chosen = new Set(thin(complete, count / 2));
-  for (const row of thin(others, count - chosen.size)) chosen.add(row);
-  return rows.filter((row) => chosen.has(row));
-}
-
-/**
  * Return at most `count` items of a list, with the first and the last one.
  * @template T
- * @param {T[]} items
- * @param {number} count
+ * @param {T[]} items @param {number} count
  */
 export function thin(items, count) {
   if (items.length <= count) return items;

@@ -3,7 +3,6 @@
 import { copyCanvas } from "./canvas.js";
 import { formatInteger, formatNumber } from "./format.js";
 import { cssVariable, dashOf, resolveColor } from "./palette.js";
-
 /** @import uPlot from "../vendor/uplot.js" */
 /** @import { Chart } from "./chart.js" */
 /** @import { Marker, Series } from "./types.js" */
@@ -82,8 +81,7 @@ const GRID = { stroke: () => cssVariable("--pg-grid"), width: 1 };
 /**
  * Return the ticks of a logarithmic axis: the powers of ten, and 2 and 5 times these if there are
  * few. uPlot's own ticks need limits that are multiples of a power of ten.
- * @param {number} low
- * @param {number} high
+ * @param {number} low @param {number} high
  */
 export function logTicks(low, high) {
   const first = Math.floor(Math.log10(low)),
@@ -97,8 +95,7 @@ export function logTicks(low, high) {
 
 /**
  * Format the ticks of an axis. If a plain number is below 0.001, all have an exponent.
- * @param {(number | null)[]} ticks
- * @param {(value: number) => string} format
+ * @param {(number | null)[]} ticks @param {(value: number) => string} format
  */
 export function formatTicks(ticks, format) {
   const isSmall = format === formatNumber && ticks.some((tick) => tick && Math.abs(tick) < 1e-3),
@@ -121,9 +118,7 @@ function axisStyle() {
 }
 
 /**
- * @param {Chart} chart
- * @param {import("./chart_data.js").PlotColumn} column
- * @returns {uPlot.Series}
+ * @param {Chart} chart @param {import("./chart_data.js").PlotColumn} column @returns {uPlot.Series}
  */
 function buildSeries(chart, { series, kind }) {
   const isLine = kind === "line",
@@ -159,14 +154,12 @@ function buildCursor(chart, syncKey) {
   };
 }
 
-/** Return a color with an opacity. @param {string} color @param {string} alpha hexadecimal */
+/** @param {string} color @param {string} alpha hexadecimal */
 const withAlpha = (color, alpha) => (/^#[\da-f]{6}$/i.test(color) ? color + alpha : color);
 
 /**
  * Return the limits of the y axis for the values in sight.
- * @param {Chart} chart
- * @param {number | null} low
- * @param {number | null} high
+ * @param {Chart} chart @param {number | null} low @param {number | null} high
  * @returns {[number, number]}
  */
 export function yRange(chart, low, high) {
@@ -192,8 +185,7 @@ function zoomToSelection(chart, plot) {
 /**
  * Select a position on a click, but not on a double click, which ends the zoom. uPlot stops the
  * click at the end of a drag.
- * @param {Chart} chart
- * @param {uPlot} plot
+ * @param {Chart} chart @param {uPlot} plot
  */
 function selectOnClick(chart, plot) {
   let timer = /** @type {ReturnType<typeof setTimeout> | undefined} */ (undefined);
@@ -251,11 +243,7 @@ function clipToPlot({ ctx, bbox }) {
   ctx.clip();
 }
 
-/**
- * Return a picture of a chart with its title, its legend and the address of the page.
- * @param {Chart} chart
- * @returns {Promise<Blob | null>}
- */
+/** With title, legend and address. @param {Chart} chart @returns {Promise<Blob | null>} */
 export function toPng(chart) {
   const plot = chart.plot;
   if (!plot) return Promise.resolve(null);

@@ -23,13 +23,32 @@ export function downloadBlob(name, blob) {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-/**
- * Offer a file for download; the extension of its name determines the media type.
- * @param {string} name
- * @param {string} content
- */
+/** Offer a file; its name ends with its type. @param {string} name @param {string} content */
 export const downloadFile = (name, content) =>
   downloadBlob(name, new Blob([content], { type: MEDIA_TYPES[name.split(".").at(-1) ?? ""] }));
 
 /** Offer a value as a JSON file. @param {string} name @param {unknown} value */
 export const downloadJson = (name, value) => downloadFile(name, JSON.stringify(value, null, 1));
+
+// CSV text, as `format_csv` in common/format.py.
+
+/** @param {unknown} value */
+function formatCell(value) {
+  const text = value === null || value === undefined ? "" : String(value);
+  // A spreadsheet would evaluate a cell that starts like a formula.
+  const isFormula = /^[=+\-@\t\r]/.test(text) && !/^[+-]?[\d.]+(e[+-]?\d+)?$/i.test(text);
+  return isFormula || /[",\r\n]/.test(text)
+    ? '"' + (isFormula ? "'" : "") + text.replaceAll('"', '""') + '"'
+    : text;
+}
+
+/** Return rows of cells as CSV. @param {unknown[][]} rows */
+export const toCsv = (rows) => rows.map((row) => row.map(formatCell).join() + "\n").join("");
+
+/** The header has all keys. @param {Record<string, unknown>[]} records */
+export function recordsToCsv(records) {
+  const keys = [...new Set(records.flatMap((record) => Object.keys(record)))];
+  return records.length
+    ? toCsv([keys, ...records.map((each) => keys.map((key) => each[key]))])
+    : "";
+}

@@ -15,26 +15,17 @@ const RELATIVE_UNITS = /** @type {const} */ ([
 const roundHalfUp = (value, digits) =>
   (Math.floor(value * 10 ** digits + 0.5 + EPSILON) / 10 ** digits).toFixed(digits);
 
-/**
- * Format an integer with thousands separators.
- * @param {number} value
- */
+/** Format an integer with thousands separators. @param {number} value */
 export const formatInteger = (value) => integers.format(value);
 
-/**
- * Format a number with at most three significant digits, and with a minus sign.
- * @param {number} value
- */
+/** Format with three significant digits, and a minus sign. @param {number} value */
 export function formatNumber(value) {
   if (value === 0) return "0";
   const text = Math.abs(value) >= 1e-4 ? String(+value.toPrecision(3)) : value.toExponential(1);
   return text.replace(/^-/, "−");
 }
 
-/**
- * Format a fraction in percent with one decimal, rounded down: only a complete one is 100 %.
- * @param {number} fraction
- */
+/** Format a fraction, rounded down: only a complete one is 100 %. @param {number} fraction */
 export function formatPercent(fraction) {
   const thousandths = Math.floor((fraction + EPSILON) * 1000);
   if (thousandths === 1000) return "100 %";
@@ -45,10 +36,7 @@ export function formatPercent(fraction) {
 /** Format a fraction in whole percent, for the labels of an axis. @param {number} fraction */
 export const formatWholePercent = (fraction) => Math.round(100 * fraction) + " %";
 
-/**
- * Format a size in bytes with decimal units.
- * @param {number} size
- */
+/** Format a size in bytes with decimal units. @param {number} size */
 export function formatBytes(size) {
   if (size < 999_500) return Math.max(1, Math.floor(size / 1e3 + 0.5)) + " KB";
   if (size < 999_500_000) return roundHalfUp(size / 1e6, size < 99_950_000 ? 1 : 0) + " MB";
@@ -56,10 +44,7 @@ export function formatBytes(size) {
   return roundHalfUp(size / 1e12, 1) + " TB";
 }
 
-/**
- * Format a duration in seconds with its two largest units.
- * @param {number} seconds
- */
+/** Format a duration in seconds with its two largest units. @param {number} seconds */
 export function formatDuration(seconds) {
   if (seconds < 59.95) return roundHalfUp(seconds, 1) + " s";
   const rounded = Math.floor(seconds + 0.5);
@@ -68,10 +53,7 @@ export function formatDuration(seconds) {
   return Math.floor(minutes / 60) + " h " + (minutes % 60) + " min";
 }
 
-/**
- * Format the age of something in seconds, for a table.
- * @param {number} seconds
- */
+/** Format the age of something in seconds, for a table. @param {number} seconds */
 export function formatAge(seconds) {
   if (seconds < 60) return "just now";
   if (seconds < 3600) return Math.floor(seconds / 60) + " min";
@@ -79,29 +61,18 @@ export function formatAge(seconds) {
   return Math.floor(seconds / 86400) + " d";
 }
 
-/**
- * Format the age of something in seconds, for a sentence: "3 minutes ago".
- * @param {number} seconds
- */
+/** Format an age for a sentence: "3 minutes ago". @param {number} seconds */
 export function formatRelativeTime(seconds) {
   for (const [unit, size] of RELATIVE_UNITS)
     if (seconds >= size) return relativeTimes.format(-Math.floor(seconds / size), unit);
   return "just now";
 }
 
-/**
- * Format a number of things with the noun in singular or plural.
- * @param {number} count
- * @param {string} noun
- * @param {string} [plural]
- */
+/** @param {number} count @param {string} noun @param {string} [plural] */
 export const formatCount = (count, noun, plural = noun + "s") =>
   formatInteger(count) + " " + (pluralRules.select(count) === "one" ? noun : plural);
 
-/**
- * Capitalize a message and end it with a period. A leading name such as gpt2 keeps its case.
- * @param {string | null | undefined} text
- */
+/** Make a sentence; a name such as gpt2 keeps its case. @param {string | null | undefined} text */
 export function formatMessage(text) {
   if (!text) return "";
   const first = /^\S*[/_.\d]\S*\s/.test(text) ? text[0] : text[0].toUpperCase();

@@ -3,7 +3,6 @@
 
 import { paintPixels, setUpCanvas } from "./canvas.js";
 import { colorScale, cssVariable } from "./palette.js";
-
 /** @import { HeatMapData } from "./types.js" */
 
 const MAX_CELL = 44; // pixels
@@ -30,9 +29,7 @@ export function maxValue({ values, max, isSigned }) {
 }
 
 /**
- * Draw the cells into a rectangle.
- * @param {CanvasRenderingContext2D} ctx
- * @param {HeatMapData} data
+ * @param {CanvasRenderingContext2D} ctx @param {HeatMapData} data
  * @param {{ left: number, top: number, width: number, height: number }} box
  */
 function paintCells(ctx, data, { left, top, width, height }) {
@@ -76,11 +73,7 @@ function hatch(ctx, { left, top, width, height }) {
   ctx.stroke();
 }
 
-/**
- * Return the positions of a map with labels.
- * @param {HeatMapData} data
- * @param {number} width of the canvas
- */
+/** @param {HeatMapData} data @param {number} width of the canvas */
 export function layoutHeatMap({ rows, columns, maxCellSize = MAX_CELL }, width) {
   const longest = (/** @type {string[]} */ names) =>
     Math.max(1, ...names.map((name) => String(name).length));
@@ -98,11 +91,7 @@ export function layoutHeatMap({ rows, columns, maxCellSize = MAX_CELL }, width) 
   };
 }
 
-/**
- * Return the cell at a position on the canvas.
- * @param {HeatMapData} data @param {MouseEvent} event
- * @returns {[number, number] | null}
- */
+/** @param {HeatMapData} data @param {MouseEvent} event @returns {[number, number] | null} */
 export function cellAt(data, { offsetX, offsetY, currentTarget }) {
   const { clientWidth } = /** @type {Element} */ (currentTarget),
     { left, top, cellWidth, cellHeight } = layoutHeatMap(data, clientWidth),
@@ -112,7 +101,6 @@ export function cellAt(data, { offsetX, offsetY, currentTarget }) {
 }
 
 /**
- * Return the text of a cell.
  * @param {HeatMapData} data @param {number} row @param {number} column
  * @param {(row: number, column: number) => string} [describe] of a cell with a value
  */
@@ -162,8 +150,7 @@ export function paintHeatMap(canvas, data, cursor) {
 
 /**
  * Return the columns whose labels fit: every k-th one, and the last one.
- * @param {string[]} names
- * @param {number} cellWidth
+ * @param {string[]} names @param {number} cellWidth
  * @param {(name: string) => number} widthOf the width of a label in pixels
  */
 export function labeledColumns(names, cellWidth, widthOf) {
@@ -185,8 +172,7 @@ export function labeledColumns(names, cellWidth, widthOf) {
 }
 
 /**
- * @param {CanvasRenderingContext2D} ctx
- * @param {HeatMapData} data
+ * @param {CanvasRenderingContext2D} ctx @param {HeatMapData} data
  * @param {ReturnType<typeof layoutHeatMap>} layout
  */
 function paintLabels(ctx, { rows, columns }, { left, top, isTall, cellWidth, cellHeight }) {

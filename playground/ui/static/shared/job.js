@@ -9,7 +9,6 @@ import {
   sleep,
 } from "./api.js";
 import { formatMessage } from "./format.js";
-
 /** @import { JobState, JobStatus } from "./types.js" */
 
 const FINAL_STATUSES = ["done", "failed", "cancelled"];
@@ -39,11 +38,9 @@ export const isActive = ({ status }) => status === "waiting" || status === "work
 
 export class Job {
   /**
-   * @param {{
-   *   request?: typeof sendRequest,
-   *   onRows?: (rows: any[]) => void,
-   *   onSubmit?: (job: string, payload: object) => void,
-   * }} [options] `onSubmit` receives the id of the server, for `resume`
+   * @param {{ request?: typeof sendRequest, onRows?: (rows: any[]) => void,
+   *   onSubmit?: (job: string, payload: object) => void }} [options] `onSubmit` receives the id of
+   *   the server, for `resume`
    */
   constructor({ request = sendRequest, onRows = () => {}, onSubmit = () => {} } = {}) {
     this.request = request;
@@ -51,8 +48,7 @@ export class Job {
     this.onSubmit = onSubmit;
     this.state = signal(IDLE);
     this.number = 0; // of the submission; responses to earlier ones are ignored
-    /** @type {{ owner: string, job: string } | null} */
-    this.current = null;
+    this.current = /** @type {{ owner: string, job: string } | null} */ (null);
     this.isCancelled = false;
     /** What a job saved although it was cancelled or failed, for example its weights. */
     this.partialResult = /** @type {any} */ (null);
@@ -62,9 +58,7 @@ export class Job {
   /**
    * Run a job to its end. A running one is cancelled first. Resolves to the result, or to null
    * after an error, which `state` describes, or if a later job has replaced this one.
-   * @param {string} owner
-   * @param {object} payload
-   * @returns {Promise<any>}
+   * @param {string} owner @param {object} payload @returns {Promise<any>}
    */
   async run(owner, payload) {
     this.retry = () => this.run(owner, payload);
@@ -77,10 +71,7 @@ export class Job {
   /**
    * Follow a job that an earlier page has submitted; `retry` submits `payload` again. Resolves as
    * `run` does. The state stays idle if the server no longer has the job.
-   * @param {string} owner
-   * @param {string} job
-   * @param {object} payload
-   * @returns {Promise<any>}
+   * @param {string} owner @param {string} job @param {object} payload @returns {Promise<any>}
    */
   async resume(owner, job, payload) {
     this.retry = () => this.run(owner, payload);
@@ -128,7 +119,8 @@ export class Job {
     const submitted = await requestWithRetry(
       () => this.request("jobs/submit", { owner, ...payload }),
       isCurrent,
-      (reason) => isCurrent() && this.patch(formatMessage(reason)),
+      (reason) =>
+        isCurrent() && this.update({ ...this.state.peek(), message: formatMessage(reason) }),
     );
     if (submitted.error) throw toServerError(submitted.error, submitted);
     const current = { owner, job: submitted.job };
@@ -198,11 +190,6 @@ export class Job {
   /** @param {{ owner: string, job: string }} job */
   async cancelOnServer(job) {
     await this.request("jobs/cancel", job).catch(() => {}); // it ends anyway
-  }
-
-  /** @param {string} message */
-  patch(message) {
-    this.update({ ...this.state.peek(), message });
   }
 
   /** @param {JobState} state */

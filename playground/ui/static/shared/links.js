@@ -6,11 +6,7 @@ const MODEL_REF = /^(run|watch|checkpoint):[\w .@-]{1,200}$/;
 const MAX_INPUT_LENGTH = 400;
 const TAB_NAME = /^[a-z]{1,20}$/;
 
-/**
- * Limit the depth and size of untrusted state from a link.
- * @param {any} value
- * @returns {any}
- */
+/** Limit the depth and size of untrusted state from a link. @param {any} value @returns {any} */
 export function sanitizeLinkState(value, depth = 0) {
   if (typeof value === "string") return value.slice(0, 4000);
   if (typeof value === "boolean" || Number.isFinite(value)) return value;
@@ -24,11 +20,7 @@ export function sanitizeLinkState(value, depth = 0) {
   );
 }
 
-/**
- * Return the JSON of a parameter; empty if it is malformed.
- * @param {string | null} text
- * @returns {Record<string, any>}
- */
+/** Empty if malformed. @param {string | null} text @returns {Record<string, any>} */
 export function parseLinkState(text) {
   try {
     return sanitizeLinkState(JSON.parse(text ?? "")) || {};
@@ -42,10 +34,7 @@ const asModelRef = (value) => (MODEL_REF.test(value ?? "") ? value : null);
 /** @param {string | null} value */
 const asStep = (value) => (/^\d{1,9}$/.test(value ?? "") ? Number(value) : null);
 
-/**
- * Return the model of a link: `model=REF`, `model=NAME` or `watch=ID`.
- * @param {URLSearchParams} params
- */
+/** Read `model=REF`, `model=NAME` or `watch=ID`. @param {URLSearchParams} params */
 function readModel(params) {
   const model = params.get("model"),
     watch = params.get("watch");
@@ -56,11 +45,7 @@ function readModel(params) {
   );
 }
 
-/**
- * Return what an address selects for all tabs. Invalid values are null.
- * @param {string} search the query of the address
- * @returns {ViewState}
- */
+/** Invalid values are null. @param {string} search the query of the address @returns {ViewState} */
 export function readViewState(search) {
   const params = new URLSearchParams(search),
     tab = params.get("tab")?.toLowerCase() ?? "",
@@ -73,11 +58,7 @@ export function readViewState(search) {
   };
 }
 
-/**
- * Return an address with other parameters. Null and "" remove one; those without a name stay.
- * @param {string} href
- * @param {object} params
- */
+/** Null and "" remove a parameter; the others stay. @param {string} href @param {object} params */
 export function writeParams(href, params) {
   const url = new URL(href);
   url.searchParams.delete("watch");

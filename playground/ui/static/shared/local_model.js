@@ -2,18 +2,12 @@
 import { signal } from "../vendor/preact.js";
 import { download, request } from "./api.js";
 import { store } from "./store.js";
-
 /** @import { ModelDescription } from "./responses.js" */
 /**
  * Stored weights, as their URL names them, and what the Worker has of them.
  * @typedef {{ subject: string, step: number, series_id: number }} Weights
- * @typedef {{
- *   error?: string,
- *   step: number,
- *   nParameters: number,
- *   components: import("../engine/types.js").Component[],
- *   description: ModelDescription,
- * }} Loaded
+ * @typedef {{ error?: string, step: number, nParameters: number,
+ *   components: import("../engine/types.js").Component[], description: ModelDescription }} Loaded
  */
 
 const BYTES_PER_PARAMETER = 4;
@@ -84,11 +78,7 @@ export class LocalModel {
     return this.current.key === JSON.stringify(weights);
   }
 
-  /**
-   * Load weights, unless the Worker has them.
-   * @param {Weights} weights
-   * @returns {Promise<Loaded>}
-   */
+  /** Unless the Worker has them. @param {Weights} weights @returns {Promise<Loaded>} */
   load(weights) {
     if (!this.has(weights)) {
       this.current = { key: JSON.stringify(weights), weights };

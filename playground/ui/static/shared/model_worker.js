@@ -2,8 +2,7 @@
 // [id, null, problem].
 import { BrowserModel } from "./browser_model.js";
 
-/** @type {any} */
-let model = null;
+let model = /** @type {any} */ (null);
 
 onmessage = ({ data: [id, method, ...args] }) => {
   try {

@@ -66,10 +66,7 @@ export function resolveColor(color) {
   return color.startsWith("--") ? cssVariable(color) : color;
 }
 
-/**
- * Return the dash pattern of a series. A repeated color gets another pattern.
- * @param {Pick<import("./types.js").Series, "color" | "dash">} series
- */
+/** A repeat has another one. @param {Pick<import("./types.js").Series, "color" | "dash">} series */
 export function dashOf({ color, dash }) {
   const index = dash ?? (typeof color === "number" ? color : 0);
   return SERIES_DASHES[(index + Math.floor(index / SERIES_COLORS.length)) % SERIES_DASHES.length];
@@ -78,13 +75,9 @@ export function dashOf({ color, dash }) {
 /** @param {number[]} from @param {number[]} to @param {number} t */
 const mix = (from, to, t) => from.map((a, i) => Math.round(a + (to[i] - a) * t));
 
-/** @type {Partial<Record<Theme, number[][]>>} */
-const rampTables = {};
+const rampTables = /** @type {Partial<Record<Theme, number[][]>>} */ ({});
 
-/**
- * Return red, green and blue for 0 to 1000 thousandths.
- * @param {Theme} theme
- */
+/** Return red, green and blue for 0 to 1000 thousandths. @param {Theme} theme */
 export function colorTable(theme = currentTheme()) {
   const stops = RAMPS[theme];
   return (rampTables[theme] ??= Array.from({ length: RAMP_STEPS + 1 }, (_, step) => {
@@ -96,10 +89,8 @@ export function colorTable(theme = currentTheme()) {
 
 /**
  * Return a function from a value to red, green and blue. Signed values use a diverging scale.
- * @param {number} max the value with the strongest color
- * @param {boolean} [isSigned]
- * @param {Theme} [theme]
- * @returns {(value: number) => number[]}
+ * @param {number} max the value with the strongest color @param {boolean} [isSigned]
+ * @param {Theme} [theme] @returns {(value: number) => number[]}
  */
 export function colorScale(max, isSigned = false, theme = currentTheme()) {
   const scale = max || 1;
@@ -114,10 +105,7 @@ export function colorScale(max, isSigned = false, theme = currentTheme()) {
   };
 }
 
-/**
- * Call `redraw` when the theme changes. Returns a function that ends this.
- * @param {() => void} redraw
- */
+/** Return a function that ends this. @param {() => void} redraw */
 export function onThemeChange(redraw) {
   const observer = new MutationObserver(redraw);
   observer.observe(document.documentElement, { attributes: true, attributeFilter: ["class"] });

@@ -3,7 +3,6 @@
 // an interval for that.
 
 import { request as sendRequest } from "./api.js";
-
 /** @import { Subscription } from "./types.js" */
 
 const MAX_DELAY_MS = 30_000;
@@ -11,28 +10,16 @@ const MIN_RETRY_MS = 250;
 const JITTER = 0.2; // of the delay, so that many pages do not return to a server at once
 
 export class Poller {
-  /**
-   * @param {{
-   *   request?: typeof sendRequest,
-   *   isHidden?: () => boolean,
-   *   now?: () => number,
-   *   random?: () => number,
-   * }} [options] replacements for tests
-   */
-  constructor({
-    request = sendRequest,
-    isHidden = () => document.hidden,
-    now = () => performance.now(),
-    random = Math.random,
-  } = {}) {
-    this.request = request;
-    this.isHidden = isHidden;
-    this.now = now;
-    this.random = random;
-    /** @type {Set<Entry>} */
-    this.entries = new Set();
-    /** @type {ReturnType<typeof setTimeout> | undefined} */
-    this.timer = undefined;
+  request = sendRequest;
+  isHidden = () => document.hidden;
+  now = () => performance.now();
+  random = Math.random;
+  entries = /** @type {Set<Entry>} */ (new Set());
+  timer = /** @type {ReturnType<typeof setTimeout> | undefined} */ (undefined);
+
+  /** @param {Partial<Poller>} [replacements] for tests */
+  constructor(replacements = {}) {
+    Object.assign(this, replacements);
   }
 
   /**
@@ -134,9 +121,8 @@ export class Poller {
 }
 
 /**
- * @typedef {{
- *   subscription: Subscription, dueAt: number, failures: number, isPending: boolean,
- * }} Entry
+ * @typedef {{ subscription: Subscription, dueAt: number, failures: number, isPending: boolean }}
+ *   Entry
  */
 
 export const poller = new Poller();

@@ -4,10 +4,8 @@ import { formatMessage } from "./format.js";
 
 const LOST = { error: NO_RESPONSE, retryable: true };
 
-/**
- * The answer to the latest of several requests. Answers to earlier ones are dropped, and a request
- * without an answer is sent again.
- */
+// The answer to the latest of several requests. Answers to earlier ones are dropped, and a request
+// without an answer is sent again.
 export class Resource {
   /**
    * @param {(...args: any[]) => Promise<any>} send returns a response, or one with an `error`
@@ -23,10 +21,7 @@ export class Resource {
     this.number = 0; // of the request
   }
 
-  /**
-   * Send a request. Returns its response, or null after a later request.
-   * @param {any[]} args of `send`
-   */
+  /** Return the response, or null after a later request. @param {any[]} args of `send` */
   async load(...args) {
     const number = ++this.number,
       isCurrent = () => number === this.number;
@@ -45,11 +40,7 @@ export class Resource {
     return response;
   }
 
-  /**
-   * Send a request after a pause without another one. Returns what `load` does.
-   * @param {number} delayMs
-   * @param {any[]} args of `send`
-   */
+  /** After a pause without another one. @param {number} delayMs @param {any[]} args of `send` */
   async loadAfter(delayMs, ...args) {
     const number = ++this.number;
     await sleep(delayMs);

@@ -10,11 +10,7 @@ export function loadText(key) {
   }
 }
 
-/**
- * Return the stored JSON value of a key; null without one, or if it is malformed.
- * @param {string} key
- * @returns {any}
- */
+/** Null if missing or malformed. @param {string} key @returns {any} */
 export function loadJson(key) {
   try {
     return JSON.parse(loadText(key) ?? "null");
@@ -23,11 +19,7 @@ export function loadJson(key) {
   }
 }
 
-/**
- * Store a text; null removes it. Returns whether the browser accepted it.
- * @param {string} key
- * @param {string | null} text
- */
+/** Null removes it. Return success. @param {string} key @param {string | null} text */
 export function saveText(key, text) {
   try {
     if (text === null) localStorage.removeItem(key);
@@ -41,13 +33,9 @@ export function saveText(key, text) {
 /** Store a value as JSON. @param {string} key @param {unknown} value */
 export const saveJson = (key, value) => saveText(key, JSON.stringify(value));
 
-/**
- * The values that a tab stores in this browser, as one JSON object under `key`.
- * @param {string} key
- */
+/** The values that a tab stores, as one JSON object under `key`. @param {string} key */
 export function createStorage(key) {
-  /** @type {Record<string, any>} */
-  const values = loadJson(key) ?? {};
+  const values = /** @type {Record<string, any>} */ (loadJson(key) ?? {});
   return {
     storedState: values,
     loadLocal: (/** @type {string} */ name) => values[name],

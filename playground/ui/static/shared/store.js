@@ -6,8 +6,7 @@ import { request } from "./api.js";
 import { readViewState, writeParams } from "./links.js";
 import { poller as pagePoller } from "./poller.js";
 import { loadText, saveText } from "./storage.js";
-
-/** @import { CheckpointSummary, JobState, ModelRef, Option, Subscription } from "./types.js" */
+/** @import { CheckpointSummary, ModelRef, Option, Subscription } from "./types.js" */
 /** @import { RunList, RunSummary } from "./responses.js" */
 /** @import { Poller } from "./poller.js" */
 
@@ -23,7 +22,6 @@ import { loadText, saveText } from "./storage.js";
 
 export const DEFAULT_TAB = "train";
 const MODEL_KEY = "transformer-playground-subject";
-const RUNS_INTERVAL_MS = 2000;
 export const ACTIVE_STATUSES = ["waiting", "starting", "training", "paused", "stopping"];
 
 /** The model that this browser opened last; empty without one. */
@@ -31,11 +29,7 @@ export const rememberedModel = () => loadText(MODEL_KEY) ?? "";
 
 /** @param {RunSummary[]} runs @param {CheckpointSummary[]} checkpoints @returns {Option[]} */
 const buildModelOptions = (runs, checkpoints) => [
-  ...runs.map((run) => ({
-    value: run.subject,
-    label: run.name,
-    group: "Your runs",
-  })),
+  ...runs.map((run) => ({ value: run.subject, label: run.name, group: "Your runs" })),
   ...checkpoints.map((each) => ({
     value: each.subject,
     label: each.name,
@@ -57,8 +51,6 @@ export class Store {
     this.server = signal({ storage_message: "", device: "", note: "", slots: 0, now: 0 });
     /** The error of the last request for the runs; empty after a response. */
     this.connectionError = signal("");
-    /** The jobs of all tabs by their key. */
-    this.jobs = signal(/** @type {Record<string, JobState>} */ ({}));
     this.tab = signal(/** @type {string | null} */ (null));
     /** What each tab adds to the address. */
     this.views = signal(/** @type {Record<string, TabView>} */ ({}));
@@ -72,10 +64,7 @@ export class Store {
     this.suggestedInput = signal("3 1 4 1 5");
     /** The steps of the model with stored weights; one or none without a history. */
     this.weightSteps = signal(/** @type {number[]} */ ([]));
-    /**
-     * The series of the stored weights if the page can run the model itself: the weights of a step
-     * are others in another series. Null if it cannot, undefined until that is known.
-     */
+    /** Of the stored weights; null if the page cannot run the model, undefined until known. */
     this.weightSeries = signal(/** @type {number | null | undefined} */ (undefined));
     /** The last training step of the model. */
     this.latestStep = signal(0);
@@ -91,8 +80,7 @@ export class Store {
     /** How many commands the server has executed for this page, and how many it executes. */
     this.commandCount = 0;
     this.pendingCommands = 0;
-    /** @type {Set<() => void>} */
-    this.wakes = new Set();
+    this.wakeModels = () => {}; // polls the lists at once
     /** The runs that lists show: those of the user, and the open one. */
     this.listedRuns = computed(() =>
       this.runs.value.filter(
@@ -120,8 +108,7 @@ export class Store {
    * Send a command that changes the lists. Responses to older requests for the lists are dropped,
    * because they have the state before the command.
    * @template T
-   * @param {() => Promise<T>} send
-   * @returns {Promise<T>}
+   * @param {() => Promise<T>} send @returns {Promise<T>}
    */
   async runCommand(send) {
     this.pendingCommands += 1;
@@ -130,7 +117,7 @@ export class Store {
     } finally {
       this.pendingCommands -= 1;
       this.commandCount += 1;
-      for (const wake of this.wakes) wake();
+      this.wakeModels();
     }
   }
 
@@ -139,10 +126,7 @@ export class Store {
     return this.pendingCommands > 0 || sentAfter !== this.commandCount;
   }
 
-  /**
-   * Request the lists. Returns the response, or null if a command has made it outdated.
-   * @param {(route: string, payload: object) => Promise<any>} [send]
-   */
+  /** Null if it is outdated. @param {(route: string, payload: object) => Promise<any>} [send] */
   async loadModels(send = request) {
     const sentAfter = this.commandCount,
       response = await send("runs/list", { owner: this.owner.value });
@@ -151,10 +135,7 @@ export class Store {
     return response;
   }
 
-  /**
-   * Replace the lists by a response of `runs/list`.
-   * @param {RunList} response
-   */
+  /** Replace the lists by a response of `runs/list`. @param {RunList} response */
   setModels(response) {
     const { runs, checkpoints, ...server } = response,
       isDeleted = (/** @type {RunSummary} */ run) => run.deleted;
@@ -191,11 +172,6 @@ export class Store {
     this.input.value = text === this.suggestedInput.value ? null : text;
   }
 
-  /** Update the entry of a job. @param {string} key @param {JobState} state */
-  setJob(key, state) {
-    this.jobs.value = { ...this.jobs.value, [key]: state };
-  }
-
   /** Apply the address of the page. One without a model keeps the open one. */
   readAddress(search = location.search) {
     const state = readViewState(search);
@@ -209,10 +185,7 @@ export class Store {
     });
   }
 
-  /**
-   * Open the model that the browser remembers, or else the default one, or else any.
-   * @param {ModelRef} defaultRef
-   */
+  /** Or the remembered one, or else any. @param {ModelRef} defaultRef */
   openRememberedModel(defaultRef) {
     const refs = this.models.value.map((option) => option.value);
     const ref = [rememberedModel(), defaultRef].find((each) => refs.includes(each)) ?? refs[0];
@@ -278,49 +251,31 @@ export class Store {
   }
 
   /**
-   * Poll the lists of runs and checkpoints while a view is visible.
-   * @param {() => boolean} isVisible
-   * @param {Poller} [poller]
-   * @param {Subscription["intervalMs"]} [intervalMs]
-   * @param {number} [hiddenIntervalMs]
+   * Poll the lists of runs and checkpoints.
+   * @param {Pick<Subscription, "intervalMs" | "hiddenIntervalMs">} intervals
+   * @param {Pick<Poller, "subscribe">} [poller]
    */
-  subscribeToModels(
-    isVisible,
-    poller = pagePoller,
-    intervalMs = RUNS_INTERVAL_MS,
-    hiddenIntervalMs = undefined,
-  ) {
+  subscribeToModels(intervals, poller = pagePoller) {
     let sentAfter = 0;
-    const { wake, unsubscribe } = poller.subscribe({
+    this.wakeModels = poller.subscribe({
       route: "runs/list",
       payload: () => {
         sentAfter = this.commandCount;
         return this.owner.value ? { owner: this.owner.value } : null;
       },
-      intervalMs,
-      hiddenIntervalMs,
-      isVisible,
+      ...intervals,
       onData: (response) => !this.isOutdated(sentAfter) && this.setModels(response),
       onError: (error) => {
         this.connectionError.value = error.message;
       },
-    });
-    this.wakes.add(wake);
-    return {
-      wake,
-      unsubscribe: () => {
-        this.wakes.delete(wake);
-        unsubscribe();
-      },
-    };
+    }).wake;
   }
 }
 
 /**
  * Keep the old value of an equal list, so that nothing is drawn again.
  * @template T
- * @param {{ value: T, peek: () => T }} target
- * @param {T} value
+ * @param {{ value: T, peek: () => T }} target @param {T} value
  */
 function setIfChanged(target, value) {
   if (JSON.stringify(target.peek()) !== JSON.stringify(value)) target.value = value;
@@ -330,11 +285,7 @@ function setIfChanged(target, value) {
 const toSearchParams = (params) =>
   new URLSearchParams(Object.entries(params).filter(([, value]) => value !== null));
 
-/**
- * Return the index of the value nearest to `target` in a sorted list; ties take the later one.
- * @param {ArrayLike<number>} sorted
- * @param {number} target
- */
+/** Ties take the later one. @param {ArrayLike<number>} sorted @param {number} target */
 export function nearestIndex(sorted, target) {
   let low = 0,
     high = sorted.length - 1;

@@ -28,17 +28,15 @@ export const ATTENTION_KINDS = [
     title: "Decoder tokens attend to earlier decoder tokens",
   },
 ];
-/** @type {Record<string, string>} */
-const AXES = {
+const AXES = /** @type {Record<string, string>} */ ({
   cross: "Rows: the target token that each query predicts. Columns: source tokens (keys).",
   encoder: "Rows: source tokens (queries). Columns: source tokens (keys).",
   decoder:
     "Rows: decoder input (queries). Columns: the same tokens (keys). Masked positions are hatched.",
-};
+});
 // Architectures with one stack process source and output as one sequence. The keys are those of
 // architectures or of attention kinds.
-/** @type {Record<string, string>} */
-const AXES_OF_ONE_STACK = {
+const AXES_OF_ONE_STACK = /** @type {Record<string, string>} */ ({
   encoder:
     "Rows and columns: the input positions. The model predicts the output at the same " +
     "positions; SOS marks added positions when the output is longer.",
@@ -46,7 +44,7 @@ const AXES_OF_ONE_STACK = {
   decoder:
     "Rows and columns: the input tokens, then the tokens generated so far. Masked positions are " +
     "hatched.",
-};
+});
 /**
  * Describe the axes of an attention map.
  * @param {string} kind @param {boolean} isSingle whether the model has one stack

@@ -127,7 +127,6 @@ export interface Option {
   example?: string;
   title?: string;
   group?: string;
-  disabled?: boolean;
 }
 
 /** A field of a form. */

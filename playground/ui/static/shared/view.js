@@ -1,5 +1,14 @@
 // The element of a tab in its panel.
-import { el } from "./dom.js";
+
+/**
+ * @param {string} tag @param {Record<string, any>} [properties] @param {(Node | string)[]} children
+ * @returns {any}
+ */
+export function el(tag, properties = {}, ...children) {
+  const node = Object.assign(document.createElement(tag), properties);
+  node.append(...children);
+  return node;
+}
 
 const stylesheets = new Map(); // URL -> a promise of its load event
 /** Load a stylesheet that the page has not from the start. @param {URL} url */
@@ -15,40 +24,15 @@ export function loadStylesheet(url) {
     );
   return stylesheets.get(url.href);
 }
-/**
- * Return an element with these classes, and functions of the tab.
- * @param {string} className
- * @param {URL[]} [styleUrls]
- */
+/** Return an element with these classes. @param {string} className @param {URL[]} [styleUrls] */
 export function createView(className, styleUrls = []) {
   const root = el("div", { className });
-  /**
-   * Redraw when the size of this view or the page's theme changes, until the view has left the
-   * page.
-   * @param {() => void} redraw
-   */
-  function onResizeOrThemeChange(redraw) {
-    let wasVisible = false;
-    const theme = new MutationObserver(() => {
-      if (root.isConnected) redraw();
-      else if (wasVisible) {
-        theme.disconnect();
-        size.disconnect();
-      }
-    });
-    const size = new ResizeObserver(() => {
-      wasVisible = true;
-      redraw();
-    });
-    size.observe(root);
-    theme.observe(document.documentElement, { attributes: true, attributeFilter: ["class"] });
-  }
   /** Show the view in an element, once its styles are loaded. @param {Element} element */
   async function attach(element) {
     await Promise.all(styleUrls.map(loadStylesheet));
     element.replaceChildren(root);
   }
-  return { root, onResizeOrThemeChange, attach };
+  return { root, attach };
 }
 // The address of the whole page with what an embedded view shows.
 export function wholePageUrl() {

@@ -5,7 +5,6 @@ import { StepSlider } from "../shared/components/step_slider.js";
 import { formatInteger } from "../shared/format.js";
 import { INPUT_SEQUENCE } from "../shared/strings.js";
 import { nearestIndex, store } from "../shared/store.js";
-
 /** @import { Option } from "../shared/types.js" */
 
 const TABS_WITH_MODEL = ["train", "inspect", "compare"];

@@ -29,8 +29,7 @@ async function waitForSession() {
 }
 
 const session = waitForSession();
-/** @type {Set<string>} */
-const loaded = new Set();
+const loaded = /** @type {Set<string>} */ (new Set());
 
 /** Load the view of a tab, once. @param {string} tab */
 async function loadView(tab) {
@@ -53,8 +52,7 @@ function showModelBar() {
 
 /** @param {string} selector */
 function findVisible(selector) {
-  /** @type {NodeListOf<HTMLElement>} */
-  const elements = document.querySelectorAll(selector);
+  const elements = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(selector));
   return [...elements].find((each) => each.offsetParent);
 }
 

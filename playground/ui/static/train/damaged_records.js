@@ -1,6 +1,6 @@
 // Records on the disk of the server that cannot be read, and what the owner can do about them.
 import { requestOrError } from "../shared/api.js";
-import { ConfirmButton } from "../shared/components/confirm_button.js";
+import { ConfirmButton } from "../shared/components/buttons.js";
 import { formatBytes, formatMessage } from "../shared/format.js";
 import { html, signal, useEffect } from "../vendor/preact.js";
 import { setMessage } from "./messages.js";

@@ -1,5 +1,5 @@
 // The panel for the user's own data, below the task of the form.
-import { FileButton } from "../shared/components/file_button.js";
+import { FileButton } from "../shared/components/buttons.js";
 import { Field } from "../shared/components/form.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { TokenStrip } from "../shared/components/token_strip.js";

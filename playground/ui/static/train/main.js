@@ -1,10 +1,9 @@
 // The Train tab. It polls the server for new data and holds no connection open.
 import { sleep } from "../shared/api.js";
-import { CopyButton } from "../shared/components/copy_field.js";
-import { el } from "../shared/dom.js";
+import { CopyButton } from "../shared/components/buttons.js";
 import { store } from "../shared/store.js";
 import { RETRYING } from "../shared/strings.js";
-import { createView } from "../shared/view.js";
+import { createView, el } from "../shared/view.js";
 import { effect, html, render } from "../vendor/preact.js";
 import { followDeletions, loadRuns, startPollingRuns } from "./data/actions.js";
 import { followSelection, openModel, resetView } from "./data/model_poll.js";

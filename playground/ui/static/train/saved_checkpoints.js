@@ -1,6 +1,6 @@
 // The checkpoints of the open run, and uploads of checkpoints.
 import { baseUrl, upload } from "../shared/api.js";
-import { FileButton } from "../shared/components/file_button.js";
+import { FileButton } from "../shared/components/buttons.js";
 import { downloadUrl } from "../shared/download.js";
 import { formatAge, formatBytes, formatInteger, formatPercent } from "../shared/format.js";
 import { Resource } from "../shared/resource.js";

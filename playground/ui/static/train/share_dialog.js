@@ -1,7 +1,7 @@
 // The dialog for links to the view, embedded frames, code, and the model as a file.
 import { nameOf } from "../engine/parts.js";
 import { requestOrError } from "../shared/api.js";
-import { CopyField } from "../shared/components/copy_field.js";
+import { CopyField } from "../shared/components/buttons.js";
 import { Dialog as ModalDialog } from "../shared/components/dialog.js";
 import { downloadFile } from "../shared/download.js";
 import { formatMessage } from "../shared/format.js";

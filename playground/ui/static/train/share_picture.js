@@ -1,5 +1,5 @@
 // The picture of the open model in the dialog Share, and the clip of its training.
-import { useCanvas } from "../shared/components/use_canvas.js";
+import { useCanvas } from "../shared/components/hooks.js";
 import { downloadBlob } from "../shared/download.js";
 import { thin } from "../shared/chart_data.js";
 import { store } from "../shared/store.js";

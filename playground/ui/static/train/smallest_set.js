@@ -1,6 +1,6 @@
 // A game: switch off as many parts of the model as possible while it still solves its task.
 import { includes } from "../engine/parts.js";
-import { CopyButton } from "../shared/components/copy_field.js";
+import { CopyButton } from "../shared/components/buttons.js";
 import { formatCount, formatWholePercent } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { buildShareLink } from "../shared/share_link.js";

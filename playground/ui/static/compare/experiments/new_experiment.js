@@ -1,6 +1,6 @@
 // The form of a new experiment.
 import { computed, effect, html, signal, untracked } from "../../vendor/preact.js";
-import { CopyButton } from "../../shared/components/copy_field.js";
+import { CopyButton } from "../../shared/components/buttons.js";
 import { Form } from "../../shared/components/form.js";
 import { StatusMessage } from "../../shared/components/status_message.js";
 import { formatCount, formatInteger, formatMessage } from "../../shared/format.js";
@@ -164,8 +164,7 @@ const settingOptions = computed(() =>
 
 /**
  * Return the fields of the form; the hint of the seeds is the p-value that they can reach.
- * @param {Record<string, any>} values
- * @param {string} [test] of the plan
+ * @param {Record<string, any>} values @param {string} [test] of the plan
  * @returns {import("../../shared/types.js").FieldSpec[]}
  */
 export function listFields(values, test) {

@@ -1,11 +1,11 @@
 // Replications of published claims.
 import { html, useMemo, useState } from "../../vendor/preact.js";
-import { CopyButton } from "../../shared/components/copy_field.js";
+import { toSeries } from "../../shared/chart_data.js";
+import { Button, CopyButton } from "../../shared/components/buttons.js";
 import { LineChart } from "../../shared/components/line_chart.js";
 import { StatusMessage } from "../../shared/components/status_message.js";
 import { formatCount, formatMessage, formatPercent } from "../../shared/format.js";
 import { poller } from "../../shared/poller.js";
-import { outcomeKey, outcomes } from "./outcomes.js";
 import {
   claims,
   describeDurations,
@@ -14,6 +14,8 @@ import {
   formatQueuePosition,
   labelSettings,
   openExperiment,
+  outcomeKey,
+  outcomes,
   send,
 } from "./state.js";
 
@@ -21,7 +23,6 @@ const HINT =
   "Published claims, trained here with the published settings as far as they are known. " +
   "Details list the differences. Our result: measured by this project on the given date.";
 
-/** Describe the measured result of a claim, or how far its replication is. */
 export function describeResult(claim, outcome) {
   const { state, step, steps, message } = claim;
   if (state === "none") return "not run yet";
@@ -40,7 +41,6 @@ export function describeVerdict(outcome, nSeeds) {
   return ["", ""];
 }
 
-/** A result after its verdict. */
 function Result({ outcome, text, nSeeds }) {
   const [verdict, kind] = describeVerdict(outcome, nSeeds);
   return [
@@ -49,7 +49,6 @@ function Result({ outcome, text, nSeeds }) {
   ];
 }
 
-/** Describe the settings of a claim in one line. */
 export const describeSettings = ({ settings }) =>
   Object.entries(settings)
     .map(([name, value]) => {
@@ -66,22 +65,10 @@ async function start({ name }) {
 
 const open = ({ experiment }) => openExperiment(experiment);
 
-/**
- * Return the published values of a claim and those of its run, as lines.
- * @param {any} claim
- * @param {any} outcome
- * @returns {import("../../shared/types.js").Series[]}
- */
+/** @param {any} claim @param {any} outcome @returns {import("../../shared/types.js").Series[]} */
 export function buildClaimSeries({ curve, measure }, outcome) {
   const isStep = measure === "generalization_step",
-    line = (key, label, points, color) => ({
-      key,
-      label,
-      x: points.map(([step]) => step),
-      y: points.map(([, value]) => value),
-      color,
-      hasPoints: true,
-    }),
+    line = (key, label, points, color) => toSeries(label, points, color, { key, hasPoints: true }),
     published = isStep ? "published" : "published, evaluation",
     ours = isStep ? "your run" : "your run, training";
   return [
@@ -90,7 +77,6 @@ export function buildClaimSeries({ curve, measure }, outcome) {
   ];
 }
 
-/** The published values of a claim beside those of its run. */
 function ClaimChart({ claim, outcome }) {
   const isStep = claim.measure === "generalization_step",
     series = useMemo(() => buildClaimSeries(claim, outcome), [claim, outcome]);
@@ -131,14 +117,9 @@ function Claim({ claim }) {
   const outcome = outcomes.value[outcomeKey(claim)],
     { stored } = claim;
   const button = (label, act) =>
-    html`<button
-      type="button"
-      class="pg-button"
-      aria-label=${`${label}: ${claim.title}`}
-      onClick=${() => act(claim)}
-    >
+    html`<${Button} aria-label=${`${label}: ${claim.title}`} onClick=${() => act(claim)}>
       ${label}
-    </button>`;
+    <//>`;
   return html`<li class="claim" data-state=${claim.state}>
     <header class="pg-section-header">
       <h4>${claim.title}</h4>

@@ -1,5 +1,6 @@
 // The charts of the open experiment.
 import { html } from "../../vendor/preact.js";
+import { toSeries } from "../../shared/chart_data.js";
 import { HeatMapView } from "../../shared/components/heat_map_view.js";
 import { LineChart } from "../../shared/components/line_chart.js";
 import {
@@ -10,7 +11,6 @@ import {
 } from "../../shared/format.js";
 import { TRAINING_LOSS } from "../../shared/strings.js";
 import { claims, details, labelSettings, lines } from "./state.js";
-
 /** @import { HeatMapData, Series } from "../../shared/types.js" */
 
 const HEIGHT = 210;
@@ -34,8 +34,7 @@ function labelLine({ label, short }) {
  * curves so far of the seeds that train.
  * @param {any[]} variants
  * @param {Map<string, number>} lines the color of each line, by the label of its variant
- * @param {"curve" | "loss"} quantity
- * @returns {Series[]}
+ * @param {"curve" | "loss"} quantity @returns {Series[]}
  */
 export function buildSeries(variants, lines, quantity) {
   return variants.flatMap((variant) => {
@@ -44,45 +43,29 @@ export function buildSeries(variants, lines, quantity) {
     const { steps, median, low, high } = variant[quantity],
       name = labelLine(variant),
       line = { key: variant.label, label: name, x: steps, y: median, low, high, color },
-      live = (variant.live ?? []).map((run) => ({
-        key: `${variant.label}/${run.seed}`,
-        label: `${name}, seed ${run.seed} so far`,
-        x: run[quantity].map(([step]) => step),
-        y: run[quantity].map(([, value]) => value),
-        color,
-        dash: LIVE_DASH,
-      }));
+      live = (variant.live ?? []).map((run) =>
+        toSeries(`${name}, seed ${run.seed} so far`, run[quantity], color, {
+          key: `${variant.label}/${run.seed}`,
+          dash: LIVE_DASH,
+        }),
+      );
     return steps.length || !live.length ? [line, ...live] : live;
   });
 }
 
 /**
- * Return the published losses of an experiment that replicates a claim, as a line.
- * @param {any[]} all the claims
- * @param {string} id of the experiment
- * @param {number} color
+ * @param {any[]} all the claims @param {string} id of the experiment @param {number} color
  * @returns {Series[]}
  */
 export function buildPublishedSeries(all, id, color) {
   const points = all.find((claim) => claim.experiment === id)?.curve ?? [];
-  if (!points.length) return [];
-  return [
-    {
-      key: "published",
-      label: "published",
-      x: points.map(([step]) => step),
-      y: points.map(([, loss]) => loss),
-      color,
-    },
-  ];
+  return points.length ? [toSeries("published", points, color)] : [];
 }
 
 /**
  * Return the line of one scheme over the lengths: the median with the range over seeds, or a single
  * seed with its 95 % interval.
- * @param {any} row
- * @param {number} color
- * @returns {Series}
+ * @param {any} row @param {number} color @returns {Series}
  */
 export function buildLengthSeries(row, color) {
   const line = {
@@ -113,7 +96,6 @@ export function buildHeatMap(rows, maxLength) {
   };
 }
 
-/** Describe how the scores by length are measured. */
 function describeLengths({ n_requested: n, rows }) {
   return (
     `Up to ${formatCount(n, "held-out sequence")} of each length; ` +

@@ -1,13 +1,28 @@
 // The open experiment.
-import { html, useEffect, useRef } from "../../vendor/preact.js";
+import { Swatch } from "../../shared/chart.js";
+import { Button } from "../../shared/components/buttons.js";
+import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
+import { DataTable } from "../../shared/components/data_table.js";
 import { StatusMessage } from "../../shared/components/status_message.js";
 import { downloadFile, downloadJson } from "../../shared/download.js";
-import { formatInteger, formatMessage } from "../../shared/format.js";
-import { Actions, Progress, describeStatus } from "./experiments.js";
-import { describeQuestion, findPreset, runPreset } from "./presets.js";
+import {
+  formatCount,
+  formatInteger,
+  formatMessage,
+  formatNumber,
+  formatPercent,
+} from "../../shared/format.js";
+import { store } from "../../shared/store.js";
+import {
+  Actions,
+  describeQuestion,
+  describeStatus,
+  findPreset,
+  Progress,
+  runPreset,
+} from "./experiments.js";
 import { ResultCharts } from "./result_charts.js";
 import { JobsSignIn, ShardsTable } from "./run_on.js";
-import { overlayInTrain, ResultTable, RunsTable } from "./result_tables.js";
 import {
   closeExperiment,
   details,
@@ -15,10 +30,13 @@ import {
   experiments,
   focusedId,
   formatEstimate,
+  formatQueuePosition,
   labelSettings,
   lines,
   openId,
   send,
+  settings,
+  toggleVariant,
   variants,
 } from "./state.js";
 
@@ -55,18 +73,21 @@ async function exportJson() {
 
 function Files() {
   const runs = listRepresentatives(variants.value, lines.value);
-  const button = (className, label, title, onClick) =>
-    html`<button type="button" class=${`pg-button ${className}`} title=${title} onClick=${onClick}>
-      ${label}
-    </button>`;
   return html`<p class="pg-buttons">
       ${
         runs.length > 0 &&
-        button("all-in-train", "Curves in Train", OVERLAY_TITLE, () => overlayInTrain(runs))
+        html`<${Button}
+          class="all-in-train"
+          title=${OVERLAY_TITLE}
+          onClick=${() => overlayInTrain(runs)}
+          >Curves in Train<//
+        >`
       }
       <span class="pg-spacer"></span>
-      ${button("as-csv", "CSV", "Every number in the table", exportCsv)}
-      ${button("as-json", "JSON", "All results with the settings", exportJson)}
+      <${Button} class="as-csv" title="Every number in the table" onClick=${exportCsv}>CSV<//>
+      <${Button} class="as-json" title="All results with the settings" onClick=${exportJson}
+        >JSON<//
+      >
     </p>
     <${StatusMessage} class="results-note" kind="error" text=${errors.value.files ?? ""} />`;
 }
@@ -146,16 +167,12 @@ export function Results() {
         <span class="pg-spacer"></span>
         ${
           origin
-            ? html`<button
-                type="button"
-                class="pg-button primary run"
-                onClick=${() => runPreset(preset)}
-              >
+            ? html`<${Button} class="primary run" onClick=${() => runPreset(preset)}>
                 ${preset?.experiment ? "Open your run" : "Run it here"}
-              </button>`
+              <//>`
             : html`<${Actions} row=${experiment} />`
         }
-        <button type="button" class="pg-button" onClick=${closeExperiment}>Close</button>
+        <${Button} onClick=${closeExperiment}>Close<//>
       </header>
       ${preset && html`<p class="pg-hint">${describeQuestion(preset)}</p>`}
       ${origin && html`<p class="pg-hint origin">${origin}</p>`}
@@ -175,3 +192,238 @@ export function Results() {
     </div>
   </section>`;
 }
+
+// The tables of the open experiment.
+
+/** @typedef {import("../../shared/types.js").Column<any>} Column */
+
+const FILTERED_VARIANTS = 12; // with more, the table has a filter
+
+/** Format the median of a spread with its range: 3 % (1–5 %). */
+export function formatRange({ median, low, high }, format) {
+  const range = low === high ? "" : ` (${format(low).replace(/ %$/, "")}–${format(high)})`;
+  return format(median) + range;
+}
+
+/** Describe how many runs of a variant count. */
+export function describeRuns({ n, planned, diverged, changed }) {
+  return (
+    (n < planned ? `${n} of ${formatCount(planned, "run")} done` : formatCount(n, "run")) +
+    (diverged ? `, ${diverged} diverged` : "") +
+    (changed ? `, ${changed} excluded: settings changed during training` : "")
+  );
+}
+
+/** Format the steps to 99 %. "…" stands for seeds that did not reach it. */
+export function formatStepsTo(to, steps) {
+  if (!to) return "–";
+  if (to.median === null) return `${to.reached ? "over" : "not within"} ${formatInteger(steps)}`;
+  return formatRange(to, (value) => (value === null ? "…" : formatInteger(Math.round(value))));
+}
+
+/** Open the curves of runs in the Train tab. @param {string[]} runs */
+function overlayInTrain(runs) {
+  if (runs.length) store.open("train", { model: runs[0], over: runs.slice(1).join() });
+}
+
+const formatSpread = (spread, format) => (spread ? formatRange(spread, format) : "–");
+
+/** The name of a variant, which shows or hides its line. */
+const VariantName = ({ variant }) =>
+  html`<label class="variant" title=${labelSettings(variant.label) + ": show or hide its line"}>
+    <input
+      type="checkbox"
+      checked=${lines.value.has(variant.label)}
+      onChange=${() => toggleVariant(variant.label)}
+    />
+    <${Swatch} color=${lines.value.get(variant.label)} />
+    <span class="name">${labelSettings(variant.short)}</span>
+    <span class="pg-sub">${describeRuns(variant)}</span>
+  </label>`;
+
+/** Return the label of the setting that varies, or "settings" for several. */
+export function settingsLabel(variants) {
+  const [name, ...others] = variants.map(({ label, short }) =>
+      label.slice(0, -short.length).trim(),
+    ),
+    setting = settings.value.find((each) => each.name === name);
+  return (others.every((other) => other === name) && (setting?.label ?? name)) || "settings";
+}
+
+/** @param {any[]} variants @returns {Column} */
+const nameColumn = (variants) => ({
+  key: "name",
+  label: settingsLabel(variants),
+  value: ({ variant }) => variant.label,
+  render: ({ variant }) => html`<${VariantName} variant=${variant} />`,
+});
+
+const TRAINING_COLUMNS = /** @type {Column[]} */ ([
+  {
+    key: "exact",
+    label: "final exact match",
+    isNumber: true,
+    value: ({ variant }) => variant.exact_match?.median,
+    render: ({ variant }) => formatSpread(variant.exact_match, formatPercent),
+  },
+  {
+    key: "steps",
+    label: "steps to 99 %",
+    isNumber: true,
+    value: ({ variant }) => variant.steps_to?.median,
+    render: ({ variant: { steps_to: to, steps } }) =>
+      html`${formatStepsTo(to, steps)}
+        <span class="pg-sub">${to && `reached by ${to.reached} of ${to.n}`}</span>`,
+  },
+  {
+    key: "seconds",
+    label: "seconds",
+    isNumber: true,
+    isOptional: true,
+    value: ({ variant }) => variant.seconds?.median,
+    render: ({ variant }) => formatSpread(variant.seconds, formatNumber),
+  },
+]);
+
+const BUDGET_COLUMN = /** @type {Column} */ ({
+  key: "at-budget",
+  label: "exact match at the smallest budget",
+  isNumber: true,
+  value: ({ variant }) => variant.at_budget?.median,
+  render: ({ variant }) => formatSpread(variant.at_budget, formatPercent),
+});
+
+const LENGTH_COLUMNS = /** @type {Column[]} */ ([
+  {
+    key: "reach",
+    label: "99 % to length",
+    isNumber: true,
+    value: ({ scheme }) => scheme.reach?.median,
+    render: ({ scheme }) => formatSpread(scheme.reach, formatNumber),
+  },
+  {
+    key: "beyond",
+    label: "longer lengths",
+    isNumber: true,
+    value: ({ scheme }) => scheme.beyond?.median,
+    render: ({ scheme }) => formatSpread(scheme.beyond, formatPercent),
+  },
+]);
+
+/** Say on what the numbers of the table and of the curves are measured. */
+export function describeMeasurement({ variants }, lengths) {
+  const runs = variants.flatMap((variant) => variant.seeds),
+    n = runs.find((run) => run.n)?.n,
+    final = n ? ` on ${formatInteger(n)} held-out sequences` : "";
+  return (
+    `Median and range over seeds. Final exact match: at the end of a run${final}. The curve, and ` +
+    `steps to 99 %: at each evaluation, on ${formatInteger(variants[0].eval_size)} held-out ` +
+    "sequences. Seconds depend on the load of the machine." +
+    (lengths
+      ? " 99 % to length: the largest length up to which every length has at least 99 %. Longer " +
+        "lengths: mean exact match over lengths that were not in training."
+      : "")
+  );
+}
+
+/** Buttons that open the curves of runs in Train, and the first run in Inspect. */
+function renderActions(runs) {
+  if (!runs.length) return "";
+  const [first] = runs;
+  return html`<span class="pg-row actions">
+    <${Button} title="Open its curves in the Train tab" onClick=${() => overlayInTrain(runs)}
+      >Show curves<//
+    >
+    <${Button}
+      title="Open its first seed in the Inspect tab"
+      onClick=${() => store.open("inspect", { model: first })}
+      >Inspect<//
+    >
+  </span>`;
+}
+
+/** Whether a label has every word of a filter, such as "n_heads 4" or "heads 4". */
+export function matchesFilter(label, filter) {
+  const text = ` ${label}, ${labelSettings(label)},`.toLowerCase();
+  return filter
+    .toLowerCase()
+    .split(/[\s,]+/)
+    .every((word) => text.includes(word));
+}
+
+export function ResultTable({ results: { results, lengths } }) {
+  const { variants, n_variants: total = variants.length } = results,
+    [filter, setFilter] = useState(""),
+    rows = variants
+      .map((variant, i) => ({ variant, scheme: lengths?.rows[i] }))
+      .filter(({ variant }) => matchesFilter(variant.label, filter)),
+    columns = [nameColumn(variants), ...(lengths ? LENGTH_COLUMNS : []), ...TRAINING_COLUMNS];
+  if (variants.some(({ budget }) => budget !== variants[0].budget)) columns.push(BUDGET_COLUMN);
+  return html`${
+      variants.length > FILTERED_VARIANTS &&
+      html`<label class="pg-row find">
+        <span>Find</span>
+        <input
+          type="search"
+          class="pg-input"
+          value=${filter}
+          placeholder=${labelSettings(variants[0].label)}
+          onInput=${(event) => setFilter(event.currentTarget.value)}
+        />
+        <span class="pg-sub" role="status">
+          ${formatInteger(rows.length)} of ${formatCount(variants.length, "combination")}
+          ${total > variants.length && `, the best of ${formatInteger(total)}; the files have all`}
+        </span>
+      </label>`
+    }
+    <${DataTable}
+      class="variants"
+      emptyText="No combination has these words."
+      caption="Results of each combination"
+      columns=${columns}
+      rows=${rows}
+      rowKey=${({ variant }) => variant.label}
+      actions=${({ variant }) => renderActions(variant.seeds.map((run) => run.run).filter(Boolean))}
+    />
+    <p class="pg-hint measured-on">${describeMeasurement(results, lengths)}</p>`;
+}
+
+export function describeRun({ status, step, steps, queue_position: position, message }) {
+  const end = steps && step < steps ? ` of ${formatInteger(steps)}` : "",
+    state =
+      status === "planned"
+        ? "not started"
+        : position
+          ? formatQueuePosition(position)
+          : status + (step ? `, step ${formatInteger(step)}${end}` : "");
+  return state + (message ? ": " + message : "");
+}
+
+const RUN_COLUMNS = /** @type {Column[]} */ ([
+  { key: "variant", label: "run", render: (line) => labelSettings(line.variant) },
+  { key: "seed", label: "seed", isNumber: true },
+  {
+    key: "status",
+    label: "status",
+    render: (line) =>
+      html`<span class=${line.status === "failed" ? "pg-bad" : ""}>${describeRun(line)}</span>`,
+  },
+]);
+
+const RunsTable = ({ runs, total }) =>
+  html`<details class="runs-of">
+    <summary>
+      ${
+        total > runs.length
+          ? `Runs: ${runs.length} of ${formatInteger(total)}, the active and failed ones first`
+          : `All runs (${total})`
+      }
+    </summary>
+    <${DataTable}
+      caption="Runs"
+      columns=${RUN_COLUMNS}
+      rows=${runs}
+      rowKey=${(line) => `${line.variant}/${line.seed}`}
+      actions=${({ run }) => renderActions(run ? [run] : [])}
+    />
+  </details>`;

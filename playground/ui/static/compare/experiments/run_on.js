@@ -5,7 +5,6 @@ import { formatCount, formatDuration, formatInteger } from "../../shared/format.
 import { store } from "../../shared/store.js";
 import { effect, html, signal, untracked } from "../../vendor/preact.js";
 import { experiments, requestAsOwner } from "./state.js";
-
 /** @import { Places } from "../../shared/responses.js" */
 
 export const JOB_DEFAULTS = { on: "", partition: "", cores: 1, minutes: 60, flavor: "" };
@@ -39,7 +38,7 @@ effect(() => {
 });
 
 /** The machine of a flavor; by default the cheapest. @param {string} flavor */
-export const findMachine = (flavor) =>
+const findMachine = (flavor) =>
   places.value?.machines.find((each) => each.flavor === flavor) ?? places.value?.machines[0];
 
 /** @param {any} machine */
@@ -57,11 +56,7 @@ export function describePrice({ on, flavor }) {
   );
 }
 
-/**
- * Return the label of the button, which has the price of jobs.
- * @param {number} runs
- * @param {Record<string, any>} values
- */
+/** @param {number} runs @param {Record<string, any>} values */
 export function labelStart(runs, { on, flavor }) {
   const machine = on === "hf-jobs" && findMachine(flavor),
     price = machine ? ` for about ${DOLLARS.format(machine.cost)}` : "";
@@ -74,8 +69,7 @@ export const isPlaceReady = ({ on, flavor }) =>
 
 /**
  * Return the fields of a form for the place of the training; none where only this machine can.
- * @param {Record<string, any>} values
- * @returns {import("../../shared/types.js").FieldSpec[]}
+ * @param {Record<string, any>} values @returns {import("../../shared/types.js").FieldSpec[]}
  */
 export function listPlaceFields({ on }) {
   const { slurm = false, hf_jobs: access = "off", machines = [] } = places.value ?? {};
@@ -129,8 +123,7 @@ export function describeShards({ backend, shards }) {
   ].join(", ");
 }
 
-/** @type {import("../../shared/types.js").Column<any>[]} */
-const COLUMNS = [
+const COLUMNS = /** @type {import("../../shared/types.js").Column<any>[]} */ ([
   { key: "shard", label: "job", isNumber: true, value: ({ index }) => index + 1 },
   { key: "done", label: "runs done", isNumber: true },
   { key: "runs", label: "of", isNumber: true, render: ({ runs }) => formatInteger(runs) },
@@ -139,15 +132,13 @@ const COLUMNS = [
     label: "state",
     value: ({ state, done, runs }) => (done === runs ? "done" : state.toLowerCase() || "no job"),
   },
-];
+]);
 
-/** The jobs of an experiment that trains elsewhere. */
 export const ShardsTable = ({ elsewhere }) =>
   html`<details class="shards">
     <summary>${describeShards(elsewhere)}</summary>
     <${DataTable}
       caption="Jobs"
-      isCaptionHidden
       columns=${COLUMNS}
       rows=${elsewhere.shards.map((shard, index) => ({ ...shard, index }))}
       rowKey=${({ index }) => String(index)}

@@ -1,8 +1,10 @@
 // The state of the experiments, and their requests. Components read the signals.
-import { computed, signal } from "../../vendor/preact.js";
-import { requestOrError } from "../../shared/api.js";
-import { createStorage } from "../../shared/storage.js";
+import { computed, effect, signal } from "../../vendor/preact.js";
+import { view } from "../state.js";
+import { errorMessage, requestOrError, requestWithRetry } from "../../shared/api.js";
 import { formatDuration, formatMessage } from "../../shared/format.js";
+import { poller } from "../../shared/poller.js";
+import { createStorage } from "../../shared/storage.js";
 import { store } from "../../shared/store.js";
 
 export const STORED_PREFIX = "stored:"; // of the id of a result that the app includes
@@ -28,7 +30,7 @@ export const claims = signal(/** @type {any[]} */ ([]));
 export const errors = signal(/** @type {Record<string, string>} */ ({}));
 
 export const variants = computed(() => details.value?.results.results.variants ?? []);
-export const isAnyRunning = computed(() =>
+const isAnyRunning = computed(() =>
   Boolean(experiments.value?.some((each) => each.state === "running")),
 );
 
@@ -47,9 +49,7 @@ export function setError(part, error) {
 
 /**
  * Send a request of the owner. A lost connection returns an error too.
- * @param {string} route
- * @param {object} [payload]
- * @param {number} [timeoutMs]
+ * @param {string} route @param {object} [payload] @param {number} [timeoutMs]
  * @returns {Promise<any>}
  */
 export const requestAsOwner = (route, payload, timeoutMs) =>
@@ -57,10 +57,7 @@ export const requestAsOwner = (route, payload, timeoutMs) =>
 
 /**
  * Send a request of the owner. Returns null after an error, which `part` of the tab shows.
- * @param {string} part
- * @param {string} route
- * @param {object} payload
- * @returns {Promise<any>}
+ * @param {string} part @param {string} route @param {object} payload @returns {Promise<any>}
  */
 export async function send(part, route, payload) {
   const response = await requestAsOwner(route, payload);
@@ -120,10 +117,7 @@ export function formatEstimate({ seconds, is_limit: isLimit }) {
   );
 }
 
-/**
- * Name the machine of the durations in a list.
- * @param {{ estimate?: { is_measured: boolean } | null }[]} rows
- */
+/** @param {{ estimate?: { is_measured: boolean } | null }[]} rows */
 export function describeDurations(rows) {
   const isMeasured = rows.flatMap(({ estimate }) => (estimate ? [estimate.is_measured] : []));
   if (!isMeasured.includes(false)) return "Durations are estimates for this machine.";
@@ -134,3 +128,113 @@ export function describeDurations(rows) {
 
 /** @param {number} position */
 export const formatQueuePosition = (position) => `position ${position} in the queue`;
+
+// The outcomes of replications: measured on the server once a run has ended.
+
+const TIMEOUT_MS = 200_000;
+
+/** The outcomes by `outcomeKey`; null while one is computed. */
+export const outcomes = signal(/** @type {Record<string, any>} */ ({}));
+
+/** Return the key of the outcome of a claim: another experiment or step has another one. */
+export const outcomeKey = ({ name, experiment, step }) => [name, experiment, step].join();
+
+/** Request the outcomes that are missing. */
+export function loadOutcomes() {
+  for (const claim of claims.value)
+    if (claim.state === "done" && !(outcomeKey(claim) in outcomes.value)) loadOutcome(claim);
+}
+
+async function loadOutcome(claim) {
+  const key = outcomeKey(claim),
+    set = (/** @type {any} */ value) => (outcomes.value = { ...outcomes.value, [key]: value });
+  set(null);
+  const response = await requestWithRetry(() =>
+    requestAsOwner("replications/outcome", { name: claim.name }, TIMEOUT_MS),
+  );
+  setError("claims", response.error);
+  if (response.error) {
+    const { [key]: _, ...rest } = outcomes.value;
+    outcomes.value = rest; // the next poll requests it again
+  } else set(response);
+}
+
+// What the view polls: the experiments, and what changes with their states.
+
+const RUNNING_INTERVAL_MS = 1000;
+const IDLE_INTERVAL_MS = 4000;
+const CLAIMS_INTERVAL_MS = 2500;
+const LONG_INTERVAL_MS = 60_000; // other changes wake the poller
+
+const isVisible = () => view.value === "experiments" && store.tab.value === "compare";
+/** @param {string} part @param {(response: any) => void} onData */
+const createHandlers = (part, onData) => ({
+  onData: (/** @type {any} */ response) => {
+    setError(part, response.error);
+    if (!response.error) onData(response);
+  },
+  onError: (/** @type {Error} */ error) => setError(part, errorMessage(error)),
+});
+
+const withOwner = (payload = {}) =>
+  store.owner.value ? { owner: store.owner.value, ...payload } : null;
+
+export function startPolling() {
+  poller.subscribe({
+    route: "experiments/poll",
+    payload: () =>
+      withOwner({
+        open: openId.value,
+        ...(details.value?.id === openId.value && {
+          version: details.value.version,
+          drawn: [...lines.value.keys()],
+        }),
+      }),
+    get intervalMs() {
+      return isAnyRunning.value ? RUNNING_INTERVAL_MS : IDLE_INTERVAL_MS;
+    },
+    isVisible,
+    ...createHandlers("poll", applyPoll),
+  });
+  poller.subscribe({
+    route: "experiments/presets",
+    payload: withOwner,
+    intervalMs: LONG_INTERVAL_MS,
+    isVisible,
+    ...createHandlers("presets", (response) => {
+      presets.value = response.presets;
+      if (!settings.value.length) settings.value = response.settings;
+    }),
+  });
+  poller.subscribe({
+    route: "replications/list",
+    payload: withOwner,
+    get intervalMs() {
+      return claims.value.some((each) => each.state === "running")
+        ? CLAIMS_INTERVAL_MS
+        : LONG_INTERVAL_MS;
+    },
+    isVisible,
+    ...createHandlers("claims", (response) => {
+      claims.value = response.claims;
+      loadOutcomes();
+    }),
+  });
+  wakeOnChanges();
+}
+
+/** Poll at once when other lines are drawn, or when a run or an experiment opens or ends. */
+function wakeOnChanges() {
+  let states = "";
+  effect(() => {
+    const rows = experiments.value ?? [],
+      current = JSON.stringify([
+        view.value,
+        openId.value,
+        [...lines.value.keys()],
+        rows.map((row) => [row.id, row.state, row.statuses.done]),
+      ]);
+    if (current !== states) poller.wakeAll();
+    states = current;
+  });
+}

@@ -3,13 +3,10 @@ import { formatPercent, formatToken } from "../format.js";
 
 /**
  * Values from 0 to `max` as bars with their labels, for example the likeliest next tokens.
- * @param {{
- *   label: string,
+ * @param {{ label: string,
  *   items: { label: string, value: number, text?: string, isTarget?: boolean, title?: string }[],
- *   max?: number,
- *   format?: (value: number) => string,
- *   targetText?: string,
- * }} props `text` replaces the formatted value, `targetText` marks the item for screen readers
+ *   max?: number, format?: (value: number) => string, targetText?: string }} props `text` replaces
+ *   the formatted value, `targetText` marks the item for screen readers
  */
 export function BarList({ label, items, max = 1, format = formatPercent, targetText = "target" }) {
   return html`<ul class="pg-bars" aria-label=${label}>

@@ -1,8 +1,6 @@
+import { Button } from "./buttons.js";
 import { html, useState } from "../../vendor/preact.js";
-import { toCsv } from "../csv.js";
-import { downloadFile } from "../download.js";
 import { formatInteger } from "../format.js";
-
 /** @import { Column } from "../types.js" */
 
 const MAX_ROWS = 100; // until a user requests all
@@ -13,9 +11,7 @@ const valueOf = (column, row) => (column.value ? column.value(row) : row[column.
 /**
  * Return the rows in the order of a column. Missing values are last.
  * @template Row
- * @param {Row[]} rows
- * @param {Column<Row>} column
- * @param {"ascending" | "descending"} direction
+ * @param {Row[]} rows @param {Column<Row>} column @param {"ascending" | "descending"} direction
  */
 export function sortRows(rows, column, direction) {
   const sign = direction === "ascending" ? 1 : -1;
@@ -32,30 +28,20 @@ export function sortRows(rows, column, direction) {
 }
 
 /**
- * A table with a caption, columns that sort, and a CSV file.
+ * A table with a caption and columns that sort.
  * @template Row
- * @param {{
- *   caption: string,
- *   columns: Column<Row>[],
- *   rows: Row[],
- *   rowKey: (row: Row) => string,
- *   sortKey?: string,
- *   isCaptionHidden?: boolean,
- *   emptyText?: string,
- *   csvName?: string,
- *   actions?: (row: Row) => any,
- *   class?: string,
- * }} props
+ * @param {{ caption: string, columns: Column<Row>[], rows: Row[], rowKey?: (row: Row) => string,
+ *   sortKey?: string, isCaptionVisible?: boolean, emptyText?: string, actions?: (row: Row) => any,
+ *   class?: string }} props
  */
 export function DataTable({
   caption,
   columns,
   rows,
-  rowKey,
+  rowKey = (row) => /** @type {any} */ (row).name,
   sortKey = "",
-  isCaptionHidden = false,
+  isCaptionVisible = false,
   emptyText = "",
-  csvName = "",
   actions,
   class: className = "",
 }) {
@@ -75,22 +61,11 @@ export function DataTable({
       direction: sort.key === column.key && direction === first ? other : first,
     });
   };
-  const exportCsv = () =>
-    downloadFile(
-      csvName + ".csv",
-      toCsv([
-        columns.map((column) => column.label),
-        ...sorted.map((row) => columns.map((column) => valueOf(column, row))),
-      ]),
-    );
   if (!rows.length && emptyText) return html`<p class="pg-hint pg-empty">${emptyText}</p>`;
   return html`<div class="pg-table-box" tabindex="0" role="region" aria-label=${caption}>
     <table class=${`pg-table ${className}`}>
-      <caption class=${isCaptionHidden ? "pg-visually-hidden" : ""}>
+      <caption class=${isCaptionVisible ? "" : "pg-visually-hidden"}>
         ${caption}
-        ${
-          csvName && html`<button type="button" class="pg-button" onClick=${exportCsv}>CSV</button>`
-        }
       </caption>
       <thead>
         <tr>
@@ -108,14 +83,10 @@ export function DataTable({
 
 /** @param {number} n @param {() => void} onClick */
 const renderMore = (n, onClick) =>
-  html`<button type="button" class="pg-button" onClick=${onClick}>
-    Show all ${formatInteger(n)} rows
-  </button>`;
+  html`<${Button} onClick=${onClick}>Show all ${formatInteger(n)} rows<//>`;
 
 /**
- * @param {any} row
- * @param {string} key
- * @param {Column<any>[]} columns
+ * @param {any} row @param {string} key @param {Column<any>[]} columns
  * @param {((row: any) => any) | undefined} actions
  */
 const renderRow = (row, key, columns, actions) =>
@@ -134,8 +105,7 @@ const cellClass = ({ isNumber, isOptional }) =>
   (isNumber ? "pg-number" : "") + (isOptional ? " pg-optional" : "");
 
 /**
- * @param {Column<any>} column
- * @param {{ key: string, direction: string }} sort
+ * @param {Column<any>} column @param {{ key: string, direction: string }} sort
  * @param {(column: Column<any>) => void} onSort
  */
 function renderHeading(column, sort, onSort) {

@@ -1,15 +1,10 @@
+import { Button } from "./buttons.js";
 import { html, useEffect, useRef } from "../../vendor/preact.js";
 
 /**
  * A modal dialog. Its Close button, Escape and a click beside it close it.
- * @param {{
- *   title: string,
- *   isOpen: boolean,
- *   onClose: () => void,
- *   actions?: any,
- *   class?: string,
- *   children?: any,
- * }} props
+ * @param {{ title: string, isOpen: boolean, onClose: () => void, actions?: any, class?: string,
+ *   children?: any }} props
  */
 export function Dialog({ title, isOpen, onClose, actions, class: className = "", children }) {
   const box = useRef(/** @type {HTMLDialogElement | null} */ (null));
@@ -28,9 +23,7 @@ export function Dialog({ title, isOpen, onClose, actions, class: className = "",
     ${isOpen && children}
     <p>
       ${actions}
-      <button type="button" class="pg-button close" onClick=${() => box.current?.close()}>
-        Close
-      </button>
+      <${Button} class="close" onClick=${() => box.current?.close()}>Close<//>
     </p>
   </dialog>`;
 }

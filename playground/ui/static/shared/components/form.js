@@ -1,8 +1,7 @@
 import { html, useRef, useState } from "../../vendor/preact.js";
 import { formatNumber } from "../format.js";
 import { renderOptions } from "./select.js";
-import { useUniqueId } from "./unique_id.js";
-
+import { useUniqueId } from "./hooks.js";
 /** @import { ComponentChildren } from "../../vendor/preact.js" */
 /** @import { FieldSpec } from "../types.js" */
 
@@ -19,11 +18,7 @@ function acceptedRange({ min, max, isInteger }) {
   return max === undefined ? kind : `${kind} of at most ${formatBound(max)}`;
 }
 
-/**
- * Return the error of a value; empty if it is valid.
- * @param {FieldSpec} field
- * @param {any} value
- */
+/** Return the error, or an empty text. @param {FieldSpec} field @param {any} value */
 export function validateField(field, value) {
   const isEmpty = value === "" || value === null || value === undefined;
   if (isEmpty) return field.isRequired ? `${field.label} is empty; enter a value.` : "";
@@ -39,11 +34,7 @@ export function validateField(field, value) {
   return field.validate?.(value) ?? "";
 }
 
-/**
- * Return the errors of a form by field.
- * @param {FieldSpec[]} fields
- * @param {Record<string, any>} values
- */
+/** @param {FieldSpec[]} fields @param {Record<string, any>} values */
 function validateForm(fields, values) {
   const errors = fields.map((field) => [field.name, validateField(field, values[field.name])]);
   return Object.fromEntries(errors.filter(([, error]) => error));
@@ -51,14 +42,8 @@ function validateForm(fields, values) {
 
 /**
  * A labeled control with its hint and its error.
- * @param {{
- *   field: FieldSpec,
- *   value: any,
- *   error?: string,
- *   onInput: (value: any) => void,
- *   onBlur?: () => void,
- *   class?: string,
- * }} props
+ * @param {{ field: FieldSpec, value: any, error?: string, onInput: (value: any) => void,
+ *   onBlur?: () => void, class?: string }} props
  */
 export function Field({ field, value, error = "", onInput, onBlur, class: className = "" }) {
   const id = useUniqueId(),
@@ -90,9 +75,7 @@ export function Field({ field, value, error = "", onInput, onBlur, class: classN
 }
 
 /**
- * @param {FieldSpec} field
- * @param {any} value
- * @param {(value: any) => void} onInput
+ * @param {FieldSpec} field @param {any} value @param {(value: any) => void} onInput
  * @param {string} group the name that the buttons share
  */
 const renderRadioButtons = ({ options = [] }, value, onInput, group) =>
@@ -113,9 +96,7 @@ const renderRadioButtons = ({ options = [] }, value, onInput, group) =>
   </div>`;
 
 /**
- * @param {FieldSpec} field
- * @param {any} value
- * @param {(value: any) => void} onInput
+ * @param {FieldSpec} field @param {any} value @param {(value: any) => void} onInput
  * @param {{ id: string }} common the properties of every control
  */
 function renderControl(field, value, onInput, common) {
@@ -162,17 +143,9 @@ function renderControl(field, value, onInput, common) {
 
 /**
  * A number with its accepted range.
- * @param {{
- *   label: string,
- *   value: number | string,
- *   onChange: (value: number) => void,
- *   min?: number,
- *   max?: number,
- *   step?: number,
- *   isInteger?: boolean,
- *   hint?: string,
- *   class?: string,
- * }} props `onChange` receives valid numbers only
+ * @param {{ label: string, value: number | string, onChange: (value: number) => void, min?: number,
+ *   max?: number, step?: number, isInteger?: boolean, hint?: string, class?: string }} props
+ *   `onChange` receives valid numbers only
  */
 export function NumberField({ value, onChange, class: className = "", ...rest }) {
   const field = /** @type {FieldSpec} */ ({ name: "", type: "number", isRequired: true, ...rest }),
@@ -197,19 +170,10 @@ export function NumberField({ value, onChange, class: className = "", ...rest })
 /**
  * A form from the description of its fields. Errors of `validate`, and those that the server
  * returns as `errors`, stand beside their field.
- * @param {{
- *   fields: FieldSpec[],
- *   values: Record<string, any>,
- *   onInput: (name: string, value: any) => void,
- *   onSubmit: (values: Record<string, any>) => void,
- *   submitLabel: string,
- *   submitClass?: string,
- *   errors?: Record<string, string>,
- *   isBusy?: boolean,
- *   disabledReason?: string,
- *   class?: string,
- *   children?: ComponentChildren,
- * }} props
+ * @param {{ fields: FieldSpec[], values: Record<string, any>,
+ *   onInput: (name: string, value: any) => void, onSubmit: (values: Record<string, any>) => void,
+ *   submitLabel: string, submitClass?: string, errors?: Record<string, string>, isBusy?: boolean,
+ *   disabledReason?: string, class?: string, children?: ComponentChildren }} props
  */
 export function Form({
   fields,

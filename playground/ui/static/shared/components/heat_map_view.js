@@ -3,17 +3,15 @@ import { setUpCanvas } from "../canvas.js";
 import { formatNumber, formatToken } from "../format.js";
 import { cellAt, cellText, maxValue, paintHeatMap } from "../heat_map.js";
 import { colorScale } from "../palette.js";
-import { useCanvas } from "./use_canvas.js";
-
+import { useCanvas } from "./hooks.js";
 /** @import { HeatMapData } from "../types.js" */
 
-/** @type {Record<string, [number, number]>} */
-const ARROWS = {
+export const ARROWS = /** @type {Record<string, [number, number]>} */ ({
   ArrowLeft: [0, -1],
   ArrowRight: [0, 1],
   ArrowUp: [-1, 0],
   ArrowDown: [1, 0],
-};
+});
 
 /** @param {HeatMapData} data @returns {HeatMapData} */
 function withVisibleNames({ rows, columns, ...rest }) {
@@ -25,16 +23,11 @@ function withVisibleNames({ rows, columns, ...rest }) {
 
 /**
  * A heat map with its scale and the text of the cell at the cursor.
- * @param {{
- *   label: string,
- *   data: HeatMapData,
- *   caption?: string,
+ * @param {{ label: string, data: HeatMapData, caption?: string,
  *   describe?: (row: number, column: number) => string,
  *   onSelect?: (row: number, column: number) => void,
- *   onHover?: (cell: [number, number] | null) => void,
- *   class?: string,
- *   live?: "polite" | "off",
- * }} props `caption` is the text below the map without a cursor; `live` is off where the values
+ *   onHover?: (cell: [number, number] | null) => void, class?: string, live?: "polite" | "off" }}
+ *   props `caption` is the text below the map without a cursor; `live` is off where the values
  *   change by themselves
  */
 export function HeatMapView({
@@ -88,10 +81,7 @@ export function HeatMapView({
   </figure>`;
 }
 
-/**
- * The colors from 0 to the largest value, or from the largest negative to the largest positive.
- * @param {{ max: number, isSigned?: boolean }} props
- */
+/** @param {{ max: number, isSigned?: boolean }} props */
 export function ColorScale({ max, isSigned }) {
   const ref = useCanvas((canvas) => paintScale(canvas, max, isSigned), [max, isSigned]);
   return html`<div class="pg-scale">
@@ -101,12 +91,7 @@ export function ColorScale({ max, isSigned }) {
   </div>`;
 }
 
-/**
- * Draw a legend from 0 to the largest value into a canvas.
- * @param {HTMLCanvasElement} canvas
- * @param {number} max
- * @param {boolean} [isSigned]
- */
+/** @param {HTMLCanvasElement} canvas @param {number} max @param {boolean} [isSigned] */
 export function paintScale(canvas, max, isSigned = false) {
   if (!canvas.clientWidth) return;
   const [ctx, width, height] = setUpCanvas(canvas),

@@ -1,8 +1,8 @@
+import { Button } from "./buttons.js";
 import { html } from "../../vendor/preact.js";
 import { formatBytes, formatInteger } from "../format.js";
 import { isActive } from "../job.js";
 import { StatusMessage } from "./status_message.js";
-
 /** @import { Job } from "../job.js" */
 /** @import { JobState } from "../types.js" */
 
@@ -15,12 +15,8 @@ function progressText({ done, total, unit }) {
 
 /**
  * The message and the progress of a job, with Cancel, or with Retry after an error.
- * @param {{
- *   job: Job,
- *   doneText?: string,
- *   onRetry?: () => void,
- *   class?: string,
- * }} props `doneText` is the message of a job that is done
+ * @param {{ job: Job, doneText?: string, onRetry?: () => void, class?: string }} props `doneText`
+ *   is the message of a job that is done
  */
 export function JobProgress({ job, doneText = "", onRetry, class: className = "" }) {
   const state = job.state.value,
@@ -40,6 +36,6 @@ export function JobProgress({ job, doneText = "", onRetry, class: className = ""
       value=${total ? Math.min(done, total) : undefined}
     ></progress>
     <span class="pg-job-amount">${progressText(state)}</span>
-    <button type="button" class="pg-button" onClick=${() => job.cancel()}>Cancel</button>
+    <${Button} onClick=${() => job.cancel()}>Cancel<//>
   </div>`;
 }

@@ -1,14 +1,10 @@
 import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
 import { Chart } from "../chart.js";
-import { thinRows, toTable } from "../chart_data.js";
+import { toTable } from "../chart_data.js";
 import { toPng } from "../chart_options.js";
-import { toCsv } from "../csv.js";
-import { downloadBlob, downloadFile } from "../download.js";
+import { downloadBlob, downloadFile, toCsv } from "../download.js";
 import { DataTable } from "./data_table.js";
-
 /** @import { ChartOptions, Marker, Series } from "../types.js" */
-
-const MAX_TABLE_ROWS = 50;
 
 /**
  * Create a chart in the element of `box`, once. It ends with its component.
@@ -32,12 +28,7 @@ export function useChart(createOptions, onCreate = () => {}) {
 
 /**
  * A chart with its tools: logarithmic axis, table, CSV and PNG.
- * @param {{
- *   series: Series[],
- *   markers?: Marker[],
- *   options: ChartOptions,
- *   hasLog?: boolean,
- * }} props
+ * @param {{ series: Series[], markers?: Marker[], options: ChartOptions, hasLog?: boolean }} props
  */
 export function LineChart({ series, markers = [], options, hasLog }) {
   const { box, chart } = useChart(() => options),
@@ -101,8 +92,7 @@ export function ChartTools({ chart, title = "" }) {
 
 /** @param {{ table: ReturnType<typeof toTable>, chart: Chart }} props */
 function ChartTable({ table: { header, rows }, chart }) {
-  const { label, formatX, formatY } = chart.options,
-    visible = thinRows(rows, MAX_TABLE_ROWS);
+  const { label, formatX, formatY } = chart.options;
   const columns = header.map((heading, i) => ({
     key: String(i),
     label: heading,
@@ -112,13 +102,10 @@ function ChartTable({ table: { header, rows }, chart }) {
       row[i] === null ? "" : (i ? formatY : formatX)(row[i]),
   }));
   return html`<${DataTable}
-    caption=${
-      visible.length < rows.length
-        ? `${label}: ${visible.length} of ${rows.length} rows; the CSV file has all`
-        : label
-    }
+    caption=${label}
+    isCaptionVisible
     columns=${columns}
-    rows=${visible}
+    rows=${rows}
     rowKey=${(/** @type {number[]} */ row) => String(row[0])}
   />`;
 }

@@ -16,13 +16,7 @@ function place(/** @type {HTMLElement} */ box) {
 /**
  * A button that opens a panel. Escape, a click elsewhere and scrolling close it, and so does a
  * button in the panel unless `isForm`.
- * @param {{
- *   label: string,
- *   text?: string,
- *   isForm?: boolean,
- *   class?: string,
- *   children?: any,
- * }} props
+ * @param {{ label: string, text?: string, isForm?: boolean, class?: string, children?: any }} props
  */
 export function Menu({ label, text = "⋯", isForm, class: className = "", children }) {
   const box = useRef(/** @type {HTMLDetailsElement | null} */ (null));

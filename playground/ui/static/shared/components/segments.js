@@ -1,5 +1,4 @@
 import { html } from "../../vendor/preact.js";
-
 /** @import { Option } from "../types.js" */
 
 const STEPS = /** @type {Record<string, number>} */ ({
@@ -10,75 +9,45 @@ const STEPS = /** @type {Record<string, number>} */ ({
 });
 
 /**
- * A group of buttons, one of which is selected. The arrow keys move between them.
- * @typedef {{
- *   label: string,
- *   options: Option[],
- *   value: string,
- *   onChange: (value: string) => void,
- * }} Props
- * @param {Props & {
- *   role: string,
- *   class: string,
- *   describe: (option: Option, isSelected: string) => object,
- * }} props `describe` returns more attributes of a button
+ * A group of buttons, one of which is selected. The arrow keys move between them. With `prefix`,
+ * they are the tabs of views, whose panel has `role="tabpanel"` and
+ * `aria-labelledby="PREFIX-VALUE"`.
+ * @param {{ label: string, options: Option[], of?: { value: string }, value?: string,
+ *   onChange?: (value: string) => void, prefix?: string }} props `of` is a signal of the value
  */
-function ButtonGroup({ label, options, value, onChange, describe, ...rest }) {
-  const enabled = options.filter((option) => !option.disabled);
+export function SegmentedControl({ label, options, of, prefix = "", ...props }) {
+  const { value = of?.value, onChange } = props,
+    select = (/** @type {string} */ next) => (of ? (of.value = next) : onChange?.(next));
   /** @param {KeyboardEvent} event */
   const onKeyDown = (event) => {
     const step = STEPS[event.key];
     if (!step) return;
     event.preventDefault();
-    const index = enabled.findIndex((option) => option.value === value),
-      next = enabled[(index + step + enabled.length) % enabled.length],
+    const { length } = options,
+      next = (options.findIndex((option) => option.value === value) + step + length) % length,
       group = /** @type {HTMLElement} */ (event.currentTarget);
-    onChange(next.value);
-    group.querySelectorAll("button")[options.indexOf(next)].focus();
+    select(options[next].value);
+    group.querySelectorAll("button")[next].focus();
   };
-  return html`<span ...${rest} aria-label=${label} onKeyDown=${onKeyDown}>
-    ${options.map(
-      (option) =>
-        html`<button
-          key=${option.value}
-          type="button"
-          title=${option.title}
-          disabled=${option.disabled}
-          tabindex=${option.value === value ? 0 : -1}
-          onClick=${() => onChange(option.value)}
-          ...${describe(option, String(option.value === value))}
-        >
-          <span data-text=${option.label}>${option.label}</span>
-        </button>`,
-    )}
+  return html`<span
+    role=${prefix ? "tablist" : "group"}
+    class=${prefix ? "views pg-tabs" : "pg-segments"}
+    aria-label=${label}
+    onKeyDown=${onKeyDown}
+  >
+    ${options.map((option) => {
+      const isSelected = option.value === value,
+        tab = { id: `${prefix}-${option.value}`, role: "tab", "aria-selected": String(isSelected) };
+      return html`<button
+        key=${option.value}
+        type="button"
+        title=${option.title}
+        tabindex=${isSelected ? 0 : -1}
+        onClick=${() => select(option.value)}
+        ...${prefix ? tab : { "data-value": option.value, "aria-pressed": String(isSelected) }}
+      >
+        <span data-text=${option.label}>${option.label}</span>
+      </button>`;
+    })}
   </span>`;
 }
-
-/** A setting with few values. @param {Props} props */
-export const SegmentedControl = (props) =>
-  html`<${ButtonGroup}
-    ...${props}
-    role="group"
-    class="pg-segments"
-    describe=${(/** @type {Option} */ { value }, /** @type {string} */ isSelected) => ({
-      "data-value": value,
-      "aria-pressed": isSelected,
-    })}
-  />`;
-
-/**
- * The tabs of the views inside a tab of the page. The selected panel has `role="tabpanel"` and
- * `aria-labelledby="PREFIX-VALUE"`.
- * @param {Props & { prefix: string }} props
- */
-export const Tabs = ({ prefix, ...props }) =>
-  html`<${ButtonGroup}
-    ...${props}
-    role="tablist"
-    class="views pg-tabs"
-    describe=${(/** @type {Option} */ { value }, /** @type {string} */ isSelected) => ({
-      id: `${prefix}-${value}`,
-      role: "tab",
-      "aria-selected": isSelected,
-    })}
-  />`;

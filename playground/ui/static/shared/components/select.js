@@ -1,12 +1,10 @@
 import { html } from "../../vendor/preact.js";
-
 /** @import { Option } from "../types.js" */
 
 /**
  * The options of a select element; options with the same group are together. A style may
  * show examples where the browser draws options as elements (`appearance: base-select`).
- * @param {Option[]} options
- * @param {string | null} value
+ * @param {Option[]} options @param {string | null} value
  */
 export function renderOptions(options, value) {
   const groups = [...new Set(options.map((option) => option.group ?? ""))];
@@ -16,7 +14,6 @@ export function renderOptions(options, value) {
       value=${option.value}
       title=${option.title}
       data-example=${option.example}
-      disabled=${option.disabled}
       selected=${option.value === value}
     >
       ${option.label}
@@ -29,13 +26,8 @@ export function renderOptions(options, value) {
 
 /**
  * A select element in a line of controls.
- * @param {{
- *   label: string,
- *   options: Option[],
- *   value: string | null,
- *   onChange: (value: string) => void,
- *   class?: string,
- * }} props
+ * @param {{ label: string, options: Option[], value: string | null,
+ *   onChange: (value: string) => void, class?: string }} props
  */
 export const Select = ({ label, options, value, onChange, class: className }) =>
   html`<label>

@@ -10,15 +10,9 @@ const KEY_MOVES = /** @type {Record<string, number>} */ ({
 
 /**
  * The steps with stored weights, on an axis of steps. The arrow keys move from one to the next.
- * @param {{
- *   steps: number[],
- *   step: number | null,
- *   onStep: (step: number | null) => void,
- *   min?: number,
- *   max?: number,
- *   latest?: number,
- *   [attribute: string]: any,
- * }} props `step` is null for the latest one, which may be after the last stored one
+ * @param {{ steps: number[], step: number | null, onStep: (step: number | null) => void,
+ *   min?: number, max?: number, latest?: number, [attribute: string]: any }} props `step` is null
+ *   for the latest one, which may be after the last stored one
  */
 export function StepSlider({
   steps,

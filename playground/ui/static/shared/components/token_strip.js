@@ -7,50 +7,27 @@ const SPECIAL_TOKENS = /** @type {Record<string, string>} */ ({
   EOS: "end of the sequence",
 });
 
-/**
- * Tokens from left to right, also those of a script that is written from right to left.
- * @param {{ tokens: string[] }} props
- */
+/** Tokens from left to right, also those of Arabic. @param {{ tokens: string[] }} props */
 export const TokenText = ({ tokens }) =>
   tokens.map((token, i) => html`${i > 0 && " "}<bdi>${token}</bdi>`);
 
 /**
- * A row of tokens. Wrong tokens have an underline and a mark in addition to the color. With
- * `onSelect`, each token is a button.
- * @param {{
- *   label: string,
- *   tokens: string[],
- *   targets?: string[],
- *   weights?: number[],
- *   titles?: string[],
- *   selected?: number | null,
- *   onSelect?: (position: number) => void,
- * }} props `weights` from 0 to 1 shade the tokens, and `titles` replace their descriptions
+ * A row of tokens. Wrong tokens have an underline and a mark in addition to the color.
+ * @param {{ label: string, tokens: string[], targets?: string[], titles?: string[] }} props
+ *   `titles` replace the descriptions of the tokens
  */
-export function TokenStrip({ label, tokens, targets, weights, titles, selected = null, onSelect }) {
+export function TokenStrip({ label, tokens, targets, titles }) {
   const length = Math.max(tokens.length, targets?.length ?? 0),
     isCorrect = targets && tokens.join("\n") === targets.join("\n");
   /** @param {number} position */
   const renderToken = (position) => {
-    const token = tokens[position],
-      isWrong = targets && token !== targets[position],
-      content = {
-        key: position,
-        class: "pg-token" + (isWrong ? " wrong" : ""),
-        title: titles?.[position] ?? describeToken(token, targets, position),
-        style: weights && { "--pg-weight": weights[position] ?? 0 },
-      },
-      text = token === undefined ? "_" : formatToken(token);
-    return onSelect
-      ? html`<button
-          type="button"
-          ...${content}
-          aria-pressed=${String(position === selected)}
-          onClick=${() => onSelect(position)}
-        >
-          ${text}
-        </button>`
-      : html`<span ...${content}>${text}</span>`;
+    const token = tokens[position];
+    return html`<span
+      key=${position}
+      class=${"pg-token" + (targets && token !== targets[position] ? " wrong" : "")}
+      title=${titles?.[position] ?? describeToken(token, targets, position)}
+      >${token === undefined ? "_" : formatToken(token)}</span
+    >`;
   };
   return html`<span class="pg-tokens" role="group" aria-label=${label}>
     ${Array.from({ length }, (_, position) => [renderToken(position), " "])}
@@ -68,9 +45,7 @@ export function TokenStrip({ label, tokens, targets, weights, titles, selected =
 }
 
 /**
- * @param {string | undefined} token
- * @param {string[] | undefined} targets
- * @param {number} position
+ * @param {string | undefined} token @param {string[] | undefined} targets @param {number} position
  */
 function describeToken(token, targets, position) {
   const meaning = token === undefined ? "missing" : (SPECIAL_TOKENS[token] ?? ""),

@@ -1,9 +1,7 @@
 // The diagram in sentences.
-import { formatCount, formatWholePercent } from "../format.js";
 import { html } from "../../vendor/preact.js";
-import { findRole } from "./roles.js";
+import { formatCount, formatWholePercent } from "../format.js";
 import { describeHead, firstPredictedRow, KIND_TITLES } from "./structure.js";
-
 /** @import { Selection } from "./structure.js" */
 
 const MIN_LISTED_WEIGHT = 0.005;
@@ -22,11 +20,7 @@ export const BLOCK_TEXTS = {
   recurrent: "The cell updates its state from one token to the next.",
 };
 
-/**
- * Return the largest weights in words: "1 (position 2) 0.975".
- * @param {string[]} names
- * @param {number[]} weights
- */
+/** In words: "1 (position 2) 0.975". @param {string[]} names @param {number[]} weights */
 export const describeWeights = (names, weights) =>
   weights
     .map((weight, i) => ({ weight, text: `${names[i]} (position ${i + 1}) ${weight.toFixed(3)}` }))
@@ -47,15 +41,11 @@ export function roleOf(pass, { kind, layer, head }) {
 export const describeRole = ({ share, text }) =>
   `${formatWholePercent(share)} of its attention is on ${text}`;
 
-/**
- * Return the name of a query: "Target 1 (5)".
- * @param {string} kind @param {string[]} queries @param {number} row
- */
+/** Such as "Target 1 (5)". @param {string} kind @param {string[]} queries @param {number} row */
 export const nameQuery = (kind, queries, row) =>
   `${kind === "cross" ? "Target" : "Token"} ${row + 1} (${queries[row]})`;
 
 /**
- * Describe a cell of a map.
  * @param {string} kind @param {string[][]} axes @param {number} query @param {number} key
  * @param {number} weight
  */
@@ -63,10 +53,7 @@ export const describeWeight = (kind, [queries, keys], query, key, weight) =>
   `${nameQuery(kind, queries, query)} attends to ${keys[key]} (position ${key + 1}) with weight ` +
   `${weight.toFixed(3)}.`;
 
-/**
- * Return the weights of one query, and the output at its position.
- * @param {any} pass @param {Selection} selected @param {number} row
- */
+/** @param {any} pass @param {Selection} selected @param {number} row */
 function describeRow(pass, { kind, layer, head }, row) {
   const [queries, keys] = pass.axes[kind],
     { predicted, probability } = pass.probe ?? {},
@@ -124,4 +111,51 @@ export function DiagramNote({ pass, selected, row, isOff }) {
   return html`<p class="diagram-note pg-hint" aria-live=${isRow ? "polite" : "off"}>
     ${pass && (isRow ? describeRow(pass, selected, row) : describeSelected(pass, selected, isOff))}
   </p>`;
+}
+
+// The role of a head on one input, as inspection/head_patterns.py measures it on many.
+
+const MIN_CLARITY = 0.5; // of a role: 0 for uniform attention, 1 for all of it on the pattern
+const MAX_CHANCE = 0.5; // of uniform attention; from here on, a pattern is no information
+
+/**
+ * The key that a query reads; `end` is the place of EOS.
+ * @type {Record<string, [(query: number, end: number) => number, string]>}
+ */
+const PATTERNS = {
+  self: [(query) => query, "its own position"],
+  mirror: [(query, end) => end - 1 - query, "the mirrored position"],
+  previous: [(query) => query - 1, "the previous position"],
+  next: [(query) => query + 1, "the next position"],
+  first: [() => 0, "the first token"],
+  last: [(_, end) => end, "EOS, the end of the input"],
+};
+
+/**
+ * Return the role of a head, and which share of its weights it describes; null without a clear one.
+ * @param {ArrayLike<number>} weights thousandths, row by row @param {number} rows
+ * @param {number} columns @param {boolean} isCausal
+ */
+export function findRole(weights, rows, columns, isCausal) {
+  let best = /** @type {{ name: string, text: string, share: number } | null} */ (null),
+    bestClarity = MIN_CLARITY;
+  for (const [name, [keyOf, text]] of Object.entries(PATTERNS)) {
+    let share = 0,
+      chance = 0,
+      count = 0;
+    for (let query = isCausal ? 1 : 0; query < rows; query++) {
+      const nKeys = isCausal ? query + 1 : columns,
+        key = keyOf(query, isCausal ? columns : columns - 1);
+      if (key < 0 || key >= nKeys) continue;
+      share += weights[query * columns + key] / 1000;
+      chance += 1 / nKeys;
+      count += 1;
+    }
+    const clarity = (share - chance) / (count - chance);
+    if (chance / count < MAX_CHANCE && clarity >= bestClarity) {
+      bestClarity = clarity;
+      best = { name, text, share: share / count };
+    }
+  }
+  return best;
 }

@@ -3,36 +3,26 @@
 // elements stay and only their pictures and numbers change.
 import { keyOf } from "../../engine/parts.js";
 import { formatWholePercent } from "../format.js";
-import { useCanvas } from "../components/use_canvas.js";
+import { useCanvas } from "../components/hooks.js";
 import { html, useMemo, useRef } from "../../vendor/preact.js";
 import { describeRole, roleOf } from "./describe.js";
 import { paintHeadMap, paintLinks } from "./paint.js";
 import { buildLinks, describeHead, hasHead, partsOf } from "./structure.js";
 import { moveFocus, Switch } from "./switches.js";
-
 /** @import { Component } from "../../engine/types.js" */
 /** @import { Switches } from "./switches.js" */
 /** @import { Block as BlockInfo, Selection, Stack as StackInfo } from "./structure.js" */
 /**
- * @typedef {{
- *   stacks: StackInfo[],
- *   pass: any,
- *   selected: Selection,
- *   row: number | null,
- *   open?: string,
- *   details?: any,
- *   onSelect: (kind: string, layer: number, head: number) => void,
- *   onBlock: (block: BlockInfo) => void,
- *   switches?: Switches,
- *   importance?: Map<string, number> | null,
- *   parts?: Component[] | null,
- * }} Props of the diagram, and of its parts. `row` is the query to highlight, `open` the sublayer
- *   whose `details` are below its heads. Without switches, no part can be switched off. The
- *   importance of parts, by key, takes the place of what blocks add. `parts` has all that can be
- *   switched off, once that is known: before, position vectors have no switch.
+ * @typedef {{ stacks: StackInfo[], pass: any, selected: Selection, row: number | null,
+ *   open?: string, details?: any, onSelect: (kind: string, layer: number, head: number) => void,
+ *   onBlock: (block: BlockInfo) => void, switches?: Switches,
+ *   importance?: Map<string, number> | null, parts?: Component[] | null }} Props of the diagram,
+ *   and of its parts. `row` is the query to highlight, `open` the sublayer whose `details` are
+ *   below its heads. Without switches, no part can be switched off. The importance of parts, by
+ *   key, takes the place of what blocks add. `parts` has all that can be switched off, once that is
+ *   known: before, position vectors have no switch.
  */
 
-/** What the bars show. */
 const LEGENDS = {
   importance:
     "Bar: the share of right tokens of unseen inputs that become wrong when this part alone is " +
@@ -51,10 +41,7 @@ const ROW_KEYS = /** @type {Record<string, number>} */ ({
   End: Infinity,
 });
 
-/**
- * A switch, and how much the part matters.
- * @param {Props & { part: Component, tabindex?: number }} props
- */
+/** @param {Props & { part: Component, tabindex?: number }} props */
 function PartSwitch({ part, switches, importance, tabindex }) {
   if (!switches) return null;
   const name = switches.nameOf(part),
@@ -149,10 +136,8 @@ function Head({ block: { kind, layer }, head, ...props }) {
 }
 
 /**
- * @param {HeadProps & {
- *   block: Pick<BlockInfo, "kind" | "layer" | "heads">,
- *   columns: number,
- * }} props
+ * @param {HeadProps & { block: Pick<BlockInfo, "kind" | "layer" | "heads">, columns: number }}
+ *   props
  */
 const Heads = ({ columns, ...props }) =>
   html`<div class="diagram-heads" style=${{ "--heads": columns }}>
@@ -192,10 +177,7 @@ export function HeadGrid({ row = null, ...props }) {
   </div>`;
 }
 
-/**
- * The switch of a block: of all its heads.
- * @param {Props & { block: BlockInfo, side: string }} props
- */
+/** @param {Props & { block: BlockInfo, side: string }} props */
 function BlockSwitch({ block, side, ...props }) {
   const { layer, heads, title } = block,
     { switches } = props,
@@ -286,10 +268,7 @@ function Stack({ stack, ...props }) {
   </div>`;
 }
 
-/**
- * Measure the stacks beside the links; null on a narrow page, where the links are above them.
- * @param {HTMLElement} grid
- */
+/** Return null on a narrow page, where the links are above the stacks. @param {HTMLElement} grid */
 function measureStacks(grid) {
   const find = (/** @type {string} */ selector) =>
       /** @type {HTMLElement[]} */ ([...grid.querySelectorAll(selector)]),
@@ -314,15 +293,10 @@ function measureStacks(grid) {
 /**
  * Links on a canvas, which `paint` draws again when an input changes. A row is a query: `onPoint`
  * receives the one under the pointer, `onSelect` that of a click or an arrow key.
- * @param {{
- *   paint: (canvas: HTMLCanvasElement) => void,
- *   inputs: unknown[],
- *   label: string,
- *   row: number | null,
- *   onPoint?: (row: number | null) => void,
- *   onSelect: (row: number | null) => void,
- *   box?: { current: Element | null },
- * }} props `box` is the element whose size matters
+ * @param {{ paint: (canvas: HTMLCanvasElement) => void, inputs: unknown[], label: string,
+ *   row: number | null, onPoint?: (row: number | null) => void,
+ *   onSelect: (row: number | null) => void, box?: { current: Element | null } }} props `box` is the
+ *   element whose size matters
  */
 export function LinksCanvas({ paint, inputs, label, row, onPoint, onSelect, box }) {
   const canvas = useCanvas(paint, inputs, box);
@@ -355,10 +329,7 @@ export function LinksCanvas({ paint, inputs, label, row, onPoint, onSelect, box 
   ></canvas>`;
 }
 
-/**
- * The tokens with the links of the selected head.
- * @param {any} props
- */
+/** The tokens with the links of the selected head. @param {any} props */
 function Links({ grid, stacks, pass, selected, isOff, label, row, onRow, controls, minHeight }) {
   const { kind, layer, head } = selected,
     view = pass && buildLinks(pass, kind),
@@ -391,13 +362,9 @@ function Links({ grid, stacks, pass, selected, isOff, label, row, onRow, control
 }
 
 /**
- * @param {Props & {
- *   label: string,
- *   onRow: (row: number | null) => void,
- *   controls?: any,
- *   minHeight?: number,
- * }} props `label` describes the links, which have `controls` below them and this height at least;
- *   `onRow` receives the row that the user points at
+ * @param {Props & { label: string, onRow: (row: number | null) => void, controls?: any,
+ *   minHeight?: number }} props `label` describes the links, which have `controls` below them and
+ *   this height at least; `onRow` receives the row that the user points at
  */
 export function Diagram({ label, onRow, controls, minHeight = 0, ...props }) {
   const grid = useRef(/** @type {HTMLElement | null} */ (null)),

@@ -5,7 +5,6 @@ import { toRows } from "../attention_weights.js";
 import { describeAxes } from "../strings.js";
 import { html, useMemo } from "../../vendor/preact.js";
 import { describeWeight } from "./describe.js";
-
 /** @import { Selection } from "./structure.js" */
 
 const MAX_CELL = 31,
@@ -18,11 +17,8 @@ const cellSize = (nRows) =>
 
 /**
  * Return the map of a head, with its caption and the texts of its cells.
- * @param {any} pass
- * @param {Selection} head
- * @param {number | null} row to highlight
- * @param {number | undefined} maxCellSize
- * @param {string} title
+ * @param {any} pass @param {Selection} head @param {number | null} row to highlight
+ * @param {number | undefined} maxCellSize @param {string} title
  */
 function buildMap(
   { architecture, axes, attention },
@@ -51,16 +47,10 @@ function buildMap(
 }
 
 /**
- * @param {{
- *   pass: any,
- *   selected: Selection,
- *   row: number | null,
- *   maxCellSize?: number,
- *   title?: string,
- *   live?: "polite" | "off",
- *   onHover?: (cell: [number, number] | null) => void,
- *   onSelect?: (row: number, column: number) => void,
- * }} props `row` is highlighted; the texts begin with `title`
+ * @param {{ pass: any, selected: Selection, row: number | null, maxCellSize?: number,
+ *   title?: string, live?: "polite" | "off", onHover?: (cell: [number, number] | null) => void,
+ *   onSelect?: (row: number, column: number) => void }} props `row` is highlighted; the texts begin
+ *   with `title`
  */
 export function SelectedHead({
   pass,

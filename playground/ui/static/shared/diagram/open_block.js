@@ -1,12 +1,11 @@
 // An opened block, below its heads: what it does, and how a query of a head gets its weights.
 import { paintPixels } from "../canvas.js";
 import { SegmentedControl } from "../components/segments.js";
-import { useCanvas } from "../components/use_canvas.js";
+import { useCanvas } from "../components/hooks.js";
 import { formatCount, formatNumber } from "../format.js";
 import { colorScale } from "../palette.js";
 import { html } from "../../vendor/preact.js";
 import { BLOCK_TEXTS } from "./describe.js";
-
 /** @import { AttentionScoresView } from "../responses.js" */
 /** @import { Block } from "./structure.js" */
 
@@ -74,10 +73,7 @@ function ScoreTable({ scores, axes: [queries, keys], row }) {
   </table>`;
 }
 
-/**
- * The choice of a query, and how it gets its weights.
- * @param {{ scores: any, onQuery: (query: number) => void }} props
- */
+/** @param {{ scores: any, onQuery: (query: number) => void }} props */
 function BlockScores({ scores, onQuery }) {
   const { head, query } = scores.options,
     size = scores.query.length,
@@ -108,16 +104,9 @@ function BlockScores({ scores, onQuery }) {
 }
 
 /**
- * @param {{
- *   block: Block,
- *   contribution?: number,
- *   parameters?: number,
- *   scores: any,
- *   note?: string,
- *   onQuery: (query: number) => void,
- *   children?: any,
- * }} props `scores` are those of a query, with its options and the tokens of both axes; `note`
- *   explains why there are none
+ * @param {{ block: Block, contribution?: number, parameters?: number, scores: any, note?: string,
+ *   onQuery: (query: number) => void, children?: any }} props `scores` are those of a query, with
+ *   its options and the tokens of both axes; `note` explains why there are none
  */
 export function OpenBlock({
   block,

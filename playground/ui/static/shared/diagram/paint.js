@@ -7,24 +7,13 @@ import { colorTable, cssVariable, resolveColor } from "../palette.js";
 /** @typedef {CanvasRenderingContext2D} Context */
 /**
  * The links of a head. Weights are thousandths, row by row; a row is a query.
- * @typedef {{ weights: ArrayLike<number>, color: string | number }} HeadLinks
- * What the links show.
- * @typedef {{
- *   keys: string[],
- *   queries: string[],
+ * @typedef {{ weights: ArrayLike<number>, color: string | number }} HeadLinks What the links show.
+ * @typedef {{ keys: string[], queries: string[],
  *   output: { target: string[], predicted: string[], probability: number[] } | null,
- *   outputRow: number,
- *   titles: string[],
- *   hasMemory: boolean,
- * }} LinksData
- * How they show it: `highlight` is a row, `owner` the height and the side of the block of the head.
- * @typedef {LinksData & {
- *   heads: HeadLinks[],
- *   highlight: number | null,
- *   minHeight: number,
- *   owner: { y: number, isLeft: boolean } | null,
- *   tokenWidth: number,
- * }} LinksView
+ *   outputRow: number, titles: string[], hasMemory: boolean }} LinksData How they show it:
+ *   `highlight` is a row, `owner` the height and the side of the block of the head.
+ * @typedef {LinksData & { heads: HeadLinks[], highlight: number | null, minHeight: number,
+ *   owner: { y: number, isLeft: boolean } | null, tokenWidth: number }} LinksView
  */
 
 const MIN_LINK_WEIGHT = 0.02;
@@ -39,10 +28,7 @@ const HEAD_DISTANCE = 2.4; // between the links of two heads
 const OUTPUT_WIDTH = 42,
   FAN_WIDTH = 26; // from the tokens to the block that owns the links
 
-/**
- * The height of a token's row: smaller for long sequences, larger where there is space.
- * @param {number} longest @param {number} space
- */
+/** Smaller for long sequences. @param {number} longest @param {number} space */
 function rowHeightFor(longest, space) {
   const smallest = longest > 24 ? 9 : longest > 14 ? 14 : 22;
   return Math.max(smallest, Math.min(MAX_ROW_HEIGHT, Math.floor(space / longest)));
@@ -58,7 +44,6 @@ function shorten(c, token, width) {
 }
 
 /**
- * Paint the links of heads.
  * @param {HTMLCanvasElement & { layout?: any }} canvas `layout` receives the positions of the rows
  * @param {LinksView} view
  */
@@ -114,10 +99,8 @@ export function paintLinks(canvas, view) {
  * @param {Context} c
  * @param {Pick<LinksView, "keys" | "queries" | "heads" | "highlight" | "owner">} view
  * @param {HeadLinks} head
- * @param {{
- *   keysX: number, queriesX: number, fanX: number, ownerX: number,
- *   keyY: (i: number) => number, queryY: (i: number) => number, rowHeight: number,
- * }} layout
+ * @param {{ keysX: number, queriesX: number, fanX: number, ownerX: number,
+ *   keyY: (i: number) => number, queryY: (i: number) => number, rowHeight: number }} layout
  */
 export function paintCurves(
   c,
@@ -146,8 +129,7 @@ export function paintCurves(
 }
 
 /**
- * @param {Context} c
- * @param {number} x0 @param {number} y0 @param {number} x1 @param {number} y1
+ * @param {Context} c @param {number} x0 @param {number} y0 @param {number} x1 @param {number} y1
  */
 function paintCurve(c, x0, y0, x1, y1) {
   const middle = (x0 + x1) / 2;
@@ -157,10 +139,7 @@ function paintCurve(c, x0, y0, x1, y1) {
   c.stroke();
 }
 
-/**
- * Every cross-attention of the decoder reads the encoder's output.
- * @param {Context} c @param {number} width
- */
+/** Every cross-attention reads the encoder's output. @param {Context} c @param {number} width */
 function paintMemoryArrow(c, width) {
   const y = 9,
     label = "memory: keys and values";
@@ -184,8 +163,7 @@ function paintMemoryArrow(c, width) {
 }
 
 /**
- * @param {Context} c @param {string} text @param {number} x @param {number} y
- * @param {string} align
+ * @param {Context} c @param {string} text @param {number} x @param {number} y @param {string} align
  */
 function paintTitle(c, text, x, y, align) {
   c.font = "13px " + cssVariable("--pg-font");
@@ -194,10 +172,7 @@ function paintTitle(c, text, x, y, align) {
   c.fillText(text, x, y);
 }
 
-/**
- * Set the largest font in which the tokens fit.
- * @param {Context} c @param {string[]} names @param {number} rowHeight @param {number} width
- */
+/** @param {Context} c @param {string[]} names @param {number} rowHeight @param {number} width */
 function setTokenFont(c, names, rowHeight, width) {
   const setSize = (/** @type {number} */ size) => {
     c.font = `${size}px ${cssVariable("--pg-mono")}`;

@@ -1,22 +1,20 @@
 // The blocks of a model, from what the server sends: which stacks it has, with which layers,
 // sublayers and heads. Pure functions, without elements.
 
-/** @type {Record<string, string>} */
-export const KIND_TITLES = {
+export const KIND_TITLES = /** @type {Record<string, string>} */ ({
   encoder: "Self-attention",
   decoder: "Masked self-attention",
   cross: "Cross-attention",
   "feed-forward": "Feed-forward",
   recurrent: "Recurrent cell",
-};
+});
 const TITLES = { encoder: "Encoder: reads the input", decoder: "Decoder: writes the output" };
-/** @type {Record<string, string>} */
-const SUBLAYERS = {
+const SUBLAYERS = /** @type {Record<string, string>} */ ({
   encoder: "self_attn",
   decoder: "self_attn",
   cross: "cross_attn",
   "feed-forward": "feed_forward",
-};
+});
 
 /**
  * @typedef {{kind: string, layer: number, heads: number, title: string, component: string}} Block
@@ -27,8 +25,7 @@ const SUBLAYERS = {
 
 /**
  * Return the stacks of a model, each with its layers from the bottom to the top.
- * @param {{architecture: string, n_layers: number}} info
- * @param {Attention} attention
+ * @param {{architecture: string, n_layers: number}} info @param {Attention} attention
  * @returns {Stack[]}
  */
 export function buildStacks(info, attention) {
@@ -41,11 +38,8 @@ export function buildStacks(info, attention) {
 }
 
 /**
- * @param {"encoder" | "decoder"} side
- * @param {string} title
- * @param {Attention} attention
- * @param {boolean} isSingle
- * @returns {Stack}
+ * @param {"encoder" | "decoder"} side @param {string} title @param {Attention} attention
+ * @param {boolean} isSingle @returns {Stack}
  */
 function buildStack(side, title, attention, isSingle) {
   const kinds = side === "decoder" && attention.cross ? ["decoder", "cross"] : [side],
@@ -67,8 +61,7 @@ function buildStack(side, title, attention, isSingle) {
 
 /**
  * Return what a block consists of and what can be switched off: its heads, or the block itself.
- * @param {Block} block
- * @param {string} side of its stack
+ * @param {Block} block @param {string} side of its stack
  * @returns {import("../../engine/types.js").Component[]}
  */
 export const partsOf = ({ kind, layer, heads }, side) =>
@@ -82,9 +75,7 @@ export const hasHead = ({ kind, layer, heads }, head) =>
 
 /**
  * A recurrent model attends, if at all, in one layer with one head, after its last cell.
- * @param {{n_layers: number}} info
- * @param {Attention} attention
- * @returns {Stack[]}
+ * @param {{n_layers: number}} info @param {Attention} attention @returns {Stack[]}
  */
 function buildRecurrentStacks(info, attention) {
   const cells = (/** @type {string} */ side) =>
@@ -104,8 +95,7 @@ function buildRecurrentStacks(info, attention) {
 
 /**
  * Return the name of a head or block: "Cross-attention, layer 2, head 1".
- * @param {string} kind
- * @param {number} layer counts from 0
+ * @param {string} kind @param {number} layer counts from 0
  * @param {number | null} head counts from 0; null for the block
  * @param {boolean} isSingle whether the model has one stack
  */
@@ -125,21 +115,14 @@ export function describeHead(kind, layer, head, isSingle) {
 /**
  * Return the row of the query that predicts the first target token; null if these queries predict
  * nothing. In a decoder with one stack, the queries of the source come first.
- * @param {string} kind
- * @param {number} queryCount
- * @param {any} pass
+ * @param {string} kind @param {number} queryCount @param {any} pass
  */
 export function firstPredictedRow(kind, queryCount, { axes, probe }) {
   if (!probe || (kind === "encoder" && axes.cross)) return null;
   return kind === "encoder" ? 0 : Math.max(0, queryCount - probe.target.length);
 }
 
-/**
- * Return what the links of a kind show: its keys and queries, and the output beside the queries.
- * @param {any} pass
- * @param {string} kind
- * @returns {import("./paint.js").LinksData}
- */
+/** @param {any} pass @param {string} kind @returns {import("./paint.js").LinksData} */
 export function buildLinks(pass, kind) {
   const [queries, keys] = pass.axes[kind] ?? [pass.probe?.target ?? [], pass.source],
     outputRow = firstPredictedRow(kind, queries.length, pass);

@@ -1,5 +1,6 @@
 // What switches parts of a model off, and what that does, and the arrow keys between heads: in the
 // diagram and on an exported page.
+import { Button } from "../components/buttons.js";
 import { shareInterval } from "../../engine/parts.js";
 import { formatWholePercent } from "../format.js";
 import { html } from "../../vendor/preact.js";
@@ -7,16 +8,11 @@ import { html } from "../../vendor/preact.js";
 
 /**
  * The switches of a diagram.
- * @typedef {{
- *   isOff: (part: Component) => boolean,
- *   toggle: (parts: Component[]) => void,
- *   nameOf: (part: Component) => string,
- * }} Switches
+ * @typedef {{ isOff: (part: Component) => boolean, toggle: (parts: Component[]) => void,
+ *   nameOf: (part: Component) => string }} Switches
  */
 
-/**
- * @param {{ parts: Component[], name: string, switches: Switches, tabindex?: number }} props
- */
+/** @param {{ parts: Component[], name: string, switches: Switches, tabindex?: number }} props */
 export function Switch({ parts, name, switches, tabindex }) {
   const isOn = !parts.every(switches.isOff);
   return html`<button
@@ -33,11 +29,10 @@ export function Switch({ parts, name, switches, tabindex }) {
 
 /** @typedef {"zero" | "mean"} Method */
 
-/** @type {Record<Method, string>} */
-const METHODS = {
+const METHODS = /** @type {Record<Method, string>} */ ({
   zero: "Off: its output is 0, which other parts may not know.",
   mean: "Off: its output is its mean, which other parts know.",
-};
+});
 
 const INVITATION = "Each head and block has a switch. Which ones can the model do without?";
 
@@ -80,30 +75,19 @@ const MethodChoice = ({ method, onMethod }) =>
 
 /**
  * What is off, what that does to this output and to others, and what "off" means.
- * @param {{
- *   off: Component[],
- *   nameOf: Switches["nameOf"],
- *   isRight: boolean | null,
- *   score: { right: number, measured: number } | null,
- *   method: Method,
- *   hasExamples: boolean,
- *   onMethod: (method: Method) => void,
- *   onReset: () => void,
- * }} props without examples, there is no score and no mean
+ * @param {{ off: Component[], nameOf: Switches["nameOf"], isRight: boolean | null,
+ *   score: { right: number, measured: number } | null, method: Method, hasExamples: boolean,
+ *   onMethod: (method: Method) => void, onReset: () => void }} props without examples, there is no
+ *   score and no mean
  */
 export const SwitchControls = ({ off, nameOf, isRight, score, hasExamples, ...props }) =>
   html`<div class="switch-controls">
     <p class="switch-state" role="status">${describeState(off, nameOf, isRight)}</p>
     <div class="switch-row">
       ${hasExamples && html`<${MethodChoice} ...${props} />`}
-      <button
-        type="button"
-        class="pg-button small"
-        aria-disabled=${String(!off.length)}
-        onClick=${props.onReset}
-      >
+      <${Button} class="small" aria-disabled=${String(!off.length)} onClick=${props.onReset}>
         Switch all on
-      </button>
+      <//>
     </div>
     ${
       off.length || score
@@ -116,11 +100,7 @@ export const SwitchControls = ({ off, nameOf, isRight, score, hasExamples, ...pr
 /** @type {Record<string, [number, number]>} */
 const DIRECTIONS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
-/**
- * Move between the heads below `root` with the arrow keys, in the order of the picture.
- * @param {KeyboardEvent} event
- * @param {HTMLElement} root
- */
+/** @param {KeyboardEvent} event @param {HTMLElement} root */
 export function moveFocus(event, root) {
   const direction = DIRECTIONS[event.key],
     button = /** @type {Element} */ (event.target).closest(".head");

@@ -1,7 +1,6 @@
 // The requests about runs, the commands for the open one, and the poll of the list.
 import { NO_RESPONSE, request, requestOrError } from "../../shared/api.js";
 import { formatMessage } from "../../shared/format.js";
-import { poller } from "../../shared/poller.js";
 import { ACTIVE_STATUSES, store } from "../../shared/store.js";
 import { effect, untracked } from "../../vendor/preact.js";
 import { setMessage } from "../messages.js";
@@ -88,12 +87,10 @@ const isTraining = () =>
  * inactive.
  */
 export function startPollingRuns() {
-  store.subscribeToModels(
-    () => true,
-    poller,
-    () => (isTraining() ? ACTIVE_MS : IDLE_MS),
-    HIDDEN_MS,
-  );
+  store.subscribeToModels({
+    intervalMs: () => (isTraining() ? ACTIVE_MS : IDLE_MS),
+    hiddenIntervalMs: HIDDEN_MS,
+  });
 }
 
 /** Close the open run once it is deleted, also by another page. */

@@ -184,7 +184,7 @@ function applyUpdate(response) {
   const hasChanged = state.status !== previousStatus;
   const hasNews = isTabOpen.value && response.snapshot && isDue("prediction");
   if (state.viewedStep === null && (hasChanged || hasNews)) predict();
-  if (hasChanged) for (const wake of store.wakes) wake();
+  if (hasChanged) store.wakeModels();
 }
 
 /** @param {any} response */

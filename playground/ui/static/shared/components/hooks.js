@@ -1,11 +1,10 @@
-import { useEffect, useRef } from "../../vendor/preact.js";
+import { useEffect, useRef, useState } from "../../vendor/preact.js";
 import { onThemeChange } from "../palette.js";
 
 /**
  * Return the reference of a canvas. It is painted when an input, its size or the theme changes, and
  * not while it is hidden.
- * @param {(canvas: HTMLCanvasElement) => void} paint
- * @param {unknown[]} inputs
+ * @param {(canvas: HTMLCanvasElement) => void} paint @param {unknown[]} inputs
  * @param {{ current: Element | null }} [box] whose size matters instead of that of the canvas
  */
 export function useCanvas(paint, inputs, box) {
@@ -26,4 +25,12 @@ export function useCanvas(paint, inputs, box) {
     };
   }, []);
   return ref;
+}
+
+let count = 0;
+
+/** An id of one component. Preact's own ids repeat when several tabs are in one page. */
+export function useUniqueId() {
+  const [id] = useState(() => `pg-${++count}`);
+  return id;
 }
