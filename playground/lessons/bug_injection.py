@@ -94,14 +94,14 @@ class BugSource:
 
     @property
     def diff(self) -> list[str]:
-        """Return the difference of the two versions of the file in the format of `diff -u`."""
+        """Return what repairs the buggy file, in the format of `diff -u`."""
         correct = (ROOT / self.file).read_text(encoding="utf-8").splitlines()
         buggy = [
             *correct[: self.first_line - 1],
             *self.buggy_lines,
             *correct[self.first_line - 1 + len(self.buggy_lines) :],
         ]
-        return list(unified_diff(correct, buggy, self.file, self.file + BUGGY_SUFFIX, lineterm=""))
+        return list(unified_diff(buggy, correct, self.file + BUGGY_SUFFIX, self.file, lineterm=""))
 
 
 def load_source(bug: Bug) -> BugSource:

@@ -10,7 +10,6 @@ from typing import Annotated, Any, ClassVar, get_type_hints
 
 import gradio as gr
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator
-from pydantic_core import PydanticUndefined
 from starlette.requests import Request
 
 from playground.common.validation import parse
@@ -259,14 +258,13 @@ class Endpoints:
         fields = ENDPOINTS[name].model_fields
         types = get_type_hints(ENDPOINTS[name])
         types = {each: types[each] for each in fields} | {"request": gr.Request}
-        defaults = {each: field.get_default() for each, field in fields.items()} | {"request": None}
+        empty, kind = inspect.Parameter.empty, inspect.Parameter.POSITIONAL_OR_KEYWORD
+        defaults = {
+            each: empty if field.is_required() else field.get_default()
+            for each, field in fields.items()
+        } | {"request": None}
         parameters = [
-            inspect.Parameter(
-                each,
-                inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                default=inspect.Parameter.empty if default is PydanticUndefined else default,
-            )
-            for each, default in defaults.items()
+            inspect.Parameter(each, kind, default=default) for each, default in defaults.items()
         ]
         signature = inspect.Signature(parameters, return_annotation=Result)
 

@@ -71,6 +71,10 @@ TERMS = (
     ),
     ("prediction", "what the model writes by itself, token by token"),
     ("guess", "its next token after the right ones before it, with the probability as a bar"),
+    (
+        "orange bar of a part",
+        "share of right tokens that become wrong if that part alone is off; once a part was off",
+    ),
     ("exact match", "fraction of held-out sequences whose output has no wrong token"),
     (
         "number of a block",

@@ -16,6 +16,7 @@ import {
   ClassBar,
   ClassForm,
   classroom,
+  isGuessSent,
   joinClass,
   resumeClass,
   sendGuess,
@@ -55,7 +56,6 @@ import {
   lessonStates,
   LINKED_BUG,
   readLink,
-  showSection,
 } from "../../playground/ui/static/learn/state.js";
 import {
   describeMachine,
@@ -312,23 +312,21 @@ test("a pupil joins by a link, sends the last of several guesses, and leaves", a
   const { lesson, guess } = sent.at(-1)[1];
   assert.deepEqual([lesson, guess], ["lengths", [10, 20, 30]]);
   assert.equal(sent.filter(([name]) => name === "class/guess").length, 1);
-  store.tab.value = "learn";
-  showSection("tour");
-  lessonName.value = "heads";
-  await mount(html`<${ClassBar} />`);
+  await waitFor(() => isGuessSent("lengths"));
+  assert.equal(isGuessSent("heads"), false);
+  await mount(html`<${ClassBar} /><${Lessons} />`);
   assert.match(text(".class-bar"), /Class BCDFGH: the teacher sees your guesses/);
-  lessonName.value = "lengths";
-  await waitFor(() => /✓ Your teacher has your guess/.test(text(".class-bar")));
+  assert.equal(text(".sent"), "✓ Your teacher has your guess.");
   await click($(".class-bar button"));
   assert.equal(classroom.value, null);
 });
 
-test("a class that ended is left with a message", async () => {
+test("a class that does not exist is left with a message", async () => {
   responses["class/join"] = { error: "no class has this code", code: "not-found" };
   await joinClass("BCDFGH");
   assert.equal(classroom.value, null);
   await mount(html`<${ClassBar} />`);
-  assert.match(text(".learn-note"), /This class has ended, or its code is wrong\./);
+  assert.match(text(".learn-note"), /No class has this code: ask your teacher for the link\./);
 });
 
 test("the page of a pupil sees that the teacher closed the class", async () => {
@@ -338,7 +336,7 @@ test("the page of a pupil sees that the teacher closed the class", async () => {
   responses["class/join"] = { error: "no class has this code", code: "not-found" };
   await mount(html`<${ClassBar} />`);
   await waitFor(() => classroom.value === null);
-  assert.match(text(".learn-note"), /This class has ended, or its code is wrong\./);
+  assert.match(text(".learn-note"), /The class was closed, or its seven days are over\./);
 });
 
 test("a teacher opens a class, sees every guess, and closes it", async () => {
@@ -614,7 +612,7 @@ test("every clue and guess of the daily bug is a mark of its result", async () =
   const named = { ...BUG_RESULT, bug_identified: true, title: "No causal mask" };
   responses["lessons/guess"] = { feedback: "", result: named };
   box.querySelector(".guesses button").click();
-  await waitFor(() => text(".result").includes("Named after 1 wrong name, 2 more clues."));
+  await waitFor(() => text(".result").includes("Named after 1 wrong name and 2 more clues."));
   // the result stays with its day
   openBug(exerciseOfDay("2026-11-26"));
   await settle();

@@ -25,6 +25,7 @@ const axes = {
       [200, 1, 1, 256],
     ],
     lastStep: 200,
+    head: "cross-attention 1.1",
     selected: { kind: "cross", layer: 0, head: 0 },
   };
 
@@ -38,9 +39,9 @@ function paint(changes = {}, passChanges = {}) {
 
 test("the card has name, sentence, address, example, links and curve", () => {
   const { texts, calls } = paint();
-  for (const text of [card.name, card.result, card.address, "200 steps", "100 %"])
+  for (const text of [card.name, card.result, card.head, card.address, "200 steps", "100 %"])
     assert.ok(texts.includes(text), text);
-  assert.equal(texts.slice(2, 8).join(" "), "1 2 EOS 2 2 EOS"); // the output, not the target
+  assert.equal(texts.slice(3, 9).join(" "), "1 2 EOS 2 2 EOS"); // the output, not the target
   assert.equal(calls("bezierCurveTo").length, 4);
   assert.equal(calls("lineTo").length, 3);
 });

@@ -330,7 +330,7 @@ def test_the_bug_is_revealed_before_its_line(service, hidden_bug):
     assert ("another line differs" in feedback, result["explanation"]) == (True, "")
     feedback, result = guess(line=changed_line)
     assert (feedback, result["explanation"]) == ("", bug.explanation)
-    assert any(line.strip("+ ") == bug.buggy_line for line in result["diff"])
+    assert any(line.strip("- ") == bug.buggy_line for line in result["diff"])
     assert service.poll(measurement_id, OWNER)["result"] == result
     with pytest.raises(UserError):
         service.submit_guess(measurement_id, OTHER, line=changed_line)

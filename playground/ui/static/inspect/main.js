@@ -73,6 +73,22 @@ function startIfVisible() {
   selectView(openSection.value);
 }
 
+let followed = ""; // the head of Train that this tab showed last
+/** Show the head that the user has selected in Train. */
+function followTrain() {
+  const { kind, head } = store.views.value.train?.read() ?? {},
+    key = JSON.stringify([kind, head]);
+  if (!isVisible() || key === followed || !(kind || head)) return;
+  followed = key;
+  const [layer, index] = (head ?? "").split(".").map((number) => Number(number) - 1);
+  attentionSpec.restoreOptions({
+    kind: kind ?? "cross",
+    mode: "teacher-forced", // as in the diagram
+    ...(head && { layer, head: index }),
+  });
+  if (isStarted && openSection.value === "attention") selectView("attention");
+}
+
 const Inspect = () =>
   html`<h2 class="pg-visually-hidden">Inspect</h2>
     <${Toolbar} />
@@ -93,6 +109,9 @@ export default async function main(panel) {
   await attach(panel);
   effect(() => {
     void [store.tab.value, store.models.value, store.model.value];
-    untracked(startIfVisible);
+    untracked(() => {
+      followTrain();
+      startIfVisible();
+    });
   });
 }

@@ -9,7 +9,7 @@ import { isActive, Job } from "../shared/job.js";
 import { store } from "../shared/store.js";
 import { ATTENTION_KIND, ATTENTION_KINDS, TRAINING_LOSS } from "../shared/strings.js";
 import { BugQuiz, feedback } from "./bug_quiz.js";
-import { CLUES, countClues, DailyBug } from "./daily_bug.js";
+import { CLUES, countClues, DailyBug, DailyResult } from "./daily_bug.js";
 import { Figures } from "./figures.js";
 import { bugState, catalog, formatEstimate, LINKED_BUG, RANDOM_BUG, saveLocal } from "./state.js";
 
@@ -292,6 +292,6 @@ export function BugExercise() {
       html`${
           nClues > 2 &&
           html`<${Observations} key=${job} result=${result} hasAttention=${nClues > 3} />`
-        } <${BugQuiz} key=${job + "-quiz"} result=${result} />`
+        } <${BugQuiz} key=${job + "-quiz"} result=${result} /> <${DailyResult} />`
     }`;
 }

@@ -7,17 +7,20 @@ import { formatCount, formatMessage } from "../shared/format.js";
 import { poller } from "../shared/poller.js";
 import { store } from "../shared/store.js";
 import { fillGaps } from "./guess.js";
-import { lessonName, saveLocal, section, storedState } from "./state.js";
+import { lessonName, saveLocal, storedState } from "./state.js";
 
 const POLL_MS = 1000;
 const JOIN_MS = 5000; // until a pupil's page sees that the class has ended
 const SEND_DELAY_MS = 400; // after the last change of a guess
+const ENDED = "the class was closed, or its seven days are over";
 const NO_GUESSES = { n_pupils: 0, n_guesses: {}, guesses: [], lesson: "" };
 
 /** The class of this browser: {code, isTeacher}; null without one. */
 export const classroom = signal(/** @type {any} */ (null));
 /** What the teacher's page received last, and the lesson of its guesses. */
 const received = signal(/** @type {any} */ (NO_GUESSES));
+/** Whether the server knew the class. */
+let isMember = false;
 const error = signal("");
 /** The lessons whose guess the class has. */
 const sent = signal(/** @type {string[]} */ ([]));
@@ -31,16 +34,19 @@ const send = (name, fields = {}) =>
 
 function setClass(value, message = "") {
   classroom.value = value;
+  isMember = false;
   received.value = NO_GUESSES;
   sent.value = [];
   error.value = formatMessage(message);
   saveLocal("class", value);
 }
 
-/** Leave a class that the server no longer has. */
+/** Leave a class that the server does not have, or no longer. */
 function checkResponse(response) {
-  if (response.code === "not-found") setClass(null, "this class has ended, or its code is wrong");
-  else error.value = formatMessage(response.error);
+  const isMissing = response.code === "not-found";
+  if (!isMissing) error.value = formatMessage(response.error);
+  else setClass(null, isMember ? ENDED : "no class has this code: ask your teacher for the link");
+  isMember = !isMissing && (isMember || !response.error);
 }
 
 /** The class of before a reload. */
@@ -80,6 +86,9 @@ export function sendGuess({ kind, name }, guess) {
     if (!response.error) sent.value = [...sent.value, name];
   }, SEND_DELAY_MS);
 }
+
+/** Whether the class has the pupil's guess in a lesson. */
+export const isGuessSent = (name) => sent.value.includes(name);
 
 /** The guesses of the class in a lesson, on the page of its teacher. */
 export const cloudOf = (name) => (received.value.lesson === name ? received.value.guesses : []);
@@ -136,15 +145,7 @@ function TeacherBar({ code }) {
 /** The class of a pupil, who joins it again and again, and so sees its end. */
 function PupilBar({ code }) {
   usePoll("class/join", JOIN_MS, checkResponse);
-  const isSent = section.value === "tour" && sent.value.includes(lessonName.value);
-  return html`<span>
-      Class <b>${code}</b>:${" "}
-      ${
-        isSent
-          ? html`<b class="sent">✓ Your teacher has your guess</b>, without a name.`
-          : "the teacher sees your guesses, without a name."
-      }
-    </span>
+  return html`<span> Class <b>${code}</b>: the teacher sees your guesses, without a name. </span>
     <button type="button" class="pg-button" onClick=${() => setClass(null)}>Leave</button>`;
 }
 

@@ -61,8 +61,13 @@ const formatDay = (day, options) =>
 /** @param {string[]} marks */
 function describeMarks(marks) {
   const count = (/** @type {string} */ mark) => marks.filter((each) => each === mark).length,
-    parts = [formatCount(count("miss"), "wrong name"), formatCount(count("clue"), "more clue")];
-  return `${marks.at(-1) === "hit" ? "Named" : "Not named"} after ${parts.join(", ")}.`;
+    [misses, clues] = [count("miss"), count("clue")],
+    parts = [
+      ...(misses ? [formatCount(misses, "wrong name")] : []),
+      ...(clues ? [formatCount(clues, "more clue")] : []),
+    ],
+    when = parts.length ? "after " + parts.join(" and ") : "at once";
+  return marks.at(-1) === "hit" ? `Named ${when}.` : `Not named, ${when}.`;
 }
 
 /** @param {string[]} marks */
@@ -71,7 +76,6 @@ const formatOutcome = (marks) => (!isFinished(marks) ? "" : marks.at(-1) === "hi
 /** The day, its result, and the days before. @param {{ open: (exercise: any) => void }} props */
 export function DailyBug({ open }) {
   const { day } = bugState.value,
-    marks = marksOf(day),
     today = Date.parse(toDay(new Date()));
   const days = Array.from({ length: N_DAYS }, (_, i) => {
     const value = new Date(today - i * MS_PER_DAY).toISOString().slice(0, 10),
@@ -93,13 +97,18 @@ export function DailyBug({ open }) {
         onChange=${(/** @type {string} */ value) => open(exerciseOfDay(value))}
       />
     </p>
-    ${
-      isFinished(marks) &&
-      html`<p class="pg-buttons result">
-        <span>${describeMarks(marks)}</span>
-        <${CopyButton} label="Copy result" text=${() => describeResult(day)} />
-      </p>`
-    }`;
+    ${!bugState.value.result && html`<${DailyResult} />`}`;
+}
+
+/** The result of the day, below the questions or, without them, below the day. */
+export function DailyResult() {
+  const { day } = bugState.value,
+    marks = marksOf(day);
+  if (!isFinished(marks)) return null;
+  return html`<p class="pg-buttons result">
+    <b>${describeMarks(marks)}</b>
+    <${CopyButton} label="Copy result" text=${() => describeResult(day)} />
+  </p>`;
 }
 
 /** The button for one more clue. */

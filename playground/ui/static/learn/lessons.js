@@ -7,7 +7,7 @@ import { isActive, Job } from "../shared/job.js";
 import { store } from "../shared/store.js";
 import { EXACT_MATCH_TITLE } from "../shared/strings.js";
 import { Figures } from "./figures.js";
-import { cloudOf, sendGuess } from "./classroom.js";
+import { cloudOf, isGuessSent, sendGuess } from "./classroom.js";
 import { describeScore, Guess, isNear, measuredLines } from "./guess.js";
 import {
   catalog,
@@ -348,6 +348,7 @@ function Lesson({ lesson }) {
           html`<${Choices} lesson=${lesson} state=${state} isDisabled=${isLocked} />`
         }
         <${LessonFigure} lesson=${lesson} state=${state} isLocked=${isLocked} result=${result} />
+        ${isGuessSent(name) && html`<p class="sent">✓ Your teacher has your guess.</p>`}
         <p class="pg-buttons">
           <button type="submit" class="pg-button primary measure" disabled=${isDisabled}>
             ${result ? "Guess again" : (lesson.pretrained_job ? "Load" : "Train") + " and measure"}

@@ -16,6 +16,7 @@ import { cssVariable } from "../shared/palette.js";
  *   address: string,
  *   evaluations: Evaluation[],
  *   lastStep: number,
+ *   head: string,
  *   selected: { kind: string, layer: number, head: number },
  * }} Card
  */
@@ -24,7 +25,7 @@ export const WIDTH = 1200,
   HEIGHT = 630; // as sites show pictures of links
 const LEFT = 56,
   RIGHT = WIDTH - LEFT;
-const EXAMPLE = { top: 190, height: 360, right: 540, tokenWidth: 84 };
+const EXAMPLE = { top: 206, height: 350, right: 540, tokenWidth: 84 };
 const CURVE = { left: 650, top: 200, height: 310 };
 const MAX_ROW_HEIGHT = 56;
 
@@ -49,6 +50,8 @@ export function paintCard(canvas, card, pass) {
   const sentence =
     hasResult && card.result ? card.result : formatCount(pass.step, "step") + (score ?? "");
   write(c, sentence, LEFT, 130, { size: 28, color: "--pg-quiet-text" });
+  if (pass.attention[card.selected.kind])
+    write(c, card.head, LEFT, 186, { size: 22, color: "--pg-quiet-text" });
   paintExample(c, card.selected, pass);
   paintCurve(c, evaluations, Math.max(1, card.lastStep));
   write(c, card.address, LEFT, 596, { size: 22, color: "--pg-quiet-text" });

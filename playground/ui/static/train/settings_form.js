@@ -79,7 +79,7 @@ export function Buttons() {
     <p id="size" class="pg-quiet" hidden=${isBusy || problem}>${form.size}</p>
     <p id="form-notice" class="pg-note" role="status" hidden=${!form.notice}>${form.notice}</p>
     <p id="problem" class="pg-error" role="alert" hidden=${!problem}>${problem}</p>
-    <button type="button" id="to-form" class="pg-button" popovertarget="form">
+    <button type="button" id="to-form" class="pg-button of-sheet" popovertarget="form">
       Task and settings
     </button>
   </div>`;
@@ -275,4 +275,5 @@ export const SettingsForm = () =>
     <div class="pair"><${Setting} name="min_length" /><${Setting} name="max_length" /></div>
     <${Setting} name="architecture" /><${Setting} name="preset" /><${Setting} name="device" />
     <${Advanced} />
+    <button type="button" class="pg-button of-sheet" popovertarget="form">Close</button>
   </div>`;

@@ -50,6 +50,14 @@ export function describeParts() {
   return `Without ${what}` + (measured ? `: ${right} of ${measured} unseen inputs right` : "");
 }
 
+/** The head of the picture: the selected one, if it reads the input for the output. */
+function pictureHead() {
+  const { selectedKind: kind, selectedHead } = state,
+    nLayers = figure.value?.pass.attention.cross?.length,
+    [layer, head] = nLayers && kind !== "cross" ? [nLayers - 1, 0] : selectedHead;
+  return { kind: nLayers ? "cross" : kind, layer, head };
+}
+
 export async function open() {
   if (store.isPlaying.value) showLatest();
   const details = await fetchDetails(state.modelRef),
@@ -59,6 +67,7 @@ export async function open() {
     return;
   }
   const hasPartsOff = state.displayedOff.length > 0,
+    selected = pictureHead(),
     ref = ownShareId ? "watch:" + ownShareId : state.modelRef;
   setMessage("file", "");
   shared.value = {
@@ -72,11 +81,8 @@ export async function open() {
       address: location.host + location.pathname.replace(/\/$/, ""),
       evaluations: state.evaluations,
       lastStep: state.lastResponse.step,
-      selected: {
-        kind: state.selectedKind,
-        layer: state.selectedHead[0],
-        head: state.selectedHead[1],
-      },
+      head: nameOf(selected, stacks.value.length === 1),
+      selected,
     },
     settings,
     command,

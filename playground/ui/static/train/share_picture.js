@@ -69,9 +69,16 @@ export function Picture({ card, pass, link }) {
   const [isRecording, setRecording] = useState(false),
     canvas = useCanvas((element) => paintCard(element, card, pass), [card, pass]),
     element = () => /** @type {HTMLCanvasElement} */ (canvas.current),
-    name = card.name.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-"),
+    name =
+      card.name
+        .toLowerCase()
+        .match(/[a-z0-9]+/g)
+        ?.join("-") ?? "model",
     asFile = (/** @type {Blob} */ blob) => new File([blob], name + ".png", { type: blob.type });
-  const save = async () => downloadBlob(name + ".png", await toBlob(element()));
+  const save = async () => {
+    downloadBlob(name + ".png", await toBlob(element()));
+    setMessage("file", "Picture saved");
+  };
   const copy = async () => {
     const item = new ClipboardItem({ "image/png": toBlob(element()) });
     await navigator.clipboard.write([item]);

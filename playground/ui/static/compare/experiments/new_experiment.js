@@ -258,6 +258,7 @@ export function NewExperiment() {
     current = plan.value,
     isPlanned = Boolean(current && !current.error),
     errors = current ? placeError(current, values) : {},
+    isEmpty = (name) => name.startsWith("values-") && !values[name], // a hint is enough
     priceError = current?.priceError,
     lines = isPlanned ? describePlan(current, values) : [],
     isReady = isPlanned && isPlaceReady(values);
@@ -266,7 +267,7 @@ export function NewExperiment() {
     <${Form}
       fields=${listFields(values, isPlanned ? current.test : "")}
       values=${values}
-      errors=${errors}
+      errors=${Object.fromEntries(Object.entries(errors).filter(([name]) => !isEmpty(name)))}
       onInput=${changeForm}
       onSubmit=${startExperiment}
       submitLabel=${isPlanned ? labelStart(current.runs, values) : "Start"}

@@ -154,8 +154,10 @@ function LengthCharts({ lengths }) {
 
 export function ResultCharts({ results: { results, lengths } }) {
   const { variants } = results,
-    last = Math.max(1, ...variants.map((variant) => variant.steps)),
     hasLive = variants.some((variant) => variant.live?.length),
+    // Runs may end early, at an exact match.
+    lastOf = ({ steps, curve }) => (hasLive ? steps : (curve?.steps.at(-1) ?? steps)),
+    last = Math.max(1, ...variants.map(lastOf)),
     published = buildPublishedSeries(claims.value, details.value?.id, lines.value.size),
     isOneSeed = !variants.some((variant) => variant.planned > 1),
     options = {

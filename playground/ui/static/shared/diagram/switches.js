@@ -92,7 +92,7 @@ export const SwitchControls = ({ off, nameOf, isRight, score, hasExamples, ...pr
     ${
       off.length || score
         ? hasExamples && html`<${Score} score=${score} />`
-        : html`<p class="switch-score">${INVITATION}</p>`
+        : html`<p class="switch-hint invitation">${INVITATION}</p>`
     }
     <p class="switch-hint">${(off.length > 0 || hasExamples) && METHODS[props.method]}</p>
   </div>`;
