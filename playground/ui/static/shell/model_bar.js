@@ -53,7 +53,7 @@ function Step() {
       step === null
         ? "latest, " + formatInteger(store.latestStep.value)
         : formatInteger(steps[nearestIndex(steps, step)]);
-  return html`<label class=${"page-bar-step " + openTab()}>
+  return html`<label class=${openTab() === "train" ? "page-bar-step in-charts" : "page-bar-step"}>
     <span>Step</span>${
       steps.length > 1 &&
       html`<${StepSlider}
