@@ -271,7 +271,7 @@ def _parse_spec(request: PlanExperiment, model: Access | None) -> dict[str, Any]
     fixed = {name: values[0] for name, values in values_by_setting.items() if len(values) == 1}
     varied = {name: values for name, values in values_by_setting.items() if len(values) > 1}
     grid = varied or values_by_setting
-    of_model = displayed_settings(model) if model else dict(SHORT_RUNS.get(form.kind, {}))
+    of_model = displayed_settings(model) if model else dict(SHORT_RUNS.get(str(form.kind), {}))
     of_model.pop("seed", None)
     base = of_model | fixed
     result: dict[str, Any] = {

@@ -14,24 +14,69 @@ BASIC_SETTINGS = (
     "preset",
     "device",
 )
-GROUPS = {
+ADVANCED_SETTINGS = {
     "Model": (
-        "cell attention d_model n_heads n_kv_heads d_k d_v n_layers d_ff activation dropout "
-        "attention_dropout activation_dropout norm_placement norm_type position_type "
-        "sinusoidal_scale randomized_range share_embeddings tie_output_embeddings attention_bias "
-        "bias output_bias weight_init scale_embeddings embedding_std position_std"
+        "cell",
+        "attention",
+        "d_model",
+        "n_heads",
+        "n_kv_heads",
+        "d_k",
+        "d_v",
+        "n_layers",
+        "d_ff",
+        "activation",
+        "dropout",
+        "attention_dropout",
+        "activation_dropout",
+        "norm_placement",
+        "norm_type",
+        "position_type",
+        "sinusoidal_scale",
+        "randomized_range",
+        "share_embeddings",
+        "tie_output_embeddings",
+        "attention_bias",
+        "bias",
+        "output_bias",
+        "weight_init",
+        "scale_embeddings",
+        "embedding_std",
+        "position_std",
     ),
     "Training": (
-        "max_steps batch_size learning_rate lr_schedule warmup_steps lr_decay_steps min_lr_ratio "
-        "optimizer weight_decay weight_decay_on momentum muon_lr_ratio adam_beta1 adam_beta2 "
-        "adam_eps label_smoothing max_grad_norm weight_averaging"
+        "max_steps",
+        "batch_size",
+        "learning_rate",
+        "lr_schedule",
+        "warmup_steps",
+        "lr_decay_steps",
+        "min_lr_ratio",
+        "optimizer",
+        "weight_decay",
+        "weight_decay_on",
+        "momentum",
+        "muon_lr_ratio",
+        "adam_beta1",
+        "adam_beta2",
+        "adam_eps",
+        "label_smoothing",
+        "max_grad_norm",
+        "weight_averaging",
     ),
     "Data, scoring and machine": (
-        "n_symbols n_training_sources held_out_one_in predict_eos eval_every eval_size "
-        "stop_at_exact_match seed num_threads precision"
+        "n_symbols",
+        "n_training_sources",
+        "held_out_one_in",
+        "predict_eos",
+        "eval_every",
+        "eval_size",
+        "stop_at_exact_match",
+        "seed",
+        "num_threads",
+        "precision",
     ),
 }
-ADVANCED_SETTINGS = {title: tuple(names.split()) for title, names in GROUPS.items()}
 # These settings follow from the task or its dataset.
 DERIVED_SETTINGS = (
     "source_vocab_size",
@@ -106,15 +151,25 @@ CHOICE_LABELS = {
     "sgd": "SGD",
     "muon": "Muon",
 }
-SETTINGS_BY_STEP = {
-    1e-9: "adam_eps",
-    0.001: "learning_rate stop_at_exact_match",
-    0.01: "min_lr_ratio adam_beta1 adam_beta2 weight_decay",
-    0.05: "dropout attention_dropout activation_dropout momentum label_smoothing",
-    0.1: "embedding_std position_std",
-    0.5: "sinusoidal_scale muon_lr_ratio max_grad_norm",
+NUMBER_STEPS = {
+    "dropout": 0.05,
+    "attention_dropout": 0.05,
+    "activation_dropout": 0.05,
+    "embedding_std": 0.1,
+    "position_std": 0.1,
+    "sinusoidal_scale": 0.5,
+    "learning_rate": 0.001,
+    "min_lr_ratio": 0.01,
+    "adam_beta1": 0.01,
+    "adam_beta2": 0.01,
+    "weight_decay": 0.01,
+    "momentum": 0.05,
+    "muon_lr_ratio": 0.5,
+    "adam_eps": 1e-9,
+    "label_smoothing": 0.05,
+    "max_grad_norm": 0.5,
+    "stop_at_exact_match": 0.001,
 }
-NUMBER_STEPS = {name: step for step, names in SETTINGS_BY_STEP.items() for name in names.split()}
 # What an empty field stands for, whose value is 0.
 WORDS_FOR_ZERO = {
     **dict.fromkeys(("n_kv_heads", "d_k", "d_v", "randomized_range", "num_threads"), "auto"),
@@ -126,11 +181,14 @@ FORM_PRESETS = tuple(
 )
 ADVANCED_PRESETS = ("adam", "tutorial")  # the form offers them under Advanced settings
 # The settings of a preset: all but those of the task, the machine and the evaluation.
-PRESET_SETTINGS = (
-    "architecture",
-    *ADVANCED_SETTINGS["Model"],
-    *ADVANCED_SETTINGS["Training"],
-    "eval_every",
+PRESET_SETTINGS = tuple(
+    n
+    for n in (
+        "architecture",
+        *ADVANCED_SETTINGS["Model"],
+        *ADVANCED_SETTINGS["Training"],
+        "eval_every",
+    )
 )
 
 
