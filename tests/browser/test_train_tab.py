@@ -158,7 +158,7 @@ def test_the_first_visit_plays_the_recorded_training(app, browser):
     box = page.locator("#advanced > summary").bounding_box()
     assert box["y"] + box["height"] <= 768  # the last control of the form, without scrolling
     expect(page.locator(".viewing")).to_contain_text("Viewing step")
-    expect(note).to_contain_text("Press Train, type an input, or switch a part")
+    expect(note).to_have_text(re.compile("^\\s*Train, type, or switch"))
     expect(page.locator(".viewing")).to_contain_text("snapshots")
     # the diagram, the map, the prediction and the samples show the same input and step
     expect(page.locator(".probe")).to_have_text("2 7 1 · step 200")
@@ -170,7 +170,7 @@ def test_the_first_visit_plays_the_recorded_training(app, browser):
     page.reload()
     wait_for_status(page, "checkpoint")
     expect(page.locator(".live .answer")).to_contain_text("✓")
-    expect(note).to_have_text(re.compile("^\\s*Press Train"))
+    expect(note).to_have_text(re.compile("^\\s*Train, type, or switch"))
     page.click(".part-switch >> nth=0")
     expect(note).to_be_hidden()
     context.close()

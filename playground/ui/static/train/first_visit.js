@@ -9,7 +9,7 @@ const VISITED_KEY = "transformer-playground-visited",
   RECORDED_MODEL = "checkpoint:reverse",
   FIRST_FRAME_MS = 1500, // time to read the first caption
   FRAME_MS = 170,
-  START = "Press Train, type an input, or switch a part of the model off.";
+  START = "Train, type, or switch a part off.";
 /** The caption of the recording; null before it. */
 const note = signal(/** @type {string | null} */ (null));
 const frameMs = (index) => (index ? FRAME_MS : FIRST_FRAME_MS);

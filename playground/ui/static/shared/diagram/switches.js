@@ -34,8 +34,6 @@ const METHODS = /** @type {Record<Method, string>} */ ({
   mean: "Off: its output is its mean, which other parts know.",
 });
 
-const INVITATION = "Each head and block has a switch. Which ones can the model do without?";
-
 /**
  * @param {Component[]} off @param {Switches["nameOf"]} nameOf
  * @param {boolean | null} isRight null until the output is known
@@ -89,12 +87,8 @@ export const SwitchControls = ({ off, nameOf, isRight, score, hasExamples, ...pr
         Switch all on
       <//>
     </div>
-    ${
-      off.length || score
-        ? hasExamples && html`<${Score} score=${score} />`
-        : html`<p class="switch-hint invitation">${INVITATION}</p>`
-    }
-    <p class="switch-hint">${(off.length > 0 || hasExamples) && METHODS[props.method]}</p>
+    ${hasExamples && html`<${Score} score=${score} />`}
+    <p class="switch-hint">${off.length > 0 && METHODS[props.method]}</p>
   </div>`;
 
 /** @type {Record<string, [number, number]>} */
