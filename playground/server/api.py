@@ -371,7 +371,7 @@ class Compare(Endpoint):
 
     async def respond(self, call: Call) -> Result:
         fields = {"models": self.models or [], "n": self.n, "shots": self.shots}
-        return await call.submit("benchmark", fields, self.wait)
+        return await call.run_job("benchmark", fields, self.wait)
 
 
 @endpoint(rate="heavy", needs=Right.OWN)
@@ -404,7 +404,7 @@ class Push(Endpoint):
                 "or download the checkpoint and push it from your machine"
             )
         fields = self.model_dump(include={"repo", "token", "private"})
-        return await call.submit("push", fields | {"revision": self.branch}, self.wait)
+        return await call.run_job("push", fields | {"revision": self.branch}, self.wait)
 
 
 @endpoint()

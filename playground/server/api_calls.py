@@ -152,7 +152,7 @@ class Call:
         payload = {**self.fields, "owner": self.owner, **fields}
         return raise_for_error(await self.site.handlers[handler](payload, self.request))
 
-    async def submit(self, kind: str, fields: Mapping[str, Any], wait: float) -> Result:
+    async def run_job(self, kind: str, fields: Mapping[str, Any], wait: float) -> Result:
         """Start a job of the caller; see `wait_for_job`."""
         self.owner = self.owner or new_owner_key()
         response = await self.send("jobs/submit", kind=kind, request=fields)
