@@ -213,8 +213,8 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
     "page-session": (
         page_session,
         "A long session of the page",
-        "Chromium on the same machine; the heap is read after a garbage collection. A task counts "
-        "with the time of its scripts.",
+        "Chromium on the same machine; the heap is read after a garbage collection. A task of the "
+        "main thread counts with its CPU time, rendering included.",
     ),
     "gpu": (
         gpu,
