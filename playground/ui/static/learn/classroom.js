@@ -49,9 +49,10 @@ function checkResponse(response) {
   isMember = !isMissing && (isMember || !response.error);
 }
 
-/** The class of before a reload. */
+/** The class of before a reload; the page forgets one that it could not join. */
 export function resumeClass() {
   classroom.value = storedState.class ?? null;
+  isMember = Boolean(classroom.value);
 }
 
 export async function joinClass(/** @type {string} */ link) {
@@ -178,6 +179,7 @@ export function ClassForm() {
   return html`<h3>Your class: ${code}</h3>
     <${CopyField} label="Link for pupils" value=${link} class="class-link" />
     <${QrCode} text=${link} />
+    <p>Open a lesson here: its chart draws the guesses as they arrive.</p>
     <p class="pg-buttons">
       <${ConfirmButton}
         label="Close the class"
