@@ -149,7 +149,7 @@ def table(rows: dict[str, Any]) -> str:
             ),
             "",
             f"{TRAININGS} trainings, each watched for {WATCHED_S} s: the longest of their "
-            f"{sum(each['tasks'] for each in trainings)} tasks took {longest} ms; "
+            f"{sum(each['tasks'] for each in trainings):,} tasks took {longest} ms; "
             f"{sum(each['replaced'] for each in trainings)} elements of the live view were "
             "replaced.",
         ]
