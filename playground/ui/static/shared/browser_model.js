@@ -81,13 +81,16 @@ export class BrowserModel {
     if (!input) return null;
     const { source, labels } = input,
       ablations = this.ablate(off, method),
-      output = this.write(source, labels, ablations),
+      ofTarget = labels && this.picture(source, labels, ablations),
+      // Where each token of the target is the most probable one, decoding writes the target.
+      isRight = ofTarget && String(ofTarget.probe.predicted) === String(ofTarget.probe.target),
+      output = isRight ? labels : this.write(source, labels, ablations),
       reference = labels ?? (off.length ? this.write(source, labels, []) : output);
     return {
       prediction: this.names(output, true),
       target: labels || off.length ? this.names(reference, true) : null,
       note: this.describe(source.length - 1, labels !== null, off.length > 0),
-      forward_pass: this.picture(source, reference, ablations),
+      forward_pass: ofTarget ?? this.picture(source, reference, ablations),
     };
   }
 
@@ -142,8 +145,9 @@ export class BrowserModel {
     const decoderInput = [SOS, ...labels.slice(0, -1)],
       { target_vocab_size: V, n_heads } = this.model.config,
       { logits_TV, pass } = this.model.forward(source, decoderInput, ablations),
-      probabilities = rowsOf(logits_TV, V).map(softmax),
-      predicted = probabilities.map(argmax);
+      rows = rowsOf(logits_TV, V),
+      predicted = rows.map(argmax), // before softmax, which makes close logits equal
+      probabilities = rows.map(softmax);
     this.pass = pass;
     this.number = ++nPictures;
     return {
