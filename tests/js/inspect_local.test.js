@@ -33,7 +33,6 @@ const FOLDER = new URL("../data/engine/", import.meta.url),
 
 Object.assign(VIEWS, {
   attention: attentionSpec,
-  steps: { subView: "attention" },
   ablation: ablationSpec,
   trace: { subView: "numbers" },
 });

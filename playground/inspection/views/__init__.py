@@ -30,7 +30,6 @@ ViewFunction = Callable[[InspectedModel, Any], dict[str, Any]]
 VIEWS: dict[str, ViewFunction] = {
     "attention": attention_maps.attention,
     "output": attention_maps.output,
-    "steps": attention_maps.steps,
     "heads": head_scores.head_scores,
     "heads-over-training": head_scores.heads_over_training,
     "ablation": component_ranking.ablation_view,

@@ -9,7 +9,7 @@ import { ATTENTION_KIND, ATTENTION_KINDS, DECODER_INPUT } from "../shared/string
 import { createOptions, theme } from "./section_parts.js";
 import { TokenLinks } from "./token_links.js";
 
-export const DECODING_MODES = [
+const DECODING_MODES = [
   {
     value: "free-running",
     label: "Greedy decoding",
@@ -19,11 +19,6 @@ export const DECODING_MODES = [
     value: "teacher-forced",
     label: "Teacher forcing",
     title: "The decoder input is the target, shifted right, as in training",
-  },
-  {
-    value: "sampled",
-    label: "Sampling",
-    title: "Each token is sampled from the predicted probabilities",
   },
 ];
 const DISPLAYS = [
@@ -135,7 +130,7 @@ function Attention({ data }) {
         data.kind,
       )}
       <span class="pg-quiet">decoder input</span>
-      ${choose("mode", DECODER_INPUT, DECODING_MODES.slice(0, 2))}
+      ${choose("mode", DECODER_INPUT, DECODING_MODES)}
     </div>
     <div class="pg-halves attention-two">
       ${
