@@ -17,12 +17,7 @@ import {
   groupStages,
   nameColumn,
 } from "../../playground/ui/static/inspect/activations.js";
-import {
-  describeGrowth,
-  headRolesSpec,
-  PATTERNS,
-  selectSteps,
-} from "../../playground/ui/static/inspect/head_roles.js";
+import { headRolesSpec, PATTERNS } from "../../playground/ui/static/inspect/head_roles.js";
 import { openSection } from "../../playground/ui/static/inspect/state.js";
 import { patchingSpec, selectCorruption } from "../../playground/ui/static/inspect/patching.js";
 import { store } from "../../playground/ui/static/shared/store.js";
@@ -206,44 +201,12 @@ test("heads with a clear pattern come first; the others are folded", async () =>
   await showSection("heads", headRolesSpec, ANSWER);
   await waitFor(() => box.querySelector(".heads-table tbody"));
   const names = ["cross 1.1", "encoder 2.1", "decoder 1.1", "encoder 1.1"];
-  assert.deepEqual(texts(".heads-table tbody button"), names);
+  assert.deepEqual(texts(".heads-table tbody td:first-child"), names);
   assert.match(text(".heads-uniform summary"), /^1 head\s+with uniform attention$/);
   assert.doesNotMatch(text(".heads-uniform thead"), /clarity/);
   assert.match(text(".heads-table tbody tr"), /1\.44/, "an entropy of 1 nat, in bits");
   assert.equal(text(".heads-unclear summary"), "1 head without a clear pattern");
-  assert.match(box.textContent, /has only its latest weights/);
-  assert.equal(button("Measure over training"), undefined);
   assert.equal(headRolesSpec.rows().length, 4);
-});
-
-test("scores over training are measured step by step, and can be cancelled", async () => {
-  store.openModel("run:1");
-  store.weightSteps.value = [0, 1, 4];
-  await showSection("heads", headRolesSpec, ANSWER);
-  await waitFor(() => button("Measure over training"));
-  button("Measure over training").click();
-  await waitFor(() => button("Measure again"));
-  assert.deepEqual(
-    sent.slice(-3).map(([, { step }]) => step),
-    [0, 1, 4],
-  );
-  assert.match(text(".heads-chart h4"), /^Cross-attention/);
-  let answer;
-  answers = new Promise((resolve) => (answer = resolve));
-  button("Measure again").click();
-  await waitFor(() => button("Cancel"));
-  button("Cancel").click();
-  answer();
-  await waitFor(() => box.textContent.includes("Cancelled."));
-  await waitFor(() => button("Measure over training"));
-});
-
-test("the measured steps are even on a log scale and include both ends", () => {
-  const steps = Array.from({ length: 101 }, (_, i) => 10 * i);
-  assert.deepEqual(selectSteps(steps, 4), [0, 10, 100, 1000]);
-  assert.deepEqual(selectSteps([0, 5], 4), [0, 5]);
-  assert.match(describeGrowth("next", [0, 5, 9], [0.1, 0.6, 0.9]), /at step 5\./);
-  assert.equal(describeGrowth("next", [0, 9], [0.1, 0.15]), "");
 });
 
 test("the server measures the ablations of a model that the page does not run", async () => {
