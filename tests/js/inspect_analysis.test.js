@@ -170,7 +170,6 @@ test("the arrow keys of the lens select a cell", async () => {
   await settle();
   assert.match(text(".caption"), /^After layer 1, position 2/);
   assert.deepEqual(logitLensSpec.options().cell, [1, 1]);
-  assert.equal(logitLensSpec.rows(LENS).length, 5);
 });
 
 test("an attribution is of a position, a token and a baseline", async () => {
@@ -188,7 +187,6 @@ test("an attribution is of a position, a token and a baseline", async () => {
   assert.deepEqual(select("baseline", 0), { position: 0 }, "the runner-up again");
   assert.deepEqual(select("token", 1), { position: 0, token: "1" });
   assert.deepEqual(select("position", 1), { position: 1 }, "the target of another position");
-  assert.equal(attributionSpec.rows(ATTRIBUTION).length, 2);
 });
 
 const showSection = (name, spec, data) => {
@@ -206,7 +204,6 @@ test("heads with a clear pattern come first; the others are folded", async () =>
   assert.doesNotMatch(text(".heads-uniform thead"), /clarity/);
   assert.match(text(".heads-table tbody tr"), /1\.44/, "an entropy of 1 nat, in bits");
   assert.equal(text(".heads-unclear summary"), "1 head without a clear pattern");
-  assert.equal(headRolesSpec.rows().length, 4);
 });
 
 test("the server measures the ablations of a model that the page does not run", async () => {
@@ -217,7 +214,6 @@ test("the server measures the ablations of a model that the page does not run", 
   assert.match(text(".ablation-message"), /^Intact model: exact match 100 %.*by the server\.$/);
   assert.equal(button("Measure again"), undefined);
   assert.equal(box.querySelector(".ablation-table tbody button"), null);
-  assert.equal(ablationSpec.rows(ANSWER).length, 1);
   ablationSpec.restoreOptions({ method: "zero", set: "none" });
   assert.deepEqual(ablationSpec.options(), { method: "zero", set: "single" });
   ablationSpec.restoreOptions({ method: "mean" });
@@ -242,20 +238,13 @@ test("increases of the loss have the decimals of their column", () => {
   ]);
 });
 
-test("patching has a section, and its own rows in files", async () => {
+test("patching has a section", async () => {
   store.openModel("checkpoint:reverse");
   await showSection("patch", patchingSpec, ANSWER);
   await waitFor(() => text(".patching-message").includes("recovers"));
   assert.match(text(".patching-table tbody tr"), /cross 1\.1\s*0\.80/);
   patchingSpec.restoreOptions({ position: 1, token: "2" });
   await waitFor(() => sent.at(-1)[1].options.source_position === 1);
-  assert.deepEqual(patchingSpec.rows(ANSWER), [
-    { set: "patching", component: HEAD, recovered_fraction: 0.8, step: 4 },
-    {
-      ...{ set: "patching", component: "encoder layer 1", position: 1, step: 4 },
-      ...{ recovered_fraction: 0.5, lost_fraction: 0.25 },
-    },
-  ]);
   assert.match(text(".patching-layers"), /encoder layer 1\s*0\.50/);
   document.querySelector('[data-value="lost"]').click();
   await waitFor(() => /encoder layer 1\s*0\.25/.test(text(".patching-layers")));
@@ -293,7 +282,6 @@ test("in every text, rows and columns count from 1 and dimensions from 0", async
   for (const each of ["ArrowRight", "ArrowRight", "Enter"]) await key(canvas, each);
   await waitFor(() => text(".trace-provenance h4").includes("row 1 (3), dimension 1"));
   assert.match(text(".trace-tensor figcaption"), /row 1 \(3\), dimension 1: 2\./);
-  assert.equal(activationsSpec.rows(FORWARD)[1].column, 2);
 });
 
 test("a heading has the digits of the readout", () => {

@@ -51,6 +51,8 @@ beforeEach(() => {
   results.value = {};
   openSection.value = "attention";
 });
+/** The rows of the measured ablations with the selected method. */
+const measuredRows = () => ablationSpec.exportData({}).measured.flatMap(({ rows }) => rows);
 const routes = () => sent.map(([route]) => route).toSorted();
 
 test("the server answers until the first key, and then the page", async () => {
@@ -99,7 +101,7 @@ test("ablations are measured without the server, and open in the diagram", async
     rows = texts(".ablation-table tbody tr").length;
   assert.ok([n, n + 1].includes(rows)); // with all heads of little effect
   assert.match(text(".ablation-message"), /over 2 held-out sequences of 1 to 5 tokens\.$/);
-  const increases = ablationSpec.rows().map((row) => row.log_probability_after);
+  const increases = measuredRows().map((row) => row.log_probability);
   assert.deepEqual(
     increases,
     increases.toSorted((a, b) => a - b),
@@ -117,12 +119,12 @@ test("a resampled component has another effect, and opens no diagram", async () 
   await mount(html`<${Sections} />`);
   selectView("ablation");
   await waitFor(() => text(".ablation-message").startsWith("Intact model"));
-  const before = ablationSpec.rows().map((row) => row.log_probability_after);
+  const before = measuredRows().map((row) => row.log_probability);
   await click(button("resample"));
-  await waitFor(() => ablationSpec.rows()[0]?.method === "resample");
-  const rows = ablationSpec.rows();
-  assert.ok(!rows.some(({ component }) => component.endsWith("positions")));
-  assert.ok(rows.some((row) => !before.includes(row.log_probability_after)));
+  await waitFor(() => measuredRows().length > 0);
+  const rows = measuredRows();
+  assert.ok(!rows.some(({ name }) => name.endsWith("positions")));
+  assert.ok(rows.some((row) => !before.includes(row.log_probability)));
   assert.equal(box.querySelector(".ablation-table tbody button"), null);
   ablationSpec.restoreOptions({ method: "mean" });
 });

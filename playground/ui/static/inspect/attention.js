@@ -168,22 +168,4 @@ export const attentionSpec = {
       heads.map((weights) => toRows(weights, data.columns.length)),
     ),
   }),
-  rows: ({ kind, rows, columns, weights, possible }) =>
-    weights.flatMap((heads, layer) =>
-      heads.flatMap((thousandths, head) =>
-        toRows(thousandths, columns.length).flatMap((row, r) =>
-          row.map((weight, k) => ({
-            kind,
-            layer: layer + 1,
-            head: head + 1,
-            row: r + 1,
-            from: rows[r],
-            column: k + 1,
-            to: columns[k],
-            weight,
-            possible: possible[r][k],
-          })),
-        ),
-      ),
-    ),
 };

@@ -145,19 +145,6 @@ function HeadRoles({ data: response }) {
     </div>`;
 }
 
-const toRows = ({ step, heads }) =>
-  heads.map((head) => ({
-    step,
-    kind: head.kind,
-    layer: head.layer,
-    head: head.head,
-    ...Object.fromEntries(PATTERN_NAMES.map((name) => [name, head.patterns[name]])),
-    entropy: head.entropy,
-    aligned: head.aligned,
-    distance: head.distance,
-    pattern: head.description,
-  }));
-
 export const headRolesSpec = {
   subView: "attention",
   title: "Roles",
@@ -172,8 +159,4 @@ export const headRolesSpec = {
     if (!KIND_OPTIONS.some(({ value }) => value === options.value.kind)) set({ kind: "all" });
   },
   exportData: () => findMeasurement("heads")?.data ?? {},
-  rows() {
-    const data = findMeasurement("heads")?.data;
-    return data ? toRows(data) : [];
-  },
 };
