@@ -150,5 +150,5 @@ def test_attention_panels_draw_two_models_and_follow_the_keys(app_with_models, o
     page.wait_for_selector(f".panel-0[data-drawn='map {ENCODER} 2.5']")
     page.keyboard.press("ArrowDown")
     display = page.get_by_role("group", name="Display")
-    display.get_by_role("button", name="scores").click()
-    page.wait_for_selector(f".panel-0[data-drawn='scores {ENCODER} 3.5']")
+    display.get_by_role("button", name="one token, all heads").click()
+    page.wait_for_selector(f".panel-0[data-drawn='token {ENCODER} 3.5']")

@@ -77,7 +77,7 @@ import {
   sharedParams,
   view,
 } from "../../playground/ui/static/compare/state.js";
-import { buildPanel, describeAlignment } from "../../playground/ui/static/compare/generation.js";
+import { buildPanel } from "../../playground/ui/static/compare/generation.js";
 import { store } from "../../playground/ui/static/shared/store.js";
 import { html } from "../../playground/ui/static/vendor/preact.js";
 
@@ -566,10 +566,6 @@ test("a panel of attention shows a head, and a row of the map selects a token", 
     heads: 1,
     layer: 1,
     head: 1,
-    scores: [
-      [1, 0],
-      [2, 2],
-    ],
     model: "gpt2",
     weights,
   });
@@ -583,7 +579,6 @@ test("a panel of attention shows a head, and a row of the map selects a token", 
   assert.equal(text("h4"), "a (position 1) in every head of layer 1 of gpt2");
   const own = { isOwn: true, kinds: ["encoder", "cross"], kind: "encoder" };
   assert.match(describeMap(own, "map"), /Rows: source tokens.*sums to one\.$/);
-  assert.match(describeMap(own, "scores"), /in Inspect/);
   isFirstHidden.value = true;
   await settle();
   await key(box.querySelector(".pg-heat-map canvas"), "ArrowRight");
@@ -668,19 +663,6 @@ test("attention of a translation has the tokens of its kind", () => {
     [1, 0],
     [1, 1],
   ]);
-});
-
-test("the alignment of a head is described beside the baseline", () => {
-  const alignment = {
-    scores: [[0.5, 0.25]],
-    last: [[0.1, 0.6]],
-    baseline: { score: 0.3, last: 0.1 },
-  };
-  assert.equal(
-    describeAlignment(alignment, { layer: 0, head: 1 }),
-    "Layer 1, head 2: 25.0 % of the attention is within one position of the diagonal (uniform " +
-      "attention: 30.0 %), and 60.0 % is elsewhere on the last source token.",
-  );
 });
 
 test("lanes that have reached 99 % are placed by their CPU time", () => {

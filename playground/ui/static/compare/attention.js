@@ -50,7 +50,6 @@ export function fromPretrained(result) {
     columns: names,
     possible: result.kind === "causal" ? result.mask : null,
     token: result.word_tokens.length ? result.word_tokens[0][0] : 0,
-    scores: { [`${result.layer}.${result.head}`]: result.scores },
   };
 }
 
