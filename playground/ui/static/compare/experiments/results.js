@@ -5,13 +5,7 @@ import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
 import { DataTable } from "../../shared/components/data_table.js";
 import { StatusMessage } from "../../shared/components/status_message.js";
 import { downloadFile, downloadJson } from "../../shared/download.js";
-import {
-  formatCount,
-  formatInteger,
-  formatMessage,
-  formatNumber,
-  formatPercent,
-} from "../../shared/format.js";
+import { formatCount, formatInteger, formatNumber, formatPercent } from "../../shared/format.js";
 import { store } from "../../shared/store.js";
 import {
   Actions,
@@ -29,7 +23,6 @@ import {
   errors,
   experiments,
   focusedId,
-  formatEstimate,
   formatQueuePosition,
   labelSettings,
   lines,
@@ -40,7 +33,6 @@ import {
   variants,
 } from "./state.js";
 
-const MAX_LISTED_RUNS = 2;
 const OVERLAY_TITLE = "Overlay one run of each line in the Train tab: the first finished seed";
 
 const fileName = (kind) =>
@@ -90,26 +82,6 @@ function Files() {
       >
     </p>
     <${StatusMessage} class="results-note" kind="error" text=${errors.value.files ?? ""} />`;
-}
-
-/** Describe the state of an experiment: its runs, those that train, and the remaining time. */
-export function describeProgress(experiment) {
-  const training = experiment.planned_runs.filter((line) => line.status === "training"),
-    listed = training.slice(0, MAX_LISTED_RUNS).map((line) => {
-      const at = `${formatInteger(line.step)} of ${formatInteger(line.steps)}`;
-      return `${labelSettings(line.variant)}, seed ${line.seed} at step ${at}`;
-    }),
-    more = training.length - listed.length;
-  return [
-    formatMessage(describeStatus(experiment)).slice(0, -1),
-    listed.join("; ") + (more > 0 ? `; and ${more} more` : ""),
-    experiment.state === "running" && experiment.estimate.seconds && !experiment.elsewhere
-      ? formatEstimate(experiment.estimate) + " left"
-      : "",
-  ]
-    .filter(Boolean)
-    .join(" · ")
-    .concat(experiment.message ? ". " + formatMessage(experiment.message) : "");
 }
 
 /** Describe the untrained positions of each scheme; empty without any. */
@@ -176,7 +148,7 @@ export function Results() {
       </header>
       ${preset && html`<p class="pg-hint">${describeQuestion(preset)}</p>`}
       ${origin && html`<p class="pg-hint origin">${origin}</p>`}
-      <p class=${"words pg-quiet" + (message ? " pg-bad" : "")}>${describeProgress(experiment)}</p>
+      <p class=${"words pg-quiet" + (message ? " pg-bad" : "")}>${describeStatus(experiment)}</p>
       <${Progress} row=${{ ...experiment, share }} />
       ${experiment.elsewhere && html`<${ShardsTable} elsewhere=${experiment.elsewhere} />`}
       ${experiment.elsewhere?.needs_token && html`<${JobsSignIn} />`}
