@@ -69,7 +69,6 @@ import {
   describeUntrained,
   formatRange,
   formatStepsTo,
-  listRepresentatives,
   Results,
   settingsLabel,
 } from "../../playground/ui/static/compare/experiments/results.js";
@@ -303,8 +302,6 @@ test("the table has the labels of the settings that vary", () => {
   assert.equal(describeUntrained([{ label: "rope" }]), "");
   const untrained = { source: [11, 20], row: [3, 4] };
   assert.match(describeUntrained([{ label: "learned", untrained }]), /source 11 to 20, 3 to 4\./);
-  assert.deepEqual(listRepresentatives([VARIANT], new Map([["norm pre", 0]])), ["run:0"]);
-  assert.deepEqual(listRepresentatives([VARIANT], new Map()), []);
 });
 
 test("the open experiment has its table, its curves and its files", async () => {

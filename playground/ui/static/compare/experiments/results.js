@@ -30,25 +30,11 @@ import {
   send,
   settings,
   toggleVariant,
-  variants,
 } from "./state.js";
-
-const OVERLAY_TITLE = "Overlay one run of each line in the Train tab: the first finished seed";
 
 const fileName = (kind) =>
   `${details.value.name.replace(/[^A-Za-z0-9]+/g, "-").replace(/^-+|-+$/g, "") || "experiment"}.` +
   kind;
-
-/** Return one run of each visible line: the first finished seed. */
-export const listRepresentatives = (variants, lines) =>
-  variants
-    .filter((variant) => lines.has(variant.label))
-    .map(
-      (variant) =>
-        (variant.seeds.find((run) => run.run && run.done) ?? variant.seeds.find((run) => run.run))
-          ?.run,
-    )
-    .filter(Boolean);
 
 async function exportCsv() {
   const name = fileName("csv"),
@@ -63,26 +49,14 @@ async function exportJson() {
   if (response) downloadJson(name, { name: title, question, ...response });
 }
 
-function Files() {
-  const runs = listRepresentatives(variants.value, lines.value);
-  return html`<p class="pg-buttons">
-      ${
-        runs.length > 0 &&
-        html`<${Button}
-          class="all-in-train"
-          title=${OVERLAY_TITLE}
-          onClick=${() => overlayInTrain(runs)}
-          >Curves in Train<//
-        >`
-      }
-      <span class="pg-spacer"></span>
+const Files = () =>
+  html`<p class="pg-buttons">
       <${Button} class="as-csv" title="Every number in the table" onClick=${exportCsv}>CSV<//>
       <${Button} class="as-json" title="All results with the settings" onClick=${exportJson}
         >JSON<//
       >
     </p>
     <${StatusMessage} class="results-note" kind="error" text=${errors.value.files ?? ""} />`;
-}
 
 /** Describe the untrained positions of each scheme; empty without any. */
 export function describeUntrained(rows) {
