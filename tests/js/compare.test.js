@@ -561,7 +561,6 @@ test("a panel of attention shows a head, and a row of the map selects a token", 
       [true, false],
       [true, true],
     ],
-    word_tokens: [[1]],
     layers: 1,
     heads: 1,
     layer: 1,
@@ -593,10 +592,10 @@ test("without its first token, each row of a map sums to one again", () => {
   const names = ["a", "b", "c"],
     weights = [[[1000, 0, 0, 900, 100, 0, 800, 50, 150]]],
     { data, all } = withoutFirst(
-      { rows: names, columns: names, possible: null, token: 2, layers: 1, heads: 1 },
+      { rows: names, columns: names, possible: null, layers: 1, heads: 1 },
       weights,
     );
-  assert.deepEqual([data.rows, data.start, data.token], [["b", "c"], 1, 1]);
+  assert.deepEqual([data.rows, data.start], [["b", "c"], 1]);
   assert.deepEqual(
     all[0][0].map((weight) => Math.round(weight)),
     [1000, 0, 250, 750],

@@ -21,7 +21,6 @@ def head_scores(subject: InspectedModel, request: ViewRequest) -> dict[str, Any]
             "patterns": json_numbers(score.patterns),
             "chance": json_numbers(score.uniform_baseline),
             "entropy": json_number(score.entropy),
-            "max_entropy": json_number(score.max_entropy),
             "aligned": json_number(score.alignment_fraction),
             "distance": json_number(score.alignment_distance),
             "best": score.best_pattern,

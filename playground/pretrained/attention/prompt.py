@@ -3,13 +3,11 @@
 Shapes: L layers, H heads, Q queries, M memory, B batch.
 """
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from playground.common import messages
@@ -26,7 +24,7 @@ from ..loading.pipelines import (
     open_pipeline,
 )
 from ..loading.resolver import resolve
-from ..requests import MAX_TEXT_LENGTH, JobRequest, ModelName, Text
+from ..requests import JobRequest, ModelName, Text
 
 # tokens of a prompt; 12 x 12 heads of 64 x 64 weights take 1.2 MB of JSON
 MAX_TOKENS = 64
@@ -62,15 +60,14 @@ class AttentionOutputs:
 
 
 class AttentionRequest(JobRequest):
-    """A request for the attention of a model on a prompt. The text need not have the word."""
+    """A request for the attention of a model on a prompt."""
 
     model: ModelName = ""
     text: Text = DEFAULT_PROMPT
-    word: str = Field("sat", max_length=MAX_TEXT_LENGTH)
 
 
 def attention(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
-    """Return all attention weights on a prompt, and the tokens of a word.
+    """Return all attention weights on a prompt.
 
     `request`: see AttentionRequest. `weights` holds LHQM thousandths, packed as in Inspect.
     """
@@ -105,8 +102,6 @@ def attention(request: dict[str, Any], progress: ProgressReporter) -> dict[str, 
         "kv_heads": getattr(model.model.config, "num_key_value_heads", None) or heads,
         "weights": pack_uint16(outputs.weights_LHQM),
         "mask": outputs.mask_QM.int().tolist(),
-        "word": parsed.word,
-        "word_tokens": word_token_indices(parsed.word, text, spans)[:1],
         "notes": [note for note in notes if note],
     }
 
@@ -188,18 +183,3 @@ def forward(model: Any, ids: list[int]) -> AttentionOutputs:
             "such as BERT or GPT-2"
         )
     return AttentionOutputs(weights_LHQM, (weights_LHQM > 0).flatten(0, 1).any(0))
-
-
-def word_token_indices(word: str, text: str, spans: list[tuple[int, int]]) -> list[list[int]]:
-    """Return the tokens of every occurrence of a whole word, in upper or lower case.
-
-    A token that includes the preceding space belongs to the word.
-    """
-    if not word.strip():
-        return []
-    matches = re.finditer(rf"(?<!\w){re.escape(word.strip())}(?!\w)", text, re.IGNORECASE)
-    occurrences = [
-        [i for i, (begin, end) in enumerate(spans) if begin < match.end() and end > match.start()]
-        for match in matches
-    ]
-    return [indices for indices in occurrences if indices]

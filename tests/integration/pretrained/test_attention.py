@@ -15,7 +15,6 @@ from playground.pretrained.attention.prompt import (
     MAX_TOKENS,
     forward,
     load_for_inspection,
-    word_token_indices,
 )
 from playground.pretrained.jobs import run
 
@@ -56,10 +55,9 @@ def test_causal_model_attends_backward_and_masked_model_to_all(tiny_gpt2):
     np.testing.assert_allclose(unpack_weights(bidirectional).sum(-1), 1, atol=0.01)
 
 
-def test_the_tokens_and_the_row_of_the_word_are_returned():
+def test_the_tokens_are_returned():
     result = run("attention", {"model": ENCODER}, ProgressReporter())
     assert result["tokens"] == ["[CLS]", "the", "cat", "sat", "on", "the", "mat", "[SEP]"]
-    assert result["word_tokens"] == [[3]]
 
 
 def test_a_long_text_is_truncated_with_a_note(tiny_bert):
@@ -77,14 +75,6 @@ def test_a_long_text_is_truncated_with_a_note(tiny_bert):
 def test_too_long_a_text_gets_an_error_message(tiny_bert):
     with pytest.raises(UserError, match="text has 5,000 characters"):
         run("attention", {"model": tiny_bert, "text": "a" * 5000}, ProgressReporter())
-
-
-def test_whole_words_match_in_any_case_with_their_space():
-    text = "Bank, banks and bank's BANK"
-    spans = [(0, 4), (4, 5), (5, 10), (10, 11), (11, 15), (15, 17), (17, 20), (20, 22), (22, 27)]
-    assert word_token_indices("bank", text, spans) == [[0], [5, 6], [8]]
-    assert word_token_indices("", text, spans) == []
-    assert word_token_indices("(", text, spans) == []
 
 
 SIZES = {

@@ -45,7 +45,6 @@ export function withoutFirst(data, all) {
       rows: cut(data.rows),
       columns: cut(data.columns),
       possible: data.possible && cut(data.possible).map(cut),
-      token: Math.max(0, data.token - 1),
     },
     all: all.map((heads) => heads.map(cutHead)),
   };
@@ -135,13 +134,9 @@ function LargeMap({ data, all, selection, mode, select }) {
 
 /** The selected layer, head and token of a panel, within the sizes of its model. */
 function useSelection(data, initial) {
-  const [requested, setRequested] = useState({
-    layer: 0,
-    head: 0,
-    token: /** @type {any} */ (null),
-  });
+  const [requested, setRequested] = useState({ layer: 0, head: 0, token: 0 });
   useEffect(
-    () => setRequested((before) => ({ ...before, token: null })),
+    () => setRequested((before) => ({ ...before, token: 0 })),
     [data?.text, data?.model, data?.start],
   );
   useEffect(() => {
@@ -152,7 +147,7 @@ function useSelection(data, initial) {
     selection: data && {
       layer: limit(requested.layer, data.layers),
       head: limit(requested.head, data.heads),
-      token: limit(requested.token ?? data.token, data.rows.length),
+      token: limit(requested.token, data.rows.length),
     },
     select: (changes) => setRequested({ ...requested, ...changes }),
   };

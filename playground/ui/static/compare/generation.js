@@ -221,7 +221,6 @@ export function buildPanel(result, name) {
     rows: name === "encoder" ? source : target,
     columns: isDecoder ? inputs : source,
     possible: isDecoder ? target.map((_, row) => buildCausalRow(row, inputs.length)) : null,
-    token: 0,
   };
 }
 
