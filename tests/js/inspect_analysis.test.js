@@ -64,7 +64,7 @@ const ATTRIBUTION = {
 const byPattern = (value) => Object.fromEntries(Object.keys(PATTERNS).map((name) => [name, value]));
 const makeHead = (kind, layer, clarity) => ({
   ...{ name: `${kind}-attention, layer ${layer}, head 1`, kind, layer, head: 1 },
-  ...{ clarity, is_clear: clarity > 0.5, best: "previous", description: "attends" },
+  ...{ clarity, best: "previous", description: "attends" },
   patterns: { ...byPattern(0.1), previous: clarity, next: null },
   chance: { ...byPattern(0.1), next: null },
   ...{ entropy: 1, aligned: null, distance: null },
@@ -194,16 +194,13 @@ const showSection = (name, spec, data) => {
   return show(spec, data);
 };
 
-test("heads with a clear pattern come first; the others are folded", async () => {
+test("the clearest heads come first, and those with uniform attention last", async () => {
   store.openModel("checkpoint:reverse");
   await showSection("heads", headRolesSpec, ANSWER);
   await waitFor(() => box.querySelector(".heads-table tbody"));
-  const names = ["cross 1.1", "encoder 2.1", "decoder 1.1", "encoder 1.1"];
+  const names = ["cross 1.1", "encoder 2.1", "encoder 1.1", "decoder 1.1"];
   assert.deepEqual(texts(".heads-table tbody td:first-child"), names);
-  assert.match(text(".heads-uniform summary"), /^1 head\s+with uniform attention$/);
-  assert.doesNotMatch(text(".heads-uniform thead"), /clarity/);
   assert.match(text(".heads-table tbody tr"), /1\.44/, "an entropy of 1 nat, in bits");
-  assert.equal(text(".heads-unclear summary"), "1 head without a clear pattern");
 });
 
 test("the server measures the ablations of a model that the page does not run", async () => {

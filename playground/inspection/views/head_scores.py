@@ -25,7 +25,6 @@ def head_scores(subject: InspectedModel, request: ViewRequest) -> dict[str, Any]
             "distance": json_number(score.alignment_distance),
             "best": score.best_pattern,
             "clarity": json_number(score.clarity),
-            "is_clear": score.is_clear,
             "description": score.description,
         }
         for score in scoring.score_heads(subject, batch)

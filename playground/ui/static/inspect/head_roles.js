@@ -2,9 +2,8 @@
 import { html } from "../vendor/preact.js";
 import { DataTable } from "../shared/components/data_table.js";
 import { StatusMessage } from "../shared/components/status_message.js";
-import { formatCount, formatMessage, formatNumber } from "../shared/format.js";
-import { ATTENTION_KIND } from "../shared/strings.js";
-import { createOptions, shade } from "./section_parts.js";
+import { formatMessage, formatNumber } from "../shared/format.js";
+import { shade } from "./section_parts.js";
 import { describeSample, findMeasurement, useMeasurement } from "./measurements.js";
 
 export const PATTERNS = {
@@ -18,8 +17,6 @@ export const PATTERNS = {
 };
 const PATTERN_NAMES = Object.keys(PATTERNS);
 const KIND_ORDER = ["cross", "encoder", "decoder"];
-const KIND_OPTIONS = ["all", ...KIND_ORDER].map((value) => ({ value, label: value }));
-const { options, choose, set, restore } = createOptions({ kind: "all" });
 
 /** Return a short name such as "cross 2.1". */
 export const shortHeadName = (head) => `${head.kind} ${head.layer}.${head.head}`;
@@ -76,6 +73,7 @@ const COLUMNS = [
     "clarity",
     "clarity",
     "Score on its clearest pattern: 0 like uniform attention, 1 all weight on the pattern",
+    (head) => (head.best === "uniform" ? null : head.clarity),
   ),
   ...PATTERN_NAMES.map(patternColumn),
   numberColumn(
@@ -88,61 +86,22 @@ const COLUMNS = [
   numberColumn("distance", "distance", "Mean distance from that token, in positions"),
 ];
 
-const isUniform = (head) => head.best === "uniform";
-// Clarity measures the overlap with a pattern; that of uniform heads is in the column "uniform".
-const UNIFORM_COLUMNS = COLUMNS.filter(({ key }) => key !== "clarity");
-
-const HeadTable = ({ caption, heads, ...rest }) =>
-  html`<${DataTable}
-    caption=${caption}
-    class="heads-table picture"
-    columns=${COLUMNS}
-    rows=${heads}
-    sortKey="clarity"
-    ...${rest}
-  />`;
-
-const FoldedHeads = ({ class: className, suffix, heads, ...rest }) =>
-  heads.length > 0 &&
-  html`<details class=${className}>
-    <summary>${formatCount(heads.length, "head")} ${suffix}</summary>
-    <${HeadTable} caption=${"Heads " + suffix} heads=${heads} ...${rest} />
-  </details>`;
-
 function HeadRoles({ data: response }) {
   const { data, error, isStale } = useMeasurement("heads", {}, response),
-    { kind } = options.value;
-  const message = error
-    ? formatMessage(error)
-    : isStale
-      ? "Measuring"
-      : formatMessage(describeSample(data) + ", teacher-forced");
-  const status = html`<${StatusMessage} kind=${error ? "error" : "info"} text=${message} />`;
-  if (!data) return status;
-  const heads = data.heads
-      .filter((head) => kind === "all" || head.kind === kind)
-      .sort((a, b) => headOrder(a) - headOrder(b)),
-    clear = heads.filter((head) => head.is_clear && !isUniform(head)),
-    uniform = heads.filter(isUniform),
-    unclear = heads.filter((head) => !head.is_clear);
-  return html`<div class="pg-row row">
-      ${choose("kind", ATTENTION_KIND, KIND_OPTIONS, kind, set)} ${status}
-    </div>
-    <div class=${isStale ? "stale" : ""}>
-      <${HeadTable}
-        caption="Heads with a clear pattern"
-        heads=${clear}
-        emptyText="No head has a clear pattern yet."
-      />
-      <${FoldedHeads}
-        class="heads-uniform"
-        suffix="with uniform attention"
-        heads=${uniform}
-        columns=${UNIFORM_COLUMNS}
-        sortKey="uniform"
-      />
-      <${FoldedHeads} class="heads-unclear" suffix="without a clear pattern" heads=${unclear} />
-    </div>`;
+    sample = data && formatMessage(describeSample(data) + ", teacher-forced"),
+    text = error ? formatMessage(error) : isStale ? "Measuring" : sample;
+  return html`<${StatusMessage} kind=${error ? "error" : "info"} text=${text} /> ${
+      data &&
+      html`<div class=${isStale ? "stale" : ""}>
+        <${DataTable}
+          caption="Heads"
+          class="heads-table picture"
+          columns=${COLUMNS}
+          rows=${[...data.heads].sort((a, b) => headOrder(a) - headOrder(b))}
+          sortKey="clarity"
+        />
+      </div>`
+    }`;
 }
 
 export const headRolesSpec = {
@@ -153,10 +112,5 @@ export const headRolesSpec = {
     "held-out sequences. Stronger colors: larger fraction.",
   request: "output",
   Component: HeadRoles,
-  options: () => options.value,
-  restoreOptions(link) {
-    restore(link);
-    if (!KIND_OPTIONS.some(({ value }) => value === options.value.kind)) set({ kind: "all" });
-  },
   exportData: () => findMeasurement("heads")?.data ?? {},
 };
