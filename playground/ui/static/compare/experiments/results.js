@@ -167,13 +167,6 @@ export function formatStepsTo(to, steps) {
   return formatRange(to, (value) => (value === null ? "…" : formatInteger(Math.round(value))));
 }
 
-/** Open the curves of runs in the Train tab. @param {string[]} runs */
-function overlayInTrain(runs) {
-  if (runs.length) store.open("train", { model: runs[0], over: runs.slice(1).join() });
-}
-
-const formatSpread = (spread, format) => (spread ? formatRange(spread, format) : "–");
-
 /** The name of a variant, which shows or hides its line. */
 const VariantName = ({ variant }) =>
   html`<label class="variant" title=${labelSettings(variant.label) + ": show or hide its line"}>
@@ -204,15 +197,16 @@ const nameColumn = (variants) => ({
   render: ({ variant }) => html`<${VariantName} variant=${variant} />`,
 });
 
-const TRAINING_COLUMNS = /** @type {Column[]} */ ([
-  {
-    key: "exact",
-    label: "final exact match",
-    isNumber: true,
-    value: ({ variant }) => variant.exact_match?.median,
-    render: ({ variant }) => formatSpread(variant.exact_match, formatPercent),
-  },
-  {
+/** A column with a median and its range; `read` returns them. @returns {Column} */
+const spreadColumn = (key, label, format, read, rest = {}) => ({
+  ...{ key, label, isNumber: true, ...rest },
+  value: (row) => read(row)?.median,
+  render: (row) => (read(row) ? formatRange(read(row), format) : "–"),
+});
+
+const TRAINING_COLUMNS = [
+  spreadColumn("exact", "final exact match", formatPercent, ({ variant }) => variant.exact_match),
+  /** @type {Column} */ ({
     key: "steps",
     label: "steps to 99 %",
     isNumber: true,
@@ -220,41 +214,21 @@ const TRAINING_COLUMNS = /** @type {Column[]} */ ([
     render: ({ variant: { steps_to: to, steps } }) =>
       html`${formatStepsTo(to, steps)}
         <span class="pg-sub">${to && `reached by ${to.reached} of ${to.n}`}</span>`,
-  },
-  {
-    key: "seconds",
-    label: "seconds",
-    isNumber: true,
+  }),
+  spreadColumn("seconds", "seconds", formatNumber, ({ variant }) => variant.seconds, {
     isOptional: true,
-    value: ({ variant }) => variant.seconds?.median,
-    render: ({ variant }) => formatSpread(variant.seconds, formatNumber),
-  },
-]);
-
-const BUDGET_COLUMN = /** @type {Column} */ ({
-  key: "at-budget",
-  label: "exact match at the smallest budget",
-  isNumber: true,
-  value: ({ variant }) => variant.at_budget?.median,
-  render: ({ variant }) => formatSpread(variant.at_budget, formatPercent),
-});
-
-const LENGTH_COLUMNS = /** @type {Column[]} */ ([
-  {
-    key: "reach",
-    label: "99 % to length",
-    isNumber: true,
-    value: ({ scheme }) => scheme.reach?.median,
-    render: ({ scheme }) => formatSpread(scheme.reach, formatNumber),
-  },
-  {
-    key: "beyond",
-    label: "longer lengths",
-    isNumber: true,
-    value: ({ scheme }) => scheme.beyond?.median,
-    render: ({ scheme }) => formatSpread(scheme.beyond, formatPercent),
-  },
-]);
+  }),
+];
+const BUDGET_COLUMN = spreadColumn(
+  "at-budget",
+  "exact match at the smallest budget",
+  formatPercent,
+  ({ variant }) => variant.at_budget,
+);
+const LENGTH_COLUMNS = [
+  spreadColumn("reach", "99 % to length", formatNumber, ({ scheme }) => scheme.reach),
+  spreadColumn("beyond", "longer lengths", formatPercent, ({ scheme }) => scheme.beyond),
+];
 
 /** Say on what the numbers of the table and of the curves are measured. */
 export function describeMeasurement({ variants }, lengths) {
@@ -275,16 +249,12 @@ export function describeMeasurement({ variants }, lengths) {
 /** Buttons that open the curves of runs in Train, and the first run in Inspect. */
 function renderActions(runs) {
   if (!runs.length) return "";
-  const [first] = runs;
+  const [model, ...others] = runs,
+    openInTrain = () => store.open("train", { model, over: others.join() }),
+    openInInspect = () => store.open("inspect", { model });
   return html`<span class="pg-row actions">
-    <${Button} title="Open its curves in the Train tab" onClick=${() => overlayInTrain(runs)}
-      >Show curves<//
-    >
-    <${Button}
-      title="Open its first seed in the Inspect tab"
-      onClick=${() => store.open("inspect", { model: first })}
-      >Inspect<//
-    >
+    <${Button} title="Open its curves in the Train tab" onClick=${openInTrain}>Show curves<//>
+    <${Button} title="Open its first seed in the Inspect tab" onClick=${openInInspect}>Inspect<//>
   </span>`;
 }
 
