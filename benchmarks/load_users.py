@@ -241,7 +241,7 @@ class UserThread(threading.Thread):
 
     def inspect(self, page: PageClient, subject: str) -> None:
         subject = self.rng.choice((subject, "checkpoint:reverse", "checkpoint:copy"))
-        view = self.rng.choice(("attention", "steps", "embeddings"))
+        view = self.rng.choice(("attention", "lens", "embeddings"))
         self.timed(
             "inspect",
             lambda: page.call("inspect/view", subject=subject, view=view, text=self.digits()),

@@ -22,7 +22,7 @@ from playground.ui.page import STATIC_DIR
 MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 TEXT = {"model": MODEL, "text": "What is the capital of France?", "chat": True}
 GENERATION = TEXT | {"task": "text-generation", "new_tokens": 24, "top_k": 8}
-BENCHMARK = {"models": [MODEL], "n": 20, "shots": 8, "rank": 5}
+BENCHMARK = {"models": [MODEL], "n": 20, "shots": 8}
 
 
 def record(name: str, kind: str, request: dict[str, Any], folder: str) -> None:

@@ -46,9 +46,6 @@ MAX_LINE_WIDTH = 100  # columns of a caption
 )
 @number_option("--n", 1, 500, "Number of held-out sequences.", default=20)
 @number_option("--shots", 0, 32, "Few-shot examples in a prompt, as far as they fit.", default=8)
-@number_option(
-    "--rank", 0, 500, "How many examples are ranked among candidates, too. [default: 10]"
-)
 @click.option(
     "--csv",
     "csv_file",
@@ -100,10 +97,7 @@ def compare(
 def _print_table(events: list[dict[str, Any]], rows: list["ModelRow"]) -> None:
     from playground.pretrained.benchmark.export import format_comparison, format_row
 
-    click.echo(
-        f"{'':34} {'exact match':^19} {'token accuracy':^19} {'rank accuracy':^19} "
-        f"{'parameters':>13}"
-    )
+    click.echo(f"{'':34} {'exact match':^19} {'token accuracy':^19} {'parameters':>13}")
     for row in rows:
         click.echo(format_row(row))
     for note in (note for row in rows for note in (row["caveat"], format_comparison(row)) if note):

@@ -57,24 +57,15 @@ def record_teacher_forced(model: TransformerModel, batch: Batch) -> AttentionRec
 
 
 def record_free_running(
-    model: TransformerModel,
-    source_BS: Tensor,
-    max_tokens: int,
-    *,
-    temperature: float = 0.0,
-    seed: int = 0,
+    model: TransformerModel, source_BS: Tensor, max_tokens: int
 ) -> tuple[AttentionRecording, Tensor]:
-    """Record the attention weights of free-running decoding.
+    """Record the attention weights of greedy free-running decoding.
 
     Returns the recording and the generated tokens (BT, with EOS, then PAD), cut to the longest
-    generated sequence. A temperature above 0 samples the tokens; equal seeds give equal samples.
-    Raises ValueError for a negative temperature, or more tokens than the model has positions.
+    generated sequence. Raises ValueError for more tokens than the model has positions.
     """
-    generator = torch.Generator(source_BS.device).manual_seed(seed)
     with record_activations(model, _recorded_modules(model)) as calls:
-        generated_BT = generate(
-            model, source_BS, max_tokens, temperature=temperature, generator=generator
-        )
+        generated_BT = generate(model, source_BS, max_tokens)
     finished_BT = (generated_BT == EOS).cumsum(1) > 0
     n = min(int((~finished_BT).sum(1).max()) + 1, max_tokens)
     return recording_of(model, calls, n), generated_BT[:, :n]

@@ -9,18 +9,14 @@ Shapes: L layers, B batch, S source, T target, H heads, Q queries, M memory.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from playground.architectures.seq2seq_model import split_into_chunks
-from playground.checkpoints.checkpoint import build_model, load_weights
 from playground.tasks import PAD
 from playground.tasks.task import Batch, Task
-from playground.training.run_config import RunConfig
 
 from .attention_recording import record_teacher_forced
 from .hooks import ATTENTION_KINDS, Component, all_heads
@@ -177,19 +173,6 @@ def score_heads(subject: InspectedModel, batch: Batch) -> list[HeadScore]:
         )
         for head in all_heads(model.config)
     ]
-
-
-def scores_over_training(
-    config: RunConfig, weights: Mapping[int, Path], n: int = NUM_SEQUENCES
-) -> dict[int, list[HeadScore]]:
-    """Score every head at several training steps of a run, from stored weights: {step: file}."""
-    model = build_model(config)
-    batch = InspectedModel.from_model(config, model).held_out(n).batch
-    scores = {}
-    for step, path in sorted(weights.items()):
-        load_weights(model, path)
-        scores[step] = score_heads(InspectedModel.from_model(config, model), batch)
-    return scores
 
 
 def _row_measures(

@@ -19,13 +19,13 @@ from playground.checkpoints.checkpoint import build_model, load_weights
 from playground.common.format import format_percent
 from playground.evaluation import exact_match_at_length
 from playground.inspection.inspected_model import InspectedModel, load_inspected_model
-from playground.inspection.views.head_scores import MAX_STEPS, log_spaced
 from playground.runs.weight_history import read_lines, weight_steps, weights_path
 from playground.tasks import EOS, PAD
 from playground.training.run_config import RunConfig
 
 EXAMPLES_PER_LENGTH = 100
 MIN_EXAMPLES = 20  # minimum number of held-out sequences of a length
+MAX_STEPS = 24  # at which a measurement follows training
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,19 @@ class TrainedRun:
     def curve(self, metric: str = "exact_match") -> dict[str, Any]:
         lines = [line for line in self.lines if line.get(metric) is not None]
         return curve(self.label, {line["step"]: line[metric] for line in lines})
+
+
+def log_spaced(steps: list[int], max_count: int) -> list[int]:
+    """Select at most `max_count` of the sorted steps, with both ends, evenly in log(1 + step)."""
+    if len(steps) <= max_count:
+        return steps
+    low, high = steps[0] + 1, steps[-1] + 1
+    chosen = {0, len(steps) - 1}
+    for i in range(1, max_count - 1):
+        step = low * (high / low) ** (i / (max_count - 1)) - 1
+        free = [index for index in range(len(steps)) if index not in chosen]
+        chosen.add(min(free, key=lambda index: abs(steps[index] - step)))
+    return [steps[index] for index in sorted(chosen)]
 
 
 def percent(share: float) -> str:

@@ -53,7 +53,7 @@ from .access import Right
 from .browser_model import describe_model
 from .metric_series import METRIC_COLUMNS
 from .snapshot import SnapshotBuilder
-from .weight_history import NO_WEIGHTS, find_weights, read_lines, weight_steps, weights_path
+from .weight_history import NO_WEIGHTS, find_weights, read_lines, weights_path
 
 if TYPE_CHECKING:
     from playground.inspection.inspected_model import InspectedModel
@@ -135,21 +135,16 @@ class Inspector:
 
     def view(self, loaded: LoadedModel, model_ref: dict[str, Any], argument: str) -> dict[str, Any]:
         """Return a view of a model, cached by its request."""
-        from playground.inspection.views import NEEDS_HISTORY, render_view
+        from playground.inspection.views import render_view
 
         request = json.loads(argument)
-        run = model_ref.get("run")
-        steps = weight_steps(Path(run)) if run and request.get("view") in NEEDS_HISTORY else []
-        key = (json.dumps(model_ref, sort_keys=True), loaded.step, len(steps), argument)
+        key = (json.dumps(model_ref, sort_keys=True), loaded.step, argument)
         default = (
             {"default_input": loaded.snapshots.default_input}
             if model_ref.get("right", Right.OWN) >= Right.USE
             else {}
         )
         if key not in self._views:
-            request["history"] = (
-                {step: weights_path(Path(run), step) for step in steps} if run else {}
-            )
             answer = render_view(
                 loaded.subject(hides_targets(model_ref)), request.get("view"), request
             )

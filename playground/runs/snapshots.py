@@ -26,7 +26,6 @@ MAX_FLOPS_PER_SECOND = 2e10  # multiply-adds per second of one core: an upper bo
 FLOPS_PER_SCORE = 64.0  # multiply-adds per attention score, beside its products
 HEAD_SCORE_SEQUENCES = 256  # as in inspection/head_patterns.py
 ABLATION_SEQUENCES = 32  # the minimum in inspection/views/component_ranking.py
-TRAINING_STEPS = 6  # likewise, for heads over training
 
 
 class Snapshots:
@@ -189,7 +188,6 @@ def min_seconds(config: RunConfig, view: str, n: int = 0) -> float:
     parts = 3 * layers * (heads + 1)  # each head of each attention, and each other sublayer
     sequences = {
         "heads": HEAD_SCORE_SEQUENCES,
-        "heads-over-training": TRAINING_STEPS * HEAD_SCORE_SEQUENCES,
         "ablation": ABLATION_SEQUENCES * parts,
         "evaluate": n,
     }.get(view, 0)

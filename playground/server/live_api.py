@@ -42,9 +42,9 @@ from .schemas.responses import (
 from .schemas.runs import Curves, LoadView, ModelAtStep, PollModel, Predict
 from .schemas.views import View
 
-SLOW_VIEWS = ("heads", "heads-over-training", "ablation")
+SLOW_VIEWS = ("heads", "ablation")
 # Views that need less than `Right.USE`: they show no tokens.
-RIGHTS_BY_VIEW = {"heads": Right.WATCH, "heads-over-training": Right.WATCH}
+RIGHTS_BY_VIEW = {"heads": Right.WATCH}
 SLOW_VIEW_TIMEOUT_S = 280  # seconds
 MAX_REQUEST_LENGTH = 8000  # characters of the request of a view
 MAX_CURVE_POINTS = 400  # points of an overlaid curve

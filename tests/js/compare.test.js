@@ -30,20 +30,17 @@ import {
   form,
   validateNewModel,
 } from "../../playground/ui/static/compare/benchmark.js";
-import { buildMatrix, Examples } from "../../playground/ui/static/compare/benchmark_examples.js";
+import { Examples, listModels } from "../../playground/ui/static/compare/benchmark_examples.js";
 import {
   addRows,
-  beginJob,
   buildRows,
   describePairs,
   describePending,
   describeScore,
   emptyResults,
-  exampleRecords,
   exportData,
   formatSeconds,
   loadResults,
-  parseResults,
   results,
   saveResults,
   sortedRows,
@@ -80,7 +77,7 @@ import {
   sharedParams,
   view,
 } from "../../playground/ui/static/compare/state.js";
-import { buildPanel, describeAlignment } from "../../playground/ui/static/compare/generation.js";
+import { buildPanel } from "../../playground/ui/static/compare/generation.js";
 import { store } from "../../playground/ui/static/shared/store.js";
 import { html } from "../../playground/ui/static/vendor/preact.js";
 
@@ -220,7 +217,7 @@ test("an outage is reported once, and the fields state that the model is not loc
   assert.match(validateModelName("/models/bert"), /such as gpt2\.$/, "folders are not allowed");
 });
 
-const REQUEST = { models: ["gpt2"], n: 2, shots: 1, rank: 0, of: "checkpoint:reverse" };
+const REQUEST = { models: ["gpt2"], n: 2, shots: 1, of: "checkpoint:reverse" };
 const model = (index, name, rest = {}) => ({
   kind: "model",
   index,
@@ -245,63 +242,69 @@ const example = (index, name, number, correct) => ({
   prediction: correct ? ["1", "3"] : ["3"],
   correct,
   correct_positions: [correct, correct],
-  rank: 1,
-  candidates: [
-    { tokens: "1 3", origin: "target", is_target: true, score: -1 },
-    { tokens: "3 1", origin: "copy", is_target: false, score: null },
-  ],
   seconds: 0.1,
   prompt: "Input: 3 1",
-  tokens: ["Input", " 3"],
-  ids: [1],
 });
+const SETTINGS = {
+  ...{ kind: "settings", caption: "Fair", note: "a note", request: { n: 2 } },
+  few_shot_examples: [["1 2", "2 1"]],
+};
 const ROWS = [
-  { kind: "settings", caption: "Fair", note: "a note", few_shot_examples: [["1 2", "2 1"]] },
-  model(2, "chance", { description: "baseline" }),
-  model(1, "gpt2"),
-  model(0, "reverse", { exact_match: 1 }),
-  example(0, "reverse", 1, true),
-  example(1, "gpt2", 1, false),
-  example(0, "reverse", 0, true),
+  SETTINGS,
+  model(0, "chance", { description: "baseline" }),
+  model(5, "gpt2"),
+  model(4, "reverse", { exact_match: 1 }),
+  example(4, "reverse", 1, true),
+  example(5, "gpt2", 1, false),
+  example(4, "reverse", 2, true),
 ];
-const evaluate = () => addRows(beginJob(emptyResults()), ROWS, REQUEST);
+const evaluate = () => addRows(emptyResults(), ROWS, REQUEST);
 
 test("the results are the newest rows, in the order of the request", () => {
   const state = evaluate();
   assert.deepEqual(
     sortedRows(state).map(([id, row]) => [id, row.model]),
     [
-      ["1:0", "reverse"],
-      ["1:1", "gpt2"],
-      ["1:2", "chance"],
+      ["4", "reverse"],
+      ["gpt2", "gpt2"],
+      ["0", "chance"],
     ],
   );
   const retry = { ...REQUEST, retry: "gpt2" };
   const again = addRows(
-    beginJob(state),
-    [model(0, "reverse"), model(1, "gpt2", { exact_match: 0.75 }), example(1, "gpt2", 1, true)],
+    state,
+    [
+      SETTINGS,
+      model(4, "reverse"),
+      model(5, "gpt2", { exact_match: 0.75 }),
+      example(5, "gpt2", 1, true),
+    ],
     retry,
   );
-  assert.deepEqual([...again.rows.keys()].sort(), ["1:0", "1:2", "2:1"]);
-  assert.deepEqual([...again.items.get(1).keys()], ["1:0", "2:1"]);
-  assert.equal(state.rows.size, 3, "the earlier state is unchanged");
+  assert.deepEqual(Object.keys(again.rows), ["0", "4", "gpt2"]);
+  assert.deepEqual([again.rows[4].exact_match, again.rows.gpt2.exact_match], [1, 0.75]);
+  assert.deepEqual(
+    again.examples.gpt2.map((each) => each.correct),
+    [true],
+  );
+  assert.equal(state.rows.gpt2.exact_match, 0.5, "the earlier state is unchanged");
 });
 
 test("failed models do not count", () => {
   const rows = [
-    ROWS[0],
-    model(0, "reverse"),
-    model(1, "bert"),
-    model(2, "gpt2", { error: "no" }),
-    example(0, "reverse", 1, true),
+    SETTINGS,
+    model(4, "reverse"),
+    model(5, "bert"),
+    model(6, "gpt2", { error: "no" }),
+    example(4, "reverse", 1, true),
   ];
-  const state = addRows(beginJob(emptyResults()), rows, REQUEST);
+  const state = addRows(emptyResults(), rows, REQUEST);
   assert.equal(describeResults(state), "Evaluated: 1 example, 2 models and the baselines.");
 });
 
 test("results of another model are marked", async () => {
   results.value = evaluate();
-  results.value.settings.request = { name: "reverse" };
+  results.value.settings = { ...SETTINGS, request: { n: 2, name: "reverse" } };
   store.setModels({ runs: [], checkpoints: [REVERSE, COPY] });
   store.model.value = "checkpoint:copy";
   await mount(html`<${Benchmark} />`);
@@ -320,13 +323,13 @@ test("results of another model are marked", async () => {
 test("a recorded benchmark is drawn until one has run here", async () => {
   results.value = emptyResults();
   store.model.value = "checkpoint:copy";
-  const rows = [ROWS[0], model(0, "reverse"), example(0, "reverse", 1, true)];
+  const rows = [SETTINGS, model(4, "reverse"), example(4, "reverse", 1, true)];
   responses["ui/static/compare/benchmark.json"] = { rows, request: REQUEST, machine: "2 cores" };
   await mount(html`<${Benchmark} />`);
   await waitFor(() => text(".main-part").startsWith("Recorded: 2 cores"));
   assert.equal(text(".of-benchmark .run"), "Run it here");
   assert.equal(box.querySelector(".pg-old"), null);
-  results.value = addRows(beginJob(results.value), rows, REQUEST);
+  results.value = addRows(results.value, rows, REQUEST);
   await settle();
   assert.doesNotMatch(text(".main-part"), /Recorded/);
   store.model.value = "checkpoint:reverse";
@@ -369,20 +372,23 @@ test("a folder that does not exist stays in the field with the error", async () 
 
 test("the results are exported, stored, and read again", () => {
   const state = evaluate();
-  assert.equal(exampleRecords(state).length, 3);
+  assert.equal(exportData(state).examples.length, 3);
   assert.deepEqual(exportData(state).rows[0].model, "reverse");
   results.value = state;
   saveResults();
   results.value = emptyResults();
   loadResults();
   assert.deepEqual(results.value, state);
-  for (const odd of ["{", "null", "", '{"settings":{},"rows":7}'])
-    assert.equal(parseResults(odd).rows.size, 0);
+  for (const odd of ["{", "null", "", '{"settings":{},"rows":7}']) {
+    localStorage.setItem("transformer-playground-compare-table", odd);
+    loadResults();
+    assert.deepEqual(results.value, emptyResults());
+  }
 });
 
 test("the table has the models that wait above the baselines", () => {
   const request = { ...REQUEST, models: ["gpt2", "later", "last"] };
-  const state = addRows(beginJob(emptyResults()), ROWS, request);
+  const state = addRows(emptyResults(), ROWS, request);
   const rows = buildRows(state, request, { unit: "bytes", done: 1e6, total: 2e6 });
   assert.deepEqual(
     rows.map((row) => row.model),
@@ -391,11 +397,6 @@ test("the table has the models that wait above the baselines", () => {
   assert.equal(rows[2].description, "downloading, 1.0 MB of 2.0 MB");
   assert.equal(rows[3].description, "queued");
   assert.equal(describePending({ unit: "" }, true), "running");
-  const metric = { key: "rank_accuracy", count: (row) => row.ranked };
-  assert.equal(
-    describeScore({ rank_accuracy: 0.5, ranked: 1000, rank_chance: 0.1 }, metric),
-    "50.0 % of 1,000; chance 10.0 %",
-  );
   assert.match(
     describeScore(ROWS[2], { key: "exact_match", count: (row) => row.n }),
     /^50\.0 % of 2; 95 % interval 10\.0 % to 90\.0 %$/,
@@ -414,28 +415,20 @@ test("the table has the models that wait above the baselines", () => {
   ]);
 });
 
-test("the answers are a matrix, and each example opens its details", async () => {
+test("the examples have the predictions of the selected model", async () => {
   results.value = evaluate();
-  const { columns, rows } = buildMatrix(results.value);
-  assert.deepEqual(
-    columns.map(({ name, correct }) => [name, correct]),
-    [
-      ["reverse", 2],
-      ["gpt2", 0],
-    ],
-  );
-  assert.equal(rows.length, 2);
+  assert.deepEqual(listModels(results.value), [
+    { value: "4", label: "reverse: 2 of 2 right" },
+    { value: "gpt2", label: "gpt2: 0 of 1 right" },
+  ]);
   await mount(html`<${Examples} />`);
-  assert.match(text("thead"), /reverse 2 of 2 ?gpt2 0 of 2/);
-  const marks = [...box.querySelectorAll(".item .mark")].map((each) => each.className);
-  assert.deepEqual(marks, ["mark correct", "mark", "mark correct", "mark wrong"]);
-  const second = box.querySelectorAll(".item button")[1];
-  await click(second);
-  assert.equal(second.getAttribute("aria-expanded"), "true");
-  assert.equal(box.querySelectorAll(".prediction-of").length, 2);
-  assert.match(text(".predictions"), /rank 1 of 2 candidates/);
-  await click(second);
-  assert.equal(box.querySelector(".predictions"), null);
+  assert.equal(box.querySelectorAll(".items tbody tr").length, 2);
+  const select = box.querySelector(".predictions-of");
+  select.selectedIndex = 1;
+  select.dispatchEvent(new window.Event("change", { bubbles: true }));
+  await settle();
+  assert.match(text(".items tbody tr"), /^3 1\s*1 3\s*3\s*_?\s*✗/);
+  assert.match(text("pre"), /^1 2\s+→\s+2 1/);
 });
 
 test("the form of the benchmark rejects names and evaluates the selected models", async () => {
@@ -447,7 +440,6 @@ test("the form of the benchmark rejects names and evaluates the selected models"
     { name: "bert-base-uncased", on: false },
   ]);
   form.set("n", "3");
-  form.set("rank", "5");
   await mount(html`<${Benchmark} />`);
   const name = box.querySelector(".add-model input");
   await fill(name, "not a name!!");
@@ -458,7 +450,7 @@ test("the form of the benchmark rejects names and evaluates the selected models"
   await waitFor(() => text(".job")?.includes("Evaluated"));
   const [, payload] = sent.find(([, sentPayload]) => sentPayload?.kind === "benchmark");
   assert.deepEqual(payload.request.models, ["gpt2"]);
-  assert.deepEqual([payload.request.n, payload.request.rank], [3, 3]);
+  assert.equal(payload.request.n, 3);
   assert.equal(payload.subject, "checkpoint:reverse");
   assert.equal(text(".job"), "✓ Evaluated: 2 examples, 2 models and the baselines.");
   assert.equal(box.querySelectorAll(".sheet tbody tr").length, 3);
@@ -569,15 +561,10 @@ test("a panel of attention shows a head, and a row of the map selects a token", 
       [true, false],
       [true, true],
     ],
-    word_tokens: [[1]],
     layers: 1,
     heads: 1,
     layer: 1,
     head: 1,
-    scores: [
-      [1, 0],
-      [2, 2],
-    ],
     model: "gpt2",
     weights,
   });
@@ -591,7 +578,6 @@ test("a panel of attention shows a head, and a row of the map selects a token", 
   assert.equal(text("h4"), "a (position 1) in every head of layer 1 of gpt2");
   const own = { isOwn: true, kinds: ["encoder", "cross"], kind: "encoder" };
   assert.match(describeMap(own, "map"), /Rows: source tokens.*sums to one\.$/);
-  assert.match(describeMap(own, "scores"), /in Inspect/);
   isFirstHidden.value = true;
   await settle();
   await key(box.querySelector(".pg-heat-map canvas"), "ArrowRight");
@@ -606,10 +592,10 @@ test("without its first token, each row of a map sums to one again", () => {
   const names = ["a", "b", "c"],
     weights = [[[1000, 0, 0, 900, 100, 0, 800, 50, 150]]],
     { data, all } = withoutFirst(
-      { rows: names, columns: names, possible: null, token: 2, layers: 1, heads: 1 },
+      { rows: names, columns: names, possible: null, layers: 1, heads: 1 },
       weights,
     );
-  assert.deepEqual([data.rows, data.start, data.token], [["b", "c"], 1, 1]);
+  assert.deepEqual([data.rows, data.start], [["b", "c"], 1]);
   assert.deepEqual(
     all[0][0].map((weight) => Math.round(weight)),
     [1000, 0, 250, 750],
@@ -676,19 +662,6 @@ test("attention of a translation has the tokens of its kind", () => {
     [1, 0],
     [1, 1],
   ]);
-});
-
-test("the alignment of a head is described beside the baseline", () => {
-  const alignment = {
-    scores: [[0.5, 0.25]],
-    last: [[0.1, 0.6]],
-    baseline: { score: 0.3, last: 0.1 },
-  };
-  assert.equal(
-    describeAlignment(alignment, { layer: 0, head: 1 }),
-    "Layer 1, head 2: 25.0 % of the attention is within one position of the diagonal (uniform " +
-      "attention: 30.0 %), and 60.0 % is elsewhere on the last source token.",
-  );
 });
 
 test("lanes that have reached 99 % are placed by their CPU time", () => {

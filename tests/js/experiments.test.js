@@ -35,7 +35,6 @@ import {
 import {
   applyPoll,
   claims,
-  describeDurations,
   details,
   experiments,
   formatEstimate,
@@ -60,20 +59,16 @@ import {
   describeVerdict,
 } from "../../playground/ui/static/compare/experiments/replications.js";
 import {
-  buildHeatMap,
   buildLengthSeries,
-  buildPublishedSeries,
   buildSeries,
 } from "../../playground/ui/static/compare/experiments/result_charts.js";
 import {
   describeMeasurement,
-  describeProgress,
   describeRun,
   describeRuns,
   describeUntrained,
   formatRange,
   formatStepsTo,
-  listRepresentatives,
   Results,
   settingsLabel,
 } from "../../playground/ui/static/compare/experiments/results.js";
@@ -169,6 +164,10 @@ test("an experiment is described by its state and its runs", () => {
   assert.equal(describeStatus(waiting), "position 3 in the queue · 0 of 4 runs, 1 failed");
   assert.equal(describeStatus({ ...waiting, queue_position: null }).split(" ")[0], "queued");
   assert.match(describeStatus({ ...ROW, statuses: { done: 4 } }), /^evaluating all lengths/);
+  assert.equal(
+    describeStatus({ ...OPEN, message: "slow" }),
+    "training · 1 of 4 runs · about 2 min left: slow",
+  );
 });
 
 test("the actions depend on the state", () => {
@@ -179,19 +178,11 @@ test("the actions depend on the state", () => {
   assert.deepEqual(listActions({ state: "done", statuses: { failed: 1 } }), ["resume"]);
 });
 
-test("a duration has one form, and a list names their source once", () => {
+test("a duration has one form", () => {
   assert.equal(formatEstimate({ seconds: 240 }), "about 4 min");
   assert.equal(formatEstimate({ seconds: 60 }), "about 1 min");
   assert.equal(formatEstimate({ seconds: 59 }), "less than 1 min");
   assert.equal(formatEstimate({ seconds: 5160 }), "about 1 h 26 min");
-  const here = { estimate: { is_measured: true } },
-    elsewhere = { estimate: { is_measured: false } };
-  assert.equal(
-    describeDurations([here, { estimate: null }]),
-    "Durations are estimates for this machine.",
-  );
-  assert.equal(describeDurations([elsewhere]), "Durations are estimates for two cores.");
-  assert.match(describeDurations([here, elsewhere]), /this machine or, without .*, for two cores/);
   assert.equal(describePreset({ runs: 6, estimate: { seconds: 90 } }), "6 runs · about 2 min");
 });
 
@@ -253,32 +244,12 @@ test("curves are medians with ranges, and those of the runs that train", () => {
   assert.equal(buildSeries([rate], rates, "loss")[0].label, "learning rate 0.006");
 });
 
-test("the published losses of a claim are a line beside ours", () => {
-  const all = [
-    { name: "page", experiment: null, curve: [[10, 9]] },
-    {
-      name: "page",
-      experiment: "e1",
-      curve: [
-        [10, 2.28],
-        [100, 1.33],
-      ],
-    },
-  ];
-  assert.deepEqual(buildPublishedSeries(all, "e1", 2), [
-    { key: "published", label: "published", x: [10, 100], y: [2.28, 1.33], color: 2 },
-  ]);
-  assert.deepEqual(buildPublishedSeries([{ ...all[1], curve: [] }], "e1", 2), []);
-  assert.deepEqual(buildPublishedSeries(all, "e2", 2), []);
-});
-
 test("a single seed has its interval by length, several have their range", () => {
   const row = { label: "rope", n: 2, lengths: [1, 3], median: [1, 0.5], low: [1, 0], high: [1, 1] };
   assert.deepEqual(buildLengthSeries(row, 0).low, [1, 0]);
   const scores = [{ length: 3, low: 0.4, high: 0.6, exact_match: 0.5 }];
   const single = { ...row, n: 1, runs: [{ scores: [] }, { scores }] };
   assert.deepEqual(buildLengthSeries(single, 0).high, [null, 0.6]);
-  assert.deepEqual(buildHeatMap([row], 3).values, [[1, null, 0.5]]);
 });
 
 test("the table names the sequences of its numbers", () => {
@@ -314,16 +285,7 @@ test("a run is described by its status and step", () => {
   assert.equal(describeRun({ status: "failed", message: "no memory" }), "failed: no memory");
 });
 
-test("the progress has the runs that train and the remaining time", () => {
-  assert.equal(
-    describeProgress(OPEN),
-    "Training · 1 of 4 runs · norm pre, seed 1 at step 10 of 20 · about 2 min left",
-  );
-  const planned = Array.from({ length: 3 }, () => OPEN.planned_runs[1]);
-  assert.match(
-    describeProgress({ ...OPEN, planned_runs: planned, message: "slow" }),
-    /and 1 more.*\. Slow\.$/,
-  );
+test("the table has the labels of the settings that vary", () => {
   assert.equal(settingsLabel([VARIANT, { ...VARIANT, label: "norm post", short: "post" }]), "norm");
   settings.value = [{ name: "norm", label: "Norm placement" }];
   assert.equal(settingsLabel([VARIANT]), "Norm placement");
@@ -340,8 +302,6 @@ test("the progress has the runs that train and the remaining time", () => {
   assert.equal(describeUntrained([{ label: "rope" }]), "");
   const untrained = { source: [11, 20], row: [3, 4] };
   assert.match(describeUntrained([{ label: "learned", untrained }]), /source 11 to 20, 3 to 4\./);
-  assert.deepEqual(listRepresentatives([VARIANT], new Map([["norm pre", 0]])), ["run:0"]);
-  assert.deepEqual(listRepresentatives([VARIANT], new Map()), []);
 });
 
 test("the open experiment has its table, its curves and its files", async () => {
@@ -529,10 +489,7 @@ test("a new experiment is planned while one types, and has no error at first", a
   enter(box.querySelector(".setting-0"), "dropout");
   assert.equal(form.value["values-0"], "0, 0.1");
   await waitFor(() => plan.value);
-  assert.deepEqual(describePlan(plan.value), [
-    "6 runs: 2 combinations with 3 seeds; about 2 min.",
-    "10 to 20 parameters, 5 steps each.",
-  ]);
+  assert.deepEqual(describePlan(plan.value), ["6 runs: 2 combinations with 3 seeds; about 2 min."]);
   assert.equal(text(".begin"), "Start 6 runs");
   assert.equal(listFields(form.value, test).find((field) => field.name === "seeds").hint, test);
   assert.match(box.textContent, /These seeds cannot show a difference\./);

@@ -1,12 +1,11 @@
 import assert from "node:assert/strict";
-import { beforeEach, mock, test } from "node:test";
+import { beforeEach, test } from "node:test";
 
 import { canvasCalls, settle } from "./support/dom.js";
 import { box, button, key, mount, serve, text, texts, waitFor } from "./support/page.js";
 import { attentionSpec } from "../../playground/ui/static/inspect/attention.js";
 import { layoutPoints, separateNames } from "../../playground/ui/static/inspect/embeddings.js";
-import { describeUnit, gatesSpec, meanRows } from "../../playground/ui/static/inspect/gates.js";
-import { generationSpec, weightsOf } from "../../playground/ui/static/inspect/generation.js";
+import { describeUnit, meanRows } from "../../playground/ui/static/inspect/gates.js";
 import { createOptions } from "../../playground/ui/static/inspect/section_parts.js";
 import {
   refresh,
@@ -58,7 +57,7 @@ test("a model with private examples has the roles of its heads only, with the re
 });
 
 const SECTIONS = {
-  attention: ["attention", "heads", "steps"],
+  attention: ["attention", "heads"],
   matters: ["ablation"],
   numbers: ["trace", "gates"],
 };
@@ -105,20 +104,6 @@ test("links of several heads are drawn, and described by head", async () => {
   );
 });
 
-test("the highlighted query is the one under the pointer, or the given one", async () => {
-  const onSelect = mock.fn();
-  await mount(
-    html`<${TokenLinks} label="" heads=${[HEADS[0]]} row=${0} onSelect=${onSelect} ...${TOKENS} />`,
-  );
-  assert.match(text("figcaption"), /^Token 1 \(a\)/);
-  await key("canvas", "ArrowDown");
-  assert.deepEqual(onSelect.mock.calls[0].arguments, [1]);
-  assert.match(text("figcaption"), /^Token 2 \(b\)/);
-  box.querySelector("canvas").dispatchEvent(new Event("blur"));
-  await settle();
-  assert.match(text("figcaption"), /^Token 1 \(a\)/);
-});
-
 test("heads, map and file of a response have its weights", async () => {
   const data = {
     ...{ kind: "cross", kinds: ["encoder", "decoder", "cross"], layers: 1, heads: 2 },
@@ -148,38 +133,6 @@ test("heads, map and file of a response have its weights", async () => {
     [1, 0],
     [0.25, 0.75],
   ]);
-  const rows = attentionSpec.rows(data);
-  assert.deepEqual([rows.length, rows[3].from, rows[3].to, rows[3].weight], [8, "b", "y", 0.75]);
-});
-
-test("the links of a step are those of one head or the mean", () => {
-  const thousandths = [
-    [1000, 0],
-    [500, 500],
-  ];
-  assert.deepEqual(weightsOf(thousandths, 1), [500, 500]);
-  assert.deepEqual(weightsOf(thousandths, -1), [750, 250]);
-});
-
-test("the export of a generation has one row per candidate", () => {
-  const step = {
-    prefix: ["SOS"],
-    candidates: [
-      ["5", 0.9],
-      ["1", 0.1],
-    ],
-    token: "5",
-    target: "1",
-  };
-  assert.deepEqual(generationSpec.rows({ steps: [step] })[1], {
-    position: 1,
-    prefix: "SOS",
-    rank: 2,
-    token: "1",
-    probability: 0.1,
-    is_chosen: false,
-    target: "1",
-  });
 });
 
 test("points of the projection are placed by their coordinates", () => {
@@ -241,8 +194,8 @@ test("a view that arrives after a newer request is dropped", async () => {
   const replies = [];
   serve({ "inspect/view": () => new Promise((resolve) => replies.push(resolve)) });
   store.tab.value = "inspect";
-  VIEWS.steps = {};
-  openSection.value = "steps";
+  VIEWS.lens = {};
+  openSection.value = "lens";
   store.model.value = "checkpoint:copy";
   for (const count of [1, 2]) {
     refresh(0);
@@ -251,7 +204,7 @@ test("a view that arrives after a newer request is dropped", async () => {
   replies[1]({ note: "new" });
   replies[0]({ note: "old" });
   await settle();
-  assert.equal(results.value.steps.note, "new");
+  assert.equal(results.value.lens.note, "new");
 });
 
 test("a section that the architecture lacks is a note in the section, not an error", () => {
@@ -305,11 +258,4 @@ test("gates have a row of means and a text for each unit", () => {
     title: "f = σ(W x); forget gate: it stays",
   });
   assert.equal(describeUnit(data, 1, 1), "f of unit 1 after EOS (position 2): 0.5.");
-  assert.deepEqual(gatesSpec.rows(data)[1], {
-    stack: "encoder",
-    layer: 1,
-    position: 2,
-    token: "EOS",
-    f: 1,
-  });
 });

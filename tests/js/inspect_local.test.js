@@ -33,7 +33,6 @@ const FOLDER = new URL("../data/engine/", import.meta.url),
 
 Object.assign(VIEWS, {
   attention: attentionSpec,
-  steps: { subView: "attention" },
   ablation: ablationSpec,
   trace: { subView: "numbers" },
 });
@@ -52,6 +51,8 @@ beforeEach(() => {
   results.value = {};
   openSection.value = "attention";
 });
+/** The rows of the measured ablations with the selected method. */
+const measuredRows = () => ablationSpec.exportData({}).measured.flatMap(({ rows }) => rows);
 const routes = () => sent.map(([route]) => route).toSorted();
 
 test("the server answers until the first key, and then the page", async () => {
@@ -100,7 +101,7 @@ test("ablations are measured without the server, and open in the diagram", async
     rows = texts(".ablation-table tbody tr").length;
   assert.ok([n, n + 1].includes(rows)); // with all heads of little effect
   assert.match(text(".ablation-message"), /over 2 held-out sequences of 1 to 5 tokens\.$/);
-  const increases = ablationSpec.rows().map((row) => row.log_probability_after);
+  const increases = measuredRows().map((row) => row.log_probability);
   assert.deepEqual(
     increases,
     increases.toSorted((a, b) => a - b),
@@ -118,12 +119,12 @@ test("a resampled component has another effect, and opens no diagram", async () 
   await mount(html`<${Sections} />`);
   selectView("ablation");
   await waitFor(() => text(".ablation-message").startsWith("Intact model"));
-  const before = ablationSpec.rows().map((row) => row.log_probability_after);
+  const before = measuredRows().map((row) => row.log_probability);
   await click(button("resample"));
-  await waitFor(() => ablationSpec.rows()[0]?.method === "resample");
-  const rows = ablationSpec.rows();
-  assert.ok(!rows.some(({ component }) => component.endsWith("positions")));
-  assert.ok(rows.some((row) => !before.includes(row.log_probability_after)));
+  await waitFor(() => measuredRows().length > 0);
+  const rows = measuredRows();
+  assert.ok(!rows.some(({ name }) => name.endsWith("positions")));
+  assert.ok(rows.some((row) => !before.includes(row.log_probability)));
   assert.equal(box.querySelector(".ablation-table tbody button"), null);
   ablationSpec.restoreOptions({ method: "mean" });
 });
@@ -168,7 +169,7 @@ test("ablations have the names of the server, by set", async () => {
   assert.equal(first.off.length, heads.length - 1);
 });
 
-test("a map of a causal model has only possible weights", () => {
+test("the attention of a causal model is its only view", () => {
   const answer = { attention: { decoder: [[[1000, 0, 400, 600]]] }, prediction: [], target: [] },
     view = attentionView(
       {
@@ -184,9 +185,5 @@ test("a map of a causal model has only possible weights", () => {
     );
   assert.equal(view.kind, "decoder");
   assert.deepEqual(view.weights[0][0], [1000, 0, 400, 600]);
-  assert.deepEqual(view.possible, [
-    [1, 0],
-    [1, 1],
-  ]);
   assert.deepEqual(view.views, ["attention"]);
 });

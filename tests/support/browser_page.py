@@ -29,7 +29,7 @@ SMALL_SETTINGS = {
 
 # The sections of the views of the Inspect tab that apply to a transformer.
 INSPECT_SECTIONS = {
-    "attention": ["attention", "heads", "steps"],
+    "attention": ["attention", "heads"],
     "matters": ["ablation", "patch", "contributions"],
     "numbers": ["trace", "lens", "embeddings", "parameters"],
 }

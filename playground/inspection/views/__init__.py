@@ -30,9 +30,7 @@ ViewFunction = Callable[[InspectedModel, Any], dict[str, Any]]
 VIEWS: dict[str, ViewFunction] = {
     "attention": attention_maps.attention,
     "output": attention_maps.output,
-    "steps": attention_maps.steps,
     "heads": head_scores.head_scores,
-    "heads-over-training": head_scores.heads_over_training,
     "ablation": component_ranking.ablation_view,
     "patch": attribution.activation_patching,
     "lens": attribution.lens,
@@ -44,8 +42,6 @@ VIEWS: dict[str, ViewFunction] = {
     "parameters": parameters.parameters,
     "gates": gates.gates,
 }
-# Views for which `request["history"]` is {step: file of weights}.
-NEEDS_HISTORY = ("heads-over-training",)
 
 
 def render_view(subject: InspectedModel, view: object, request: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,6 @@ DECIMALS = 6  # of numbers in exported files
 # The views of an encoder-decoder transformer; other architectures have some of the rest.
 TRANSFORMER_VIEWS = (
     "attention",
-    "steps",
     "heads",
     "ablation",
     "patch",

@@ -1,21 +1,14 @@
-"""Attention weights and attention scores of a pretrained model on a prompt.
+"""Attention weights of a pretrained model on a prompt.
 
-Shapes: L layers, H heads, Q queries, M memory, B batch, K head size.
+Shapes: L layers, H heads, Q queries, M memory, B batch.
 """
 
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor
-from transformers import AttentionInterface, AttentionMaskInterface
-from transformers.masking_utils import eager_mask
 
 from playground.common import messages
 from playground.errors import UserError
@@ -31,15 +24,12 @@ from ..loading.pipelines import (
     open_pipeline,
 )
 from ..loading.resolver import resolve
-from ..requests import MAX_TEXT_LENGTH, JobRequest, ModelName, Text
+from ..requests import JobRequest, ModelName, Text
 
 # tokens of a prompt; 12 x 12 heads of 64 x 64 weights take 1.2 MB of JSON
 MAX_TOKENS = 64
 DEFAULT_PROMPT = "The cat sat on the mat"
-ATTENTION_IMPLEMENTATION = "eager-with-scores"
-
-Scores = list[tuple[Tensor, Tensor | None]]  # per layer: BHQM, and the mask that was added
-_scores: ContextVar[Scores] = ContextVar("_scores")
+MAX_SUM_ERROR = 1e-3  # of a row of weights
 
 
 @dataclass(frozen=True)
@@ -62,36 +52,27 @@ class AttentionOutputs:
     """The attention of one forward pass.
 
     weights_LHQM  attention weights: each query's sum to one
-    scores_LHQM   queries times keys, scaled, before the mask and the softmax
-    mask_QM       True where a query may attend to a key
+    mask_QM       True where a query may attend to a key: masked weights are zero in every head
     """
 
     weights_LHQM: Tensor
-    scores_LHQM: Tensor
     mask_QM: Tensor
 
 
 class AttentionRequest(JobRequest):
-    """A request for the attention of a model on a prompt.
-
-    Layer and head select the scores and count from one. The word may be absent from the text.
-    """
+    """A request for the attention of a model on a prompt."""
 
     model: ModelName = ""
     text: Text = DEFAULT_PROMPT
-    layer: int = Field(1, ge=1, le=1000)
-    head: int = Field(1, ge=1, le=1000)
-    word: str = Field("sat", max_length=MAX_TEXT_LENGTH)
 
 
 def attention(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
-    """Return all attention weights on a prompt, one head's scores, and the tokens of a word.
+    """Return all attention weights on a prompt.
 
-    `request`: see AttentionRequest. `weights` holds LHQM thousandths, packed as
-    in Inspect; `scores` are the QM numbers of the one head.
+    `request`: see AttentionRequest. `weights` holds LHQM thousandths, packed as in Inspect.
     """
     parsed = AttentionRequest.parse(request)
-    text, layer, head = parsed.text, parsed.layer, parsed.head
+    text = parsed.text
     model = load_for_inspection(parsed.model, progress)
     coded = model.tokenizer(
         text, truncation=True, max_length=MAX_TOKENS, return_offsets_mapping=True
@@ -102,11 +83,6 @@ def attention(request: dict[str, Any], progress: ProgressReporter) -> dict[str, 
     progress.message(f"Running the model on {len(ids)} tokens")
     outputs = forward(model.model, ids)
     layers, heads = outputs.weights_LHQM.shape[:2]
-    if layer > layers or head > heads:
-        raise UserError(
-            f"layer {layer}, head {head} does not exist: {model.resolved.name} has {layers} "
-            f"layers of {heads} heads"
-        )
     total = len(model.tokenizer(text, verbose=False)["input_ids"])
     notes = [
         f"The text has {total} tokens; the first {MAX_TOKENS} of them are shown."
@@ -126,14 +102,6 @@ def attention(request: dict[str, Any], progress: ProgressReporter) -> dict[str, 
         "kv_heads": getattr(model.model.config, "num_key_value_heads", None) or heads,
         "weights": pack_uint16(outputs.weights_LHQM),
         "mask": outputs.mask_QM.int().tolist(),
-        "layer": layer,
-        "head": head,
-        "scores": [
-            [round(score, 6) for score in row]
-            for row in outputs.scores_LHQM[layer - 1, head - 1].tolist()
-        ],
-        "word": parsed.word,
-        "word_tokens": word_token_indices(parsed.word, text, spans)[:1],
         "notes": [note for note in notes if note],
     }
 
@@ -189,7 +157,11 @@ def check_is_one_stack(name: str, folder: Path) -> None:
 
 @torch.no_grad()
 def forward(model: Any, ids: list[int]) -> AttentionOutputs:
-    """Run the model on one text. Raises UserError if it is too long, or there is no attention."""
+    """Run the model on one text.
+
+    Raises UserError if the text is too long, or if the model returns no attention weights that sum
+    to one (GPT-OSS adds a sink to each row).
+    """
     max_tokens = getattr(model.config, "max_position_embeddings", None) or len(ids)
     if len(ids) > max_tokens:
         raise UserError(
@@ -197,97 +169,17 @@ def forward(model: Any, ids: list[int]) -> AttentionOutputs:
             "shorten the text"
         )
     ids_BQ = torch.tensor([ids], device=model.device)
-    with recording_scores(model) as scores:
-        output = model(
-            input_ids=ids_BQ, attention_mask=torch.ones_like(ids_BQ), output_attentions=True
-        )
+    output = model(input_ids=ids_BQ, attention_mask=torch.ones_like(ids_BQ), output_attentions=True)
     weights = getattr(output, "attentions", None)
-    if not weights or not scores or len(weights) != len(scores):
+    if not weights:
         raise UserError(
             f"{type(model).__name__} does not return its attention; choose a model such as BERT "
             "or GPT-2"
         )
     weights_LHQM = torch.cat([each.float() for each in weights]).cpu()
-    scores_LHQM = torch.cat([each.float() for each, _ in scores]).cpu()
-    possible_QM = torch.zeros(scores_LHQM.shape[2:], dtype=torch.bool)
-    # masks may differ between layers; a position is possible if any layer may attend to it
-    for each, mask in scores:
-        possible_QM |= (
-            torch.ones_like(possible_QM)
-            if mask is None
-            else (mask > torch.finfo(each.dtype).min / 2)[0, 0].cpu()
-        )
-    return AttentionOutputs(weights_LHQM, scores_LHQM, possible_QM)
-
-
-@contextmanager
-def recording_scores(model: Any) -> Iterator[Scores]:
-    """Record the scores and the mask of every attention call of this model in this thread."""
-    before, recorded = model.config._attn_implementation, Scores()
-    token = _scores.set(recorded)
-    try:
-        model.set_attn_implementation(ATTENTION_IMPLEMENTATION)
-        if model.config._attn_implementation != ATTENTION_IMPLEMENTATION:
-            raise UserError(
-                f"{type(model).__name__} does not support recording of its attention; choose a "
-                "model such as BERT or GPT-2"
-            )
-        yield recorded
-    finally:
-        model.set_attn_implementation(before)
-        _scores.reset(token)
-
-
-def eager_attention_with_scores(
-    module: Any,
-    query_BHQK: Tensor,
-    key_BHMK: Tensor,
-    value_BHMK: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float | None = None,
-    dropout: float = 0.0,
-    softcap: float | None = None,
-    s_aux: Tensor | None = None,
-    **_: Any,
-) -> tuple[Tensor, Tensor]:
-    """Compute attention as in Vaswani et al. 2017, section 3.2.1, and record the scores.
-
-    Shared key and value heads are repeated. Raises UserError if the model changes its scores
-    (Gemma 2 caps them, GPT-OSS adds sinks), because the recorded ones would not be those.
-    """
-    changes = [
-        name for name, value in (("softcap", softcap), ("s_aux", s_aux)) if value is not None
-    ]
-    if changes:
+    if (weights_LHQM.sum(-1) - 1).abs().max() > MAX_SUM_ERROR:
         raise UserError(
-            f"{type(module).__name__} changes its scores before the softmax ({changes[0]}); "
-            "choose a model such as BERT or GPT-2"
+            f"the attention weights of {type(model).__name__} do not sum to one; choose a model "
+            "such as BERT or GPT-2"
         )
-    shared = query_BHQK.shape[1] // key_BHMK.shape[1]
-    key_BHMK = key_BHMK.repeat_interleave(shared, 1)
-    value_BHMK = value_BHMK.repeat_interleave(shared, 1)
-    scale = query_BHQK.shape[-1] ** -0.5 if scaling is None else scaling
-    scores_BHQM = query_BHQK @ key_BHMK.transpose(-1, -2) * scale
-    _scores.get().append((scores_BHQM, attention_mask))
-    masked_BHQM = scores_BHQM if attention_mask is None else scores_BHQM + attention_mask
-    weights_BHQM = masked_BHQM.softmax(-1, dtype=torch.float32).to(value_BHMK.dtype)
-    return (weights_BHQM @ value_BHMK).transpose(1, 2).contiguous(), weights_BHQM
-
-
-AttentionInterface.register(ATTENTION_IMPLEMENTATION, eager_attention_with_scores)
-AttentionMaskInterface.register(ATTENTION_IMPLEMENTATION, eager_mask)
-
-
-def word_token_indices(word: str, text: str, spans: list[tuple[int, int]]) -> list[list[int]]:
-    """Return the tokens of every occurrence of a whole word, in upper or lower case.
-
-    A token that includes the preceding space belongs to the word.
-    """
-    if not word.strip():
-        return []
-    matches = re.finditer(rf"(?<!\w){re.escape(word.strip())}(?!\w)", text, re.IGNORECASE)
-    occurrences = [
-        [i for i, (begin, end) in enumerate(spans) if begin < match.end() and end > match.start()]
-        for match in matches
-    ]
-    return [indices for indices in occurrences if indices]
+    return AttentionOutputs(weights_LHQM, (weights_LHQM > 0).flatten(0, 1).any(0))

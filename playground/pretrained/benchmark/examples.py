@@ -1,4 +1,4 @@
-"""Evaluation examples, few-shot examples and candidates to choose from.
+"""Evaluation examples and few-shot examples.
 
 Evaluation examples are held out; few-shot examples are not.
 Shapes: N sequences, L tokens of the longest, B examples.
@@ -23,16 +23,6 @@ from playground.tasks.vocabulary import PAD, SOS
 from ..prompts import Example
 
 MAX_FEW_SHOT_EXAMPLES = 32
-SHUFFLED_CHOICES = 3
-OTHER_CHOICES = 8
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A candidate to choose from, and how it was made."""
-
-    tokens: tuple[str, ...]
-    origin: str
 
 
 @dataclass(frozen=True)
@@ -128,45 +118,3 @@ def _choose_examples(
     )
     informative = [example for example in distinct if example.target != example.source]
     return tuple((informative or distinct)[:MAX_FEW_SHOT_EXAMPLES])
-
-
-def choices_for(example: Example, examples: Sequence[Example] = ()) -> list[Choice]:
-    """Return the target among other candidates of the same length.
-
-    The lengths are equal because summed log-probabilities of different lengths are not
-    comparable. If the target is a permutation of the input, so are the others: the input,
-    reversed, rotated by every offset, and shuffled with a fixed seed. Otherwise the same is
-    done to the target, and up to `OTHER_CHOICES` targets of other `examples` are added. All are
-    distinct, and their order does not reveal the target. The result is a single candidate if there
-    are no others.
-    """
-    generator = random.Random(f"{EVALUATION_SEED} {example.source_text}")
-    rearranged = sorted(example.source) == sorted(example.target)
-    base, prefix = (example.source, "") if rearranged else (example.target, "the target, ")
-    choices = [
-        Choice(base, "as it is" if rearranged else "the target"),
-        Choice(base[::-1], f"{prefix}reversed"),
-    ]
-    choices += [
-        Choice(base[by:] + base[:by], f"{prefix}rotated by {by}") for by in range(1, len(base))
-    ]
-    for _ in range(SHUFFLED_CHOICES):
-        choices.append(Choice(tuple(generator.sample(base, len(base))), f"{prefix}shuffled"))
-    if not rearranged:
-        others = sorted(
-            {other.target for other in examples if len(other.target) == len(example.target)}
-            - {example.target}
-        )
-        choices += [
-            Choice(each, "the target of another input")
-            for each in generator.sample(others, min(OTHER_CHOICES, len(others)))
-        ]
-    choices.append(Choice(example.target, "the target"))
-    by_tokens: dict[tuple[str, ...], Choice] = {}
-    for candidate in choices:
-        by_tokens.setdefault(candidate.tokens, candidate)
-    return (
-        list(by_tokens.values())
-        if rearranged
-        else sorted(by_tokens.values(), key=lambda candidate: candidate.tokens)
-    )

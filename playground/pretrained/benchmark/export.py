@@ -24,22 +24,14 @@ class ModelRow(TypedDict):
     token_accuracy: float | None
     token_accuracy_low: float | None
     token_accuracy_high: float | None
-    rank_accuracy: float | None
-    rank_accuracy_low: float | None
-    rank_accuracy_high: float | None
-    rank_chance: float | None
     only_this: int | None
     only_checkpoint: int | None
     p_value: float | None
     n: int
     n_tokens: int
-    ranked: int
     parameters: int | None
     n_few_shot: int | None
     seconds_per_example: float | None
-    rank_seconds_per_example: float | None
-    weights_bytes: int | None
-    added_bytes: int | None
     caveat: str
     error: str
     error_code: str
@@ -86,8 +78,7 @@ def format_row(row: ModelRow) -> str:
     """Format a row of the table for a terminal."""
     exact = (row["exact_match"], row["exact_match_low"], row["exact_match_high"])
     tokens = (row["token_accuracy"], row["token_accuracy_low"], row["token_accuracy_high"])
-    rank = (row["rank_accuracy"], row["rank_accuracy_low"], row["rank_accuracy_high"])
-    text = f"{row['model'][:34]:34} {' '.join(_share(*each) for each in (exact, tokens, rank))}"
+    text = f"{row['model'][:34]:34} {' '.join(_share(*each) for each in (exact, tokens))}"
     text += f" {row['parameters'] or 0:>13,}" if row["parameters"] else f" {'':>13}"
     return text + (f"  {row['error']}" if row["error"] else f"  {row['decoding']}")
 

@@ -5,12 +5,12 @@ All get the same metrics. Rows as they are reported, each with its "kind":
     settings   a note on the examples, the few-shot examples, the caption
     model      the metrics of a model so far (see export.RESULT_COLUMNS), reported after every
                example; `index` is its line, `finished` whether all examples are done
-    example    a prediction: prompt, tokens, raw output, parsed tokens, whether each is
-               correct, candidates with their scores
+    example    a prediction: prompt, raw output, parsed tokens, whether each is
+               correct
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -30,23 +30,19 @@ from ..loading.model_files import (
     read_config,
     training_data_note,
 )
-from ..loading.model_names import local_paths_allowed
 from ..loading.pipelines import (
-    PIPELINE_BY_KIND,
     check_kind,
     load_and_detect_kind,
     load_tokenizer,
-    memory_delta,
-    memory_used,
 )
 from ..loading.resolver import resolve
 from ..prompts import Example
 from ..requests import JobRequest, ModelName
 from ..tokens import check_symbols
 from .causal_lm import PretrainedCausalLM
-from .examples import MAX_FEW_SHOT_EXAMPLES, ExampleSet, choices_for, sample_examples
+from .examples import MAX_FEW_SHOT_EXAMPLES, ExampleSet, sample_examples
 from .masked_lm import PretrainedMaskedLM, find_symbol_tokens
-from .metrics import MetricAccumulator, correct_positions, exact_match, first_credit, rank_of
+from .metrics import MetricAccumulator, correct_positions, exact_match
 from .models import (
     BenchmarkModel,
     CheckpointModel,
@@ -58,20 +54,16 @@ from .models import (
 
 MAX_EXAMPLES = 500
 MAX_MODELS = 6
-# examples to rank by default; BERT needs about 140 forward passes for a target of ten tokens
-DEFAULT_RANKED = 10
-SHARED_MAX_RANKED = 5  # maximum on a shared instance
 
 
 class BenchmarkRequest(JobRequest):
     """A benchmark request.
 
-    The server or the command line, never a browser, sets the folder `checkpoint`. Of `n` held-out
-    examples, `rank` are ranked; a masked model needs a forward pass for each token of each
-    candidate. `shots` are the few-shot examples of pretrained models, at most as many as fit.
+    The server or the command line, never a browser, sets the folder `checkpoint`. `n` are the
+    held-out examples, `shots` the few-shot examples of pretrained models, at most as many as fit.
     """
 
-    shared_limits: ClassVar = {"n": 40, "rank": SHARED_MAX_RANKED}
+    shared_limits: ClassVar = {"n": 40}
 
     checkpoint: str = Field(
         min_length=1, json_schema_extra={"accepts": "a checkpoint to compare with"}
@@ -82,9 +74,6 @@ class BenchmarkRequest(JobRequest):
     )
     n: int = Field(20, ge=1, le=MAX_EXAMPLES)
     shots: int = Field(8, ge=0, le=MAX_FEW_SHOT_EXAMPLES)
-    rank: int = Field(
-        default_factory=lambda values: _default_rank(values["n"]), ge=0, le=MAX_EXAMPLES
-    )
 
     @field_validator("name")
     @classmethod
@@ -95,10 +84,6 @@ class BenchmarkRequest(JobRequest):
     @classmethod
     def _remove_duplicates(cls, models: list[str]) -> list[str]:
         return list(dict.fromkeys(models))
-
-
-def _default_rank(n: int) -> int:
-    return min(n, DEFAULT_RANKED if local_paths_allowed() else SHARED_MAX_RANKED)
 
 
 def run_benchmark(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
@@ -157,10 +142,6 @@ class Benchmark:
         self.settings, self.example_set, self.task = settings, example_set, task
         self.symbols, self.progress = symbols, progress
         self.examples = example_set.examples
-        self.rankable_examples = [
-            item for item in self.examples if len(choices_for(item, self.examples)) > 1
-        ]
-        self.ranked = self.rankable_examples[: settings.rank]
         self.rows: list[dict[str, Any]] = []
         self.reference: MetricAccumulator | None = None  # of the checkpoint
 
@@ -182,19 +163,8 @@ class Benchmark:
             "masked models receive its length, so their EOS is always correct. Brackets: 95 % "
             "intervals (Wilson), those of tokens as if each were independent. All models get the "
             f"same sequences: p compares a model's exact matches with those of {name} in pairs "
-            f"(McNemar, exact), and is not corrected for several models.{self.ranking_note()}"
+            f"(McNemar, exact), and is not corrected for several models."
         )
-
-    def ranking_note(self) -> str:
-        """Describe how many examples are ranked, and why not more."""
-        if not self.settings.rank:
-            return ""
-        text = (
-            f" {len(self.ranked)} of the {len(self.examples)} sequences are also ranked: the "
-            "target among other candidates of the same length"
-        )
-        single = len(self.examples) - len(self.rankable_examples)
-        return text + (f"; {single} have no other candidate." if single else ".")
 
     # Rows
 
@@ -211,8 +181,6 @@ class Benchmark:
             "error_code": "",
             "parameters": model.parameters,
             "n_few_shot": len(model.examples) or None,
-            "weights_bytes": model.weights,
-            "added_bytes": None,
             "finished": False,
             "only_this": None,
             "only_checkpoint": None,
@@ -228,23 +196,12 @@ class Benchmark:
         scores = RandomBaseline.scores(
             self.examples,
             len(self.example_set.target_symbols),
-            self.ranked,
             self.task.predict_eos,
         )
-        more = {
-            "n": len(self.examples),
-            "ranked": len(self.ranked),
-            "rank_chance": scores["rank_accuracy"],
-            "finished": True,
-        }
+        more = {"n": len(self.examples), "finished": True}
         self.emit(self.new_row(RandomBaseline()) | scores | more)
 
-    def evaluate(
-        self,
-        model: BenchmarkModel,
-        note: bool = True,
-        memory_delta: Callable[[], int] | None = None,
-    ) -> MetricAccumulator:
+    def evaluate(self, model: BenchmarkModel, note: bool = True) -> MetricAccumulator:
         """Evaluate a model on every example; an error ends up in its row. Return its metrics."""
         tally, row = MetricAccumulator(self.task.predict_eos), self.new_row(model)
         self.rows.append(row)
@@ -253,7 +210,7 @@ class Benchmark:
             for number, item in enumerate(self.examples):
                 self.progress.progress(number, len(self.examples), "examples")
                 entry = self.evaluate_example(model, item, number, tally)
-                row |= tally.compute() | {"added_bytes": memory_delta() if memory_delta else None}
+                row |= tally.compute()
                 row |= tally.compare(self.reference) if self.reference else {}
                 if note:
                     self.progress.row(
@@ -276,14 +233,12 @@ class Benchmark:
         output = model.generate(example)
         seconds = time.perf_counter() - started
         tally.add(output.parsed, example.target, seconds)
-        entry: dict[str, Any] = {
+        return {
             "kind": "example",
             "number": number + 1,
             "source": example.source_text,
             "target": example.target_text,
             "prompt": output.prompt,
-            "tokens": output.tokens,
-            "ids": output.ids,
             "raw_output": output.raw_output,
             "prediction": output.parsed and list(output.parsed),
             "correct": exact_match(output.parsed, example.target),
@@ -291,28 +246,7 @@ class Benchmark:
                 output.parsed, example.target, self.task.predict_eos
             ),
             "seconds": seconds,
-            "candidates": [],
-            "rank": None,
         }
-        if model.can_rank and example in self.ranked:
-            candidates = choices_for(example, self.examples)
-            started = time.perf_counter()
-            scores = model.loglikelihoods(example, [each.tokens for each in candidates])
-            target = [each.tokens for each in candidates].index(example.target)
-            entry["rank"] = rank_of(scores, target)
-            tally.add_rank(
-                first_credit(scores, target), len(candidates), time.perf_counter() - started
-            )
-            entry["candidates"] = [
-                {
-                    "tokens": " ".join(each.tokens),
-                    "origin": each.origin,
-                    "score": score,
-                    "is_target": index == target,
-                }
-                for index, (each, score) in enumerate(zip(candidates, scores, strict=True))
-            ]
-        return entry
 
     # Pretrained models
 
@@ -331,8 +265,6 @@ class Benchmark:
             resolved = resolve(name, self.progress, self.check)
             kind_label = training_data_note(resolved)
             pipe, kind = load_and_detect_kind(resolved, self.progress)
-            task = PIPELINE_BY_KIND[kind]
-            base = memory_used() - memory_delta(task, resolved)
             # a fine-tuned model was trained on prompts without examples
             shots = 0 if is_finetuned(resolved) else self.settings.shots
             model_class = PretrainedCausalLM if kind == "causal" else PretrainedMaskedLM
@@ -346,7 +278,7 @@ class Benchmark:
                 self.example_set.few_shot_examples,
                 shots,
             )
-            self.evaluate(model, memory_delta=lambda: memory_used() - base)
+            self.evaluate(model)
         except JobCancelled:
             raise
         except Exception as error:

@@ -1,4 +1,4 @@
-"""A masked language model in the benchmark: masked positions, and scores of candidates."""
+"""A masked language model in the benchmark: it fills masked positions."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,8 +9,7 @@ from playground.common import messages
 from playground.errors import UserError
 
 from ..prompts import Example, masked_prompt
-from ..tokens import find_masks
-from .models import BATCH_SIZE, Output, PretrainedModel
+from .models import Output, PretrainedModel
 
 
 def find_symbol_tokens(tokenizer: Any, symbols: Sequence[str], name: str) -> dict[str, int]:
@@ -38,8 +37,6 @@ def find_symbol_tokens(tokenizer: Any, symbols: Sequence[str], name: str) -> dic
 class PretrainedMaskedLM(PretrainedModel):
     """A masked language model: predicts the target, whose length is known, at masked positions."""
 
-    can_rank = True
-
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.mask = self.tokenizer.mask_token
@@ -66,37 +63,8 @@ class PretrainedMaskedLM(PretrainedModel):
         self.progress.raise_if_cancelled()
         text = masked_prompt(example, self.examples, self.mask)
         inputs = self.pipe.preprocess(text)
-        ids = inputs["input_ids"][0].tolist()
         filled = self.pipe.postprocess(self.pipe.forward(inputs), top_k=1)
         best = [each[0] for each in filled] if isinstance(filled[0], list) else filled
         predicted = [each["token_str"].strip() for each in best]
         parsed = tuple(each if each in self.symbols else None for each in predicted)
-        return Output(text, self.token_strings(ids), ids, " ".join(predicted), parsed)
-
-    @torch.no_grad()
-    def loglikelihoods(self, example: Example, choices: Sequence[tuple[str, ...]]) -> list[float]:
-        """Score by pseudo-log-likelihood (Salazar et al. 2020).
-
-        Each token of a candidate is predicted from all its other tokens; the results are summed.
-        """
-        ids = self.token_ids(masked_prompt(example, self.examples, self.mask))
-        mask_positions = find_masks(self.tokenizer, ids)
-        rows, labels, owners = [], [], []
-        for number, candidate in enumerate(choices):
-            visible_ids = list(ids)
-            for position, symbol in zip(mask_positions, candidate, strict=True):
-                visible_ids[position] = self.token_id_by_symbol[symbol]
-            for position in mask_positions:
-                rows.append([*visible_ids[:position], ids[position], *visible_ids[position + 1 :]])
-                labels.append((position, visible_ids[position]))
-                owners.append(number)
-        scores = [0.0] * len(choices)
-        for start in range(0, len(rows), BATCH_SIZE):
-            self.progress.raise_if_cancelled()
-            part = slice(start, start + BATCH_SIZE)
-            logits_BPV = self.model(self.tensor(rows[part])).logits
-            for row, (position, token) in enumerate(labels[part]):
-                scores[owners[start + row]] += float(
-                    logits_BPV[row, position].float().log_softmax(-1)[token]
-                )
-        return scores
+        return Output(text, " ".join(predicted), parsed)

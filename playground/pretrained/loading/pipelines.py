@@ -42,17 +42,9 @@ class Seq2SeqPipeline:
     tokenizer: Any
 
 
-@dataclass(frozen=True)
-class LoadedPipeline:
-    """A loaded pipeline, and the growth of the process in bytes."""
-
-    pipe: Any
-    memory_delta: int
-
-
 _lock = threading.Lock()  # one load at a time
 # by pipeline and folder; the least recently used one first
-_loaded: OrderedDict[tuple[str, str], LoadedPipeline] = OrderedDict()
+_loaded: OrderedDict[tuple[str, str], Any] = OrderedDict()
 
 
 def open_pipeline(task: str, resolved: ResolvedModel, progress: ProgressReporter) -> Any:
@@ -71,16 +63,14 @@ def open_pipeline(task: str, resolved: ResolvedModel, progress: ProgressReporter
         if key not in _loaded:
             _evict_until_fits(resolved)
             progress.message(f"Loading {resolved.name}")
-            memory_before = memory_used()
             try:
-                pipe = _load(task, resolved)
-                _loaded[key] = LoadedPipeline(pipe, memory_used() - memory_before)
+                _loaded[key] = _load(task, resolved)
             except (UserError, JobCancelled):
                 raise
             except Exception as error:
                 raise _load_error(error, resolved.name, task) from error
         _loaded.move_to_end(key)
-        return _loaded[key].pipe
+        return _loaded[key]
     finally:
         _lock.release()
 
@@ -128,19 +118,6 @@ def load_and_detect_kind(resolved: ResolvedModel, progress: ProgressReporter) ->
         f"{resolved.name} is neither a causal nor a masked language model, so it cannot be "
         "evaluated; choose a model such as gpt2"
     )
-
-
-def memory_delta(task: str, resolved: ResolvedModel) -> int:
-    """Return by how many bytes this process grew when a model was loaded."""
-    loaded = _loaded.get((task, resolved.folder))
-    return loaded.memory_delta if loaded else 0
-
-
-def memory_used() -> int:
-    """Return the resident memory of this process in bytes."""
-    import psutil
-
-    return int(psutil.Process().memory_info().rss)
 
 
 def loaded_folders() -> set[Path]:

@@ -36,14 +36,6 @@ class AttentionView(AnswerView):
     architecture: str
 
 
-class StepsView(AnswerView):
-    """The view `steps`."""
-
-    source: list[str]
-    heads: list[str]
-    steps: list[Row]
-
-
 class HeadsView(InspectView):
     """The view `heads`."""
 
@@ -226,7 +218,6 @@ class GatesView(AnswerView):
 
 View = (
     AttentionView
-    | StepsView
     | HeadsView
     | AblationView
     | OutputView

@@ -25,7 +25,7 @@ def environment(hub, tiny_gpt2, tiny_bert, tmp_path_factory):
 
 def test_documented_command_compares_models_of_the_hub(hub, environment, digits, tmp_path):
     table = tmp_path / "table.csv"
-    arguments = ("--models", "gpt2", "bert-base-uncased", "--n", 4, "--shots", 1, "--rank", 2)
+    arguments = ("--models", "gpt2", "bert-base-uncased", "--n", 4, "--shots", 1)
     arguments += ("--json", "--csv", table)
     completed = run_in_interpreter("compare", digits, *arguments, **environment)
     assert completed.returncode == 0, completed.stderr

@@ -128,7 +128,7 @@ def test_fine_tuning_learns_the_task(fixture, tuned):
 
 def test_a_fine_tuned_model_joins_the_benchmark(tuned, finetune_request):
     original, model = finetune_request()["model"], tuned("tiny-gpt2")[1]["model"]
-    request = finetune_request(models=[original, model], n=12, shots=4, rank=0)
+    request = finetune_request(models=[original, model], n=12, shots=4)
     table = jobs.run("benchmark", request, ProgressReporter())
     few_shot, after = (
         next(row for row in table["rows"] if row["model"] == name) for name in (original, model)

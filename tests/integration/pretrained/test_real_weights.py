@@ -118,7 +118,7 @@ def test_benchmark_answers_are_those_of_transformers(folder, plain, digits):
         if kind == "row":
             events.append(content[0])
 
-    request = {"checkpoint": str(digits), "models": [folder], "n": 3, "shots": 4, "rank": 0}
+    request = {"checkpoint": str(digits), "models": [folder], "n": 3, "shots": 4}
     table = run("benchmark", request, ProgressReporter(report))
     row = table["rows"][-1]
     assert (row["error"], row["n"], row["parameters"]) == ("", 3, 134_515_008)
@@ -184,5 +184,5 @@ def test_a_model_of_another_kind_is_refused_in_a_sentence(folder, digits):
         job("inference", task="fill-mask", model=folder, text="a [MASK]")
     with pytest.raises(UserError, match="is a masked language model: it predicts masked tokens"):
         job("inference", task="text-generation", model=ENCODER, text="a")
-    table = job("benchmark", checkpoint=str(digits), models=[ENCODER], n=2, rank=0)
+    table = job("benchmark", checkpoint=str(digits), models=[ENCODER], n=2)
     assert "its predictions would be random" in table["rows"][-1]["error"]

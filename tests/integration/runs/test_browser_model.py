@@ -139,7 +139,7 @@ def test_the_page_and_the_server_give_one_answer(name, tmp_path, monkeypatch):
 
 def assert_equal_maps(actual, subject, request):
     expected = render_view(subject, "attention", request)
-    for field in ("kind", "kinds", "rows", "columns", "possible", "prediction", "target", "note"):
+    for field in ("kind", "kinds", "rows", "columns", "prediction", "target", "note"):
         assert actual[field] == expected[field], (field, request)
     shape = expected["layers"], expected["heads"], -1
     weights = np.frombuffer(base64.b64decode(expected["weights"]), "<i2").reshape(shape)

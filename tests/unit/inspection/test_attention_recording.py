@@ -62,22 +62,11 @@ def test_free_running_attention_is_that_of_writing_symbol_by_symbol():
             )
 
 
-def test_the_same_seed_draws_the_same_answer_and_another_seed_another():
-    subject = random_model()
-    source_BS = subject.held_out(30).batch.source_BS
-    answers = [
-        record_free_running(subject.transformer, source_BS, 7, temperature=1.5, seed=seed)[1]
-        for seed in (1, 1, 2)
-    ]
-    assert torch.equal(answers[0], answers[1])
-    assert answers[0].shape != answers[2].shape or not torch.equal(answers[0], answers[2])
-
-
 def test_inspection_leaves_the_model_unchanged(mixed):
     batch = mixed.encode_text("3 1 4 1 5")
     state = torch.get_rng_state()
     before = mixed.transformer(batch.source_BS, batch.decoder_input_BT)
     record_teacher_forced(mixed.transformer, batch)
-    record_free_running(mixed.transformer, batch.source_BS, 11, temperature=1.0)
+    record_free_running(mixed.transformer, batch.source_BS, 11)
     assert torch.equal(mixed.transformer(batch.source_BS, batch.decoder_input_BT), before)
     assert torch.equal(torch.get_rng_state(), state)

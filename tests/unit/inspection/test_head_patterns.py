@@ -4,20 +4,15 @@ import math
 import pytest
 import torch
 
-from playground.checkpoints.checkpoint import build_model, weights_by_name
-from playground.checkpoints.manifest import CheckpointError
-from playground.checkpoints.tensors import serialize_tensors
 from playground.inspection import head_patterns as heads_module
 from playground.inspection.attention_recording import record_teacher_forced
 from playground.inspection.head_patterns import (
     PATTERNS,
     score_heads,
-    scores_over_training,
 )
 from playground.inspection.hooks import Component, all_heads
 from playground.inspection.inspected_model import InspectedModel
 from playground.tasks.task import Task
-from playground.training.run_config import RunConfig
 from tests.support.handcrafted_models import (
     REVERSING_HEAD,
     random_model,
@@ -189,30 +184,3 @@ def test_a_task_without_alignment_has_no_distance(mixed):
         == {score.alignment_fraction for score in scores}
         == {None}
     )
-
-
-def test_scores_over_training_are_those_of_the_weights_at_each_step(small_run, ages, tmp_path):
-    files = {}
-    for step, family in ages.items():
-        files[step] = tmp_path / f"{step}.safetensors"
-        files[step].write_bytes(serialize_tensors(weights_by_name(family)))
-    scores = scores_over_training(small_run, files, 64)
-    assert list(scores) == sorted(ages)
-    for step, family in ages.items():
-        assert scores[step] == score_held_out(InspectedModel.from_model(small_run, family), 64)
-    files[15].write_bytes(b"no weights")
-    with pytest.raises(CheckpointError, match=r"15\.safetensors"):
-        scores_over_training(small_run, files, 64)
-
-
-def test_scores_over_training_of_pytorch_layers_are_those_of_each_step(tmp_path):
-    config = RunConfig.from_flat({"architecture": "torch-transformer", "n_layers": 1})
-    models, files = {}, {}
-    for step in (0, 10):
-        torch.manual_seed(step)
-        models[step], files[step] = build_model(config), tmp_path / f"{step}.safetensors"
-        files[step].write_bytes(serialize_tensors(weights_by_name(models[step])))
-    scores = scores_over_training(config, files, 16)
-    assert scores[0] != scores[10]
-    for step, model in models.items():
-        assert scores[step] == score_held_out(InspectedModel.from_model(config, model), 16)

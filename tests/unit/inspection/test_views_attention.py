@@ -64,56 +64,14 @@ def test_a_sequence_beyond_the_training_length_has_a_note(subject):
     )
 
 
-def test_steps_are_the_answer_with_its_probabilities(subject):
-    result = render_view(subject, "steps", {"text": "3 1 4"})
-    assert (
-        [step["token"] for step in result["steps"]]
-        == ["4", "1", "3", "EOS"]
-        == result["prediction"]
-    )
-    assert [step["prefix"] for step in result["steps"]] == [
-        ["SOS"],
-        ["SOS", "4"],
-        ["SOS", "4", "1"],
-        ["SOS", "4", "1", "3"],
-    ]
-    for step in result["steps"]:
-        assert step["candidates"][0][0] == step["token"]
-        assert len(step["candidates"]) == 5
-        assert np.shape(step["cross"]) == (8, 4)
-        np.testing.assert_allclose(np.sum(step["decoder"], axis=1), 1000, atol=4)
-
-
-def test_drawn_steps_follow_their_seed(subject):
-    def drawn(seed):
-        requested = {"text": "3 1 4 1 5", "mode": "sampled", "temperature": 5.0, "seed": seed}
-        return [step["token"] for step in render_view(subject, "steps", requested)["steps"]]
-
-    assert drawn(1) == drawn(1)
-    assert len({tuple(drawn(seed)) for seed in range(4)}) > 1
-
-
-@pytest.mark.parametrize("temperature", [1e-5, 1e-45, 1e-300, 5e-324])
-@pytest.mark.parametrize("view", ["attention", "steps"])
-def test_a_temperature_near_zero_samples_the_greedy_output(view, temperature, subject):
-    request = {"text": "3 1 4 1 5", "mode": "sampled", "temperature": temperature}
-    drawn = render_view(subject, view, request)
-    greedy = render_view(subject, view, {"text": request["text"]})
-    assert drawn["prediction"] == greedy["prediction"]
-    if view == "steps":
-        assert [step["probability"] for step in drawn["steps"]] == [1] * len(drawn["steps"])
-
-
-@pytest.mark.parametrize("view", ["attention", "steps"])
-def test_teacher_forcing_is_not_presented_as_the_models_output(view):
+def test_teacher_forcing_is_not_presented_as_the_models_output():
     untrained = random_model()
     own, inputs = (
-        render_view(untrained, view, {"text": "3 1 4", "mode": mode})
+        render_view(untrained, "attention", {"text": "3 1 4", "mode": mode})
         for mode in ("free-running", "teacher-forced")
     )
     assert inputs["prediction"] == own["prediction"] != inputs["target"] == ["4", "1", "3", "EOS"]
-    at = inputs["rows"] if view == "attention" else [step["token"] for step in inputs["steps"]]
-    assert at == inputs["target"]
+    assert inputs["rows"] == inputs["target"]
 
 
 @pytest.mark.parametrize("family", ["torch-transformer", "decoder-only", "bert"])
@@ -129,32 +87,24 @@ def test_a_checkpoint_of_another_architecture_is_rejected(family):
 
 
 def test_correctness_is_unknown_without_a_target(rowed):
-    views = ("attention", "steps", "lens", "output", "trace", "parameters", "embeddings")
+    views = ("attention", "lens", "output", "trace", "parameters", "embeddings")
     for view in views:
         result = render_view(rowed, view, {"text": "b a"})
         assert result["target"] is None, view
         assert result["prediction"], view
         assert "the target is unknown" in result["note"], view
-    assert {step["target"] for step in render_view(rowed, "steps", {"text": "b a"})["steps"]} == {
-        None
-    }
     assert (
         "generated tokens "
         in render_view(rowed, "trace", {"text": "b a"})["steps"][3]["description"]
     )
-    known = render_view(rowed, "steps", {"text": "a b"})
-    assert (known["target"], known["note"], known["steps"][0]["target"]) == (
-        ["b", "a", "EOS"],
-        "",
-        "b",
-    )
+    known = render_view(rowed, "attention", {"text": "a b"})
+    assert (known["target"], known["note"]) == (["b", "a", "EOS"], "")
 
 
-@pytest.mark.parametrize("view", ["attention", "steps"])
-def test_an_unknown_target_cannot_be_forced(rowed, view):
+def test_an_unknown_target_cannot_be_forced(rowed):
     assert (
         "the target is unknown"
-        in render_view(rowed, view, {"text": "b a", "mode": "teacher-forced"})["error"]
+        in render_view(rowed, "attention", {"text": "b a", "mode": "teacher-forced"})["error"]
     )
 
 
@@ -163,5 +113,5 @@ def test_output_beyond_the_training_length_is_not_truncated():
     with torch.no_grad():
         subject.transformer.output_proj.bias[EOS] = -1e6  # it never ends
     for text, n in (("3 1 4", 4), ("3 1 4 1 5 9 2", 8), ("3 1 4 1 5 9 2 6", 9)):
-        for view in ("attention", "steps", "lens", "output", "trace"):
+        for view in ("attention", "lens", "output", "trace"):
             assert len(render_view(subject, view, {"text": text})["prediction"]) == n, view

@@ -1,13 +1,9 @@
 import dataclasses
-import itertools
 import json
-from pathlib import Path
 
 import pytest
 import torch
 
-from playground.checkpoints.checkpoint import weights_by_name
-from playground.checkpoints.tensors import serialize_tensors
 from playground.inspection.ablation import (
     NUM_SEQUENCES,
     Ablation,
@@ -21,10 +17,8 @@ from playground.inspection.hooks import (
     all_heads,
     component_groups,
 )
-from playground.inspection.inspected_model import InspectedModel
 from playground.inspection.views import VIEWS, component_ranking, render_view
 from playground.inspection.views.component_ranking import MIN_SEQUENCES, sequences_within_budget
-from playground.inspection.views.head_scores import MAX_STEPS, log_spaced
 from playground.inspection.views.request import ViewRequest
 from tests.support.handcrafted_models import (
     REVERSING_HEAD,
@@ -134,41 +128,6 @@ def test_a_head_with_two_patterns_gets_no_description(task, flat):
         set(PATTERN_SENTENCES.values()) - {"attends uniformly"}
     )
     assert not {row["best"] for row in rows} & (set(PATTERNS) - {"uniform"})
-
-
-def test_heads_over_training_have_the_scores_of_each_step(small_run, ages, tmp_path):
-    files = {step: tmp_path / f"{step}.safetensors" for step in (0, 240)}
-    for step, path in files.items():
-        path.write_bytes(serialize_tensors(weights_by_name(ages[step])))
-    subject = InspectedModel.from_model(small_run, ages[0])
-    data = render_view(subject, "heads-over-training", {"history": files})
-    assert (data["steps"], data["n_steps"]) == ([0, 240], 2)
-    for row, score in zip(
-        data["heads"], score_held_out(InspectedModel.from_model(small_run, ages[240])), strict=True
-    ):
-        assert row["patterns"]["first"][-1] == pytest.approx(score.patterns["first"], rel=1e-5)
-        assert {len(values) for values in row["patterns"].values()} == {2}
-    json.dumps(data, allow_nan=False)
-
-
-def test_a_model_without_history_has_a_note_about_runs(mixed):
-    for history in ({}, {200: Path("there.safetensors")}):
-        assert (
-            "only runs store"
-            in render_view(mixed, "heads-over-training", {"history": history})["error"]
-        )
-
-
-def test_log_spaced_steps_are_dense_early_and_include_both_ends():
-    assert log_spaced([0, 5, 9], MAX_STEPS) == [0, 5, 9]
-    steps = log_spaced(list(range(2001)), MAX_STEPS)
-    assert len(steps) == len(set(steps)) == MAX_STEPS
-    assert (steps[0], steps[-1]) == (0, 2000)
-    gaps = [b - a for a, b in itertools.pairwise(steps)]
-    assert gaps == sorted(gaps)
-    assert steps[12] < 100
-    crowded = log_spaced([*range(1000, 1040)], MAX_STEPS)
-    assert (len(crowded), crowded[0], crowded[-1]) == (MAX_STEPS, 1000, 1039)
 
 
 def test_ranking_names_the_working_head_and_the_unneeded_heads(handmade):

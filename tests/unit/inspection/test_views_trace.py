@@ -39,8 +39,7 @@ def test_all_views_of_a_sequence_share_one_teacher_forced_pass():
     stage = render(subject, "trace")["stages"][0]
     render(subject, "trace-cell", stage=f"{stage['block']}/{stage['name']}", row=1)
     render(subject, "attention-scores", kind="cross")
-    for view in ("attention", "steps"):
-        render(subject, view, mode="teacher-forced")
+    render(subject, "attention", mode="teacher-forced")
     render(subject, "lens")
     render(subject, "contributions")
     assert len(passes) == 1

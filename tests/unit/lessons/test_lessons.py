@@ -1,6 +1,7 @@
 """Lessons are measured on their runs, and what they measure can be guessed."""
 
 import dataclasses
+import itertools
 import shutil
 from types import SimpleNamespace
 
@@ -25,7 +26,9 @@ from playground.lessons.lessons import (
 from playground.lessons.tasks import MEASURES
 from playground.lessons.trained_run import (
     EXAMPLES_PER_LENGTH,
+    MAX_STEPS,
     TrainedRun,
+    log_spaced,
     percent,
     same,
     same_multiset,
@@ -471,3 +474,15 @@ def test_the_model_of_lesson_1_is_the_preset_that_it_names():
     lesson = LESSONS["learning"]
     assert configs_of(lesson, {"seed": 0}) == [preset_config("adam", {"seed": 0})]
     assert "the preset Adam, under Advanced settings in the Train tab" in lesson.introduction
+
+
+def test_log_spaced_steps_are_dense_early_and_include_both_ends():
+    assert log_spaced([0, 5, 9], MAX_STEPS) == [0, 5, 9]
+    steps = log_spaced(list(range(2001)), MAX_STEPS)
+    assert len(steps) == len(set(steps)) == MAX_STEPS
+    assert (steps[0], steps[-1]) == (0, 2000)
+    gaps = [b - a for a, b in itertools.pairwise(steps)]
+    assert gaps == sorted(gaps)
+    assert steps[12] < 100
+    crowded = log_spaced([*range(1000, 1040)], MAX_STEPS)
+    assert (len(crowded), crowded[0], crowded[-1]) == (MAX_STEPS, 1000, 1039)

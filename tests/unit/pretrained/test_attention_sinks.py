@@ -10,7 +10,7 @@ def outputs(first_LH, n=5, causal=True):
     others_QM = mask_QM[:, 1:].float()
     others_QM = others_QM / others_QM.sum(1, keepdim=True).clamp(min=1)
     weights_LHQM = torch.cat((first_LHQ1, (1 - first_LHQ1) * others_QM), -1)
-    return AttentionOutputs(weights_LHQM, weights_LHQM, mask_QM)
+    return AttentionOutputs(weights_LHQM, mask_QM)
 
 
 def test_layers_with_most_attention_on_the_first_token_are_named():

@@ -3,7 +3,6 @@ import torch
 
 from playground.pretrained.benchmark.examples import (
     MAX_FEW_SHOT_EXAMPLES,
-    choices_for,
     sample_examples,
 )
 from playground.pretrained.prompts import Example, few_shot_prompt, masked_prompt
@@ -58,43 +57,6 @@ def test_worked_examples_are_no_items_and_could_be_training_data(low, high):
         item.source for item in sample.few_shot_examples
     }
     assert all(item.target == item.source[::-1] != item.source for item in sample.few_shot_examples)
-
-
-def test_choices_are_distinct_permutations_that_include_the_target():
-    item = Example(("3", "1", "4", "5"), ("5", "4", "1", "3"))
-    candidates = choices_for(item)
-    rotations = [f"rotated by {n}" for n in (1, 2, 3)]
-    assert [each.origin for each in candidates[:5]] == ["as it is", "reversed", *rotations]
-    assert len({each.tokens for each in candidates}) == len(candidates)
-    assert all(sorted(each.tokens) == sorted(item.source) for each in candidates)
-    assert item.target in {each.tokens for each in candidates}
-    assert candidates == choices_for(item)
-    assert 6 <= len(candidates) <= 8
-
-
-def test_identical_choices_are_merged_and_include_the_target():
-    assert len(choices_for(Example(("3", "3", "3"), ("3", "3", "3")))) == 1
-
-
-@pytest.mark.parametrize("name", ["parity", "brackets", "duplicate", "dedupe"])
-def test_candidates_have_the_length_of_the_target_in_every_task(name):
-    items = sample_examples(load_task(name), 40, 4, 16 if name == "brackets" else 7).examples
-    chosen = {item: choices_for(item, items) for item in items}
-    assert sum(len(candidates) > 1 for candidates in chosen.values()) > 30
-    for item, candidates in chosen.items():
-        assert {len(each.tokens) for each in candidates} == {len(item.target)}
-        assert item.target in {each.tokens for each in candidates}
-        assert len({each.tokens for each in candidates}) == len(candidates)
-        assert candidates == choices_for(item, items)
-
-
-def test_choices_come_only_from_targets_of_equal_length():
-    single, other = Example(("3", "1", "2"), ("0",)), Example(("5", "6"), ("5", "6", "5"))
-    assert [each.tokens for each in choices_for(single, [single, other])] == [("0",)]
-    assert {each.tokens for each in choices_for(single, [single, Example(("5", "6"), ("1",))])} == {
-        ("0",),
-        ("1",),
-    }
 
 
 def test_prompts_match_their_documentation():

@@ -1,7 +1,6 @@
 import csv
 import io
 import json
-import math
 
 import pytest
 from scipy.stats import binomtest
@@ -17,9 +16,7 @@ from playground.pretrained.benchmark.metrics import (
     MetricAccumulator,
     correct_positions,
     exact_match,
-    first_credit,
     parse_answer,
-    rank_of,
 )
 from playground.pretrained.prompts import first_line
 
@@ -61,41 +58,18 @@ def test_extra_tokens_prevent_an_exact_match():
     assert not exact_match(None, ())
 
 
-def test_a_tie_is_no_first_place():
-    assert rank_of([-1.0, -3.0, -2.0], 0) == 1
-    assert rank_of([-1.0, -3.0, -2.0], 1) == 3
-    assert rank_of([-1.0, -1.0, -2.0], 0) == 2
-    assert rank_of([0.0, 0.0, 0.0], 2) == 3
-    assert rank_of([math.nan, -1.0], 0) == 2
-    assert rank_of([-5.0, math.nan], 0) == 1
-    assert rank_of([-5.0, -5.0 - 1e-6, -7.0], 0) == 2
-    assert rank_of([-5.0, -5.0 - 1e-3, -7.0], 0) == 1
-
-
-def test_a_tie_of_k_candidates_counts_as_1_in_k_of_a_first_place():
-    assert first_credit([-1.0, -3.0, -2.0], 0) == 1
-    assert first_credit([-1.0, -3.0, -2.0], 2) == 0
-    assert first_credit([-1.0, -1.0 - 1e-6, -2.0], 1) == 1 / 2
-    assert first_credit([0.0] * 5, 2) == 1 / 5
-    assert first_credit([math.nan, -1.0], 0) == 0
-    assert first_credit([-math.inf, -math.inf], 0) == first_credit([math.nan], 0) == 0
-
-
-def test_a_tally_counts_examples_tokens_and_ranks():
+def test_a_tally_counts_examples_and_tokens():
     tally = MetricAccumulator(has_eos=True)
     assert tally.compute()["exact_match"] is None
     tally.add(("4", "1"), ("4", "1"), 1.0)
     tally.add(("4", "9", "3"), ("4", "1", "3"), 2.0)
     tally.add(None, ("4", "1", "3", "5", "5"), 6.0)
-    tally.add_rank(1, 4, 0.5)
-    tally.add_rank(0, 8, 1.5)
     result = tally.compute()
-    assert (result["n"], result["n_tokens"], result["ranked"]) == (3, 13, 2)
+    assert (result["n"], result["n_tokens"]) == (3, 13)
     assert result["exact_match"] == pytest.approx(1 / 3)
     assert result["token_accuracy"] == pytest.approx(6 / 13)
     assert (result["token_accuracy_low"], result["token_accuracy_high"]) == wilson_interval(6, 13)
-    assert (result["rank_accuracy"], result["rank_chance"]) == (0.5, (1 / 4 + 1 / 8) / 2)
-    assert (result["seconds_per_example"], result["rank_seconds_per_example"]) == (3.0, 1.0)
+    assert result["seconds_per_example"] == 3.0
 
 
 def test_two_models_are_compared_on_the_same_examples():
@@ -124,8 +98,6 @@ RESULT = [
         "prediction": ["4", None],
         "correct": False,
         "correct_positions": [True, False],
-        "candidates": [{}, {}],
-        "rank": 2,
     },
     {"kind": "model", "index": 1, "model": "a, b", "exact_match": 0.25, "finished": True},
 ]

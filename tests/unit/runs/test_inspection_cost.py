@@ -6,7 +6,6 @@ import pytest
 
 from playground.inspection import head_patterns
 from playground.inspection.views.component_ranking import MIN_SEQUENCES
-from playground.inspection.views.head_scores import MIN_STEPS
 from playground.runs import snapshots
 from playground.runs.limits import Limits
 from playground.runs.registry import Registry
@@ -27,15 +26,12 @@ LARGE = {
 
 def test_costs_follow_the_sequences_of_the_views():
     assert head_patterns.NUM_SEQUENCES == snapshots.HEAD_SCORE_SEQUENCES
-    assert (MIN_SEQUENCES, MIN_STEPS) == (
-        snapshots.ABLATION_SEQUENCES,
-        snapshots.TRAINING_STEPS,
-    )
+    assert MIN_SEQUENCES == snapshots.ABLATION_SEQUENCES
 
 
 def test_larger_models_and_longer_sequences_cost_more():
     usual = RunConfig()
-    for view in ("heads", "heads-over-training", "ablation"):
+    for view in ("heads", "ablation"):
         assert 0 < min_seconds(usual, view) < 1 < 10 * min_seconds(RunConfig.from_flat(LARGE), view)
         assert min_seconds(
             RunConfig.from_flat({"min_length": 20, "max_length": 20}), view

@@ -53,8 +53,8 @@ def test_numbers_of_the_diagram_equal_those_of_the_inspect_tab(name):
         weights = np.frombuffer(base64.b64decode(result["weights"]), "<i2")
         np.testing.assert_array_equal(weights, np.ravel(expected))
     if isinstance(model, Transformer):
-        steps = render_view(subject, "steps", {"text": text, "mode": "teacher-forced"})["steps"]
-        best = [step["candidates"][0] for step in steps]
+        candidates = render_view(subject, "lens", {"text": text})["candidates"]
+        best = [tokens[0] for tokens in candidates[-1]]
         assert [token for token, _ in best] == forward_pass["probe"]["predicted"]
         expected = forward_pass["probe"]["probability"]
         assert [round(1000 * value) for _, value in best] == pytest.approx(expected, abs=1)

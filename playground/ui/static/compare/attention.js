@@ -25,7 +25,6 @@ const form = createForm("attention", {
   model0: "bert-base-uncased",
   model1: "gpt2",
   text: "The cat sat on the mat",
-  word: "sat",
   source: "pretrained",
 });
 
@@ -49,8 +48,6 @@ export function fromPretrained(result) {
     rows: names,
     columns: names,
     possible: result.kind === "causal" ? result.mask : null,
-    token: result.word_tokens.length ? result.word_tokens[0][0] : 0,
-    scores: { [`${result.layer}.${result.head}`]: result.scores },
   };
 }
 
@@ -68,8 +65,7 @@ const jobs = results.map(
 );
 const modelName = (i) => String(form.value[i ? "model1" : "model0"]).trim();
 
-const runPanel = (i) =>
-  jobs[i].start("attention", { model: modelName(i), text: form.value.text, word: form.value.word });
+const runPanel = (i) => jobs[i].start("attention", { model: modelName(i), text: form.value.text });
 
 /** Run both models, one after the other, because each may need a download. */
 async function run() {
@@ -92,7 +88,6 @@ const own = new Resource(async () => {
     isOwn: true,
     model: selectedModel.value?.name ?? "the selected model",
     possible: response.kind === "decoder" ? response.possible : null,
-    token: 0,
   };
 });
 
@@ -111,11 +106,6 @@ function buildFields(values) {
     : modelField("model1", "Second model", values.model1);
   return /** @type {FieldSpec[]} */ ([
     textField("text", "Prompt", { maxLength: 1000 }),
-    textField("word", "Word", {
-      isRequired: false,
-      maxLength: 40,
-      hint: "The token whose attention is shown for every head.",
-    }),
     modelField("model0", "First model", values.model0),
     { name: "source", label: "Compare with", type: "select", options: SOURCES },
     second,

@@ -4,15 +4,12 @@ import { HeatMapView } from "../shared/components/heat_map_view.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { toRows, unpackWeights } from "../shared/attention_weights.js";
 import { HeadGrid } from "../shared/diagram/diagram.js";
-import { Resource } from "../shared/resource.js";
 import { ATTENTION_KIND, ATTENTION_KINDS, describeAxes, TOKEN_HINT } from "../shared/strings.js";
-import { runQuery } from "./jobs.js";
 import { shortModelName } from "./models.js";
 import { Notes } from "./pipeline.js";
 
 export const DISPLAY_OPTIONS = [
-  { value: "map", label: "weights", title: "Softmax of the scores; each row sums to one" },
-  { value: "scores", label: "scores", title: "Queries times keys, scaled, before the softmax" },
+  { value: "map", label: "one head", title: "The weights of the selected head" },
   { value: "token", label: "one token, all heads", title: TOKEN_HINT },
 ];
 export const display = signal("map");
@@ -20,9 +17,6 @@ export const display = signal("map");
 export const isFirstHidden = signal(false);
 const CAPTIONS = {
   map: "Rows: queries. Columns: keys. Each row sums to one.",
-  scores:
-    "Query-key products divided by the square root of the head size, before the softmax: blue is " +
-    "positive, orange negative.",
   token: "Rows: heads of the selected layer. Columns: keys of this token.",
 };
 
@@ -30,12 +24,7 @@ const CAPTIONS = {
 export function describeMap(data, mode) {
   if (mode === "token" || !data.isOwn) return CAPTIONS[mode];
   const { kind, kinds, architecture } = data;
-  return (
-    `${describeAxes(kind, !kinds.includes("cross"), architecture)} Each row sums to one.` +
-    (mode === "scores"
-      ? " These are weights; the scores of your model are in Inspect, Activations."
-      : "")
-  );
+  return `${describeAxes(kind, !kinds.includes("cross"), architecture)} Each row sums to one.`;
 }
 
 const at = ({ start = 0 }, names, i) => `${names[i]} (position ${start + i + 1})`;
@@ -56,7 +45,6 @@ export function withoutFirst(data, all) {
       rows: cut(data.rows),
       columns: cut(data.columns),
       possible: data.possible && cut(data.possible).map(cut),
-      token: Math.max(0, data.token - 1),
     },
     all: all.map((heads) => heads.map(cutHead)),
   };
@@ -72,18 +60,15 @@ export function describeSharedKeys({ heads, kv_heads: groups = heads }, head) {
     : "";
 }
 
-/** The map of one head: its weights, or its scores if they are given. */
-function buildHeadMap(data, weights, scores) {
-  const { rows, columns, possible: mask } = data,
-    describe = (row, column) => {
-      const [query, key] = [at(data, rows, row), at(data, columns, column)],
-        weight = weights[row][column].toFixed(3);
-      return scores
-        ? `${query}, ${key}: score ${scores[row][column].toFixed(2)}, ` +
-            `weight after the softmax ${weight}.`
-        : `${query} attends to ${key} with weight ${weight}.`;
-    };
-  return { data: { rows, columns, values: scores ?? weights, mask, isSigned: !!scores }, describe };
+/** The weights of one head. */
+function buildHeadMap(data, values) {
+  const { rows, columns, possible: mask } = data;
+  return {
+    data: { rows, columns, values, mask },
+    describe: (row, column) =>
+      `${at(data, rows, row)} attends to ${at(data, columns, column)} with weight ` +
+      `${values[row][column].toFixed(3)}.`,
+  };
 }
 
 /** The weights of one token in all heads of a layer. */
@@ -112,26 +97,6 @@ function toPass({ isOwn, kind, kinds, possible, rows, columns }, weights) {
   return { kind: name, pass: { axes, attention: { [name]: weights } } };
 }
 
-/** Return the scores of a head, which are loaded when they are first shown. */
-function useScores(data, layer, head, isEnabled) {
-  const key = `${layer + 1}.${head + 1}`,
-    answer = useMemo(() => new Resource(loadScores), [data]),
-    scores = data?.scores?.[key];
-  useEffect(() => {
-    if (data?.scores && isEnabled && !scores) answer.load(data, layer, head);
-  }, [answer, key, isEnabled]);
-  void answer.data.value; // its scores are those of the data
-  return { scores, error: answer.error.value };
-}
-
-async function loadScores(data, layer, head) {
-  const { model, text, word } = data,
-    place = { layer: layer + 1, head: head + 1 },
-    response = await runQuery("attention", { model, text, word, ...place });
-  if (response.scores) data.scores[Object.values(place).join(".")] = response.scores;
-  return response;
-}
-
 function KindControl({ kinds, kind }) {
   const options = ATTENTION_KINDS.filter(({ value }) => kinds.includes(value)).map(
     ({ value, title }) => ({ value, label: value, title }),
@@ -139,7 +104,7 @@ function KindControl({ kinds, kind }) {
   return html`<${SegmentedControl} label=${ATTENTION_KIND} options=${options} of=${kind} />`;
 }
 
-function LargeMap({ data, all, selection, mode, scores, select }) {
+function LargeMap({ data, all, selection, mode, select }) {
   const { layer, head, token } = selection,
     isToken = mode === "token",
     title = isToken
@@ -149,11 +114,11 @@ function LargeMap({ data, all, selection, mode, scores, select }) {
     () =>
       isToken
         ? buildTokenMap(data, layer, all[layer], token)
-        : buildHeadMap(data, toRows(all[layer][head], data.columns.length), scores),
-    [data, layer, head, token, mode, scores],
+        : buildHeadMap(data, toRows(all[layer][head], data.columns.length)),
+    [data, layer, head, token, mode],
   );
   return html`<div>
-    <h4>${title} of ${shortModelName(data.model)}${scores ? ": scores" : ""}</h4>
+    <h4>${title} of ${shortModelName(data.model)}</h4>
     <${HeatMapView}
       label=${title}
       data=${map.data}
@@ -169,13 +134,9 @@ function LargeMap({ data, all, selection, mode, scores, select }) {
 
 /** The selected layer, head and token of a panel, within the sizes of its model. */
 function useSelection(data, initial) {
-  const [requested, setRequested] = useState({
-    layer: 0,
-    head: 0,
-    token: /** @type {any} */ (null),
-  });
+  const [requested, setRequested] = useState({ layer: 0, head: 0, token: 0 });
   useEffect(
-    () => setRequested((before) => ({ ...before, token: null })),
+    () => setRequested((before) => ({ ...before, token: 0 })),
     [data?.text, data?.model, data?.start],
   );
   useEffect(() => {
@@ -186,7 +147,7 @@ function useSelection(data, initial) {
     selection: data && {
       layer: limit(requested.layer, data.layers),
       head: limit(requested.head, data.heads),
-      token: limit(requested.token ?? data.token, data.rows.length),
+      token: limit(requested.token, data.rows.length),
     },
     select: (changes) => setRequested({ ...requested, ...changes }),
   };
@@ -206,21 +167,16 @@ export function AttentionPanel({ index, data: whole, kind = null, initial = null
     }, [whole, isCut]),
     { selection, select } = useSelection(data, initial),
     { layer = 0, head = 0, token = 0 } = selection ?? {},
-    { scores, error } = useScores(whole, layer, head, display.value === "scores"),
     mode = display.value,
-    pretrainedScores = isCut && scores ? cut(scores).map(cut) : scores,
-    visibleScores = mode === "scores" && !isOwn ? pretrainedScores : undefined,
-    isReady = mode !== "scores" || isOwn || Boolean(scores),
     picture = useMemo(() => data && toPass(data, all), [data]);
   if (!data)
     return html`<section class=${"panel-" + index} aria-label=${`Model ${index + 1}`}>
       <p class="pg-hint pg-empty">Press Show attention to see the attention of each head.</p>
     </section>`;
-  const name = `${layer + 1}.${head + 1}`;
   return html`<section
     class=${"panel-" + index}
     aria-label=${shortModelName(data.model)}
-    data-drawn=${isReady ? `${mode} ${data.model} ${name}` : undefined}
+    data-drawn=${`${mode} ${data.model} ${layer + 1}.${head + 1}`}
   >
     ${kind && html`<${KindControl} kinds=${data.kinds} kind=${kind} />`}
     <${HeadGrid}
@@ -229,15 +185,7 @@ export function AttentionPanel({ index, data: whole, kind = null, initial = null
       row=${mode === "token" ? token : null}
       onSelect=${(_, l, h) => select({ layer: l, head: h })}
     />
-    ${error && html`<p class="pg-error" role="alert">${error}</p>`}
-    <${LargeMap}
-      data=${data}
-      all=${all}
-      selection=${selection}
-      mode=${isReady ? mode : "map"}
-      scores=${visibleScores}
-      select=${select}
-    />
+    <${LargeMap} data=${data} all=${all} selection=${selection} mode=${mode} select=${select} />
     <${Notes} notes=${data.notes ?? []} />
   </section>`;
 }

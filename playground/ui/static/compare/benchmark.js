@@ -3,18 +3,16 @@ import { Button } from "../shared/components/buttons.js";
 import { html, signal } from "../vendor/preact.js";
 import { Field, Form } from "../shared/components/form.js";
 import { JobProgress } from "../shared/components/job_progress.js";
-import { downloadFile, downloadJson, recordsToCsv } from "../shared/download.js";
+import { downloadJson } from "../shared/download.js";
 import { formatCount } from "../shared/format.js";
 import { isActive } from "../shared/job.js";
 import { Examples } from "./benchmark_examples.js";
 import {
   addRows,
-  beginJob,
-  exampleRecords,
+  emptyResults,
   exportData,
   isBaseline,
   loadResults,
-  resultRecords,
   results,
   ResultTable,
   saveResults,
@@ -49,19 +47,11 @@ const READING = [
     "The probability of so large a difference from your model, or a larger one, if both had the " +
       "same exact match (McNemar's test on the same examples, not corrected for several models).",
   ],
-  [
-    "ranking",
-    "How often the target is more probable than all other candidates. The line marks chance. " +
-      "BERT needs about 140 forward passes for a target of ten tokens. A dash: the model is not " +
-      "ranked. Of the models of the playground, only the Transformer is.",
-  ],
   ["time per example", "It depends on this machine and its load."],
-  ["memory", "The weights, and below them the growth of the process during the evaluation."],
 ];
 const FIELDS = /** @type {FieldSpec[]} */ ([
   { name: "n", label: "Held-out examples", min: 1, max: 500 },
   { name: "shots", label: "Few-shot examples", min: 0, max: 32 },
-  { name: "rank", label: "Ranked examples", min: 0, max: 500 },
 ]).map((field) => ({ ...field, type: "number", isRequired: true, isInteger: true }));
 
 /** @param {{ models?: unknown }} stored */
@@ -73,7 +63,7 @@ const dropInvalidModels = ({ models, ...stored }) => ({
 });
 export const form = createForm(
   "table",
-  { models: DEFAULT_MODELS.map((name) => ({ name, on: true })), n: 20, shots: 8, rank: 5 },
+  { models: DEFAULT_MODELS.map((name) => ({ name, on: true })), n: 20, shots: 8 },
   dropInvalidModels,
 );
 const newName = signal("");
@@ -81,16 +71,16 @@ const nameError = signal("");
 loadResults();
 
 /** Return the line below the progress of a job that is done. */
-export function describeResults({ items, rows }) {
-  const evaluated = [...rows.values()].filter((row) => !isBaseline(row) && !row.error);
+export function describeResults({ examples, rows }) {
+  const n = Math.max(0, ...Object.values(examples).map((each) => each.length)),
+    evaluated = Object.values(rows).filter((row) => !isBaseline(row) && !row.error);
   return (
-    `Evaluated: ${formatCount(items.size, "example")}, ` +
+    `Evaluated: ${formatCount(n, "example")}, ` +
     `${formatCount(evaluated.length, "model")} and the baselines.`
   );
 }
 
 const job = new CompareJob("table", {
-  onStart: () => (results.value = beginJob(results.value)),
   onRows: (rows, request) => (results.value = addRows(results.value, rows, request)),
   onEnd: (_, request) => {
     if (request.models.length) loadModelFacts(request.models, true); // they are local now
@@ -102,14 +92,13 @@ const job = new CompareJob("table", {
 const listSelected = () => form.value.models.filter((each) => each.on).map((each) => each.name);
 
 function runBenchmark() {
-  const { n, shots, rank } = form.value;
+  const { n, shots } = form.value;
   job.start(
     "benchmark",
     {
       models: listSelected().filter((name) => !isUnavailable(name)),
       n: Number(n),
       shots: Number(shots),
-      rank: Math.min(Number(n), Number(rank)),
       of: subject.value,
     },
     subject.value,
@@ -209,17 +198,6 @@ function ModelList() {
     </form>`;
 }
 
-function Files() {
-  const state = results.value;
-  const saveCsv = (name, records) => downloadFile(name, recordsToCsv(records)),
-    saveTable = () => saveCsv("compare.csv", resultRecords(state)),
-    saveExamples = () => saveCsv("compare-examples.csv", exampleRecords(state)),
-    saveJson = () => downloadJson("compare.json", exportData(state));
-  return html`<${Button} onClick=${saveTable}>Table (CSV)<//>
-    <${Button} onClick=${saveExamples}>Predictions (CSV)<//>
-    <${Button} onClick=${saveJson}>All data (JSON)<//>`;
-}
-
 function Legend() {
   const { settings } = results.value;
   return html`<details class="legend">
@@ -241,7 +219,7 @@ const isOutdated = () => {
 };
 
 function Results() {
-  const { settings, items, origin } = results.value,
+  const { settings, examples, origin } = results.value,
     isOld = isOutdated();
   return html`<section class="main-part" aria-label="Benchmark results">
     <div class="job">
@@ -260,12 +238,14 @@ function Results() {
       <${ResultTable} job=${job} onRetry=${retryModel} />
     </div>
     ${
-      items.size > 0 &&
+      Object.keys(examples).length > 0 &&
       html`<${Legend} />
         <header class="pg-section-header results-header">
           <h3>Results by example</h3>
           <span class="pg-spacer"></span>
-          <${Files} />
+          <${Button} onClick=${() => downloadJson("compare.json", exportData(results.value))}>
+            All data (JSON)
+          <//>
         </header>
         <${Examples} />`
     }
@@ -277,7 +257,7 @@ export function Benchmark() {
     "benchmark",
     () => !results.value.settings && !job.isStored && !job.isBusy,
     ({ rows, request, machine }) => {
-      results.value = { ...addRows(beginJob(results.value), rows, request), origin: machine };
+      results.value = { ...addRows(emptyResults(), rows, request), origin: machine };
     },
   );
   const { models, ...numbers } = form.value,

@@ -12,25 +12,22 @@ import {
   formatPercent,
 } from "../shared/format.js";
 import { isActive } from "../shared/job.js";
-import { loadText, saveText } from "../shared/storage.js";
+import { loadJson, saveText } from "../shared/storage.js";
 import { describeError, isOutage, outage } from "./jobs.js";
 /** @import { Column } from "../shared/types.js" */
 
 const RESULTS_KEY = "transformer-playground-compare-table";
 const MAX_RESULTS_LENGTH = 2_500_000;
-const FIRST_BASELINE_RANK = 1000;
+const OWN_INDEX = 4; // of the row of the selected model; the baselines are before it
 
 /** @typedef {ReturnType<typeof emptyResults>} Results */
 export const emptyResults = () => ({
   request: /** @type {any} */ (null),
   settings: /** @type {any} */ (null),
-  rows: /** @type {Map<string, any>} */ (new Map()),
-  /** The predictions for each example, by the ids of the rows. */
-  items: /** @type {Map<number, Map<string, any>>} */ (new Map()),
+  rows: /** @type {Record<string, any>} */ ({}),
+  /** The examples with the predictions, by the ids of the rows. */
+  examples: /** @type {Record<string, any[]>} */ ({}),
   subject: "",
-  /** The number of the job; a model that is tried again has its rows from a later one. */
-  part: 0,
-  isCleared: false,
   /** Where the results were recorded; empty if they are of this server. */
   origin: "",
 });
@@ -38,128 +35,50 @@ export const results = signal(emptyResults());
 
 export const isBaseline = (row) => row.description === "baseline";
 
-/** Begin a job. The earlier results stay until its first row. @param {Results} state */
-export const beginJob = (state) => ({ ...state, part: state.part + 1, isCleared: false });
+/** Return the id of a row; a model that is tried again has its earlier one. */
+const idOf = ({ index, model }) => (index > OWN_INDEX ? model : String(index));
 
-/** Remove the rows and predictions of a model. @param {Results} state @param {string} model */
-function removeModel(state, model) {
-  for (const [id, row] of state.rows)
-    if (row.model === model) {
-      state.rows.delete(id);
-      for (const predictions of state.items.values()) predictions.delete(id);
-    }
-}
-
-/** @param {Results} state @param {any} row @param {any} request */
-function addRow(state, row, request) {
-  const id = `${state.part}:${row.index}`;
-  if (row.kind === "settings" && !request.retry)
-    Object.assign(state, {
-      ...emptyResults(),
-      part: state.part,
-      request,
-      settings: row,
-      subject: request.of || "",
-    });
-  if (request.retry && row.model !== request.retry) return;
-  if (row.kind === "model") {
-    if (request.retry && !state.isCleared) removeModel(state, row.model);
-    state.isCleared = true;
-    state.rows.set(id, row);
-  } else if (row.kind === "example") {
-    if (!state.items.has(row.number)) state.items.set(row.number, new Map());
-    state.items.get(row.number)?.set(id, row);
+/**
+ * Return the results after more rows. The rows of another try are only those of its model.
+ * @param {Results} before
+ */
+export function addRows(before, more, request) {
+  let state = { ...before, rows: { ...before.rows }, examples: { ...before.examples } };
+  for (const row of more) {
+    const id = idOf(row);
+    if (request.retry && row.model !== request.retry) continue;
+    if (row.kind === "settings")
+      state = { ...emptyResults(), request, settings: row, subject: request.of || "" };
+    else if (row.kind === "model") state.rows[id] = row;
+    else state.examples[id] = [...(row.number > 1 ? (state.examples[id] ?? []) : []), row];
   }
-}
-
-/** Return the results after more rows. @param {Results} before */
-export function addRows(before, rows, request) {
-  const state = {
-    ...before,
-    rows: new Map(before.rows),
-    items: new Map(
-      [...before.items].map(([number, predictions]) => [number, new Map(predictions)]),
-    ),
-  };
-  for (const row of rows) addRow(state, row, request);
   return state;
 }
 
 /** Return [id, row] pairs: the selected model, the others in their order, then the baselines. */
 export function sortedRows({ request, rows }) {
   const requested = request?.models ?? [];
-  const rank = (row) => (isBaseline(row) ? FIRST_BASELINE_RANK : 1 + requested.indexOf(row.model));
-  return [...rows].sort(
-    ([a, x], [b, y]) => rank(x) - rank(y) || x.index - y.index || (a < b ? -1 : 1),
-  );
+  const rank = (row) => (isBaseline(row) ? requested.length + 1 : 1 + requested.indexOf(row.model));
+  return Object.entries(rows).sort(([, x], [, y]) => rank(x) - rank(y) || x.index - y.index);
 }
-
-/** Return the predictions of all rows to each example, in the order of the examples. */
-export const sortedItems = ({ items }) => [...items].sort(([a], [b]) => a - b);
-
-/** Return the requested models that have no row yet. @param {Results} state */
-const listPending = ({ request, rows }, active) =>
-  active && !active.retry && request === active
-    ? active.models.filter((name) => ![...rows.values()].some((row) => row.model === name))
-    : [];
-
-export const resultRecords = (state) =>
-  sortedRows(state).map(([, { kind, index, finished, ...row }]) => row);
-
-export const exampleRecords = (state) =>
-  sortedItems(state).flatMap(([, predictions]) =>
-    [...predictions].map(([id, item]) => ({
-      model: item.model,
-      decoding: state.rows.get(id)?.decoding ?? "",
-      number: item.number,
-      source: item.source,
-      target: item.target,
-      raw_output: item.raw_output,
-      prediction: (item.prediction || []).map((token) => token || "?").join(" "),
-      correct: Number(item.correct),
-      correct_positions: item.correct_positions.map(Number).join(""),
-      rank: item.rank,
-      candidates: item.candidates.length,
-      seconds: item.seconds,
-      prompt: item.prompt,
-    })),
-  );
 
 export const exportData = (state) => ({
   settings: state.settings,
-  rows: resultRecords(state),
-  examples: sortedItems(state).flatMap(([, predictions]) => [...predictions.values()]),
+  rows: sortedRows(state).map(([, { kind, index, finished, ...row }]) => row),
+  examples: Object.values(state.examples).flat(),
 });
 
 export function saveResults() {
-  const state = results.value,
-    text = JSON.stringify({
-      ...state,
-      rows: [...state.rows],
-      items: [...state.items].map(([number, predictions]) => [number, [...predictions]]),
-    });
+  const text = JSON.stringify(results.value);
   // The server keeps larger results for some time.
   saveText(RESULTS_KEY, text.length < MAX_RESULTS_LENGTH ? text : null);
 }
 
-/** Return saved results; empty ones if the text has none. */
-export function parseResults(text) {
-  try {
-    const saved = JSON.parse(text || "null") ?? {};
-    if (!saved.settings) return emptyResults();
-    return {
-      ...emptyResults(),
-      ...saved,
-      rows: new Map(saved.rows),
-      items: new Map(saved.items.map(([number, predictions]) => [number, new Map(predictions)])),
-    };
-  } catch {
-    return emptyResults(); // the stored value is malformed
-  }
-}
-
 export function loadResults() {
-  results.value = parseResults(loadText(RESULTS_KEY));
+  const saved = loadJson(RESULTS_KEY),
+    isComplete =
+      saved?.settings && [saved.rows, saved.examples].every((each) => each?.constructor === Object);
+  results.value = { ...emptyResults(), ...(isComplete ? saved : {}) };
 }
 
 // The table of the benchmark: the metrics of each model.
@@ -177,29 +96,17 @@ const METRICS = [
     help: "Fraction of correct tokens, EOS included",
     count: (row) => row.n_tokens,
   },
-  {
-    key: "rank_accuracy",
-    label: "ranking",
-    help: "How often the target is the most probable candidate",
-    count: (row) => row.ranked,
-  },
 ];
 const isMissing = (value) => value === null || value === undefined;
-const chanceOf = (row, key) =>
-  key === "rank_accuracy" && !isBaseline(row) ? (row.rank_chance ?? null) : null;
 
 export function describeScore(row, { key, count }) {
-  const low = row[key + "_low"],
-    chance = chanceOf(row, key);
-  return [
-    formatPercent(row[key]) + (count(row) ? " of " + formatInteger(count(row)) : ""),
-    isMissing(low)
-      ? ""
-      : `95 % interval ${formatPercent(low)} to ${formatPercent(row[key + "_high"])}`,
-    chance === null ? "" : "chance " + formatPercent(chance),
-  ]
-    .filter(Boolean)
-    .join("; ");
+  const [low, high] = [row[key + "_low"], row[key + "_high"]],
+    interval = `; 95 % interval ${formatPercent(low)} to ${formatPercent(high)}`;
+  return (
+    formatPercent(row[key]) +
+    (count(row) ? " of " + formatInteger(count(row)) : "") +
+    (isMissing(low) ? "" : interval)
+  );
 }
 
 /** Describe how the exact matches differ from those of the selected model; empty without a pair. */
@@ -223,12 +130,8 @@ const percent = (fraction) => 100 * fraction + "%";
 function Score({ row, metric }) {
   const { key } = metric,
     [value, low, high] = [row[key], row[key + "_low"], row[key + "_high"]],
-    chance = chanceOf(row, key),
-    hasInterval = !isMissing(low) && !isMissing(high);
-  if (isMissing(value))
-    return html`<span class="pg-quiet" title=${key === "rank_accuracy" ? "Not ranked" : ""}
-      >–</span
-    >`;
+    hasInterval = !isMissing(low);
+  if (isMissing(value)) return html`<span class="pg-quiet">–</span>`;
   return html`<span class="score" title=${describeScore(row, metric)}>
     <span class="value">${formatPercent(value)}</span>
     ${
@@ -240,7 +143,6 @@ function Score({ row, metric }) {
         hasInterval &&
         html`<i class="range" style=${{ left: percent(low), width: percent(high - low) }}></i>`
       }
-      ${chance !== null && html`<i class="chance" style=${{ left: percent(chance) }}></i>`}
       <i class="dot" style=${{ left: percent(value) }}></i>
     </span>
   </span>`;
@@ -279,15 +181,6 @@ const formatExamples = (row, requested) =>
     ? (row.n ?? "")
     : `${row.n} of ${requested}`;
 
-const GROWTH = "Growth of the process during the evaluation";
-
-function Memory({ row }) {
-  if (!row.weights_bytes) return null;
-  const added = ("+ " + formatBytes(row.added_bytes)).replaceAll(" ", "\u00a0");
-  return html`${formatBytes(row.weights_bytes)}
-  ${row.added_bytes > 0 && html`<span class="pg-sub" title=${GROWTH}>${added}</span>`}`;
-}
-
 /** @returns {Column[]} */
 function buildColumns({ request }, job, onRetry) {
   const number = { isNumber: true, isOptional: true };
@@ -322,28 +215,26 @@ function buildColumns({ request }, job, onRetry) {
       ...number,
       render: (row) => formatSeconds(row.seconds_per_example),
     },
-    {
-      key: "weights_bytes",
-      label: "memory",
-      ...number,
-      render: (row) => html`<${Memory} row=${row} />`,
-    },
   ];
 }
 
 /** Return the rows of the table: the results, and the models that wait, above the baselines. */
 export function buildRows(state, request, progress) {
   const rows = sortedRows(state).map(([id, row]) => ({ id, ...row })),
-    firstBaseline = rows.findIndex(isBaseline),
     isOwnDone = rows.some((row) => !isBaseline(row) && row.finished),
-    pending = listPending(state, request).map((model, i) => ({
-      id: "pending " + model,
-      model,
-      isPending: true,
-      description: describePending(progress, isOwnDone && i === 0),
-    }));
-  rows.splice(firstBaseline < 0 ? rows.length : firstBaseline, 0, ...pending);
-  return rows;
+    pending = (request?.models ?? [])
+      .filter((name) => !state.rows[name])
+      .map((model, i) => ({
+        id: model,
+        model,
+        isPending: true,
+        description: describePending(progress, isOwnDone && i === 0),
+      }));
+  return [
+    ...rows.filter((row) => !isBaseline(row)),
+    ...pending,
+    ...rows.filter((row) => isBaseline(row)),
+  ];
 }
 
 /** @param {{ job: any, onRetry: (model: string) => void }} props */

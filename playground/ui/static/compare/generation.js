@@ -1,7 +1,6 @@
 // Text generation, with the alternatives of each token (pretrained/inference.py).
 import { html, signal } from "../vendor/preact.js";
 import { BarList } from "../shared/components/bar_list.js";
-import { HeatMapView } from "../shared/components/heat_map_view.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { formatCount, formatPercent } from "../shared/format.js";
 import { MOST_PROBABLE_TOKENS } from "../shared/strings.js";
@@ -154,28 +153,6 @@ export const { View: Generation } = createPipeline("continue", {
     (name !== "chat" || hasChatTemplate(model0)) &&
     (decoding === "sampling" || !["temperature", "top_p", "seed"].includes(name)),
   buildRequest: (request) => ({ task: "text-generation", ...request }),
-  examples: [
-    {
-      label: "The Transformer architecture works by, 50 tokens",
-      values: {
-        model0: "gpt2",
-        text: "The Transformer architecture works by",
-        new_tokens: "50",
-        decoding: "greedy",
-      },
-    },
-    {
-      label: "Reversal from three examples",
-      values: {
-        model0: "gpt2",
-        text:
-          "Input: 3 1 4\nOutput: 4 1 3\n\nInput: 2 7 5\nOutput: 5 7 2\n\n" +
-          "Input: 9 0 6\nOutput: 6 0 9\n\nInput: 5 3 8\nOutput:",
-        new_tokens: "6",
-        decoding: "greedy",
-      },
-    },
-  ],
   submitLabel: "Generate text",
   emptyText:
     "the generated text, with the probability and the alternatives of each token. GPT-2 was not " +
@@ -224,8 +201,6 @@ export const { View: FillMask } = createPipeline("fill", {
 
 const KINDS = ["cross", "encoder", "decoder"];
 const kind = signal("cross");
-/** The head whose alignment the user selects; null for the best one. */
-const selectedHead = signal(/** @type {{ layer: number, head: number } | null} */ (null));
 const names = (tokens) => tokens.map((each) => readableToken(each.token));
 
 const buildCausalRow = (row, length) => Array.from({ length }, (_, i) => Number(i <= row));
@@ -246,19 +221,7 @@ export function buildPanel(result, name) {
     rows: name === "encoder" ? source : target,
     columns: isDecoder ? inputs : source,
     possible: isDecoder ? target.map((_, row) => buildCausalRow(row, inputs.length)) : null,
-    token: 0,
   };
-}
-
-/** Describe how closely a head of the cross-attention follows the diagonal. */
-export function describeAlignment({ scores, last, baseline }, { layer, head }) {
-  const near = formatPercent(scores[layer][head]),
-    uniform = formatPercent(baseline.score);
-  return (
-    `Layer ${layer + 1}, head ${head + 1}: ${near} of the attention is within one position of ` +
-    `the diagonal (uniform attention: ${uniform}), and ${formatPercent(last[layer][head])} is ` +
-    "elsewhere on the last source token."
-  );
 }
 
 function Output({ result }) {
@@ -279,42 +242,14 @@ function Output({ result }) {
     <${Notes} notes=${result.notes} />`;
 }
 
-function Alignment({ result }) {
-  const { alignment, prefix_tokens: prefix } = result,
-    head = selectedHead.value ?? alignment.best;
-  return html`<div>
-    <h4>Diagonal alignment of the cross-attention</h4>
-    <${HeatMapView}
-      label="Diagonal alignment of each head"
-      data=${{
-        rows: alignment.scores.map((_, layer) => `layer ${layer + 1}`),
-        columns: alignment.scores[0].map((_, index) => String(index + 1)),
-        values: alignment.scores,
-      }}
-      describe=${(layer, index) => describeAlignment(alignment, { layer, head: index })}
-      caption=${describeAlignment(alignment, head)}
-      onSelect=${(layer, index) => (selectedHead.value = { layer, head: index })}
-    />
-    ${
-      prefix > 0 &&
-      html`<p class="pg-hint">
-        The diagonal begins after the ${prefix} tokens that name the task.
-      </p>`
-    }
-  </div>`;
-}
-
 function Result({ result }) {
-  const options = DISPLAY_OPTIONS.filter(({ value }) => value !== "scores");
-  if (display.value === "scores") display.value = "map";
   return html`<${Output} result=${result} />
-    <${Alignment} result=${result} />
-    <${SegmentedControl} label="Display" options=${options} of=${display} />
+    <${SegmentedControl} label="Display" options=${DISPLAY_OPTIONS} of=${display} />
     <${AttentionPanel}
       index=${0}
       data=${buildPanel(result, kind.value)}
       kind=${kind}
-      initial=${kind.value === "cross" ? (selectedHead.value ?? result.alignment.best) : null}
+      initial=${kind.value === "cross" ? result.alignment.best : null}
     />`;
 }
 

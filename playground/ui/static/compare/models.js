@@ -109,19 +109,13 @@ export function describeModelCost(name) {
       ? `estimated ${formatDuration(row.load_s)} to load, ` +
         `then ${formatCount(Math.max(1, Math.round(1 / row.token_s)), "token")} per second`
       : "";
-  if (row.location === "hub")
-    return {
-      text: [`${size} to download, once`, parameters, memory, time].filter(Boolean).join("; "),
-      isError: false,
-    };
   const finetuned = name.startsWith("tuned:") ? "Fine-tuned here" : "In a local folder",
-    storage = row.location === "directory" ? finetuned : "On this machine";
-  return {
-    text: [`${storage}: ${[parameters, size, memory].filter(Boolean).join(", ")}`, time]
-      .filter(Boolean)
-      .join("; "),
-    isError: false,
-  };
+    storage = row.location === "directory" ? finetuned : "On this machine",
+    parts =
+      row.location === "hub"
+        ? [`${size} to download, once`, parameters, memory, time]
+        : [`${storage}: ${[parameters, size, memory].filter(Boolean).join(", ")}`, time];
+  return { text: parts.filter(Boolean).join("; "), isError: false };
 }
 
 /** Describe the downloads that a benchmark of these models needs, and the models it skips. */

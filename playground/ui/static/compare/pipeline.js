@@ -1,11 +1,9 @@
 // A section with a form and the result of its job: the state, and the component.
-import { Button } from "../shared/components/buttons.js";
 import { html, signal, useEffect } from "../vendor/preact.js";
 import { Form } from "../shared/components/form.js";
 import { JobProgress } from "../shared/components/job_progress.js";
 import { TokenStrip } from "../shared/components/token_strip.js";
 import { formatMessage } from "../shared/format.js";
-import { isActive } from "../shared/job.js";
 import { CompareJob } from "./jobs.js";
 import {
   describeModel,
@@ -67,12 +65,11 @@ export function toRequest(fields, values) {
  * @typedef {{ kind: string, fields: PipelineField[],
  *   isVisible?: (field: PipelineField, values: any) => boolean,
  *   buildRequest?: (request: any) => any, submitLabel: string, emptyText: string,
- *   examples?: { label: string, values: Record<string, any> }[],
  *   describe?: (result: any) => string, isAutomatic?: boolean, hasRows?: boolean,
  *   needsSubject?: boolean, isRecorded?: boolean, formName?: string, onEnd?: () => void,
  *   Result: (props: any) => any, Controls?: (props: any) => any }} PipelineSpec `isAutomatic` runs
  *   the section once without a click if its models are local; `emptyText` completes “Press … to
- *   see”; `examples` fill the form and run it; `hasRows` shows rows before the result;
+ *   see”; `hasRows` shows rows before the result;
  *   `needsSubject` sends the selected model; `Controls` follow the fields; `describe` returns the
  *   text of a job that is done; `isRecorded` shows a result of the app until one is there
  */
@@ -134,29 +131,6 @@ function useAutoRun({ spec, values, job, run }) {
   }, [isReady]);
 }
 
-/** Buttons that fill the form with an example and run it. */
-function Examples({ pipeline: { spec, values, start, job } }) {
-  if (!spec.examples) return null;
-  const open = (example) => {
-    for (const [name, value] of Object.entries(example.values)) values.set(name, value);
-    start();
-  };
-  return html`<div class="examples" role="group" aria-label="Examples">
-    <span class="pg-hint">Examples</span>
-    ${spec.examples.map(
-      (example) =>
-        html`<${Button}
-          key=${example.label}
-          class="long"
-          disabled=${isActive(job.state.value)}
-          onClick=${() => open(example)}
-        >
-          ${example.label}
-        <//>`,
-    )}
-  </div>`;
-}
-
 const toField = (field, values) =>
   isModelField(field) ? modelField(field.name, field.label, values[field.name]) : field;
 
@@ -187,8 +161,8 @@ function PipelineView({ pipeline }) {
         onSubmit=${start}
         submitLabel=${origin.value ? "Run it here" : spec.submitLabel}
         submitClass="run"
-        >${Controls && html`<${Controls} />`}<${Examples} pipeline=${pipeline}
-      /><//>
+        >${Controls && html`<${Controls} />`}<//
+      >
     </section>
     <section class="main-part" aria-label="Result">
       <div class="job">

@@ -206,18 +206,4 @@ export const ablationSpec = {
     if (!isOne(SETS, options.value.set)) set({ set: before.set });
   },
   exportData: (response) => ({ own: response, measured: measured() }),
-  rows: () =>
-    measured().flatMap((data) =>
-      data.rows.map((row) => ({
-        set: data.set,
-        method: data.method,
-        component: row.name,
-        exact_match_before: data.baseline.exact_match,
-        exact_match_after: row.exact_match,
-        log_probability_before: data.baseline.log_probability,
-        log_probability_after: row.log_probability,
-        sequences: data.sequences,
-        step: data.step,
-      })),
-    ),
 };

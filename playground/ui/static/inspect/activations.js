@@ -263,19 +263,6 @@ export const activationsSpec = {
   options: () => options.value,
   restoreOptions: restore,
   reset: clearCell,
-  rows: ({ stages, chosen }) =>
-    chosen.weights.flatMap((row, r) =>
-      row.map((value, k) => ({
-        block: stages[chosen.stage].block,
-        stage: stages[chosen.stage].name,
-        ...(chosen.heads ? { head: chosen.head + 1 } : {}),
-        row: r + 1,
-        of: chosen.rows[r],
-        column: k + 1,
-        at: chosen.columns[k],
-        value,
-      })),
-    ),
 };
 
 // How one value of a tensor is computed from earlier ones.

@@ -1,5 +1,5 @@
 // The attention weights of every head.
-import { html, useMemo } from "../vendor/preact.js";
+import { html, useMemo, useState } from "../vendor/preact.js";
 import { toRows } from "../shared/attention_weights.js";
 import { HeadGrid } from "../shared/diagram/diagram.js";
 import { SelectedHead } from "../shared/diagram/head_map.js";
@@ -9,7 +9,7 @@ import { ATTENTION_KIND, ATTENTION_KINDS, DECODER_INPUT } from "../shared/string
 import { createOptions, theme } from "./section_parts.js";
 import { TokenLinks } from "./token_links.js";
 
-export const DECODING_MODES = [
+const DECODING_MODES = [
   {
     value: "free-running",
     label: "Greedy decoding",
@@ -20,16 +20,10 @@ export const DECODING_MODES = [
     label: "Teacher forcing",
     title: "The decoder input is the target, shifted right, as in training",
   },
-  {
-    value: "sampled",
-    label: "Sampling",
-    title: "Each token is sampled from the predicted probabilities",
-  },
 ];
 const DISPLAYS = [
   { value: "map", label: "Map" },
-  { value: "lines", label: "Lines", title: "Line width: attention weight" },
-  { value: "layer", label: "Lines, all heads", title: "The lines of every head of the layer" },
+  { value: "lines", label: "Lines", title: "All heads of the layer; line width: weight" },
 ];
 
 const { options, choose, set, restore } = createOptions({
@@ -71,36 +65,16 @@ function HeadMap({ data, pass, selected }) {
     />`;
 }
 
-const Links = ({ data: { kind, rows, columns }, title, heads }) =>
-  html`<${TokenLinks}
-    label=${title}
-    kind=${kind}
-    keys=${columns}
-    queries=${rows}
-    heads=${heads}
-    titles=${["keys", kind === "cross" ? "target" : "queries"]}
-  />`;
-
-function HeadLines({ data, selected: { layer, head } }) {
-  const heads = useMemo(
-    () => [{ weights: data.weights[layer][head], color: "--pg-" + data.kind }],
-    [data, layer, head],
-  );
-  return html`<h4>${headName(layer, head)}</h4>
-    <${Links} data=${data} title=${headName(layer, head)} heads=${heads} />`;
-}
-
-/** The lines of all heads of a layer. A click on a head of the legend shows that head. */
+/** The lines of all heads of a layer; those of a head alone while the user points at its name. */
 function LayerLines({ data, selected: { layer } }) {
-  const title = `Layer ${layer + 1}, all heads`,
-    heads = useMemo(
-      () =>
-        data.weights[layer].map((weights, color) => ({
-          weights,
-          color,
-          name: `head ${color + 1}`,
-        })),
-      [data, layer],
+  const [only, setOnly] = useState(/** @type {number | null} */ (null)),
+    title = `Layer ${layer + 1}, all heads`,
+    heads = data.weights[layer].map((weights, color) => ({
+      ...{ weights, color, name: `head ${color + 1}` },
+    })),
+    visible = useMemo(
+      () => heads.filter(({ color }) => (only ?? color) === color),
+      [data, layer, only],
     );
   void theme.value; // of the swatches
   return html`<h4>${title}</h4>
@@ -110,21 +84,30 @@ function LayerLines({ data, selected: { layer } }) {
           html`<button
             key=${name}
             type="button"
-            onClick=${() => set({ head: color, display: "lines" })}
+            onPointerEnter=${() => setOnly(color)}
+            onPointerLeave=${() => setOnly(null)}
+            onFocus=${() => setOnly(color)}
+            onBlur=${() => setOnly(null)}
+            onClick=${() => set({ head: color, display: "map" })}
           >
             <span class="pg-swatch" style=${{ background: resolveColor(color) }}></span>${name}
           </button>`,
       )}
     </div>
-    <${Links} data=${data} title=${title} heads=${heads} />`;
+    <${TokenLinks}
+      label=${title}
+      kind=${data.kind}
+      keys=${data.columns}
+      queries=${data.rows}
+      heads=${visible}
+      titles=${["keys", data.kind === "cross" ? "target" : "queries"]}
+    />`;
 }
 
 function Attention({ data }) {
   const { display } = options.value,
-    views = { map: HeadMap, lines: HeadLines, layer: LayerLines },
+    Display = display === "lines" ? LayerLines : HeadMap,
     isSingle = data.layers * data.heads === 1,
-    displays = isSingle ? DISPLAYS.slice(0, 2) : DISPLAYS,
-    displayed = displays.some(({ value }) => value === display) ? display : "map",
     pass = useMemo(() => toPass(data), [data]),
     selected = { kind: data.kind, ...selectedHead(data) };
   return html`<div class="pg-row row">
@@ -135,7 +118,7 @@ function Attention({ data }) {
         data.kind,
       )}
       <span class="pg-quiet">decoder input</span>
-      ${choose("mode", DECODER_INPUT, DECODING_MODES.slice(0, 2))}
+      ${choose("mode", DECODER_INPUT, DECODING_MODES)}
     </div>
     <div class="pg-halves attention-two">
       ${
@@ -150,8 +133,8 @@ function Attention({ data }) {
         </div>`
       }
       <div class="attention-focus">
-        ${choose("display", "Display", displays, displayed, set)}
-        <${views[displayed]} key=${displayed} ...${{ data, pass, selected }} />
+        ${choose("display", "Display", DISPLAYS, display, set)}
+        <${Display} ...${{ data, pass, selected }} />
       </div>
     </div>`;
 }
@@ -173,22 +156,4 @@ export const attentionSpec = {
       heads.map((weights) => toRows(weights, data.columns.length)),
     ),
   }),
-  rows: ({ kind, rows, columns, weights, possible }) =>
-    weights.flatMap((heads, layer) =>
-      heads.flatMap((thousandths, head) =>
-        toRows(thousandths, columns.length).flatMap((row, r) =>
-          row.map((weight, k) => ({
-            kind,
-            layer: layer + 1,
-            head: head + 1,
-            row: r + 1,
-            from: rows[r],
-            column: k + 1,
-            to: columns[k],
-            weight,
-            possible: possible[r][k],
-          })),
-        ),
-      ),
-    ),
 };

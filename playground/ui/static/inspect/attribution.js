@@ -105,12 +105,4 @@ export const attributionSpec = {
   },
   viewOptions: () => options.value,
   restoreOptions: restore,
-  rows: ({ position, token, baseline_token, contributions }) =>
-    contributions.map(({ name, logit }) => ({
-      position: position + 1,
-      component: name,
-      token,
-      baseline_token,
-      logit,
-    })),
 };

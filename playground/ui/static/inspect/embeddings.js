@@ -98,8 +98,6 @@ export const embeddingsSpec = {
   Component: Embeddings,
   options: () => options.value,
   restoreOptions: restore,
-  rows: (data) =>
-    data.nearest.map(([other, cosine]) => ({ side: data.side, token: data.token, other, cosine })),
 };
 
 // The first two principal components of the token embeddings.

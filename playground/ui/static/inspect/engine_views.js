@@ -16,9 +16,6 @@ export function attentionView({ attention, axes, prediction, target, note }, pre
     layers: layers.length,
     heads: layers[0].length,
     weights: layers,
-    possible: rows.map((_, row) =>
-      columns.map((_, column) => Number(kind !== "decoder" || column <= row)),
-    ),
   };
 }
 

@@ -114,12 +114,4 @@ export const gatesSpec = {
   Component: Gates,
   options: () => options.value,
   restoreOptions: restore,
-  rows: ({ tokens, quantities, stack, layer }) =>
-    tokens.map((token, i) => ({
-      stack,
-      layer: layer + 1,
-      position: i + 1,
-      token,
-      ...Object.fromEntries(quantities.map(({ name, means }) => [name, means[i]])),
-    })),
 };

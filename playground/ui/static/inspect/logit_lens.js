@@ -86,24 +86,6 @@ function Lens({ data }) {
     <p class="caption pg-quiet">${describeCell(data, ...(hovered ?? [layer, position]))}</p>`;
 }
 
-function toRows(data) {
-  const labelName = data.target ? "target" : "prediction";
-  return data.layers.flatMap((layer, l) =>
-    data.candidates[l].flatMap((candidates, t) =>
-      candidates.map(([token, probability], rank) => ({
-        layer,
-        position: t + 1,
-        decoder_input: data.decoder_input[t],
-        rank: rank + 1,
-        token,
-        probability,
-        [labelName]: data.labels[t],
-        ["probability_of_" + labelName]: data.target_probability[l][t],
-      })),
-    ),
-  );
-}
-
 export const logitLensSpec = {
   subView: "numbers",
   title: "Logit lens",
@@ -122,5 +104,4 @@ export const logitLensSpec = {
     const [layer, position] = link;
     if ((layer === null || isIndex(layer)) && isIndex(position)) cell.value = [layer, position];
   },
-  rows: toRows,
 };

@@ -9,7 +9,6 @@ import { attentionSpec } from "./attention.js";
 import { attributionSpec } from "./attribution.js";
 import { embeddingsSpec } from "./embeddings.js";
 import { gatesSpec } from "./gates.js";
-import { generationSpec } from "./generation.js";
 import { headRolesSpec } from "./head_roles.js";
 import { logitLensSpec } from "./logit_lens.js";
 import { parametersSpec } from "./parameters.js";
@@ -25,7 +24,6 @@ const isEmbedded = Boolean(document.documentElement.dataset.embed);
 Object.assign(VIEWS, {
   attention: attentionSpec,
   heads: headRolesSpec,
-  steps: generationSpec,
   ablation: ablationSpec,
   patch: patchingSpec,
   contributions: attributionSpec,

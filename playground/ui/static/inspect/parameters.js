@@ -37,5 +37,4 @@ export const parametersSpec = {
     "The weights of each component, all layers together: how many, of which shape. A weight that " +
     "two components share counts once, for the first of them.",
   Component: Parameters,
-  rows: (data) => data.components,
 };

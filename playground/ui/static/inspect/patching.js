@@ -167,27 +167,4 @@ export const patchingSpec = {
       choice.value = { position, token: String(token ?? "") };
   },
   exportData: (response) => ({ own: response, patching: patching.data.peek() }),
-  rows({ step }) {
-    const { heads = [], layers = [] } = patching.data.peek() ?? {};
-    return [
-      ...heads.map(({ name, recovered_fraction }) => ({
-        set: "patching",
-        component: name,
-        recovered_fraction,
-        step,
-      })),
-      ...layers.flatMap(({ rows, restored, lost }) =>
-        rows.flatMap((name, i) =>
-          restored[i].map((recovered_fraction, at) => ({
-            set: "patching",
-            component: name,
-            position: at + 1,
-            recovered_fraction,
-            lost_fraction: lost[i][at],
-            step,
-          })),
-        ),
-      ),
-    ];
-  },
 };

@@ -11,25 +11,22 @@ const MIN_TOKEN_WIDTH = 40,
   CHARACTER_WIDTH = 10,
   MIN_HEIGHT = 300;
 
-/** @import { HeadLinks, LinksData } from "../shared/diagram/paint.js" */
+/** @import { HeadLinks } from "../shared/diagram/paint.js" */
 /** @typedef {HeadLinks & { name?: string }} Head */
 
 /**
- * A query shows its links alone while the user points at it. A click or the arrow keys select it.
+ * A query shows its links alone while the user points at it, or selects it with the arrow keys.
  * @param {{ label: string, kind: string, keys: string[], queries: string[], heads: Head[],
- *   titles: string[], output?: LinksData["output"], row?: number | null,
- *   onSelect?: (row: number | null) => void }} props `row` is highlighted while the user points at
- *   no other one
+ *   titles: string[] }} props
  */
-export function TokenLinks({ label, kind, row: selected = null, onSelect, ...links }) {
-  const [pointed, setPointed] = useState(/** @type {number | null} */ (null)),
-    { keys, queries, heads, output = null } = links,
-    row = pointed ?? selected,
+export function TokenLinks({ label, kind, ...links }) {
+  const [row, setRow] = useState(/** @type {number | null} */ (null)),
+    { keys, queries, heads } = links,
     longest = Math.max(...[...keys, ...queries].map((name) => [...name].length));
   const paint = (/** @type {HTMLCanvasElement} */ canvas) =>
     paintLinks(canvas, {
       ...links,
-      output,
+      output: null,
       outputRow: 0,
       hasMemory: false,
       highlight: row,
@@ -47,11 +44,8 @@ export function TokenLinks({ label, kind, row: selected = null, onSelect, ...lin
       inputs=${[keys, queries, heads, row]}
       label=${label}
       row=${row}
-      onPoint=${setPointed}
-      onSelect=${(/** @type {number | null} */ next) => {
-        setPointed(next);
-        onSelect?.(next);
-      }}
+      onPoint=${setRow}
+      onSelect=${setRow}
     />
     <figcaption aria-live=${store.liveness.value}>${text}</figcaption>
   </figure>`;

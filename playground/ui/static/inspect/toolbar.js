@@ -4,7 +4,7 @@ import { copyCanvas } from "../shared/canvas.js";
 import { CopyButton } from "../shared/components/buttons.js";
 import { Menu } from "../shared/components/menu.js";
 import { TokenStrip } from "../shared/components/token_strip.js";
-import { downloadBlob, downloadFile, downloadJson, recordsToCsv } from "../shared/download.js";
+import { downloadBlob, downloadJson } from "../shared/download.js";
 import { writeParams } from "../shared/links.js";
 import { buildShareLink } from "../shared/share_link.js";
 import { store } from "../shared/store.js";
@@ -66,7 +66,6 @@ const findHeatMap = () => root.querySelector(".stage .pg-heat-map canvas");
 
 const EXPORTS = [
   { format: "png", label: "Heat map (PNG)", title: "The first heat map of this view" },
-  { format: "csv", label: "Data (CSV)" },
   { format: "json", label: "Data (JSON)" },
 ];
 
@@ -80,7 +79,6 @@ function exportView(format) {
   const heatMap = findHeatMap();
   if (format === "png" && heatMap)
     return copyCanvas(heatMap).canvas.toBlob((blob) => blob && downloadBlob(name + ".png", blob));
-  if (format === "csv") return downloadFile(name + ".csv", recordsToCsv(spec.rows?.(data) ?? []));
   downloadJson(name + ".json", {
     model: modelOptions().find((each) => each.value === store.model.value)?.label ?? "",
     text: store.sequence.value,

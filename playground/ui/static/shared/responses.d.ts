@@ -424,13 +424,6 @@ export interface AttentionView extends AnswerView {
   architecture: string;
 }
 
-/** The view `steps`. */
-export interface StepsView extends AnswerView {
-  source: string[];
-  heads: string[];
-  steps: Record<string, any>[];
-}
-
 /** The view `heads`. */
 export interface HeadsView extends InspectView {
   sequences: number;

@@ -19,8 +19,11 @@ import {
 } from "./state.js";
 /** @import { StoredVariant } from "../../shared/responses.js" */
 
-export function describeStatus({ state, statuses, runs, queue_position: position, elsewhere }) {
-  const { done = 0, failed = 0, training = 0, starting = 0 } = statuses;
+/** Describe the state of an experiment: its runs, the remaining time, and its message. */
+export function describeStatus(experiment) {
+  const { state, statuses, runs, queue_position: position, elsewhere, message } = experiment,
+    { done = 0, failed = 0, training = 0, starting = 0 } = statuses,
+    seconds = state === "running" && !elsewhere && experiment.estimate?.seconds;
   const queued = position ? formatQueuePosition(position) : "queued",
     active = elsewhere
       ? "in jobs"
@@ -29,7 +32,9 @@ export function describeStatus({ state, statuses, runs, queue_position: position
         : training + starting && "training";
   return (
     `${state === "running" ? active || queued : state} · ` +
-    `${formatInteger(done)} of ${formatCount(runs, "run")}${failed ? `, ${failed} failed` : ""}`
+    `${formatInteger(done)} of ${formatCount(runs, "run")}${failed ? `, ${failed} failed` : ""}` +
+    (seconds ? ` · ${formatEstimate(experiment.estimate)} left` : "") +
+    (message ? ": " + message : "")
   );
 }
 
@@ -88,9 +93,7 @@ function Experiment({ row }) {
     >
       ${row.question || row.name}
     </button>
-    <span class=${"words pg-quiet" + (row.message ? " pg-bad" : "")}>
-      ${describeStatus(row)}${row.message && ": " + row.message}
-    </span>
+    <span class=${"words pg-quiet" + (row.message ? " pg-bad" : "")}> ${describeStatus(row)} </span>
     <${Actions} row=${row} />
     <${Progress} row=${row} />
   </li>`;

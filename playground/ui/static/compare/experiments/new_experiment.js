@@ -3,7 +3,7 @@ import { computed, effect, html, signal, untracked } from "../../vendor/preact.j
 import { CopyButton } from "../../shared/components/buttons.js";
 import { Form } from "../../shared/components/form.js";
 import { StatusMessage } from "../../shared/components/status_message.js";
-import { formatCount, formatInteger, formatMessage } from "../../shared/format.js";
+import { formatCount, formatMessage } from "../../shared/format.js";
 import { parseLinkState } from "../../shared/links.js";
 import { Resource } from "../../shared/resource.js";
 import { store } from "../../shared/store.js";
@@ -216,14 +216,7 @@ export function listFields(values, test) {
   ];
 }
 
-/** @param {number[]} values */
-function formatExtent(values) {
-  const low = Math.min(...values),
-    high = Math.max(...values);
-  return formatInteger(low) + (low < high ? ` to ${formatInteger(high)}` : "");
-}
-
-/** Describe the runs of a plan, their duration on this machine or their price, and their size. */
+/** Describe the runs of a plan, and their duration on this machine or their price. */
 export function describePlan(
   { runs, variants, estimate },
   /** @type {Record<string, any>} */ values = {},
@@ -232,8 +225,6 @@ export function describePlan(
     `${formatCount(runs, "run")}: ${formatCount(variants.length, "combination")} with ` +
       `${formatCount(runs / variants.length, "seed")}` +
       (values.on ? "." : `; ${formatEstimate(estimate)}.`),
-    `${formatExtent(variants.map((/** @type {any} */ each) => each.parameters))} parameters, ` +
-      `${formatExtent(variants.map((/** @type {any} */ each) => each.steps))} steps each.`,
     describePrice(values),
   ].filter(Boolean);
 }

@@ -8,7 +8,6 @@ import { formatCount, formatMessage, formatPercent } from "../../shared/format.j
 import { poller } from "../../shared/poller.js";
 import {
   claims,
-  describeDurations,
   errors,
   formatEstimate,
   formatQueuePosition,
@@ -171,7 +170,7 @@ export function Replications() {
     <${StatusMessage} class="published-note" kind="error" text=${errors.value.claims ?? ""} />
     ${
       isOpen &&
-      html`<p class="pg-hint">${`${HINT} ${describeDurations(claims.value)}`}</p>
+      html`<p class="pg-hint">${HINT}</p>
         <ul class="pg-list pg-halves claims">
           ${claims.value.map((claim) => html`<${Claim} key=${claim.name} claim=${claim} />`)}
         </ul>`

@@ -1,7 +1,6 @@
 // The charts of the open experiment.
 import { html } from "../../vendor/preact.js";
 import { toSeries } from "../../shared/chart_data.js";
-import { HeatMapView } from "../../shared/components/heat_map_view.js";
 import { LineChart } from "../../shared/components/line_chart.js";
 import {
   formatCount,
@@ -10,8 +9,8 @@ import {
   formatWholePercent,
 } from "../../shared/format.js";
 import { TRAINING_LOSS } from "../../shared/strings.js";
-import { claims, details, labelSettings, lines } from "./state.js";
-/** @import { HeatMapData, Series } from "../../shared/types.js" */
+import { labelSettings, lines } from "./state.js";
+/** @import { Series } from "../../shared/types.js" */
 
 const HEIGHT = 210;
 const PERCENT_AXIS = {
@@ -54,15 +53,6 @@ export function buildSeries(variants, lines, quantity) {
 }
 
 /**
- * @param {any[]} all the claims @param {string} id of the experiment @param {number} color
- * @returns {Series[]}
- */
-export function buildPublishedSeries(all, id, color) {
-  const points = all.find((claim) => claim.experiment === id)?.curve ?? [];
-  return points.length ? [toSeries("published", points, color)] : [];
-}
-
-/**
  * Return the line of one scheme over the lengths: the median with the range over seeds, or a single
  * seed with its 95 % interval.
  * @param {any} row @param {number} color @returns {Series}
@@ -83,19 +73,6 @@ export function buildLengthSeries(row, color) {
   return { ...line, low: pick("low"), high: pick("high") };
 }
 
-/** @param {any[]} rows @param {number} maxLength @returns {HeatMapData} */
-export function buildHeatMap(rows, maxLength) {
-  const lengths = Array.from({ length: maxLength }, (_, i) => i + 1);
-  return {
-    rows: rows.map((row) => labelSettings(row.label)),
-    columns: lengths.map(String),
-    values: rows.map((row) => {
-      const byLength = new Map(row.lengths.map((length, i) => [length, row.median[i]]));
-      return lengths.map((length) => byLength.get(length) ?? null);
-    }),
-  };
-}
-
 function describeLengths({ n_requested: n, rows }) {
   return (
     `Up to ${formatCount(n, "held-out sequence")} of each length; ` +
@@ -111,44 +88,21 @@ function LengthCharts({ lengths }) {
     [first, last] = trained,
     visible = rows
       .map((row, i) => ({ row, color: lines.value.get(lengths.labels[i]) ?? -1 }))
-      .filter((each) => each.color >= 0),
-    data = buildHeatMap(
-      visible.map((each) => each.row),
-      maxLength,
-    );
-  const describe = (row, column) => {
-    const value = data.values[row][column],
-      score = value === null ? "not evaluated" : `${formatPercent(value)} exact match`,
-      isLonger = column + 1 > last ? ", longer than the training lengths" : "";
-    return `${data.rows[row]}, length ${column + 1}: ${score}${isLonger}`;
-  };
-  return html`<div class="pg-halves pg-charts">
-    <div class="by-length-chart">
-      <${LineChart}
-        series=${visible.map((each) => buildLengthSeries(each.row, each.color))}
-        options=${{
-          ...PERCENT_AXIS,
-          label: "Exact match by length",
-          xLabel: "length",
-          height: HEIGHT,
-          xRange: [1, Math.max(2, maxLength)],
-          shaded: [Math.max(1, first), last],
-          emptyText: NO_LENGTHS,
-        }}
-      />
-      <p class="pg-hint">${describeLengths(lengths)}</p>
-    </div>
-    <div class="heat-chart">
-      ${
-        visible.length > 0 &&
-        html`<${HeatMapView}
-          label="Exact match by length"
-          data=${data}
-          describe=${describe}
-          caption=${`Medians. Hatched: not evaluated. Training lengths: ${first}–${last}.`}
-        />`
-      }
-    </div>
+      .filter((each) => each.color >= 0);
+  return html`<div class="by-length-chart">
+    <${LineChart}
+      series=${visible.map((each) => buildLengthSeries(each.row, each.color))}
+      options=${{
+        ...PERCENT_AXIS,
+        label: "Exact match by length",
+        xLabel: "length",
+        height: HEIGHT,
+        xRange: [1, Math.max(2, maxLength)],
+        shaded: [Math.max(1, first), last],
+        emptyText: NO_LENGTHS,
+      }}
+    />
+    <p class="pg-hint">${describeLengths(lengths)}</p>
   </div>`;
 }
 
@@ -158,7 +112,6 @@ export function ResultCharts({ results: { results, lengths } }) {
     // Runs may end early, at an exact match.
     lastOf = ({ steps, curve }) => (hasLive ? steps : (curve?.steps.at(-1) ?? steps)),
     last = Math.max(1, ...variants.map(lastOf)),
-    published = buildPublishedSeries(claims.value, details.value?.id, lines.value.size),
     isOneSeed = !variants.some((variant) => variant.planned > 1),
     options = {
       height: HEIGHT,
@@ -182,7 +135,7 @@ export function ResultCharts({ results: { results, lengths } }) {
       </div>
       <div class="loss-chart">
         <${LineChart}
-          series=${[...buildSeries(variants, lines.value, "loss"), ...published]}
+          series=${buildSeries(variants, lines.value, "loss")}
           options=${{ ...options, label: TRAINING_LOSS, isLog: true }}
           hasLog
         />
@@ -191,6 +144,5 @@ export function ResultCharts({ results: { results, lengths } }) {
     <p class="pg-hint">
       ${isOneSeed ? "One seed each." : "Line: median over the finished seeds; band: full range."}
       ${hasLive && " Dotted: runs that train."}
-      ${published.length > 0 && " Published: the losses that the source prints."}
     </p>`;
 }

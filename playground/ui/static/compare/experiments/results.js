@@ -5,13 +5,7 @@ import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
 import { DataTable } from "../../shared/components/data_table.js";
 import { StatusMessage } from "../../shared/components/status_message.js";
 import { downloadFile, downloadJson } from "../../shared/download.js";
-import {
-  formatCount,
-  formatInteger,
-  formatMessage,
-  formatNumber,
-  formatPercent,
-} from "../../shared/format.js";
+import { formatCount, formatInteger, formatNumber, formatPercent } from "../../shared/format.js";
 import { store } from "../../shared/store.js";
 import {
   Actions,
@@ -29,7 +23,6 @@ import {
   errors,
   experiments,
   focusedId,
-  formatEstimate,
   formatQueuePosition,
   labelSettings,
   lines,
@@ -37,26 +30,11 @@ import {
   send,
   settings,
   toggleVariant,
-  variants,
 } from "./state.js";
-
-const MAX_LISTED_RUNS = 2;
-const OVERLAY_TITLE = "Overlay one run of each line in the Train tab: the first finished seed";
 
 const fileName = (kind) =>
   `${details.value.name.replace(/[^A-Za-z0-9]+/g, "-").replace(/^-+|-+$/g, "") || "experiment"}.` +
   kind;
-
-/** Return one run of each visible line: the first finished seed. */
-export const listRepresentatives = (variants, lines) =>
-  variants
-    .filter((variant) => lines.has(variant.label))
-    .map(
-      (variant) =>
-        (variant.seeds.find((run) => run.run && run.done) ?? variant.seeds.find((run) => run.run))
-          ?.run,
-    )
-    .filter(Boolean);
 
 async function exportCsv() {
   const name = fileName("csv"),
@@ -71,46 +49,14 @@ async function exportJson() {
   if (response) downloadJson(name, { name: title, question, ...response });
 }
 
-function Files() {
-  const runs = listRepresentatives(variants.value, lines.value);
-  return html`<p class="pg-buttons">
-      ${
-        runs.length > 0 &&
-        html`<${Button}
-          class="all-in-train"
-          title=${OVERLAY_TITLE}
-          onClick=${() => overlayInTrain(runs)}
-          >Curves in Train<//
-        >`
-      }
-      <span class="pg-spacer"></span>
+const Files = () =>
+  html`<p class="pg-buttons">
       <${Button} class="as-csv" title="Every number in the table" onClick=${exportCsv}>CSV<//>
       <${Button} class="as-json" title="All results with the settings" onClick=${exportJson}
         >JSON<//
       >
     </p>
     <${StatusMessage} class="results-note" kind="error" text=${errors.value.files ?? ""} />`;
-}
-
-/** Describe the state of an experiment: its runs, those that train, and the remaining time. */
-export function describeProgress(experiment) {
-  const training = experiment.planned_runs.filter((line) => line.status === "training"),
-    listed = training.slice(0, MAX_LISTED_RUNS).map((line) => {
-      const at = `${formatInteger(line.step)} of ${formatInteger(line.steps)}`;
-      return `${labelSettings(line.variant)}, seed ${line.seed} at step ${at}`;
-    }),
-    more = training.length - listed.length;
-  return [
-    formatMessage(describeStatus(experiment)).slice(0, -1),
-    listed.join("; ") + (more > 0 ? `; and ${more} more` : ""),
-    experiment.state === "running" && experiment.estimate.seconds && !experiment.elsewhere
-      ? formatEstimate(experiment.estimate) + " left"
-      : "",
-  ]
-    .filter(Boolean)
-    .join(" · ")
-    .concat(experiment.message ? ". " + formatMessage(experiment.message) : "");
-}
 
 /** Describe the untrained positions of each scheme; empty without any. */
 export function describeUntrained(rows) {
@@ -176,7 +122,7 @@ export function Results() {
       </header>
       ${preset && html`<p class="pg-hint">${describeQuestion(preset)}</p>`}
       ${origin && html`<p class="pg-hint origin">${origin}</p>`}
-      <p class=${"words pg-quiet" + (message ? " pg-bad" : "")}>${describeProgress(experiment)}</p>
+      <p class=${"words pg-quiet" + (message ? " pg-bad" : "")}>${describeStatus(experiment)}</p>
       <${Progress} row=${{ ...experiment, share }} />
       ${experiment.elsewhere && html`<${ShardsTable} elsewhere=${experiment.elsewhere} />`}
       ${experiment.elsewhere?.needs_token && html`<${JobsSignIn} />`}
@@ -221,13 +167,6 @@ export function formatStepsTo(to, steps) {
   return formatRange(to, (value) => (value === null ? "…" : formatInteger(Math.round(value))));
 }
 
-/** Open the curves of runs in the Train tab. @param {string[]} runs */
-function overlayInTrain(runs) {
-  if (runs.length) store.open("train", { model: runs[0], over: runs.slice(1).join() });
-}
-
-const formatSpread = (spread, format) => (spread ? formatRange(spread, format) : "–");
-
 /** The name of a variant, which shows or hides its line. */
 const VariantName = ({ variant }) =>
   html`<label class="variant" title=${labelSettings(variant.label) + ": show or hide its line"}>
@@ -258,15 +197,16 @@ const nameColumn = (variants) => ({
   render: ({ variant }) => html`<${VariantName} variant=${variant} />`,
 });
 
-const TRAINING_COLUMNS = /** @type {Column[]} */ ([
-  {
-    key: "exact",
-    label: "final exact match",
-    isNumber: true,
-    value: ({ variant }) => variant.exact_match?.median,
-    render: ({ variant }) => formatSpread(variant.exact_match, formatPercent),
-  },
-  {
+/** A column with a median and its range; `read` returns them. @returns {Column} */
+const spreadColumn = (key, label, format, read, rest = {}) => ({
+  ...{ key, label, isNumber: true, ...rest },
+  value: (row) => read(row)?.median,
+  render: (row) => (read(row) ? formatRange(read(row), format) : "–"),
+});
+
+const TRAINING_COLUMNS = [
+  spreadColumn("exact", "final exact match", formatPercent, ({ variant }) => variant.exact_match),
+  /** @type {Column} */ ({
     key: "steps",
     label: "steps to 99 %",
     isNumber: true,
@@ -274,41 +214,21 @@ const TRAINING_COLUMNS = /** @type {Column[]} */ ([
     render: ({ variant: { steps_to: to, steps } }) =>
       html`${formatStepsTo(to, steps)}
         <span class="pg-sub">${to && `reached by ${to.reached} of ${to.n}`}</span>`,
-  },
-  {
-    key: "seconds",
-    label: "seconds",
-    isNumber: true,
+  }),
+  spreadColumn("seconds", "seconds", formatNumber, ({ variant }) => variant.seconds, {
     isOptional: true,
-    value: ({ variant }) => variant.seconds?.median,
-    render: ({ variant }) => formatSpread(variant.seconds, formatNumber),
-  },
-]);
-
-const BUDGET_COLUMN = /** @type {Column} */ ({
-  key: "at-budget",
-  label: "exact match at the smallest budget",
-  isNumber: true,
-  value: ({ variant }) => variant.at_budget?.median,
-  render: ({ variant }) => formatSpread(variant.at_budget, formatPercent),
-});
-
-const LENGTH_COLUMNS = /** @type {Column[]} */ ([
-  {
-    key: "reach",
-    label: "99 % to length",
-    isNumber: true,
-    value: ({ scheme }) => scheme.reach?.median,
-    render: ({ scheme }) => formatSpread(scheme.reach, formatNumber),
-  },
-  {
-    key: "beyond",
-    label: "longer lengths",
-    isNumber: true,
-    value: ({ scheme }) => scheme.beyond?.median,
-    render: ({ scheme }) => formatSpread(scheme.beyond, formatPercent),
-  },
-]);
+  }),
+];
+const BUDGET_COLUMN = spreadColumn(
+  "at-budget",
+  "exact match at the smallest budget",
+  formatPercent,
+  ({ variant }) => variant.at_budget,
+);
+const LENGTH_COLUMNS = [
+  spreadColumn("reach", "99 % to length", formatNumber, ({ scheme }) => scheme.reach),
+  spreadColumn("beyond", "longer lengths", formatPercent, ({ scheme }) => scheme.beyond),
+];
 
 /** Say on what the numbers of the table and of the curves are measured. */
 export function describeMeasurement({ variants }, lengths) {
@@ -329,16 +249,12 @@ export function describeMeasurement({ variants }, lengths) {
 /** Buttons that open the curves of runs in Train, and the first run in Inspect. */
 function renderActions(runs) {
   if (!runs.length) return "";
-  const [first] = runs;
+  const [model, ...others] = runs,
+    openInTrain = () => store.open("train", { model, over: others.join() }),
+    openInInspect = () => store.open("inspect", { model });
   return html`<span class="pg-row actions">
-    <${Button} title="Open its curves in the Train tab" onClick=${() => overlayInTrain(runs)}
-      >Show curves<//
-    >
-    <${Button}
-      title="Open its first seed in the Inspect tab"
-      onClick=${() => store.open("inspect", { model: first })}
-      >Inspect<//
-    >
+    <${Button} title="Open its curves in the Train tab" onClick=${openInTrain}>Show curves<//>
+    <${Button} title="Open its first seed in the Inspect tab" onClick=${openInInspect}>Inspect<//>
   </span>`;
 }
 

@@ -30,9 +30,6 @@ export const claims = signal(/** @type {any[]} */ ([]));
 export const errors = signal(/** @type {Record<string, string>} */ ({}));
 
 export const variants = computed(() => details.value?.results.results.variants ?? []);
-const isAnyRunning = computed(() =>
-  Boolean(experiments.value?.some((each) => each.state === "running")),
-);
 
 /** Replace the names of settings in a text, such as n_layers, by their labels. */
 export function labelSettings(/** @type {string} */ text) {
@@ -117,15 +114,6 @@ export function formatEstimate({ seconds, is_limit: isLimit }) {
   );
 }
 
-/** @param {{ estimate?: { is_measured: boolean } | null }[]} rows */
-export function describeDurations(rows) {
-  const isMeasured = rows.flatMap(({ estimate }) => (estimate ? [estimate.is_measured] : []));
-  if (!isMeasured.includes(false)) return "Durations are estimates for this machine.";
-  return isMeasured.includes(true)
-    ? "Durations are estimates for this machine or, without similar runs here, for two cores."
-    : "Durations are estimates for two cores.";
-}
-
 /** @param {number} position */
 export const formatQueuePosition = (position) => `position ${position} in the queue`;
 
@@ -167,59 +155,61 @@ const CLAIMS_INTERVAL_MS = 2500;
 const LONG_INTERVAL_MS = 60_000; // other changes wake the poller
 
 const isVisible = () => view.value === "experiments" && store.tab.value === "compare";
-/** @param {string} part @param {(response: any) => void} onData */
-const createHandlers = (part, onData) => ({
-  onData: (/** @type {any} */ response) => {
-    setError(part, response.error);
-    if (!response.error) onData(response);
-  },
-  onError: (/** @type {Error} */ error) => setError(part, errorMessage(error)),
-});
-
 const withOwner = (payload = {}) =>
   store.owner.value ? { owner: store.owner.value, ...payload } : null;
 
-export function startPolling() {
+/**
+ * Poll a route while the view is visible; `part` of the tab shows its errors.
+ * @param {string} part @param {string} route @param {() => number} interval
+ * @param {(response: any) => void} onData @param {() => object} [payload]
+ */
+function poll(part, route, interval, onData, payload = () => ({})) {
   poller.subscribe({
-    route: "experiments/poll",
-    payload: () =>
-      withOwner({
-        open: openId.value,
-        ...(details.value?.id === openId.value && {
-          version: details.value.version,
-          drawn: [...lines.value.keys()],
-        }),
-      }),
+    route,
+    payload: () => withOwner(payload()),
     get intervalMs() {
-      return isAnyRunning.value ? RUNNING_INTERVAL_MS : IDLE_INTERVAL_MS;
+      return interval();
     },
     isVisible,
-    ...createHandlers("poll", applyPoll),
+    onData: (/** @type {any} */ response) => {
+      setError(part, response.error);
+      if (!response.error) onData(response);
+    },
+    onError: (/** @type {Error} */ error) => setError(part, errorMessage(error)),
   });
-  poller.subscribe({
-    route: "experiments/presets",
-    payload: withOwner,
-    intervalMs: LONG_INTERVAL_MS,
-    isVisible,
-    ...createHandlers("presets", (response) => {
+}
+
+const pollExperiments = () => ({
+  open: openId.value,
+  ...(details.value?.id === openId.value && {
+    version: details.value.version,
+    drawn: [...lines.value.keys()],
+  }),
+});
+
+export function startPolling() {
+  const isRunning = (/** @type {any[] | null} */ rows) =>
+      rows?.some((row) => row.state === "running"),
+    interval = () => (isRunning(experiments.value) ? RUNNING_INTERVAL_MS : IDLE_INTERVAL_MS);
+  poll("poll", "experiments/poll", interval, applyPoll, pollExperiments);
+  poll(
+    "presets",
+    "experiments/presets",
+    () => LONG_INTERVAL_MS,
+    (response) => {
       presets.value = response.presets;
       if (!settings.value.length) settings.value = response.settings;
-    }),
-  });
-  poller.subscribe({
-    route: "replications/list",
-    payload: withOwner,
-    get intervalMs() {
-      return claims.value.some((each) => each.state === "running")
-        ? CLAIMS_INTERVAL_MS
-        : LONG_INTERVAL_MS;
     },
-    isVisible,
-    ...createHandlers("claims", (response) => {
+  );
+  poll(
+    "claims",
+    "replications/list",
+    () => (isRunning(claims.value) ? CLAIMS_INTERVAL_MS : LONG_INTERVAL_MS),
+    (response) => {
       claims.value = response.claims;
       loadOutcomes();
-    }),
-  });
+    },
+  );
   wakeOnChanges();
 }
 
