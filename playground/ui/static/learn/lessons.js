@@ -18,7 +18,6 @@ import {
   saveLocal,
   showSection,
 } from "./state.js";
-import { TryRuns } from "./try_runs.js";
 
 /** @type {Map<string, Job>} */
 const jobs = new Map();
@@ -215,7 +214,7 @@ export const formatOutcome = ({ choices }, { outcome, value }) =>
   (outcome === value && choices.find(([each]) => each === value)?.[1].split(":")[0]) || outcome;
 
 function Outcome({ lesson, guess, result }) {
-  const { figures, note, options, runs } = result,
+  const { figures, note, runs } = result,
     subjects = runs.map((run) => run.run),
     hasOwnFigure = lesson.kind === "curve",
     others = figures.filter((each) => !hasOwnFigure || each.kind !== "curves");
@@ -234,8 +233,7 @@ function Outcome({ lesson, guess, result }) {
     ${
       note
         ? html`<p class="pg-hint">${note}</p>`
-        : html`<${TryRuns} key=${subjects.join()} runs=${runs} sequence=${options?.text} />
-            <${OpenRuns} subjects=${subjects} />`
+        : html`<${OpenRuns} subjects=${subjects} />`
     }
   </div>`;
 }
