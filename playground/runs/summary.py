@@ -121,7 +121,6 @@ def to_summary(run: Run) -> dict[str, Any]:
         "created": record.created,
         "origin": record.started_by,
         "hidden": record.hidden,
-        "tags": list(record.tags),
         "deleted": record.deleted_at is not None,
         "evicted": record.evicted,
     }

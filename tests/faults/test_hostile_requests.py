@@ -52,7 +52,6 @@ VALUES_BY_FIELD = {
             *COMMANDS,
             "change",
             "rename",
-            "tag",
             "hide",
             "show",
             "rerun",

@@ -468,26 +468,6 @@ test("the held-out loss is a dashed line of the color of its run", () => {
   assert.deepEqual(labels(), ["mine"], "a run without a held-out loss");
 });
 
-test("a run has tags, which the filter finds and the menu edits", async () => {
-  const tagged = { ...RUN, tags: ["baseline", "two heads"] };
-  assert.ok(matchesFilter(tagged, "two HEADS"));
-  listRuns(tagged, { ...RUN, subject: "run:2", name: "other" });
-  await mount(html`<${RunList} />`);
-  assert.deepEqual(texts(".tag"), ["baseline", "two heads"]);
-  await click(".tag");
-  assert.equal(box.querySelector(".run-filter").value, "baseline");
-  assert.deepEqual(texts(".run .name"), [RUN.name]);
-  await click('[data-action="tag"]');
-  const field = box.querySelector(".renaming");
-  assert.equal(field.value, "baseline, two heads");
-  field.value = "baseline, wide";
-  await key(field, "Enter");
-  const [, payload] = sent.find(([route]) => route === "runs/action");
-  assert.deepEqual(payload.tags, ["baseline", " wide"]);
-  await click(".tag");
-  assert.equal(box.querySelector(".run-filter").value, "");
-});
-
 test("a list of many runs can be filtered by name, size and state", async () => {
   assert.ok(matchesFilter(RUN, "2 LAYERS done"));
   assert.ok(!matchesFilter(RUN, "3 layers"));

@@ -58,7 +58,6 @@ class RunSummary(TypedDict):
     created: float
     origin: str
     hidden: bool
-    tags: list[str]
     deleted: bool
     evicted: Literal["", "thinned", "emptied"]
     queue_position: int | None

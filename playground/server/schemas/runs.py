@@ -31,7 +31,6 @@ RunAction = Literal[
     "change",
     "extend",
     "rename",
-    "tag",
     "hide",
     "show",
     "share",
@@ -46,7 +45,6 @@ RunAction = Literal[
 REQUIRED_FIELDS = {
     "change": "setting",
     "rename": "name",
-    "tag": "tags",
     "share": "viewers_may_use",
     "branch": "step",
     "download": "checkpoint",
@@ -148,7 +146,6 @@ class ActOnRun(ModelRequest):
     setting: ShortText | None = None
     value: Any = None
     name: ShortText | None = None
-    tags: list[ShortText] | None = None
     viewers_may_use: bool | None = None
     step: Index | None = None
     checkpoint: ShortText | None = None

@@ -851,7 +851,6 @@ export interface RunSummary {
   created: number;
   origin: string;
   hidden: boolean;
-  tags: string[];
   deleted: boolean;
   evicted: "" | "thinned" | "emptied";
   queue_position: number | null;

@@ -31,8 +31,8 @@ const GROUPS = [
 const MIN_RUNS_TO_FILTER = 6; // fewer are seen at a glance
 const showsHidden = signal(false);
 const filterText = signal("");
-/** The run and the property that the user edits: "name" or "tags". */
-const edited = signal({ subject: "", property: "" });
+/** The run whose name the user edits. */
+const renamed = signal("");
 
 /** @param {RunSummary} run */
 const originOf = (run) => run.origin ?? "user";
@@ -57,9 +57,6 @@ export function groupRuns(runs, isOverlaid, isComplete) {
 }
 
 /** @param {RunSummary} run */
-const tagsOf = (run) => run.tags ?? [];
-
-/** @param {RunSummary} run */
 export function describeState(run) {
   if (run.queue_position) return formatQueuePosition(run.queue_position);
   return STATUS_LABELS[run.status] ?? run.status;
@@ -82,11 +79,9 @@ export function describeRun(run, now = store.server.value.now) {
     .join(" · ");
 }
 
-/** Return whether the name, tags, description or state of a run have all words. */
+/** Return whether the name, description or state of a run have all words. */
 export function matchesFilter(/** @type {RunSummary} */ run, /** @type {string} */ text) {
-  const content = [run.name, ...tagsOf(run), describeRun(run), describeState(run)]
-    .join(" ")
-    .toLowerCase();
+  const content = [run.name, describeRun(run), describeState(run)].join(" ").toLowerCase();
   return text
     .toLowerCase()
     .split(/\s+/)
@@ -108,29 +103,11 @@ async function restoreRun({ subject }) {
   openModel(subject);
 }
 
-const stopEditing = () => (edited.value = { subject: "", property: "" });
-
 /** @param {RunSummary} run @param {Record<string, any>} payload */
 async function sendAction({ subject }, payload) {
   await runAction(payload, subject);
   await loadRuns();
 }
-
-/** The properties of a run that a field edits: its label, its text, and the action of a text. */
-const EDITABLE = /** @type {Record<string, any>} */ ({
-  name: {
-    label: "New name",
-    maxLength: 80,
-    textOf: (/** @type {RunSummary} */ run) => run.name,
-    toAction: (/** @type {string} */ name) => name.trim() && { action: "rename", name },
-  },
-  tags: {
-    label: "Tags, separated by commas",
-    maxLength: 260,
-    textOf: (/** @type {RunSummary} */ run) => tagsOf(run).join(", "),
-    toAction: (/** @type {string} */ text) => ({ action: "tag", tags: text.split(",") }),
-  },
-});
 
 const isOpenRun = (/** @type {string} */ subject) => !subject || subject === state.modelRef;
 
@@ -165,47 +142,27 @@ function Swatch({ subject = "", name = "the open model" }) {
 /** Typing replaces the name from the first key on. @param {HTMLInputElement | null} field */
 const selectText = (field) => field?.select();
 
-/** @param {{ run: RunSummary, property: string }} props */
-function EditField({ run, property }) {
-  const { label, maxLength, textOf, toAction } = EDITABLE[property];
-  const save = (/** @type {string} */ text) => {
-    const action = text !== textOf(run) && toAction(text);
-    stopEditing();
-    if (action) sendAction(run, action);
+/** @param {{ run: RunSummary }} props */
+function NameField({ run }) {
+  const save = (/** @type {string} */ name) => {
+    renamed.value = "";
+    if (name.trim() && name !== run.name) sendAction(run, { action: "rename", name });
   };
   const onKeyDown = (/** @type {any} */ event) => {
     event.stopPropagation();
     if (event.key === "Enter") save(event.currentTarget.value);
-    if (event.key === "Escape") stopEditing();
+    if (event.key === "Escape") renamed.value = "";
   };
   return html`<input
     ref=${selectText}
     class="renaming"
-    maxlength=${maxLength}
-    aria-label=${label}
-    placeholder=${label}
-    defaultValue=${textOf(run)}
+    maxlength="80"
+    aria-label="New name"
+    defaultValue=${run.name}
     onKeyDown=${onKeyDown}
-    onBlur=${(/** @type {any} */ event) => edited.value.subject && save(event.currentTarget.value)}
+    onBlur=${(/** @type {any} */ event) => renamed.value && save(event.currentTarget.value)}
   />`;
 }
-
-/** The tags of a run. A click lists the runs with it. @param {{ run: RunSummary }} props */
-const Tags = ({ run }) =>
-  html`<span class="pg-row tags">
-    ${tagsOf(run).map(
-      (tag) =>
-        html`<button
-          key=${tag}
-          type="button"
-          class="tag"
-          aria-label=${`Filter runs by the tag ${tag}`}
-          onClick=${() => (filterText.value = filterText.value === tag ? "" : tag)}
-        >
-          ${tag}
-        </button>`,
-    )}
-  </span>`;
 
 /** @param {{ run: RunSummary }} props */
 function RunMenu({ run }) {
@@ -215,7 +172,6 @@ function RunMenu({ run }) {
       ${label}
     </button>`;
   const send = (/** @type {string} */ name) => () => sendAction(run, { action: name });
-  const edit = (/** @type {string} */ property) => () => (edited.value = { subject, property });
   return html`<${Menu} label=${`Actions of ${run.name}`}>
     <p class="pg-hint">${describeRun(run)}</p>
     ${["paused", "stopped", "failed"].includes(status) && item("resume", "Resume", send("resume"))}
@@ -227,8 +183,7 @@ function RunMenu({ run }) {
       "Same settings, same seed, same changes at the same steps",
     )}
     ${item("use", "Use its settings", () => loadSettings(subject), "Copies them into the form")}
-    ${item("rename", "Rename", edit("name"))}
-    ${item("tag", tagsOf(run).length ? "Edit tags" : "Add tags", edit("tags"))}
+    ${item("rename", "Rename", () => (renamed.value = subject))}
     ${
       originOf(run) === "user" &&
       item("hide", run.hidden ? "Show again" : "Hide", send(run.hidden ? "show" : "hide"))
@@ -248,8 +203,8 @@ function RunRow({ run }) {
   >
     <${Swatch} subject=${run.subject} name=${run.name} />
     ${
-      edited.value.subject === run.subject
-        ? html`<${EditField} run=${run} property=${edited.value.property} />`
+      renamed.value === run.subject
+        ? html`<${NameField} run=${run} />`
         : html`<button
             type="button"
             class="name pg-clip"
@@ -268,7 +223,6 @@ function RunRow({ run }) {
     >
     <span class="state" data-status=${run.status}>${describeState(run)}</span>
     <${RunMenu} run=${run} />
-    ${tagsOf(run).length > 0 && html`<${Tags} run=${run} />`}
   </li>`;
 }
 
@@ -349,7 +303,7 @@ const FilterField = () =>
     type="search"
     class="run-filter"
     placeholder="Filter runs"
-    aria-label="Filter runs by name, tag, task, size or state"
+    aria-label="Filter runs by name, task, size or state"
     value=${filterText.value}
     onInput=${(/** @type {any} */ event) => (filterText.value = event.currentTarget.value)}
   />`;
@@ -360,10 +314,7 @@ export function RunList() {
       (ref) => overlays.value.has(ref),
       showsHidden.value,
     ),
-    hasFilter =
-      Boolean(filterText.value) ||
-      store.runs.value.length >= MIN_RUNS_TO_FILTER ||
-      store.runs.value.some((run) => tagsOf(run).length),
+    hasFilter = Boolean(filterText.value) || store.runs.value.length >= MIN_RUNS_TO_FILTER,
     isVisible = (/** @type {RunSummary} */ run) => matchesFilter(run, filterText.value),
     visible = listed.filter(isVisible),
     visibleGroups = groups
