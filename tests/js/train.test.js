@@ -240,21 +240,19 @@ test("the address has what differs from the first view", () => {
   Object.assign(state, { isFresh: false, modelRef: "run:1", typedPass: null, probeInfo: info });
   Object.assign(state, { displayedSnapshot: { step: 4, attention } });
   Object.assign(state, { selectedKind: "encoder", selectedHead: [0, 0], isLog: true });
-  state.selectedMetric = "loss";
   overlays.value = new Map();
   const none = {
     kind: null,
     head: null,
-    curve: null,
     log: null,
     over: null,
     off: null,
     means: null,
   };
   assert.deepEqual(trainView.read(), { ...none, kind: "encoder" });
-  Object.assign(state, { selectedHead: [0, 1], selectedMetric: "grad_norm", isLog: false });
+  Object.assign(state, { selectedHead: [0, 1], isLog: false });
   state.switchedOff = [{ kind: "cross", layer: 0, head: 1 }];
-  const changed = { kind: "encoder", head: "1.2", curve: "grad_norm", log: "no", off: "cross.1.2" };
+  const changed = { kind: "encoder", head: "1.2", log: "no", off: "cross.1.2" };
   assert.deepEqual(trainView.read(), { ...none, ...changed });
   state.switchedOff = NOTHING_OFF;
 });

@@ -230,11 +230,7 @@ function Outcome({ lesson, guess, result }) {
     </p>
     <p class="explanation">${formatMessage(result.explanation)}</p>
     <${Figures} figures=${others} />
-    ${
-      note
-        ? html`<p class="pg-hint">${note}</p>`
-        : html`<${OpenRuns} subjects=${subjects} />`
-    }
+    ${note ? html`<p class="pg-hint">${note}</p>` : html`<${OpenRuns} subjects=${subjects} />`}
   </div>`;
 }
 
