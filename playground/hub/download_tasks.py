@@ -48,11 +48,7 @@ class DownloadTasks(TaskRunner):
 
     def repo_info(self) -> dict[str, Any]:
         repo, manifest, card = self._inspect_repo()
-        info = self._describe_repo(repo, manifest, card)
-        with suppress(HubError):  # the older revisions are optional
-            info["revisions"] = self.hub.revisions(self.task.repo, self.task.revision)
-            info["branches"] = self.hub.branches(self.task.repo)
-        return info
+        return self._describe_repo(repo, manifest, card)
 
     def _inspect_repo(self) -> tuple[RepoInfo, Manifest, str]:
         """Return a repository's metadata, manifest and card, without loading the model.

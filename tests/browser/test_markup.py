@@ -308,7 +308,7 @@ def test_names_and_values_of_experiments(page):
     wait_for_all(page, ".results", but=len(PAYLOADS) - 1)
 
 
-def test_repositories_cards_files_and_revisions_of_the_hub(page, hub):
+def test_repositories_cards_and_files_of_the_hub(page, hub):
     for number, payload in enumerate(PAYLOADS):
         card = (
             "---\ntags: [transformer-playground]\nplayground:\n  task: "
@@ -343,12 +343,10 @@ def test_repositories_cards_files_and_revisions_of_the_hub(page, hub):
     hub.put(
         "owner/hostile",
         {payload.replace("/", "") + ".txt": b"x" for payload in PAYLOADS},
-        message=ALL[:500],
     )
     page.fill(".hub .any-repo", "owner/hostile")
     page.keyboard.press("Enter")
     page.wait_for_selector(".hub .opened-files:not([hidden])")
-    expect(page.locator(".hub .revisions tbody tr", has_text=PAYLOADS[1])).to_have_count(1)
     assert page.locator(".hub .opened-files td", has_text="pwn(").count() > 10
 
 

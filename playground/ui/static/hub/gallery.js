@@ -259,31 +259,6 @@ function Files() {
   </details>`;
 }
 
-function Revisions() {
-  const { repo, revision, commit, revisions = [], branches = [] } = opened.value,
-    others = branches.filter((branch) => branch !== revision);
-  if (revisions.length + others.length < 2) return null;
-  const describe = (/** @type {string} */ at) =>
-    at === commit ? "open" : html`<${Button} onClick=${() => openRepo(repo, at)}>Open<//>`;
-  const rows = [
-    ...revisions.map((each) => [
-      each.commit.slice(0, 8),
-      each.title,
-      formatRelativeTime(Date.now() / 1000 - each.when),
-      describe(each.commit),
-    ]),
-    ...others.map((branch) => [branch, "branch", "", describe(branch)]),
-  ];
-  return html`<details class="revisions">
-    <summary>
-      ${formatCount(revisions.length, "revision")}${
-        others.length > 0 && `, other branches: ${others.join(", ")}`
-      }
-    </summary>
-    <${Table} rows=${rows} />
-  </details>`;
-}
-
 function Facts() {
   return html`<p class="repository-summary">${describeRepo(opened.value)}</p>
     <p class="pg-buttons">
@@ -304,8 +279,7 @@ function Facts() {
     </p>
     <${Scores} />
     <p class="verdict pg-hint">${evaluation.value && describeEvaluation(evaluation.value)}</p>
-    <${Files} />
-    <${Revisions} />`;
+    <${Files} />`;
 }
 
 export function Repository() {
