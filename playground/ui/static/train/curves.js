@@ -185,7 +185,7 @@ function buildMarkers(hasTarget = false) {
 /** The lines of the loss. @param {Chart} chart */
 function buildLosses(chart) {
   const { isLog, lossCurve } = state,
-    pointsOf = (/** @type {any} */ curve) => ({ x: curve.steps, y: curve.loss }),
+    pointsOf = (curve) => ({ x: curve.steps, y: curve.loss }),
     curves = buildSeries(pointsOf(lossCurve), pointsOf);
   Object.assign(chart.options, { isLog, yRange: isLog ? undefined : [0, null] });
   /** @type {any} */ (chart.plotBox).steps = lossCurve.steps; // for tests

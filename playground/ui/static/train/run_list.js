@@ -134,7 +134,7 @@ function Swatch({ subject = "", name = "the open model" }) {
       title=${isOpen ? "Shown" : isFull ? "At most eight curves can be drawn" : "Draw its curves"}
       checked=${isOpen || Boolean(overlay)}
       disabled=${isOpen || isFull}
-      onChange=${(/** @type {any} */ event) => toggleOverlay(subject, event.currentTarget.checked)}
+      onChange=${(event) => toggleOverlay(subject, event.currentTarget.checked)}
     />
   </label>`;
 }
@@ -148,7 +148,7 @@ function NameField({ run }) {
     renamed.value = "";
     if (name.trim() && name !== run.name) sendAction(run, { action: "rename", name });
   };
-  const onKeyDown = (/** @type {any} */ event) => {
+  const onKeyDown = (event) => {
     event.stopPropagation();
     if (event.key === "Enter") save(event.currentTarget.value);
     if (event.key === "Escape") renamed.value = "";
@@ -160,7 +160,7 @@ function NameField({ run }) {
     aria-label="New name"
     defaultValue=${run.name}
     onKeyDown=${onKeyDown}
-    onBlur=${(/** @type {any} */ event) => renamed.value && save(event.currentTarget.value)}
+    onBlur=${(event) => renamed.value && save(event.currentTarget.value)}
   />`;
 }
 
@@ -305,7 +305,7 @@ const FilterField = () =>
     placeholder="Filter runs"
     aria-label="Filter runs by name, task, size or state"
     value=${filterText.value}
-    onInput=${(/** @type {any} */ event) => (filterText.value = event.currentTarget.value)}
+    onInput=${(event) => (filterText.value = event.currentTarget.value)}
   />`;
 
 export function RunList() {

@@ -73,7 +73,7 @@ export function SavedCheckpoints() {
   return html`<details
     class="saved"
     hidden=${!isVisible}
-    onToggle=${(/** @type {any} */ event) => setOpen(event.currentTarget.open)}
+    onToggle=${(event) => setOpen(event.currentTarget.open)}
   >
     <summary>Checkpoints of this run</summary>
     ${

@@ -136,7 +136,7 @@ function Setting({ name }) {
       field=${{ ...field, hint, options }}
       value=${isNumber && parse(text) === value ? text : value}
       error=${form.errors[name]}
-      onInput=${(/** @type {any} */ entered) => {
+      onInput=${(entered) => {
         if (isNumber) setText(entered);
         setValue(name, isNumber ? parse(entered) : entered);
       }}
@@ -194,7 +194,7 @@ function SettingsBar({ search, onSearch, hasMatch }) {
       placeholder="Search settings"
       aria-label="Search settings"
       value=${search}
-      onInput=${(/** @type {any} */ event) => onSearch(event.currentTarget.value)}
+      onInput=${(event) => onSearch(event.currentTarget.value)}
     />
     ${schema.advanced_presets.map(
       (/** @type {string} */ name) =>

@@ -155,7 +155,7 @@ function Code({ content }) {
         class="code-kind"
         aria-label="Kind of code"
         value=${label}
-        onChange=${(/** @type {any} */ event) => select(event.currentTarget.value)}
+        onChange=${(event) => select(event.currentTarget.value)}
       >
         ${codes.map(([name]) => html`<option value=${name}>${name}</option>`)}
       </select>

@@ -51,7 +51,7 @@ function LiveSetting({ name, setting, label, title, step, min }) {
   useEffect(() => {
     if (document.activeElement !== box.current) reset();
   }, [value]);
-  const onChange = async (/** @type {any} */ event) => {
+  const onChange = async (event) => {
     const text = event.currentTarget.value.trim();
     const reply = text && (await runAction({ action: "change", setting, value: Number(text) }));
     if (!text || reply.error) reset();
@@ -141,7 +141,7 @@ function SpeedSelect() {
     if (isActive && isOwner && document.activeElement !== box.current)
       state.speed = String(speed || 0);
   }, [state.lastResponse]);
-  const onChange = (/** @type {any} */ event) => {
+  const onChange = (event) => {
     state.speed = event.currentTarget.value;
     if (isActive && isOwnRun())
       runAction({ action: "change", setting: "speed", value: Number(state.speed) });

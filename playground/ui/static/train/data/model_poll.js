@@ -153,7 +153,6 @@ const buildPayload = () => ({
   changes: state.isFresh ? -1 : (state.lastResponse.changes_version ?? -1),
 });
 
-/** @param {any} response */
 function applyUpdate(response) {
   const privacy = formatMessage(response.private ?? ""),
     hasChangedConsent = !state.isFresh && privacy !== store.privacy.value;
@@ -187,7 +186,6 @@ function applyUpdate(response) {
   if (hasChanged) store.wakeModels();
 }
 
-/** @param {any} response */
 function updateStore(response) {
   const steps = response.weight_steps || [],
     { value: known } = store.weightSteps;
@@ -197,7 +195,6 @@ function updateStore(response) {
   store.modelName.value = response.name || "";
 }
 
-/** @param {any} response */
 function addPoints({ points, series_id: nextSeriesId }) {
   const isNew = points.whole || nextSeriesId !== seriesId;
   if (isNew || points.steps.length)
@@ -214,7 +211,6 @@ function addPoints({ points, series_id: nextSeriesId }) {
   seriesId = nextSeriesId;
 }
 
-/** @param {any} response */
 function applySnapshot(response) {
   if (response.probe_info) {
     state.probeInfo = response.probe_info;

@@ -50,7 +50,7 @@ const shape = computed(() => {
   return JSON.stringify([
     modelRef,
     info?.architecture,
-    kinds.map(([kind, layers]) => [kind, layers.map((/** @type {any} */ heads) => heads.length)]),
+    kinds.map(([kind, layers]) => [kind, layers.map((heads) => heads.length)]),
   ]);
 });
 
@@ -94,9 +94,7 @@ function selectFirst() {
 }
 
 function selectRequested() {
-  const { kind, head, log, off, means } = /** @type {Record<string, string>} */ (
-      requested.value
-    ),
+  const { kind, head, log, off, means } = /** @type {Record<string, string>} */ (requested.value),
     { attention } = figure.value.pass,
     [layer, index] = (head ?? "").split(".").map((number) => Number(number) - 1);
   requested.value = null;
