@@ -94,7 +94,6 @@ def test_the_list_of_models_returns_after_an_outage(app, hub, open_page):
     with hub.fault(hub.ANY_PATH, 503):
         page.click(".hub .refresh-gallery")
         expect(page.locator(".hub .gallery-note")).to_contain_text("server error")
-        expect(page.locator(".hub .local-runs tbody tr")).to_have_count(3)
     # without a click
     expect(page.locator(".hub .gallery-words")).to_contain_text("tag")
     expect(page.locator(".hub .gallery-note")).to_be_empty()

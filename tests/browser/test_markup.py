@@ -326,7 +326,6 @@ def test_repositories_cards_and_files_of_the_hub(page, hub):
     page.wait_for_selector(".hub .session-text:not(:empty)")
     page.click(".hub .refresh-gallery")
     wait_for_all(page, ".hub .models td")
-    wait_for_all(page, ".hub .local-runs td", but=2)  # another test deletes one of the runs
     page.fill(".hub .any-repo", PAYLOADS[1])
     page.keyboard.press("Enter")
     expect(page.locator(".hub .open-repository-form")).to_contain_text(

@@ -127,7 +127,7 @@ READY = {
     "Train": ".live .runs",
     "Inspect": ".inspect[data-drawn]",
     "Compare": ".compare .views [aria-selected=true]",
-    "Hub": ".hub .local-runs tbody tr",
+    "Hub": ".hub .gallery-words:not(:empty)",
 }
 
 

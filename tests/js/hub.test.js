@@ -13,9 +13,7 @@ import {
   validateRepoName,
 } from "../../playground/ui/static/hub/gallery.js";
 import {
-  buildCheckpointOptions,
   describePlan,
-  formatChangeCounts,
   PublishForm,
   suggestName,
 } from "../../playground/ui/static/hub/publish_form.js";
@@ -45,7 +43,6 @@ const MODEL_PLAN = {
 };
 beforeEach(() => {
   serve({
-    "runs/details": { checkpoints: [{ name: "a", step: 40, exact_match: 1 }] },
     "jobs/submit": { job: "j" },
   });
 });
@@ -104,20 +101,9 @@ test("a plan lists its changes", () => {
     describePlan({ plan: same, space: { ...same, exists: true, private: true }, step: 40 }, false),
     /The Space ada\/reverse \(private\) already has this page\.$/,
   );
-  assert.equal(formatChangeCounts(MODEL_PLAN.changes), "1 new, 1 same");
 });
 
-test("checkpoints and suggested names", () => {
-  const checkpoints = [
-    { name: "b", step: 2000, exact_match: 1 },
-    { name: "a", step: 40, exact_match: null },
-  ];
-  assert.deepEqual(buildCheckpointOptions("run:1", checkpoints), [
-    { value: "", label: "latest, step 2,000, exact match 100 %" },
-    { value: "a", label: "step 40" },
-  ]);
-  assert.match(buildCheckpointOptions("run:1", [])[0].label, /no checkpoint yet/);
-  assert.match(buildCheckpointOptions("checkpoint:copy", [])[0].label, /the only checkpoint/);
+test("the suggested name has the task and the size", () => {
   assert.equal(suggestName(RUN), "reverse-10-172k");
 });
 

@@ -17,9 +17,8 @@ import { store } from "../shared/store.js";
 import { opened, runHubJob } from "./state.js";
 
 const NO_MODELS = "No model has the playground's tag yet. Publish the first one.";
-/** The columns of a table of models, whose names have this key. */
-export const modelColumns = (key) => [
-  { key, label: "model", render: (row) => html`<span class="name">${row[key]}</span>` },
+const COLUMNS = [
+  { key: "repo", label: "model", render: ({ repo }) => html`<span class="name">${repo}</span>` },
   { key: "task", label: "task", isOptional: true },
   {
     key: "parameters",
@@ -28,9 +27,6 @@ export const modelColumns = (key) => [
     isOptional: true,
     render: (row) => (row.parameters ? formatInteger(row.parameters) : ""),
   },
-];
-const COLUMNS = [
-  ...modelColumns("repo"),
   {
     key: "exact_match",
     label: "exact match",
@@ -57,10 +53,9 @@ const galleryJob = new Job();
 let latestLoad = 0;
 const galleryModels = signal(/** @type {any[] | null} */ (null));
 
-/** Return the error of the list: without a connection, only local models remain. */
 const describeFailure = (/** @type {any} */ { message, code }) =>
   (code === "hub_unreachable" ? "No internet connection." : message) +
-  " The models on this machine are below.";
+  " The models on this machine are in the Train tab.";
 
 /** Load the list. Temporary errors are retried a few times. */
 export async function loadGallery({ isRefresh = true } = {}) {
@@ -168,8 +163,6 @@ const infoJob = new Job();
 const importJob = new Job(); // it continues when another repository is opened
 const evaluation = signal(/** @type {any} */ (null));
 
-export const openInTrain = (subject) => store.open("train", { model: subject });
-
 /** Return the name of a repository, with its revision unless that is the branch main. */
 export const formatRepoAddress = ({ repo, revision }) =>
   revision === "main" ? repo : `${repo}@${revision}`;
@@ -195,7 +188,7 @@ async function importModel() {
     revision: commit,
     is_main: revision === "main",
   });
-  if (result?.subject) openInTrain(result.subject);
+  if (result?.subject) store.open("train", { model: result.subject });
 }
 
 function close() {
