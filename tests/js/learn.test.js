@@ -8,7 +8,6 @@ import {
   buildCurves,
   buildMaps,
   buildObservations,
-  describeSilentVariant,
   openBug,
   resumeBug,
 } from "../../playground/ui/static/learn/bug_exercise.js";
@@ -526,7 +525,6 @@ const BUG_RESULT = {
   correct: COPY,
   buggy: COPY,
   curves: { correct: CURVE, buggy: { loss: [2], evaluations: [] } },
-  silent_variant: null,
   source: { file: "attention.py", first_line: 10, lines: ["a = 1", "b = 2"] },
   diff: ["-a = 1", "+a = 2"],
 };
@@ -551,19 +549,6 @@ test("the buggy model is compared with the correct one", () => {
       (name, i) => `${name} model, layer ${(i % 2) + 1} of 2`,
     ),
   );
-});
-
-test("a bug that raises no error by accident is described with its loss", () => {
-  const variant = { when: "the sizes are equal", steps: 60, correct: { loss: 0.5, leaks: false } };
-  assert.match(
-    describeSilentVariant({ ...variant, buggy: null }),
-    /is then – \(correct model: 0.5\)/,
-  );
-  assert.match(
-    describeSilentVariant({ ...variant, buggy: { loss: 0.1, leaks: true } }),
-    /information leak/,
-  );
-  assert.equal(describeSilentVariant(null), "");
 });
 
 test("the bug is named, its line is found, and the solution is shown", async () => {

@@ -235,7 +235,6 @@ REQUESTS = {
     "hub/session": [{}],
     "lessons/catalog": [{}],
     "lessons/guess": [{"job": "x"}],
-    "lessons/answer-key": [{}],
     "class/open": [{}],
     **{f"class/{name}": [{"code": "BCDFGH"}] for name in ("join", "guess", "poll", "close")},
     "datasets/action": [{"action": action} for action in ("list", "use", "show", "remove")],
