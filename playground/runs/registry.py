@@ -307,10 +307,9 @@ class Registry:
         run: Run,
         *,
         name: str | None = None,
-        hidden: bool | None = None,
         viewers_may_use: bool | None = None,
     ) -> None:
-        """Rename, hide, show or share a run.
+        """Rename or share a run.
 
         `viewers_may_use`: whether viewers may see examples and use the model, from now on.
         Raises UserError for an invalid name, or if the change cannot be stored.
@@ -323,8 +322,8 @@ class Registry:
                     f"the name has {len(name)} characters; use 1 to {MAX_NAME_LENGTH} "
                     "printable characters"
                 )
-        flags = {"hidden": hidden, "viewers_may_use": viewers_may_use}
-        changes |= {field: value for field, value in flags.items() if value is not None}
+        if viewers_may_use is not None:
+            changes["viewers_may_use"] = viewers_may_use
         run.store("the change", **changes)
 
     def delete(self, run: Run) -> None:

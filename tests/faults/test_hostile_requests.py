@@ -52,8 +52,6 @@ VALUES_BY_FIELD = {
             *COMMANDS,
             "change",
             "rename",
-            "hide",
-            "show",
             "rerun",
             "branch",
             "download",

@@ -18,7 +18,7 @@ from tests.support.small_runs import repeat_counts, start_run
 
 ACTIONS = (
     *COMMANDS,
-    *("change", "extend", "rename", "hide", "show", "delete", "undelete", "rerun"),
+    *("change", "extend", "rename", "delete", "undelete", "rerun"),
     *("branch", "download", "remove", "explode"),
 )
 VIEWER_ENDPOINTS = (

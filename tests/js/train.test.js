@@ -69,7 +69,7 @@ const RUN = {
   created: 40,
   origin: "user",
 };
-const LESSON_RUN = { ...RUN, subject: "run:2", name: "Heads", origin: "lesson", hidden: true };
+const LESSON_RUN = { ...RUN, subject: "run:2", name: "Heads", origin: "lesson" };
 
 beforeEach(() => {
   serve({ "runs/curves": { curves: [] } });
@@ -95,12 +95,10 @@ test("an effect runs again when a property that it reads changes", () => {
   assert.deepEqual(seen, [1, 4]);
 });
 
-test("runs are grouped by their origin; hidden runs of the user are left out", () => {
-  const hidden = { ...RUN, subject: "run:3", hidden: true },
-    experiment = { ...RUN, subject: "run:4", origin: "experiment" },
-    runs = [RUN, LESSON_RUN, hidden, experiment];
-  const { listed, hiddenCount, groups } = groupRuns(runs, () => false, false);
-  assert.deepEqual([listed, hiddenCount], [[RUN], 1]);
+test("runs are grouped by their origin", () => {
+  const experiment = { ...RUN, subject: "run:4", origin: "experiment" },
+    { own, groups } = groupRuns([RUN, LESSON_RUN, experiment]);
+  assert.deepEqual(own, [RUN]);
   assert.deepEqual(
     groups.map((group) => [group.title, group.runs]),
     [
@@ -108,8 +106,6 @@ test("runs are grouped by their origin; hidden runs of the user are left out", (
       ["Experiments", [experiment]],
     ],
   );
-  assert.deepEqual(groupRuns(runs, () => false, true).listed, [RUN, hidden]);
-  assert.deepEqual(groupRuns(runs, (ref) => ref === "run:3", false).listed, [RUN, hidden]);
 });
 
 test("a run has a description and a state", () => {
@@ -498,7 +494,7 @@ test("a list of many runs can be filtered by name, size and state", async () => 
   assert.equal(names().length, 6);
 });
 
-test("the menu of a run renames, hides, repeats and deletes it", async () => {
+test("the menu of a run renames, repeats and deletes it", async () => {
   const payloads = () =>
       sent
         .filter(([route]) => route === "runs/action")
@@ -522,22 +518,19 @@ test("the menu of a run renames, hides, repeats and deletes it", async () => {
   await choose("rename");
   enter(box.querySelector(".renaming"), "mine");
   await key(".renaming", "Enter");
-  for (const action of ["hide", "rerun", "delete"]) await choose(action);
-  assert.deepEqual(payloads(), ["renamemine", "hide", "rerun", "delete"]);
+  for (const action of ["rerun", "delete"]) await choose(action);
+  assert.deepEqual(payloads(), ["renamemine", "rerun", "delete"]);
 });
 
-test("hidden runs are behind a button, deleted ones have Undo, names are text", async () => {
+test("deleted runs have Undo, names are text", async () => {
   const name = "<img src=x onerror=alert(1)>";
-  listRuns({ ...RUN, hidden: true }, { ...RUN, subject: "run:3", name, deleted: true });
+  listRuns(RUN, { ...RUN, subject: "run:3", name, deleted: true });
   await mount(html`<${RunList} />`);
-  assert.deepEqual(texts(".run .name"), []);
-  assert.match(text(".undo"), /Undo “<img src=x onerror=alert\(1\)>”$/);
-  await click(".show-hidden");
   assert.deepEqual(texts(".run .name"), [RUN.name]);
+  assert.match(text(".undo"), /Undo “<img src=x onerror=alert\(1\)>”$/);
   await click(".undo button");
   const [, payload] = sent.find(([route]) => route === "runs/action");
   assert.deepEqual([payload.subject, payload.action], ["run:3", "undelete"]);
-  await click(".show-hidden");
   listRuns({ ...RUN, name });
   await settle();
   assert.deepEqual([texts(".run .name"), box.querySelector("img")], [[name], null]);

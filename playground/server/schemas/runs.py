@@ -31,8 +31,6 @@ RunAction = Literal[
     "change",
     "extend",
     "rename",
-    "hide",
-    "show",
     "share",
     "delete",
     "undelete",

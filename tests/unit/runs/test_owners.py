@@ -65,16 +65,14 @@ def test_names_are_unique_per_owner_and_limited_in_length(registry, start):
     assert max(len(run.name) for run in long) <= MAX_NAME_LENGTH
 
 
-def test_names_and_hiding_survive_a_restart(registry, create_registry, start):
+def test_a_name_survives_a_restart(registry, create_registry, start):
     run = start(registry)
-    registry.update_metadata(run, name="  My\n best run ", hidden=True)
+    registry.update_metadata(run, name="  My\n best run ")
     for name in ("", " \n ", "x" * (MAX_NAME_LENGTH + 1), "\0"):
         with pytest.raises(UserError, match="use 1 to 80 printable characters"):
             registry.update_metadata(run, name=name)
     restored = create_registry().find(run.id, "ada")
-    assert (restored.name, restored.hidden) == ("My best run", True)
-    registry.update_metadata(run, hidden=False)
-    assert registry.summaries("ada")[0]["hidden"] is False
+    assert restored.name == "My best run"
 
 
 def test_a_folder_in_use_refuses_a_second_server_and_is_free_afterwards(tmp_path):
@@ -105,7 +103,7 @@ def test_folders_without_a_record_are_removed_unless_they_have_data(create_regis
 @pytest.mark.parametrize(
     "change",
     [
-        lambda registry, run: registry.update_metadata(run, name="new", hidden=True),
+        lambda registry, run: registry.update_metadata(run, name="new"),
         lambda registry, run: registry.delete(run),
         lambda registry, run: registry.restore(run),
         lambda registry, run: registry.change_setting(run, "max_steps", 99),

@@ -844,7 +844,6 @@ export interface RunSummary {
   eval_size: number;
   created: number;
   origin: string;
-  hidden: boolean;
   deleted: boolean;
   evicted: "" | "thinned" | "emptied";
   queue_position: number | null;

@@ -29,30 +29,19 @@ const GROUPS = [
   { origin: "experiment", title: "Experiments" },
 ];
 const MIN_RUNS_TO_FILTER = 6; // fewer are seen at a glance
-const showsHidden = signal(false);
 const filterText = signal("");
 /** The run whose name the user edits. */
 const renamed = signal("");
 
-/** @param {RunSummary} run */
-const originOf = (run) => run.origin ?? "user";
-
-/**
- * Return the runs of the list: those of the user, and groups of others. A hidden run is listed only
- * with `isComplete` or while its curve is drawn.
- * @param {RunSummary[]} runs
- * @param {(ref: string) => boolean} isOverlaid
- * @param {boolean} isComplete
- */
-export function groupRuns(runs, isOverlaid, isComplete) {
-  const own = runs.filter((run) => originOf(run) === "user");
+/** Return the runs of the user, and groups of others. @param {RunSummary[]} runs */
+export function groupRuns(runs) {
+  const isOf = (/** @type {string} */ origin) => (/** @type {RunSummary} */ run) =>
+    (run.origin ?? "user") === origin;
   return {
-    listed: own.filter((run) => isComplete || !run.hidden || isOverlaid(run.subject)),
-    hiddenCount: own.filter((run) => run.hidden).length,
-    groups: GROUPS.map((group) => ({
-      ...group,
-      runs: runs.filter((run) => originOf(run) === group.origin),
-    })).filter((group) => group.runs.length),
+    own: runs.filter(isOf("user")),
+    groups: GROUPS.map((group) => ({ ...group, runs: runs.filter(isOf(group.origin)) })).filter(
+      (group) => group.runs.length,
+    ),
   };
 }
 
@@ -184,10 +173,6 @@ function RunMenu({ run }) {
     )}
     ${item("use", "Use its settings", () => loadSettings(subject), "Copies them into the form")}
     ${item("rename", "Rename", () => (renamed.value = subject))}
-    ${
-      originOf(run) === "user" &&
-      item("hide", run.hidden ? "Show again" : "Hide", send(run.hidden ? "show" : "hide"))
-    }
     ${item("delete", "Delete", () => deleteRun(run))}
   <//>`;
 }
@@ -195,12 +180,8 @@ function RunMenu({ run }) {
 /** @param {{ run: RunSummary }} props */
 function RunRow({ run }) {
   const isOpen = run.subject === state.modelRef,
-    color = colorOf(run.subject) ?? "var(--pg-quiet)",
-    isHidden = run.hidden && originOf(run) === "user";
-  return html`<li
-    class=${["run", isOpen && "open", isHidden && "hidden-run"].filter(Boolean).join(" ")}
-    data-subject=${run.subject}
-  >
+    color = colorOf(run.subject) ?? "var(--pg-quiet)";
+  return html`<li class=${isOpen ? "run open" : "run"} data-subject=${run.subject}>
     <${Swatch} subject=${run.subject} name=${run.name} />
     ${
       renamed.value === run.subject
@@ -244,7 +225,7 @@ function RunGroup({ title, runs }) {
   </details>`;
 }
 
-/** A model that is open without being in the list: a checkpoint, or a shared or hidden run. */
+/** A model that is open without being in the list: a checkpoint, or a shared run. */
 function OpenModel() {
   return html`<ul>
     <li class="open-model">
@@ -273,7 +254,7 @@ function DeletedRuns() {
   </p>`;
 }
 
-function RunTools({ hiddenCount = 0 }) {
+function RunTools() {
   return html`${
       overlays.value.size > 0 &&
       html`<button
@@ -284,18 +265,7 @@ function RunTools({ hiddenCount = 0 }) {
       >
         Compare settings
       </button>`
-    }
-    <${UploadButton} />
-    ${
-      hiddenCount > 0 &&
-      html`<button
-        type="button"
-        class="pg-button small show-hidden"
-        onClick=${() => (showsHidden.value = !showsHidden.value)}
-      >
-        ${showsHidden.value ? "Hide hidden runs" : "Show " + formatCount(hiddenCount, "hidden run")}
-      </button>`
-    }`;
+    } <${UploadButton} />`;
 }
 
 const FilterField = () =>
@@ -309,26 +279,19 @@ const FilterField = () =>
   />`;
 
 export function RunList() {
-  const { listed, hiddenCount, groups } = groupRuns(
-      store.runs.value,
-      (ref) => overlays.value.has(ref),
-      showsHidden.value,
-    ),
+  const { own, groups } = groupRuns(store.runs.value),
     hasFilter = Boolean(filterText.value) || store.runs.value.length >= MIN_RUNS_TO_FILTER,
     isVisible = (/** @type {RunSummary} */ run) => matchesFilter(run, filterText.value),
-    visible = listed.filter(isVisible),
+    visible = own.filter(isVisible),
     visibleGroups = groups
       .map((group) => ({ ...group, runs: group.runs.filter(isVisible) }))
       .filter((group) => group.runs.length),
-    isListed = [listed, ...groups.map((group) => group.runs)]
-      .flat()
-      .some((run) => run.subject === state.modelRef),
-    hasRows = listed.length + groups.length > 0 || state.modelRef,
+    isListed = store.runs.value.some((run) => run.subject === state.modelRef),
     { note, storage_message: storageMessage } = store.server.value;
   return html`<section class="runs" aria-label="Your runs" data-part="curves">
     <div class="pg-row bar">
       <h3>Runs</h3>
-      <${RunTools} hiddenCount=${hiddenCount} />
+      <${RunTools} />
     </div>
     <${Message} name="runs" class="runs-note" />
     <p class="home-note pg-hint" hidden=${!note}>${note}</p>
@@ -337,7 +300,7 @@ export function RunList() {
     ${hasFilter && html`<${FilterField} />`}
     <div class="run-rows">
       ${!isListed && state.modelRef && html`<${OpenModel} />`}
-      ${!hasRows && html`<p class="no-runs pg-hint">No runs yet.</p>`}
+      ${!store.runs.value.length && !state.modelRef && html`<p class="no-runs pg-hint">No runs yet.</p>`}
       ${
         filterText.value &&
         visible.length + visibleGroups.length === 0 &&
