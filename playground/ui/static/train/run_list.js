@@ -286,6 +286,7 @@ export function RunList() {
     visibleGroups = groups
       .map((group) => ({ ...group, runs: group.runs.filter(isVisible) }))
       .filter((group) => group.runs.length),
+    isEmpty = !store.runs.value.length && !state.modelRef,
     isListed = store.runs.value.some((run) => run.subject === state.modelRef),
     { note, storage_message: storageMessage } = store.server.value;
   return html`<section class="runs" aria-label="Your runs" data-part="curves">
@@ -300,7 +301,7 @@ export function RunList() {
     ${hasFilter && html`<${FilterField} />`}
     <div class="run-rows">
       ${!isListed && state.modelRef && html`<${OpenModel} />`}
-      ${!store.runs.value.length && !state.modelRef && html`<p class="no-runs pg-hint">No runs yet.</p>`}
+      ${isEmpty && html`<p class="no-runs pg-hint">No runs yet.</p>`}
       ${
         filterText.value &&
         visible.length + visibleGroups.length === 0 &&

@@ -107,7 +107,7 @@ function selectRequested() {
 }
 
 /** @param {string} kind */
-export function selectKind(kind) {
+function selectKind(kind) {
   if (kind !== state.selectedKind) state.selectedBlock = "";
   state.selectedKind = kind;
 }
