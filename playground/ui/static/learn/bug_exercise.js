@@ -1,4 +1,5 @@
 // Find the bug: the correct model and a copy with a bug, trained side by side.
+import { Button } from "../shared/components/buttons.js";
 import { html, useMemo, useState } from "../vendor/preact.js";
 import { DataTable } from "../shared/components/data_table.js";
 import { Field, NumberField } from "../shared/components/form.js";
@@ -216,14 +217,9 @@ function BugForm({ isDisabled, hasResult }) {
       </div>
     </details>
     <p class="pg-buttons">
-      <button
-        type="button"
-        class="pg-button primary begin-bug"
-        disabled=${isDisabled}
-        onClick=${start}
-      >
+      <${Button} class="primary begin-bug" disabled=${isDisabled} onClick=${start}>
         ${hasResult ? "Train both again" : "Train both"}
-      </button>
+      <//>
       ${!hasResult && html`<span class="pg-hint duration">${describeDuration(steps)}</span>`}
     </p>`;
 }

@@ -1,4 +1,5 @@
 // The lessons: a guess, a measurement, and the comparison of both.
+import { Button } from "../shared/components/buttons.js";
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { Field } from "../shared/components/form.js";
 import { JobProgress } from "../shared/components/job_progress.js";
@@ -176,13 +177,9 @@ function Options({ lesson, state, isDisabled }) {
       seed !== undefined &&
       html`<span class="linked-seed">
         Seed ${seed}, from a link ${" "}
-        <button
-          type="button"
-          class="pg-button"
-          onClick=${() => changeInput(name, { options: withoutSeed(state.options) })}
-        >
+        <${Button} onClick=${() => changeInput(name, { options: withoutSeed(state.options) })}>
           Use the default
-        </button>
+        <//>
       </span>`
     }
   </fieldset>`;
@@ -236,20 +233,14 @@ function Outcome({ lesson, guess, result }) {
 
 const OpenRuns = ({ subjects }) =>
   html`<p class="pg-buttons links">
-    <button
-      type="button"
-      class="pg-button"
+    <${Button}
       onClick=${() => store.open("train", { model: subjects[0], over: subjects.slice(1).join() })}
     >
       Open in Train
-    </button>
-    <button
-      type="button"
-      class="pg-button"
-      onClick=${() => store.open("inspect", { model: subjects.at(-1) })}
-    >
+    <//>
+    <${Button} onClick=${() => store.open("inspect", { model: subjects.at(-1) })}>
       Open in Inspect
-    </button>
+    <//>
   </p>`;
 
 /** Return the exact match of the training so far, as lines of a figure. */
@@ -350,14 +341,13 @@ function Lesson({ lesson }) {
           ${
             lesson.is_recorded &&
             !result &&
-            html`<button
-              type="button"
-              class="pg-button recorded"
+            html`<${Button}
+              class="recorded"
               disabled=${isDisabled}
               onClick=${() => answer(openRecorded)}
             >
               Open a stored result
-            </button>`
+            <//>`
           }
           ${
             error && !hasGuess
@@ -383,9 +373,9 @@ function Onward({ name }) {
     tab?.scrollIntoView({ block: "start" });
   };
   return html`<p class="pg-buttons">
-    <button type="button" class="pg-button long next-lesson" onClick=${open}>
+    <${Button} class="long next-lesson" onClick=${open}>
       ${next ? `Next: ${next.title} →` : "Daily bug →"}
-    </button>
+    <//>
   </p>`;
 }
 

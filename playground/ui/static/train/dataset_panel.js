@@ -1,5 +1,5 @@
 // The panel for the user's own data, below the task of the form.
-import { FileButton } from "../shared/components/buttons.js";
+import { Button, FileButton } from "../shared/components/buttons.js";
 import { Field } from "../shared/components/form.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { TokenStrip } from "../shared/components/token_strip.js";
@@ -283,14 +283,13 @@ function UseButton() {
   return html`<p class="state pg-hint" role="status">
       ${panel.status || (isOtherUsed ? "The form uses another dataset." : "")}
     </p>
-    <button
-      type="button"
-      class="pg-button primary use"
+    <${Button}
+      class="primary use"
       disabled=${!dataset || isUsed || Boolean(panel.status)}
       onClick=${applyDataset}
     >
       ${isUsed ? "Dataset in use" : `Use these ${dataset ? examples : "examples"}`}
-    </button>`;
+    <//>`;
 }
 
 /** @param {{ dataset: StoredDataset }} props */
@@ -311,14 +310,9 @@ function Stored({ dataset }) {
         ${formatCount(n_pairs, "example")} of ${vocabulary.join(" ")}${more}
       </span>
     </button>
-    <button
-      type="button"
-      class="pg-button"
-      title="Removes it from this server"
-      onClick=${() => removeStored(sha256)}
-    >
+    <${Button} title="Removes it from this server" onClick=${() => removeStored(sha256)}>
       Remove
-    </button>
+    <//>
   </li>`;
 }
 

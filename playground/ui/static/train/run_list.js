@@ -1,4 +1,5 @@
 // The runs as the legend of the curves: each has a color, a name, a state and a menu.
+import { Button } from "../shared/components/buttons.js";
 import { formatAge, formatCount, formatInteger, formatPercent } from "../shared/format.js";
 import { Sparkline } from "../shared/components/sparkline.js";
 import { Menu } from "../shared/components/menu.js";
@@ -242,14 +243,9 @@ function DeletedRuns() {
     Deleted; removed permanently after ten minutes:${" "}
     ${runs.map(
       (run) =>
-        html`<button
-          key=${run.subject}
-          type="button"
-          class="pg-button small"
-          onClick=${() => restoreRun(run)}
-        >
+        html`<${Button} key=${run.subject} class="small" onClick=${() => restoreRun(run)}>
           Undo “${run.name}”
-        </button>`,
+        <//>`,
     )}
   </p>`;
 }
@@ -257,14 +253,13 @@ function DeletedRuns() {
 function RunTools() {
   return html`${
       overlays.value.size > 0 &&
-      html`<button
-        type="button"
-        class="pg-button small differ"
+      html`<${Button}
+        class="small differ"
         title="Compare the settings of the open run and of the overlaid runs"
         onClick=${openRunDifferences}
       >
         Compare settings
-      </button>`
+      <//>`
     } <${UploadButton} />`;
 }
 

@@ -1,6 +1,7 @@
 // The picture of the open model in the dialog Share, and the clip of its training.
 // It is painted from data, for any step: an example with its attention, the curve of the exact match,
 // one sentence, and an address.
+import { Button } from "../shared/components/buttons.js";
 import { sleep } from "../shared/api.js";
 import { useCanvas } from "../shared/components/hooks.js";
 import { paintCurves } from "../shared/diagram/paint.js";
@@ -99,9 +100,7 @@ export function Picture({ card, pass, link }) {
   };
   const button = (label, action, isOffered = /** @type {unknown} */ (true)) =>
     isOffered &&
-    html`<button
-      type="button"
-      class="pg-button"
+    html`<${Button}
       disabled=${isRecording}
       onClick=${() =>
         action().catch((error) => {
@@ -109,7 +108,7 @@ export function Picture({ card, pass, link }) {
         })}
     >
       ${label}
-    </button>`;
+    <//>`;
   return html`<canvas
       ref=${canvas}
       class="picture"

@@ -1,4 +1,5 @@
 // The line of the open model: status, progress, and the controls of a run.
+import { Button } from "../shared/components/buttons.js";
 import { Menu } from "../shared/components/menu.js";
 import { ACTIVE_STATUSES } from "../shared/store.js";
 import { PEAK_LEARNING_RATE, RETRYING, SPEED_TITLE } from "../shared/strings.js";
@@ -106,15 +107,14 @@ function RunSettings() {
         step="1"
         min="1"
       />
-      <button
-        type="button"
-        class="pg-button save-checkpoint"
+      <${Button}
+        class="save-checkpoint"
         title="Saves a checkpoint of this step until you delete it"
         hidden=${!canSave}
         onClick=${saveCheckpoint}
       >
         Save checkpoint
-      </button>
+      <//>
     <//>
   </div>`;
 }
@@ -122,14 +122,13 @@ function RunSettings() {
 function ResumeButton() {
   const isDone = state.status === "done",
     canResume = isOwnRun() && ["stopped", "failed", "done"].includes(state.status);
-  return html`<button
-    type="button"
-    class="pg-button resume-here"
+  return html`<${Button}
+    class="resume-here"
     hidden=${!canResume}
     onClick=${() => runAction({ action: isDone ? "extend" : "resume" })}
   >
     ${isDone ? "Continue training" : "Resume"}
-  </button>`;
+  <//>`;
 }
 
 /** The speed of the open run. The field keeps what the user selects. */
