@@ -207,10 +207,6 @@ def test_names_symbols_and_errors_on_the_train_tab(page):
     for box in page.locator(".runs .plot-run:enabled").all()[:3]:
         box.check()
     expect(page.locator(".runs .plot-run:checked")).to_have_count(4)
-    page.click(".differ")
-    page.check(".every-field")
-    wait_for_all(page, ".differences td")
-    page.keyboard.press("Escape")
     page.click(".share")
     wait_until(page, "document.querySelector('dialog.sharing[open] .settings-link')?.value")
     page.keyboard.press("Escape")

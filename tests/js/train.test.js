@@ -21,7 +21,6 @@ import {
   setOverlays,
   swapOverlay,
 } from "../../playground/ui/static/train/data/overlays.js";
-import { compareSettings } from "../../playground/ui/static/train/run_differences.js";
 import {
   RunList,
   describeRun,
@@ -131,11 +130,9 @@ test("the list is the legend: the color of a run is drawn while its curves are",
   assert.equal(line.getAttribute("points"), "5,23 100,1");
   assert.equal(line.getAttribute("stroke"), "var(--pg-accent)");
   assert.equal(box.querySelector(".run-group").open, false);
-  assert.equal(box.querySelector(".differ"), null);
   setOverlays(["run:5"]);
   await settle();
   assert.equal(other.checked, true);
-  assert.equal(text(".differ"), "Compare settings");
   const row = box.querySelector(".run");
   listRuns({ ...RUN, name: "mine" });
   await settle();
@@ -160,28 +157,6 @@ test("the run that was open takes the color of the overlay that is opened", () =
       ["run:1", 1],
     ],
   );
-});
-
-const RATE_AND_SPEED = [
-  [3, "learning_rate", 0.1],
-  [4, "speed", 2],
-];
-
-test("settings are compared, with the changes during training", () => {
-  const runs = [
-    { settings: { seed: 0, d_ff: 16 }, optimizer_groups: "adam 9 parameters" },
-    {
-      settings: { seed: 1, d_ff: 16 },
-      optimizer_groups: "sgd 9 parameters",
-      changes: RATE_AND_SPEED,
-    },
-  ];
-  assert.deepEqual(compareSettings(runs, false), [
-    ["seed", "0", "1"],
-    ["weights by optimizer", "adam 9 parameters", "sgd 9 parameters"],
-    ["changed during training", "none", "learning_rate 0.1 from step 3"],
-  ]);
-  assert.deepEqual(compareSettings(runs, true)[1], ["d_ff", "16", "16"]);
 });
 
 const QUEUED = "Queued: all 2 training slots are in use · next in the queue";

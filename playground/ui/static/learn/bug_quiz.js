@@ -27,7 +27,7 @@ async function submitGuess(guess, prefix = "") {
 
 const ShowAnswer = () =>
   html`<p>
-    <${Button} class="reveal" onClick=${() => submitGuess({ reveal: true })}> Show answer <//>
+    <${Button} class="reveal" onClick=${() => submitGuess({ reveal: true })}>Show answer<//>
   </p>`;
 
 function NameQuestion() {

@@ -170,7 +170,7 @@ export function ClassForm() {
         them for 7 days, without names.
       </p>
       <p class="pg-buttons">
-        <${Button} class="primary open-class" onClick=${openClass}> Open a class <//>
+        <${Button} class="primary open-class" onClick=${openClass}>Open a class<//>
       </p>`;
   const link = classLink(code);
   return html`<h3>Your class: ${code}</h3>

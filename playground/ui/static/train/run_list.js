@@ -15,7 +15,6 @@ import {
   removeOverlays,
   toggleOverlay,
 } from "./data/overlays.js";
-import { openRunDifferences } from "./dialogs.js";
 import { Message } from "./messages.js";
 import { UploadButton } from "./saved_checkpoints.js";
 import { loadSettings } from "./settings.js";
@@ -250,19 +249,6 @@ function DeletedRuns() {
   </p>`;
 }
 
-function RunTools() {
-  return html`${
-      overlays.value.size > 0 &&
-      html`<${Button}
-        class="small differ"
-        title="Compare the settings of the open run and of the overlaid runs"
-        onClick=${openRunDifferences}
-      >
-        Compare settings
-      <//>`
-    } <${UploadButton} />`;
-}
-
 const FilterField = () =>
   html`<input
     type="search"
@@ -287,7 +273,7 @@ export function RunList() {
   return html`<section class="runs" aria-label="Your runs" data-part="curves">
     <div class="pg-row bar">
       <h3>Runs</h3>
-      <${RunTools} />
+      <${UploadButton} />
     </div>
     <${Message} name="runs" class="runs-note" />
     <p class="home-note pg-hint" hidden=${!note}>${note}</p>

@@ -74,11 +74,11 @@ export function Buttons() {
     problem = form.message || Object.values(form.errors)[0] || "";
   return html`<div id="buttons" class="pg">
     <${RunButtons} />
-    <${Button} id="another" hidden=${!isBusy} onClick=${startRun}> Train another run <//>
+    <${Button} id="another" hidden=${!isBusy} onClick=${startRun}>Train another run<//>
     <p id="size" class="pg-quiet" hidden=${isBusy || problem}>${form.size}</p>
     <p id="form-notice" class="pg-note" role="status" hidden=${!form.notice}>${form.notice}</p>
     <p id="problem" class="pg-error" role="alert" hidden=${!problem}>${problem}</p>
-    <${Button} id="to-form" class="of-sheet" popovertarget="form"> Task and settings <//>
+    <${Button} id="to-form" class="of-sheet" popovertarget="form">Task and settings<//>
   </div>`;
 }
 
