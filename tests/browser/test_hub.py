@@ -48,7 +48,6 @@ def test_a_published_run_is_trained_further_in_another_browser(
     row = other.locator(".hub .models tbody tr", has_text="ada/from-a-browser")
     expect(row).to_contain_text("reverse")
     row.get_by_role("button").click()
-    other.wait_for_selector(".hub .opened-files:not([hidden])")
     expect(other.locator(".hub .repository-summary")).to_contain_text("can be trained further")
     other.click(".hub .measure")
     expect(other.locator(".hub .verdict")).to_contain_text("The scores are equal")

@@ -304,7 +304,7 @@ def test_names_and_values_of_experiments(page):
     wait_for_all(page, ".results", but=len(PAYLOADS) - 1)
 
 
-def test_repositories_cards_and_files_of_the_hub(page, hub):
+def test_repositories_and_cards_of_the_hub(page, hub):
     for number, payload in enumerate(PAYLOADS):
         card = (
             "---\ntags: [transformer-playground]\nplayground:\n  task: "
@@ -324,10 +324,8 @@ def test_repositories_cards_and_files_of_the_hub(page, hub):
     wait_for_all(page, ".hub .models td")
     page.fill(".hub .any-repo", PAYLOADS[1])
     page.keyboard.press("Enter")
-    expect(page.locator(".hub .open-repository-form")).to_contain_text(
-        "is not the name of a repository"
-    )
-    assert rendered(page, ".hub .open-repository-form")
+    expect(page.locator(".hub .opened-note")).to_contain_text("is not the name of a repository")
+    assert rendered(page, ".hub .opened-note")
     page.select_option(".hub .model", label=PAYLOADS[0])
     page.fill(".hub .repo", "owner/hostile")
     page.click(".hub .preview-push")
@@ -335,14 +333,9 @@ def test_repositories_cards_and_files_of_the_hub(page, hub):
     assert rendered(page, ".hub .card-preview pre")
     page.click(".hub .publish-button")
     page.wait_for_selector(".hub .published:not([hidden])")
-    hub.put(
-        "owner/hostile",
-        {payload.replace("/", "") + ".txt": b"x" for payload in PAYLOADS},
-    )
     page.fill(".hub .any-repo", "owner/hostile")
     page.keyboard.press("Enter")
-    page.wait_for_selector(".hub .opened-files:not([hidden])")
-    assert page.locator(".hub .opened-files td", has_text="pwn(").count() > 10
+    expect(page.locator(".hub .repository-summary")).not_to_be_empty()
 
 
 @pytest.mark.filterwarnings("ignore:Glyph")  # no font has them all

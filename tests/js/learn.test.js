@@ -434,15 +434,6 @@ test("the list and a lesson link the notebook with published numbers", async () 
   assert.equal($(".exercise a").textContent, "Sources: Word order");
 });
 
-test("the list of lessons scrolls sideways to the open lesson", async () => {
-  const rects = { stations: { left: 0, width: 300 }, station: { left: 500, width: 100 } };
-  mock.method(Element.prototype, "getBoundingClientRect", function getRect() {
-    return rects[this.className] ?? { left: 0, width: 0 };
-  });
-  await mount(html`<${Lessons} />`);
-  assert.equal($(".stations").scrollLeft, 400);
-});
-
 test("scores are sentences", () => {
   assert.equal(formatOutcome(CHOICE, { outcome: "one", value: "one" }), "one head");
   assert.equal(formatOutcome(CHOICE, { outcome: "one, layer 2", value: "one" }), "one, layer 2");

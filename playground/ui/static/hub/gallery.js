@@ -84,21 +84,11 @@ export function parseRepoAddress(text) {
   return [repo, revision || "main"];
 }
 
-const REPO_NAME = /^[A-Za-z0-9][\w.-]{0,95}\/[A-Za-z0-9][\w.-]{0,95}$/;
-const addressError = signal("");
-
-/** Return why a text is no name of a repository; empty if it is one. */
-export const validateRepoName = (name) =>
-  REPO_NAME.test(name)
-    ? ""
-    : `${name.slice(0, 80)} is not the name of a repository; enter user/name or a URL.`;
-
 function AddressForm() {
   const onSubmit = (event) => {
     event.preventDefault();
     const [repo, revision] = parseRepoAddress(event.currentTarget.elements.repo.value);
-    addressError.value = repo && validateRepoName(repo);
-    if (repo && !addressError.value) openRepo(repo, revision);
+    if (repo) openRepo(repo, revision);
   };
   return html`<form class="pg-row open-repository-form" onSubmit=${onSubmit}>
     <label>
@@ -111,12 +101,9 @@ function AddressForm() {
         autocomplete="off"
         maxlength="190"
         placeholder="user/name or URL"
-        aria-invalid=${addressError.value ? "true" : undefined}
-        onInput=${() => (addressError.value = "")}
       />
     </label>
     <button type="submit" class="pg-button">Open</button>
-    <${StatusMessage} kind="error" text=${addressError.value} />
   </form>`;
 }
 
@@ -242,16 +229,6 @@ function Scores() {
   />`;
 }
 
-function Files() {
-  const { files, files_in_all: count } = opened.value;
-  return html`<details class="opened-files">
-    <summary>
-      ${formatCount(count, "file")}${count > files.length && `, the first ${files.length}`}
-    </summary>
-    <${Table} rows=${files.map(({ path, size }) => [path, size])} numbers=${[1]} />
-  </details>`;
-}
-
 function Facts() {
   return html`<p class="repository-summary">${describeRepo(opened.value)}</p>
     <p class="pg-buttons">
@@ -271,8 +248,7 @@ function Facts() {
       <//>
     </p>
     <${Scores} />
-    <p class="verdict pg-hint">${evaluation.value && describeEvaluation(evaluation.value)}</p>
-    <${Files} />`;
+    <p class="verdict pg-hint">${evaluation.value && describeEvaluation(evaluation.value)}</p>`;
 }
 
 export function Repository() {

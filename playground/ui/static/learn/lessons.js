@@ -106,13 +106,6 @@ export function lessonStatus(name) {
 const STATUS_LABELS = { near: "guessed right", measured: "measured", running: "running" };
 const STATUS_MARKS = { near: "✓", measured: "•", running: "…" };
 
-/** Scroll the list sideways, on a phone, until the open lesson is in its middle. */
-function scrollToOpenLesson(list) {
-  const { left, width } = list.querySelector('[aria-current="true"]').getBoundingClientRect(),
-    box = list.getBoundingClientRect();
-  list.scrollLeft += left + width / 2 - box.left - box.width / 2;
-}
-
 /** Link the notebook with the numbers of published texts, or its section with this anchor. */
 function SourcesLink({ anchor = "", ...props }) {
   const href = catalog.value.sources + (anchor && `#${anchor}`);
@@ -121,7 +114,10 @@ function SourcesLink({ anchor = "", ...props }) {
 
 function LessonList() {
   const list = useRef(/** @type {any} */ (null));
-  useEffect(() => scrollToOpenLesson(list.current), [lessonName.value]);
+  useEffect(() => {
+    const open = list.current.querySelector('[aria-current="true"]');
+    open.scrollIntoView?.({ block: "nearest", inline: "center" }); // on a phone, sideways
+  }, [lessonName.value]);
   return html`<nav aria-label="Lessons">
     <ol ref=${list} class="stations">
       ${catalog.value.lessons.map(({ name, title }, i) => {
