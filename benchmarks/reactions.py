@@ -34,9 +34,6 @@ ACTIONS_JS = """[
   ["search of a setting", "#settings-search", "bias", () => visibleFields()],
   ["end of the search", "#settings-search", "", () => visibleFields()],
   ["another head", ".diagram-heads .head[aria-pressed=false]", null, () => pressedHead()],
-  ["kind of attention", ".kinds button[aria-pressed=false]", null, () => index(".kinds button")],
-  ["another curve", ".metric", "learning_rate", () => chartTitle()],
-  ["the first curve", ".metric", "loss", () => chartTitle()],
   ["an earlier step", ".scrub", "1", () => text(".viewing")],
   ["the latest step", ".now", null, () => text(".viewing")],
   ["dark or light theme", ".theme-switch", null,
@@ -55,7 +52,6 @@ REACTIONS_JS = (
     changedFields = () => find("#form .changed").length,
     index = selector => find(selector).findIndex(each => each.ariaPressed === "true"),
     pressedHead = () => index(".diagram-heads .head"),
-    chartTitle = () => text(".metric-bar") + text(".pg-legend"),
     nextTask = () => new Promise(resolve => {
       const channel = new MessageChannel();
       channel.port1.onmessage = resolve;

@@ -33,7 +33,7 @@ from .repo_ids import Phase, check_branch, check_repo, check_revision
 from .transport import MIN_BYTES_PER_S
 
 MAX_LISTED = 200
-MAX_REVISIONS = 50
+MAX_BRANCHES = 50
 Report = Callable[..., None]
 
 
@@ -105,25 +105,11 @@ class Hub:
                 raise TypeError("the response is not a JSON object")
             return info
 
-    def revisions(self, repo: str, revision: str = "main") -> list[dict[str, Any]]:
-        """Return the latest commits of a repository, newest first."""
-        check_repo(repo)
-        check_revision(revision)
-        with self.translating_errors("list the revisions of", repo):
-            commits = self._get(
-                f"models/{repo}/commits/{quote(revision, safe='')}", {"limit": MAX_REVISIONS}
-            )
-            return [
-                {"commit": each["id"], "title": each["title"]}
-                | {"when": parse_timestamp(each["date"])}
-                for each in commits[:MAX_REVISIONS]
-            ]
-
     def branches(self, repo: str) -> list[str]:
         """Return the names of the branches of a repository."""
         with self.translating_errors("list the branches of", repo):
             branches = self.api.list_repo_refs(repo).branches
-            return [branch.name for branch in branches[:MAX_REVISIONS]]
+            return [branch.name for branch in branches[:MAX_BRANCHES]]
 
     def gallery(self) -> list[dict[str, Any]]:
         """Return the models with the playground's tag, most liked first, with untrusted cards."""

@@ -14,7 +14,6 @@ from playground.architectures.parameter_groups import parameter_count
 from playground.checkpoints.manifest import Manifest, read_manifest
 from playground.common import messages
 from playground.common.atomic_write import replacing_dir
-from playground.common.format import format_bytes
 from playground.common.platform import rename
 from playground.runs.export import CHECKPOINT_FILES
 from playground.runs.limits import ensure_memory_available
@@ -29,7 +28,6 @@ from .repo_ids import MANIFEST
 from .tasks import LOADING_TIMEOUT_S, TaskRunner
 
 MAX_TEXT_BYTES = 1_000_000  # bytes of a card or a manifest
-MAX_FILES = 100  # in the list of files
 
 
 class DownloadTasks(TaskRunner):
@@ -48,11 +46,7 @@ class DownloadTasks(TaskRunner):
 
     def repo_info(self) -> dict[str, Any]:
         repo, manifest, card = self._inspect_repo()
-        info = self._describe_repo(repo, manifest, card)
-        with suppress(HubError):  # the older revisions are optional
-            info["revisions"] = self.hub.revisions(self.task.repo, self.task.revision)
-            info["branches"] = self.hub.branches(self.task.repo)
-        return info
+        return self._describe_repo(repo, manifest, card)
 
     def _inspect_repo(self) -> tuple[RepoInfo, Manifest, str]:
         """Return a repository's metadata, manifest and card, without loading the model.
@@ -121,16 +115,11 @@ class DownloadTasks(TaskRunner):
     def _describe_repo(self, repo: RepoInfo, manifest: Manifest, card: str) -> dict[str, Any]:
         self.report_loading()
         model = manifest.config.model
-        files = [
-            {"path": file.path, "size": format_bytes(file.size)} for file in repo.files[:MAX_FILES]
-        ]
         return {
             "repo": repo.id,
             "commit": repo.sha,
             "likes": repo.likes,
             "private": repo.private,
-            "files": files,
-            "files_in_all": len(repo.files),
             "task": task_label(manifest.config),
             "shape": [model.n_layers, model.attention_heads, model.d_model],
             "parameters": parameter_count(model),

@@ -40,7 +40,6 @@ EVAL_EXAMPLES = 128  # held-out sequences
 EXAMPLE_INPUT = "3 1 4 1 5"
 EVAL_INTERVAL = 20  # steps
 LOSS_WINDOW = 10  # steps over which the reported loss is averaged
-SILENT_VARIANT_STEPS = 60
 
 
 @dataclass(frozen=True)
@@ -158,7 +157,6 @@ def compare(name: str, seed: int, steps: int, reporter: ProgressReporter) -> dic
         "curves": {"correct": correct.curve, "buggy": buggy.curve},
         "correct": observations(correct, held_out),
         "buggy": observations(buggy, held_out),
-        "silent_variant": silent_variant(bug, config) if bug.silent_settings else None,
         "source": {"file": source.file, "first_line": source.first_line, "lines": source.lines},
         "changed_line": source.changed_line,
         "diff": source.diff,
@@ -215,38 +213,3 @@ def generate(model: ReferenceModel, source_BS: Tensor, max_tokens: int) -> tuple
     recording, generated_BT = record_free_running(model, source_BS, max_tokens)
     confidence_BT = recording.logits_BTV.softmax(-1).gather(-1, generated_BT[..., None])[..., 0]
     return generated_BT, confidence_BT * (generated_BT != PAD)
-
-
-def silent_variant(bug: Bug, config: RunConfig) -> dict[str, Any]:
-    """Train both copies with shapes for which the bug raises no error.
-
-    The result has the loss of both, and whether an output position depends on later tokens.
-    """
-    # One step more than the copy trains, to avoid the evaluation at the end.
-    fitting = config.replace(**bug.silent_settings, max_steps=SILENT_VARIANT_STEPS + 1)
-    result: dict[str, Any] = {}
-    for which, each in (("correct", None), ("buggy", bug)):
-        copy = TrainingCopy(fitting, each)
-        for _ in range(SILENT_VARIANT_STEPS):
-            if copy.failure is None:
-                copy.train_step()
-        result[which] = (
-            None if copy.failure else {"loss": copy.loss, "leaks": has_future_leak(copy)}
-        )
-    return {"when": bug.silent_when, "steps": SILENT_VARIANT_STEPS, **result}
-
-
-@torch.no_grad()
-def has_future_leak(copy: TrainingCopy) -> bool:
-    """Return whether the last decoder input changes the logits of earlier positions."""
-    max_length, rows = copy.config.task.max_length, copy.config.training.batch_size
-    batch = build_held_out_set(copy.trainer.task, rows, max_length, max_length).batch
-    decoder_input_BT = batch.decoder_input_BT.clone()
-    decoder_input_BT[:, -1] = (decoder_input_BT[:, -1] + 1).clamp(
-        max=copy.config.model.target_vocab_size - 1
-    )
-    with eval_mode(copy.model):
-        before_BTV, after_BTV = (
-            copy.model(batch.source_BS, each) for each in (batch.decoder_input_BT, decoder_input_BT)
-        )
-    return not torch.equal(before_BTV[:, :-1], after_BTV[:, :-1])

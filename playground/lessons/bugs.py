@@ -49,7 +49,6 @@ class Bug(Definition):
     origin           where such a bug occurs
     explanation      the effect of the bug, and how to find it
     settings         settings that make the bug visible, in addition to `BUG_SETTINGS`
-    silent_settings  settings with which the bug raises no error; `silent_when` describes that case
     """
 
     title: str
@@ -59,8 +58,6 @@ class Bug(Definition):
     origin: str
     explanation: str
     settings: Mapping[str, Any] = {}
-    silent_settings: Mapping[str, Any] = {}
-    silent_when: str = ""
 
 
 BUGS = read_definitions(Path(__file__).with_suffix(".toml"), Bug)

@@ -10,7 +10,7 @@ from .bugs import BUGS, RANDOM_BUG
 
 HIDDEN_UNTIL_SOLVED = ("changed_line", "diff")  # hidden until the user identifies the line
 # hidden until the user identifies the bug
-HIDDEN_UNTIL_IDENTIFIED = ("source", "silent_variant", *HIDDEN_UNTIL_SOLVED)
+HIDDEN_UNTIL_IDENTIFIED = ("source", *HIDDEN_UNTIL_SOLVED)
 
 
 class MeasuredRun(TypedDict):
@@ -50,7 +50,6 @@ class BugResult(TypedDict):
     correct: dict[str, Any]
     buggy: dict[str, Any]
     source: NotRequired[dict[str, Any]]
-    silent_variant: NotRequired[dict[str, Any] | None]
     changed_line: NotRequired[int]
     diff: NotRequired[list[str]]
 

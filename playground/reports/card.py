@@ -1,6 +1,6 @@
 """The picture of a model that other sites show beside its link: 1200 × 630 pixels.
 
-The page paints the same from the same data (ui/static/train/picture_card.js).
+The page paints the same from the same data (ui/static/train/share_picture.js).
 """
 
 from typing import Any

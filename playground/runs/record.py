@@ -15,7 +15,6 @@ import json
 import secrets
 import time
 import zlib
-from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -33,7 +32,6 @@ from playground.checkpoints.manifest import Changes, Scores
 from playground.common.messages import file_label
 from playground.common.strict_json import read_json
 from playground.common.validation import parse
-from playground.errors import UserError
 from playground.models.config_fields import short_repr
 from playground.tasks import LOOKUP
 from playground.training.run_config import RunConfig
@@ -47,8 +45,6 @@ from .metric_series import MAX_LISTED_SCORES
 from .worker_protocol import DIVERGED_MESSAGE
 
 MAX_NAME_LENGTH = 80
-MAX_TAGS = 8
-MAX_TAG_LENGTH = 30
 MAX_STEPS = 2**31 - 1
 # values of `evicted`: evicted history or weights
 HISTORY_THINNED, WEIGHTS_EVICTED = ("thinned", "emptied")
@@ -87,7 +83,6 @@ Fingerprint = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]  # of an owner's k
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Step = Annotated[int, Field(ge=0, le=MAX_STEPS)]
 CurvePoint = Annotated[tuple[Step, Annotated[float, Field(ge=0, le=1)]], Field(strict=False)]
-Tag = Annotated[Text, Field(max_length=MAX_TAG_LENGTH)]
 FolderName = Annotated[Text, AfterValidator(_check_folder_name)]
 Config = Annotated[RunConfig, PlainValidator(_parse_config), PlainSerializer(RunConfig.to_flat)]
 
@@ -124,7 +119,6 @@ class RunRecord(BaseModel, frozen=True, strict=True):
     trained_seconds: Seconds = 0.0  # of training on this server, without pauses
     evicted: Literal["", "thinned", "emptied"] = ""
     imported: bool = False  # an imported checkpoint that was not trained further
-    tags: Annotated[tuple[Tag, ...], Field(strict=False, max_length=MAX_TAGS)] = ()
     started_by: RunOrigin
     # whether viewers may see examples and use the model; None: if the data are not the owner's
     viewers_may_use: bool | None = None
@@ -220,20 +214,6 @@ class RunRecord(BaseModel, frozen=True, strict=True):
                 and change.value != getattr(own, change.setting)
             }
         )
-
-
-def clean_tags(tags: Sequence[str]) -> tuple[str, ...]:
-    """Return the tags without repetitions, empty ones and extra spaces. Raises UserError."""
-    cleaned = tuple(dict.fromkeys(filter(None, (" ".join(tag.split()) for tag in tags))))
-    if len(cleaned) > MAX_TAGS:
-        raise UserError(f"there are {len(cleaned)} tags; use at most {MAX_TAGS}")
-    for tag in cleaned:
-        if len(tag) > MAX_TAG_LENGTH or not tag.isprintable():
-            raise UserError(
-                f"the tag {short_repr(tag)} has {len(tag)} characters; use at most "
-                f"{MAX_TAG_LENGTH} printable characters"
-            )
-    return cleaned
 
 
 def owner_id(owner_key: str) -> str:

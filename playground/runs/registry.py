@@ -4,7 +4,7 @@ import shutil
 import threading
 import time
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from .damaged import Damaged, describe_damage
 from .download_tokens import DownloadTokens
 from .limits import RegistrySettings, ensure_memory_available, estimated_run_bytes
 from .metric_series import MetricSeries
-from .record import MAX_NAME_LENGTH, RunOrigin, RunRecord, clean_tags, owner_id
+from .record import MAX_NAME_LENGTH, RunOrigin, RunRecord, owner_id
 from .scheduler import RunScheduler
 from .snapshots import VIEWER_TTL_S, Snapshots
 from .state import RecordLock, Run, max_score
@@ -307,14 +307,12 @@ class Registry:
         run: Run,
         *,
         name: str | None = None,
-        hidden: bool | None = None,
-        tags: Sequence[str] | None = None,
         viewers_may_use: bool | None = None,
     ) -> None:
-        """Rename, hide, show, tag or share a run; `tags` replaces all its tags.
+        """Rename or share a run.
 
         `viewers_may_use`: whether viewers may see examples and use the model, from now on.
-        Raises UserError for an invalid name or tag, or if the change cannot be stored.
+        Raises UserError for an invalid name, or if the change cannot be stored.
         """
         changes: dict[str, Any] = {}
         if name is not None:
@@ -324,10 +322,8 @@ class Registry:
                     f"the name has {len(name)} characters; use 1 to {MAX_NAME_LENGTH} "
                     "printable characters"
                 )
-        if tags is not None:
-            changes["tags"] = clean_tags(tags)
-        flags = {"hidden": hidden, "viewers_may_use": viewers_may_use}
-        changes |= {field: value for field, value in flags.items() if value is not None}
+        if viewers_may_use is not None:
+            changes["viewers_may_use"] = viewers_may_use
         run.store("the change", **changes)
 
     def delete(self, run: Run) -> None:

@@ -120,8 +120,6 @@ def to_summary(run: Run) -> dict[str, Any]:
         "eval_size": record.scores["n"] if record.scores else record.config.training.eval_size,
         "created": record.created,
         "origin": record.started_by,
-        "hidden": record.hidden,
-        "tags": list(record.tags),
         "deleted": record.deleted_at is not None,
         "evicted": record.evicted,
     }

@@ -104,7 +104,7 @@ class Models(Endpoint):
         response = await call.send("runs/list")
 
         def named(row: dict[str, Any]) -> dict[str, Any]:
-            hidden = ("subject", "hidden", "deleted")
+            hidden = ("subject", "deleted")
             fields = {name: value for name, value in row.items() if name not in hidden}
             return fields | {"model": row["subject"].removeprefix(RUN_PREFIX)}
 

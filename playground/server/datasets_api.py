@@ -3,9 +3,8 @@
     POST playground/datasets   The body is the text or the file. Headers: X-Owner is the owner key,
                                X-Name the file name (or hub:user/dataset with an empty body;
                                none for pasted text). What the user chose, else empty: X-Columns
-                               source and target separated by a tab, X-Words "words" or
-                               "characters", X-First-Line "names" or "example", X-Config, X-Split.
-                               X-Hub-Token is for this request only.
+                               source and target separated by a tab, X-First-Line "names" or
+                               "example", X-Config, X-Split. X-Hub-Token is for this request only.
 
 The response is a report (dataset_reader.py): counts and the first pairs, or errors by line number.
 An upload is stored only with the action `use` (runs/dataset_library.py).
@@ -52,7 +51,6 @@ READ_TIMEOUT_S = 120  # seconds
 MAX_CONCURRENT_READS = 2
 MAX_NAME_LENGTH = 300  # characters of the name of a file or of a configuration
 # By header, the values of options that have two.
-SPLIT_ON_SPACES = {"words": True, "characters": False}
 HAS_NAMES = {"names": True, "example": False}
 
 
@@ -79,9 +77,7 @@ class UploadDataset(OwnerRequest):
 
     name: str
     columns: list[str] = Field([])
-    # None: the reader decides
-    split_on_spaces: bool | None = None
-    has_names: bool | None = None
+    has_names: bool | None = None  # None: the reader decides
     # of a dataset on the Hub; empty if there is one
     config: str = ""
     split: str = ""
@@ -324,7 +320,6 @@ def _header_fields(headers: Mapping[str, str]) -> dict[str, Any]:
         "owner": headers.get("x-owner", ""),
         "name": text("x-name")[:MAX_NAME_LENGTH],
         "columns": [column for column in text("x-columns")[:1000].split("\t") if column],
-        "split_on_spaces": SPLIT_ON_SPACES.get(headers.get("x-words", "")),
         "has_names": HAS_NAMES.get(headers.get("x-first-line", "")),
         "config": text("x-config")[:MAX_NAME_LENGTH],
         "split": text("x-split")[:MAX_NAME_LENGTH],

@@ -30,7 +30,6 @@ from playground.runs.registry import Registry
 from .checkpoint_transfer import MAX_EXPANSION, MAX_UPLOAD_BYTES
 from .hub_token import can_sign_in, is_space, resolve_token
 from .routes import HandlerGroup, handler
-from .runs_api import find_checkpoint
 from .schemas.base import Name, RequestBody, SubmitJob, Token
 
 OnResult = Callable[[Response], Response]
@@ -59,7 +58,6 @@ class HubRequest(RequestBody):
     license: License = ""
     page: bool = False  # publish the interactive page too
     revision: Stripped = ""
-    checkpoint: Name = ""  # of the run; without it, the newest
     expected_parent: Name | None = None
     is_main: bool = False  # the revision is the main branch
     refresh: bool = False
@@ -137,8 +135,7 @@ def start_hub_job(
 def _publish_task(kind: str, fields: HubRequest, model: Access, token: str) -> HubTask:
     if not token:
         raise UserError(messages.SIGN_IN_FIRST)
-    run, name = model.run, fields.checkpoint
-    checkpoint = find_checkpoint(run, name) if run and name else model.newest_checkpoint()
+    run, checkpoint = model.run, model.newest_checkpoint()
     package_format(read_manifest(checkpoint).config.architecture)
     return HubTask(
         kind,

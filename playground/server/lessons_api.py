@@ -17,9 +17,7 @@ from playground.lessons.bugs import (
     BUG_SETTINGS,
     BUGS,
     FIRST_SEED,
-    RANDOM_BUG,
     STEPS_RANGE,
-    resolve_bug,
 )
 from playground.lessons.lessons import LESSONS, Lesson
 from playground.lessons.measurement import BugResult
@@ -31,8 +29,6 @@ from playground.ui.page import STATIC_DIR
 from .project_files import ProjectFiles, heading_anchor
 from .routes import HandlerGroup, handler
 from .schemas.base import Index, Name, OwnerRequest, RequestBody, SubmitJob
-
-ANSWER_KEY_SEEDS = 8  # seeds listed on the teacher's page
 
 
 class LessonRequest(RequestBody):
@@ -61,12 +57,6 @@ class SubmitGuess(OwnerRequest):
     bug: str | None = None
     line: int | None = None
     reveal: bool = False
-
-
-class AnswerKey(OwnerRequest):
-    """The first seed of the answer key."""
-
-    first: Index = 0
 
 
 class LessonOption(TypedDict):
@@ -139,12 +129,6 @@ class GuessResult(TypedDict):
     result: BugResult
 
 
-class RandomBugs(TypedDict):
-    """The response of `lessons/answer-key`: the title of the bug of each seed."""
-
-    random_bugs: list[tuple[int, str]]
-
-
 class LessonHandlers(HandlerGroup):
     """The handlers of the Learn tab."""
 
@@ -182,14 +166,6 @@ class LessonHandlers(HandlerGroup):
         return self.jobs.submit_guess(
             request.job, request.owner, request.bug, request.line, request.reveal
         )
-
-    @handler("lessons/answer-key", AnswerKey, RandomBugs)
-    def answer_key(self, request: AnswerKey) -> dict[str, Any]:
-        """Return which seed selects which bug, for teachers."""
-        seeds = range(request.first, request.first + ANSWER_KEY_SEEDS)
-        return {
-            "random_bugs": [[seed, BUGS[resolve_bug(RANDOM_BUG, seed)].title] for seed in seeds]
-        }
 
     def _lessons(self, owner: str) -> list[dict[str, Any]]:
         jobs, infos, trained = self.jobs, [], set[RunConfig]()

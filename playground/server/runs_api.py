@@ -135,9 +135,6 @@ ACTIONS: dict[str, Callable[[Registry, Run, ActOnRun], dict[str, Any] | None]] =
     ),
     "extend": _extend,
     "rename": lambda registry, run, request: registry.update_metadata(run, name=request.name),
-    "tag": lambda registry, run, request: registry.update_metadata(run, tags=request.tags),
-    "hide": lambda registry, run, request: registry.update_metadata(run, hidden=True),
-    "show": lambda registry, run, request: registry.update_metadata(run, hidden=False),
     "share": lambda registry, run, request: registry.update_metadata(
         run, viewers_may_use=request.viewers_may_use
     ),

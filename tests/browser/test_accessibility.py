@@ -124,7 +124,6 @@ def test_axe_finds_nothing_in_dialogs_and_beside_a_run(open_run, finished_run):
     for button, name in (
         ("#header [popovertarget=help]", "help"),
         ("#header .share", "Share"),
-        (".live .differ", "Compare settings"),
     ):
         page.locator(button).click()
         page.locator("dialog[open], :popover-open").wait_for()

@@ -48,7 +48,6 @@ def test_a_published_run_is_trained_further_in_another_browser(
     row = other.locator(".hub .models tbody tr", has_text="ada/from-a-browser")
     expect(row).to_contain_text("reverse")
     row.get_by_role("button").click()
-    other.wait_for_selector(".hub .opened-files:not([hidden])")
     expect(other.locator(".hub .repository-summary")).to_contain_text("can be trained further")
     other.click(".hub .measure")
     expect(other.locator(".hub .verdict")).to_contain_text("The scores are equal")
@@ -66,16 +65,14 @@ def test_the_address_and_a_reload_keep_the_revision_that_is_open(app, hub, open_
     to_the_hub(page)
     page.select_option(".hub .model", value="checkpoint:copy")
     publish(page, "ada/changed", hub.ADA)
-    # another user pushes after this page has loaded the plan
+    published = hub.repo("ada/changed").head.oid
     hub.put("ada/changed", {"README.md": b"mine"}, message="mine")
     page.fill(".hub .any-repo", "ada/changed")
     page.keyboard.press("Enter")
     summary = page.locator(".hub .repository-summary")
     expect(summary).to_contain_text("2 layers × 4 heads")
-    page.click(".hub .revisions summary")
-    rows = page.locator(".hub .revisions tbody tr")
-    expect(rows).to_have_count(3)  # the commit of the creation, copy, and the other user's
-    rows.nth(1).get_by_role("button").click()
+    page.fill(".hub .any-repo", f"ada/changed@{published}")
+    page.keyboard.press("Enter")
     wait_until(page, "/repo=ada(\\/|%2F)changed(@|%40)/.test(location.search)")
     expect(summary).to_contain_text("2 layers × 4 heads")
     page.reload()
@@ -96,7 +93,6 @@ def test_the_list_of_models_returns_after_an_outage(app, hub, open_page):
     with hub.fault(hub.ANY_PATH, 503):
         page.click(".hub .refresh-gallery")
         expect(page.locator(".hub .gallery-note")).to_contain_text("server error")
-        expect(page.locator(".hub .local-runs tbody tr")).to_have_count(3)
     # without a click
     expect(page.locator(".hub .gallery-words")).to_contain_text("tag")
     expect(page.locator(".hub .gallery-note")).to_be_empty()

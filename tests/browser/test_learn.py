@@ -35,8 +35,6 @@ def test_a_link_opens_a_lesson_whose_result_survives_a_reload(app, open_page):
     expect(page.locator(".outcome")).to_be_visible(timeout=120_000)
     score = page.text_content(".verdict").strip()
     assert re.search(r"On average \d+ points? away\.", score)
-    page.fill(".try-text", "1 2 3 4")
-    expect(page.locator(".try-outputs .pg-mark.right")).to_have_count(1)
     page.goto(app.url)
     page.wait_for_selector(".live:not([data-status=opening])", state="attached")
     go_to(page, "Learn")

@@ -24,7 +24,7 @@ VIEWS = {  # view -> what it has when it is complete
     "Compare, Experiments": ".presets li",
     "Compare, Benchmark": ".of-benchmark .sheet tbody tr",
     "Compare, Pretrained": ".generated-text",
-    "Hub": ".hub .local-runs tbody tr",
+    "Hub": ".hub .gallery-words:not(:empty)",
 }
 
 

@@ -221,7 +221,7 @@ def test_invalid_repository_names_and_revisions_cause_no_request(
 ):
     hub, before = Hub("", "http://127.0.0.1:9"), len(requested_paths)
     arguments = (name,) if is_repo_name else ("ada/x", name)
-    calls = [partial(call, *arguments) for call in (hub.repo_info, hub.revisions)]
+    calls = [partial(hub.repo_info, *arguments)]
     # a model may have no owner in its name
     calls.append(
         partial(hub.plan, tmp_path, name)

@@ -397,7 +397,6 @@ def test_a_server_that_never_responds_gets_one_request(configured_process, tmp_p
             hub.gallery,
             lambda: hub.repo_info("ada/digits"),
             lambda: hub.plan(tmp_path, "ada/digits"),
-            lambda: hub.revisions("ada/digits"),
         )
         for number, call in enumerate(calls, start=1):
             with pytest.raises(HubError, match=r"no response from the Hub within 0\.3 s") as error:

@@ -18,7 +18,7 @@ from tests.support.small_runs import repeat_counts, start_run
 
 ACTIONS = (
     *COMMANDS,
-    *("change", "extend", "rename", "tag", "hide", "show", "delete", "undelete", "rerun"),
+    *("change", "extend", "rename", "delete", "undelete", "rerun"),
     *("branch", "download", "remove", "explode"),
 )
 VIEWER_ENDPOINTS = (
@@ -100,7 +100,6 @@ class User:
             "view": "attention",
             "setting": rng.choice(["learning_rate", "steps", "speed"]),
             "value": rng.choice([1e-3, 10**6, 50]),
-            "tags": [f"{self.canary} tag"],
             "name": f"{self.canary} renamed {rng.randrange(100)}",
             "checkpoint": f"{rng.choice([0, 5]):07d}",
             "subjects": [subject, f"run:{foreign.id}", f"run:{own.id}"],

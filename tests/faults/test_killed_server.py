@@ -26,7 +26,7 @@ MAX_ACKNOWLEDGED = 9  # answers before the signal, at most
 class Ledger:
     """What the server has acknowledged, and what it may have done without an answer.
 
-    `runs` has the possible values of the name, the tags and the deletion of each run.
+    `runs` has the possible values of the name and the deletion of each run.
     """
 
     def __init__(self):
@@ -70,13 +70,12 @@ class Clients:
         self.ledger.acknowledge()
 
     def edit(self, page):
-        """Upload a model, name and tag it, and delete an older one."""
+        """Upload a model, name it, and delete an older one."""
         subject = page.upload(self.archive_bytes)
-        self.ledger.runs[subject] = {"name": [None], "tags": [[]], "deleted": [False]}
+        self.ledger.runs[subject] = {"name": [None], "deleted": [False]}
         self.ledger.acknowledge()
         name = f"named {secrets.token_hex(4)}"
         self.change(page, subject, "name", name, "rename", name=name)
-        self.change(page, subject, "tags", [name], "tag", tags=[name])
         current = [
             each for each, fields in list(self.ledger.runs.items()) if fields["deleted"] == [False]
         ]

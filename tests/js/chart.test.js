@@ -7,7 +7,6 @@ import {
   alignColumns,
   listColumns,
   nearestValue,
-  smooth,
   thin,
   toTable,
 } from "../../playground/ui/static/shared/chart_data.js";
@@ -50,16 +49,7 @@ function change(chart, options) {
   chart.setData(chart.series, chart.markers);
 }
 
-test("the moving average starts at the first value and skips missing ones", () => {
-  assert.deepEqual(
-    smooth([2, 2, 2], 0.9).map((v) => +v.toFixed(9)),
-    [2, 2, 2],
-  );
-  assert.deepEqual(smooth([1, null, NaN, 3], 0.5), [1, null, null, 7 / 3]);
-  assert.deepEqual(smooth([1, 5], 0), [1, 5]);
-});
-
-test("a long line is drawn with its extremes; a zoom and the table have every point", () => {
+test("a long line is drawn with its extremes, and the table has every point", () => {
   const n = 20_000,
     x = Array.from({ length: n }, (_, i) => i),
     y = x.map((i) => (i === 7001 ? 9 : i === 12_003 ? -9 : Math.sin(i)));
@@ -71,8 +61,6 @@ test("a long line is drawn with its extremes; a zoom and the table have every po
     [0, 499],
   );
   assert.deepEqual([Math.max(...values), Math.min(...values)], [9, -9]);
-  chart.zoom([100, 200]);
-  assert.deepEqual(chart.data[0], x.slice(99, 202));
   assert.equal(toTable([{ ...LOSS, x, y }], "step").rows.length, n);
 });
 
@@ -87,18 +75,18 @@ test("a line that is part of another one has no entry of its own in the legend",
 });
 
 test("series with other positions are aligned, and a logarithm has no values below 0", () => {
-  const columns = listColumns([LOSS, OTHER], false);
+  const columns = listColumns([LOSS, OTHER]);
   const [x, a, b] = alignColumns(columns, {});
   assert.deepEqual(x, [1, 2, 3, 4, 6]);
   assert.deepEqual([...a], [4, 2, 1, 0.5, undefined]);
   assert.deepEqual([...b], [undefined, 3, undefined, 2, 1]);
-  const zero = listColumns([{ ...LOSS, y: [1, 0, -1, 2] }], false);
+  const zero = listColumns([{ ...LOSS, y: [1, 0, -1, 2] }]);
   assert.deepEqual([...alignColumns(zero, { isLog: true })[1]], [1, null, null, 2]);
 });
 
-test("a smoothed line has its raw line below, and a band has its limits", () => {
-  const kinds = listColumns([LOSS, BAND], true).map(({ series, kind }) => series.key + " " + kind);
-  assert.deepEqual(kinds, ["a raw", "a line", "b high", "b low", "b raw", "b line"]);
+test("a band has its limits below its line", () => {
+  const kinds = listColumns([LOSS, BAND]).map(({ series, kind }) => series.key + " " + kind);
+  assert.deepEqual(kinds, ["a line", "b high", "b low", "b line"]);
 });
 
 test("the nearest value and position are found", () => {
@@ -122,18 +110,6 @@ test("a table has a row per position", () => {
   });
   assert.deepEqual(toTable([], "step"), { header: ["step"], rows: [] });
   assert.deepEqual(thin([1, 2, 3, 4, 5], 3), [1, 3, 5]);
-});
-
-test("a line that is not smoothed has no raw line, and keeps its values", () => {
-  const sparse = { ...OTHER, isSmoothable: false },
-    columns = listColumns([LOSS, sparse], true);
-  assert.deepEqual(
-    columns.map(({ kind }) => kind),
-    ["raw", "line", "line"],
-  );
-  const [, , smoothed, unchanged] = alignColumns(columns, { smoothing: 0.5 });
-  assert.notEqual(smoothed[1], 2);
-  assert.deepEqual([...unchanged], [undefined, 3, undefined, 2, 1]);
 });
 
 test("new values keep the plot, and a new line builds another", async () => {
@@ -188,33 +164,6 @@ test("arrow keys move the cursor and report the values", async () => {
   assert.equal(press(plotBox(), "a"), true, "other keys keep their effect");
 });
 
-test("zoom keeps its range when values arrive, and ends by key and by button", async () => {
-  chart.setData([LOSS]);
-  chart.zoom([2, 3]);
-  chart.setData([{ ...LOSS, x: [1, 2, 3, 9] }]);
-  await settle();
-  assert.deepEqual([chart.plot.scales.x.min, chart.plot.scales.x.max], [2, 3]);
-  press(plotBox(), "0");
-  await settle();
-  assert.deepEqual(chart.visibleRange(), [1, 9]);
-  press(plotBox(), "+");
-  assert.deepEqual(chart.visibleRange(), [3, 7]);
-  press(plotBox(), "-");
-  assert.equal(chart.zoomRange, null);
-  press(plotBox(), "+");
-  [...box.querySelectorAll(".pg-legend button")].at(-1).click();
-  assert.equal(chart.zoomRange, null);
-});
-
-test("a drag selects the visible part, and a double click shows all", async () => {
-  chart.setData([LOSS]);
-  await settle();
-  chart.plot.setSelect({ left: 0, top: 0, width: chart.plot.bbox.width / 2, height: 10 });
-  assert.deepEqual(chart.zoomRange, [1, 2.5]);
-  chart.plot.over.dispatchEvent(new MouseEvent("dblclick", { bubbles: true }));
-  assert.equal(chart.zoomRange, null);
-});
-
 test("a click selects the position at the cursor", async () => {
   const onSelect = mock.fn();
   change(chart, { onSelect });
@@ -226,20 +175,12 @@ test("a click selects the position at the cursor", async () => {
   chart.setCursor(2);
   await settle();
   send("click");
-  assert.equal(onSelect.mock.callCount(), 0, "the end of a drag");
+  assert.equal(onSelect.mock.callCount(), 0);
   send("mousemove");
   send("mousedown");
   send("mouseup");
   await settle();
-  mock.timers.enable({ apis: ["setTimeout"] });
   send("click");
-  send("click");
-  send("dblclick");
-  mock.timers.tick(300);
-  assert.equal(onSelect.mock.callCount(), 0, "a double click");
-  send("click");
-  mock.timers.tick(300);
-  mock.timers.reset();
   assert.deepEqual(onSelect.mock.calls[0].arguments, [3]);
 });
 
@@ -254,11 +195,11 @@ test("the axes have margins, fixed limits and most of a decade", () => {
   assert.ok(high / low > 6 && high > 1);
   assert.deepEqual(yRange(chart, null, null), [0.01, 1]);
   chart.options.xRange = [0, 100];
-  assert.deepEqual(chart.visibleRange(), [0, 100]);
+  assert.deepEqual(chart.xLimits(), [0, 100]);
 });
 
-test("a logarithmic, smoothed chart with bands, markers and a shaded part is drawn", async () => {
-  change(chart, { isLog: true, smoothing: 0.5, shaded: [1, 2], syncKey: "all" });
+test("a logarithmic chart with bands, markers and a shaded part is drawn", async () => {
+  change(chart, { isLog: true, shaded: [1, 2], syncKey: "all" });
   chart.setData([{ ...LOSS, hasPoints: true }, BAND], [{ x: 3, label: "99 %" }, { x: 100 }]);
   await settle();
   const texts = canvasCalls.filter(([name]) => name === "fillText").map(([, [text]]) => text);
@@ -313,21 +254,6 @@ test("the picture has the title, the names of the lines and the address", async 
   assert.equal(blob.type, "image/png");
   const texts = canvasCalls.filter(([name]) => name === "fillText").map(([, [text]]) => text);
   assert.deepEqual(texts, ["Loss", "this run", location.host + location.pathname]);
-});
-
-test("charts with the same key are zoomed together", () => {
-  change(chart, { syncKey: "linked" });
-  const [linked, other] = ["linked", "other"].map(
-    (syncKey) => new Chart(box, { label: "Score", syncKey }),
-  );
-  for (const each of [chart, linked, other]) each.setData([LOSS]);
-  linked.zoom([2, 3]);
-  assert.deepEqual(chart.visibleRange(), [2, 3]);
-  assert.equal(other.zoomRange, null);
-  chart.zoom(null);
-  assert.equal(linked.zoomRange, null);
-  linked.destroy();
-  other.destroy();
 });
 
 test("a logarithmic axis has few ticks for any limits", () => {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
 
-import { press, settle } from "./support/dom.js";
+import { settle } from "./support/dom.js";
 import {
   box,
   click,
@@ -238,16 +238,6 @@ test("a pasted text is read at once", async () => {
   area.dispatchEvent(Object.assign(event, { inputType: "insertFromPaste" }));
   await settle();
   assert.deepEqual(actions(), ["upload"]);
-});
-
-test("the tab key separates source and target, and then moves the focus", async () => {
-  const area = box.querySelector("textarea");
-  area.value = "ab";
-  area.setSelectionRange(2, 2);
-  press(area, "Tab");
-  assert.equal(panel.text, "ab\t");
-  press(area, "Tab");
-  assert.equal(panel.text, "ab\t");
 });
 
 test("the dataset of the form is shown, and listed with those of the server", async () => {

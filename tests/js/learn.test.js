@@ -8,7 +8,6 @@ import {
   buildCurves,
   buildMaps,
   buildObservations,
-  describeSilentVariant,
   openBug,
   resumeBug,
 } from "../../playground/ui/static/learn/bug_exercise.js";
@@ -435,15 +434,6 @@ test("the list and a lesson link the notebook with published numbers", async () 
   assert.equal($(".exercise a").textContent, "Sources: Word order");
 });
 
-test("the list of lessons scrolls sideways to the open lesson", async () => {
-  const rects = { stations: { left: 0, width: 300 }, station: { left: 500, width: 100 } };
-  mock.method(Element.prototype, "getBoundingClientRect", function getRect() {
-    return rects[this.className] ?? { left: 0, width: 0 };
-  });
-  await mount(html`<${Lessons} />`);
-  assert.equal($(".stations").scrollLeft, 400);
-});
-
 test("scores are sentences", () => {
   assert.equal(formatOutcome(CHOICE, { outcome: "one", value: "one" }), "one head");
   assert.equal(formatOutcome(CHOICE, { outcome: "one, layer 2", value: "one" }), "one, layer 2");
@@ -526,7 +516,6 @@ const BUG_RESULT = {
   correct: COPY,
   buggy: COPY,
   curves: { correct: CURVE, buggy: { loss: [2], evaluations: [] } },
-  silent_variant: null,
   source: { file: "attention.py", first_line: 10, lines: ["a = 1", "b = 2"] },
   diff: ["-a = 1", "+a = 2"],
 };
@@ -551,19 +540,6 @@ test("the buggy model is compared with the correct one", () => {
       (name, i) => `${name} model, layer ${(i % 2) + 1} of 2`,
     ),
   );
-});
-
-test("a bug that raises no error by accident is described with its loss", () => {
-  const variant = { when: "the sizes are equal", steps: 60, correct: { loss: 0.5, leaks: false } };
-  assert.match(
-    describeSilentVariant({ ...variant, buggy: null }),
-    /is then – \(correct model: 0.5\)/,
-  );
-  assert.match(
-    describeSilentVariant({ ...variant, buggy: { loss: 0.1, leaks: true } }),
-    /information leak/,
-  );
-  assert.equal(describeSilentVariant(null), "");
 });
 
 test("the bug is named, its line is found, and the solution is shown", async () => {

@@ -9,7 +9,7 @@ import { html } from "../../playground/ui/static/vendor/preact.js";
 
 const RUNS = [
   { subject: "run:1", name: "first", status: "done" },
-  { subject: "run:2", name: "of a lesson", status: "done", hidden: true },
+  { subject: "run:2", name: "of a lesson", status: "done", origin: "lesson" },
 ];
 beforeEach(async () => {
   store.setModels({ runs: RUNS, checkpoints: [{ subject: "checkpoint:copy", name: "copy" }] });

@@ -112,13 +112,13 @@ test("the arrow keys read the rows of the links", async () => {
 });
 
 test("charts are not drawn while another tab is open", async () => {
-  const curve = (...steps) => ({ steps, loss: steps, learning_rate: steps, grad_norm: steps });
-  state.metricCurve = curve(1);
+  const curve = (...steps) => ({ steps, loss: steps });
+  state.lossCurve = curve(1);
   await mount(html`<${Curves} />`);
   const drawnSteps = () => box.querySelector(".loss-chart").steps;
   assert.deepEqual(drawnSteps(), [1]);
   store.tab.value = "learn";
-  state.metricCurve = curve(1, 2);
+  state.lossCurve = curve(1, 2);
   assert.deepEqual(drawnSteps(), [1]);
   store.tab.value = "train";
   assert.deepEqual(drawnSteps(), [1, 2]);

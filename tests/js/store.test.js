@@ -37,8 +37,8 @@ test("models are runs and checkpoints, without deleted runs", () => {
   assert.equal(store.find("run:2"), null);
 });
 
-test("a hidden run is listed only while it is open", () => {
-  store.setModels({ runs: [RUN, { ...RUN, subject: "run:3", hidden: true }], checkpoints: [] });
+test("the run of a lesson is listed only while it is open", () => {
+  store.setModels({ runs: [RUN, { ...RUN, subject: "run:3", origin: "lesson" }], checkpoints: [] });
   const list = () => store.models.value.map(({ value }) => value);
   assert.deepEqual(list(), ["run:1"]);
   assert.equal(store.find("run:3").subject, "run:3");

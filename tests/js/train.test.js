@@ -21,7 +21,6 @@ import {
   setOverlays,
   swapOverlay,
 } from "../../playground/ui/static/train/data/overlays.js";
-import { compareSettings } from "../../playground/ui/static/train/run_differences.js";
 import {
   RunList,
   describeRun,
@@ -69,7 +68,7 @@ const RUN = {
   created: 40,
   origin: "user",
 };
-const LESSON_RUN = { ...RUN, subject: "run:2", name: "Heads", origin: "lesson", hidden: true };
+const LESSON_RUN = { ...RUN, subject: "run:2", name: "Heads", origin: "lesson" };
 
 beforeEach(() => {
   serve({ "runs/curves": { curves: [] } });
@@ -95,12 +94,10 @@ test("an effect runs again when a property that it reads changes", () => {
   assert.deepEqual(seen, [1, 4]);
 });
 
-test("runs are grouped by their origin; hidden runs of the user are left out", () => {
-  const hidden = { ...RUN, subject: "run:3", hidden: true },
-    experiment = { ...RUN, subject: "run:4", origin: "experiment" },
-    runs = [RUN, LESSON_RUN, hidden, experiment];
-  const { listed, hiddenCount, groups } = groupRuns(runs, () => false, false);
-  assert.deepEqual([listed, hiddenCount], [[RUN], 1]);
+test("runs are grouped by their origin", () => {
+  const experiment = { ...RUN, subject: "run:4", origin: "experiment" },
+    { own, groups } = groupRuns([RUN, LESSON_RUN, experiment]);
+  assert.deepEqual(own, [RUN]);
   assert.deepEqual(
     groups.map((group) => [group.title, group.runs]),
     [
@@ -108,8 +105,6 @@ test("runs are grouped by their origin; hidden runs of the user are left out", (
       ["Experiments", [experiment]],
     ],
   );
-  assert.deepEqual(groupRuns(runs, () => false, true).listed, [RUN, hidden]);
-  assert.deepEqual(groupRuns(runs, (ref) => ref === "run:3", false).listed, [RUN, hidden]);
 });
 
 test("a run has a description and a state", () => {
@@ -135,11 +130,9 @@ test("the list is the legend: the color of a run is drawn while its curves are",
   assert.equal(line.getAttribute("points"), "5,23 100,1");
   assert.equal(line.getAttribute("stroke"), "var(--pg-accent)");
   assert.equal(box.querySelector(".run-group").open, false);
-  assert.equal(box.querySelector(".differ"), null);
   setOverlays(["run:5"]);
   await settle();
   assert.equal(other.checked, true);
-  assert.equal(text(".differ"), "Compare settings");
   const row = box.querySelector(".run");
   listRuns({ ...RUN, name: "mine" });
   await settle();
@@ -164,28 +157,6 @@ test("the run that was open takes the color of the overlay that is opened", () =
       ["run:1", 1],
     ],
   );
-});
-
-const RATE_AND_SPEED = [
-  [3, "learning_rate", 0.1],
-  [4, "speed", 2],
-];
-
-test("settings are compared, with the changes during training", () => {
-  const runs = [
-    { settings: { seed: 0, d_ff: 16 }, optimizer_groups: "adam 9 parameters" },
-    {
-      settings: { seed: 1, d_ff: 16 },
-      optimizer_groups: "sgd 9 parameters",
-      changes: RATE_AND_SPEED,
-    },
-  ];
-  assert.deepEqual(compareSettings(runs, false), [
-    ["seed", "0", "1"],
-    ["weights by optimizer", "adam 9 parameters", "sgd 9 parameters"],
-    ["changed during training", "none", "learning_rate 0.1 from step 3"],
-  ]);
-  assert.deepEqual(compareSettings(runs, true)[1], ["d_ff", "16", "16"]);
 });
 
 const QUEUED = "Queued: all 2 training slots are in use · next in the queue";
@@ -240,21 +211,19 @@ test("the address has what differs from the first view", () => {
   Object.assign(state, { isFresh: false, modelRef: "run:1", typedPass: null, probeInfo: info });
   Object.assign(state, { displayedSnapshot: { step: 4, attention } });
   Object.assign(state, { selectedKind: "encoder", selectedHead: [0, 0], isLog: true });
-  state.selectedMetric = "loss";
   overlays.value = new Map();
   const none = {
     kind: null,
     head: null,
-    curve: null,
     log: null,
     over: null,
     off: null,
     means: null,
   };
   assert.deepEqual(trainView.read(), { ...none, kind: "encoder" });
-  Object.assign(state, { selectedHead: [0, 1], selectedMetric: "grad_norm", isLog: false });
+  Object.assign(state, { selectedHead: [0, 1], isLog: false });
   state.switchedOff = [{ kind: "cross", layer: 0, head: 1 }];
-  const changed = { kind: "encoder", head: "1.2", curve: "grad_norm", log: "no", off: "cross.1.2" };
+  const changed = { kind: "encoder", head: "1.2", log: "no", off: "cross.1.2" };
   assert.deepEqual(trainView.read(), { ...none, ...changed });
   state.switchedOff = NOTHING_OFF;
 });
@@ -468,26 +437,6 @@ test("the held-out loss is a dashed line of the color of its run", () => {
   assert.deepEqual(labels(), ["mine"], "a run without a held-out loss");
 });
 
-test("a run has tags, which the filter finds and the menu edits", async () => {
-  const tagged = { ...RUN, tags: ["baseline", "two heads"] };
-  assert.ok(matchesFilter(tagged, "two HEADS"));
-  listRuns(tagged, { ...RUN, subject: "run:2", name: "other" });
-  await mount(html`<${RunList} />`);
-  assert.deepEqual(texts(".tag"), ["baseline", "two heads"]);
-  await click(".tag");
-  assert.equal(box.querySelector(".run-filter").value, "baseline");
-  assert.deepEqual(texts(".run .name"), [RUN.name]);
-  await click('[data-action="tag"]');
-  const field = box.querySelector(".renaming");
-  assert.equal(field.value, "baseline, two heads");
-  field.value = "baseline, wide";
-  await key(field, "Enter");
-  const [, payload] = sent.find(([route]) => route === "runs/action");
-  assert.deepEqual(payload.tags, ["baseline", " wide"]);
-  await click(".tag");
-  assert.equal(box.querySelector(".run-filter").value, "");
-});
-
 test("a list of many runs can be filtered by name, size and state", async () => {
   assert.ok(matchesFilter(RUN, "2 LAYERS done"));
   assert.ok(!matchesFilter(RUN, "3 layers"));
@@ -520,7 +469,7 @@ test("a list of many runs can be filtered by name, size and state", async () => 
   assert.equal(names().length, 6);
 });
 
-test("the menu of a run renames, hides, repeats and deletes it", async () => {
+test("the menu of a run renames, repeats and deletes it", async () => {
   const payloads = () =>
       sent
         .filter(([route]) => route === "runs/action")
@@ -544,22 +493,19 @@ test("the menu of a run renames, hides, repeats and deletes it", async () => {
   await choose("rename");
   enter(box.querySelector(".renaming"), "mine");
   await key(".renaming", "Enter");
-  for (const action of ["hide", "rerun", "delete"]) await choose(action);
-  assert.deepEqual(payloads(), ["renamemine", "hide", "rerun", "delete"]);
+  for (const action of ["rerun", "delete"]) await choose(action);
+  assert.deepEqual(payloads(), ["renamemine", "rerun", "delete"]);
 });
 
-test("hidden runs are behind a button, deleted ones have Undo, names are text", async () => {
+test("deleted runs have Undo, names are text", async () => {
   const name = "<img src=x onerror=alert(1)>";
-  listRuns({ ...RUN, hidden: true }, { ...RUN, subject: "run:3", name, deleted: true });
+  listRuns(RUN, { ...RUN, subject: "run:3", name, deleted: true });
   await mount(html`<${RunList} />`);
-  assert.deepEqual(texts(".run .name"), []);
-  assert.match(text(".undo"), /Undo “<img src=x onerror=alert\(1\)>”$/);
-  await click(".show-hidden");
   assert.deepEqual(texts(".run .name"), [RUN.name]);
+  assert.match(text(".undo"), /Undo “<img src=x onerror=alert\(1\)>”$/);
   await click(".undo button");
   const [, payload] = sent.find(([route]) => route === "runs/action");
   assert.deepEqual([payload.subject, payload.action], ["run:3", "undelete"]);
-  await click(".show-hidden");
   listRuns({ ...RUN, name });
   await settle();
   assert.deepEqual([texts(".run .name"), box.querySelector("img")], [[name], null]);

@@ -202,7 +202,7 @@ REQUESTS = {
     "runs/report": [{}],
     "runs/page": [{}],
     "runs/action": [
-        {"action": action, "setting": "speed", "value": 5, "name": "n", "tags": [], "step": 1}
+        {"action": action, "setting": "speed", "value": 5, "name": "n", "step": 1}
         | {"checkpoint": "0000002-kept", "viewers_may_use": True}
         for action in get_args(RunAction)
     ],
@@ -235,7 +235,6 @@ REQUESTS = {
     "hub/session": [{}],
     "lessons/catalog": [{}],
     "lessons/guess": [{"job": "x"}],
-    "lessons/answer-key": [{}],
     "class/open": [{}],
     **{f"class/{name}": [{"code": "BCDFGH"}] for name in ("join", "guess", "poll", "close")},
     "datasets/action": [{"action": action} for action in ("list", "use", "show", "remove")],

@@ -57,8 +57,6 @@ class RunSummary(TypedDict):
     eval_size: int
     created: float
     origin: str
-    hidden: bool
-    tags: list[str]
     deleted: bool
     evicted: Literal["", "thinned", "emptied"]
     queue_position: int | None

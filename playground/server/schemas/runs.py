@@ -31,9 +31,6 @@ RunAction = Literal[
     "change",
     "extend",
     "rename",
-    "tag",
-    "hide",
-    "show",
     "share",
     "delete",
     "undelete",
@@ -46,7 +43,6 @@ RunAction = Literal[
 REQUIRED_FIELDS = {
     "change": "setting",
     "rename": "name",
-    "tag": "tags",
     "share": "viewers_may_use",
     "branch": "step",
     "download": "checkpoint",
@@ -148,7 +144,6 @@ class ActOnRun(ModelRequest):
     setting: ShortText | None = None
     value: Any = None
     name: ShortText | None = None
-    tags: list[ShortText] | None = None
     viewers_may_use: bool | None = None
     step: Index | None = None
     checkpoint: ShortText | None = None

@@ -113,20 +113,14 @@ def test_commits_of_others_since_the_plan_are_not_overwritten(hub, checkpoint, p
     assert hub.files("ada/watched")["metrics.jsonl"] == (checkpoint / "metrics.jsonl").read_bytes()
 
 
-def test_an_inspected_model_has_its_files_and_revisions(hub, published, run):
+def test_an_inspected_model_has_its_facts(hub, published, run):
     _, inspected = run("repo_info", "ada/digits")
     assert (inspected["repo"], inspected["commit"], inspected["step"]) == (
         "ada/digits",
         hub.repo("ada/digits").head.oid,
         6,
     )
-    assert (inspected["shape"], inspected["resumable"], inspected["branches"]) == (
-        [1, 1, 8],
-        True,
-        ["main"],
-    )
-    assert [line["title"] for line in inspected["revisions"]] == ["Step 6", "initial commit"]
-    assert {file["path"] for file in inspected["files"]} == {*published, ".gitattributes"}
+    assert (inspected["shape"], inspected["resumable"]) == ([1, 1, 8], True)
 
 
 # The interactive page

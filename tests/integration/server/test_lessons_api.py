@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 from playground.experiments.service import ExperimentService
-from playground.lessons.bugs import BUGS, FIRST_SEED, RANDOM_BUG, resolve_bug
+from playground.lessons.bugs import BUGS, FIRST_SEED
 from playground.lessons.lessons import LESSONS
 from playground.lessons.service import LessonJobs
 from playground.runs.registry import Registry
-from playground.server.lessons_api import ANSWER_KEY_SEEDS, LessonHandlers, start_lesson_job
+from playground.server.lessons_api import LessonHandlers, start_lesson_job
 from playground.server.schemas.base import SubmitJob
 from playground.training.presets import preset_config
 
@@ -78,17 +78,6 @@ def test_the_speed_of_earlier_runs_is_the_estimate(lesson_handlers, monkeypatch)
     for lesson in (first, last):
         estimate = lesson["estimate"]
         assert (estimate["seconds"], estimate["is_measured"]) == (8.0, True)
-
-
-def test_answer_key_lists_the_bugs_of_seeds(lesson_handlers):
-    response = send(lesson_handlers, "lessons/answer-key", owner=OWNER, first=3)
-    assert response["random_bugs"] == [
-        [seed, BUGS[resolve_bug(RANDOM_BUG, seed)].title] for seed in range(3, 3 + ANSWER_KEY_SEEDS)
-    ]
-    assert (
-        "whole number"
-        in send(lesson_handlers, "lessons/answer-key", owner=OWNER, first="x")["error"]
-    )
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,6 @@ ROUTES: tuple[tuple[str, str, Callable[..., Response]], ...] = (
     ("GET", _API + "/tree/([^/]+)(/.*)?", reading.tree),
     ("POST", _API + "/paths-info/([^/]+)", reading.paths_info),
     ("GET", _API + "/refs", reading.refs),
-    ("GET", _API + "/commits/([^/]+)", reading.history),
     ("POST", _API + "/branch/([^/]+)", writing.branch),
     ("POST", _API + "/preupload/([^/]+)", writing.preupload),
     ("POST", _API + "/commit/([^/]+)", writing.commit),

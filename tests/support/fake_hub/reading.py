@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, unquote
 
 from .storage import signed_url
-from .store import Account, Commit, Repo, format_timestamp, git_hash
+from .store import Account, Commit, Repo, git_hash
 from .wire import HubError, Request, Response, error_response, json_response, range_response
 
 if TYPE_CHECKING:
@@ -100,15 +100,6 @@ def refs(hub: FakeHub, request: Request, kinds: str, id: str) -> Response:
         for name, oid in find_repo(hub, request, kinds, id).branches.items()
     ]
     return json_response({"branches": branches, "tags": [], "converts": []})
-
-
-def history(hub: FakeHub, request: Request, kinds: str, id: str, revision: str) -> Response:
-    repo = find_repo(hub, request, kinds, id)
-    commits = [
-        {"id": commit.oid, "title": commit.title, "date": format_timestamp(commit.date)}
-        for commit in repo.history(find_commit(repo, revision))
-    ]
-    return json_response(commits)
 
 
 def resolve(

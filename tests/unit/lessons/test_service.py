@@ -280,7 +280,6 @@ def bug_result(name):
         "source": {"lines": list(source.lines)},
         "changed_line": source.changed_line,
         "diff": list(source.diff),
-        "silent_variant": None,
     }
 
 
@@ -308,7 +307,7 @@ def test_a_hidden_bug_reveals_nothing_before_its_guess(service, hidden_bug, is_l
     result = response["result"]
     assert (response["status"], result["name"]) == ("done", RANDOM_BUG)
     assert (result["title"], result["explanation"]) == ("", "")
-    assert not {"source", "changed_line", "diff", "silent_variant"} & set(result)
+    assert not {"source", "changed_line", "diff"} & set(result)
     assert "causal" not in str(response)
 
 

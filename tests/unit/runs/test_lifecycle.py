@@ -305,7 +305,7 @@ def test_restarted_server_has_its_runs_paused(create_registry, workers, start):
     training, paused, waiting = (start(registry) for _ in range(3))
     workers.train(training, 5)
     workers.control(registry, paused, "pause")
-    registry.update_metadata(paused, name="My run", hidden=True)
+    registry.update_metadata(paused, name="My run")
     assert registry.shutdown() == (2, 0)
     restarted = create_registry(slots=3)
     for old in (training, paused, waiting):
@@ -313,7 +313,6 @@ def test_restarted_server_has_its_runs_paused(create_registry, workers, start):
         assert run is not old
         assert (run.has_worker, run.share_id, run.name) == (False, old.share_id, old.name)
         assert run.status == "paused"
-    assert restarted.find(paused.id, "ada").hidden
     run = restarted.find(training.id, "ada")
     assert (run.step, checkpoint_names(run)) == (5, ["0000005"])
     workers.control(restarted, run, "resume")

@@ -1,4 +1,4 @@
-"""Whose run it is: ids, share links, names, tags, and imported checkpoints."""
+"""Whose run it is: ids, share links, names, and imported checkpoints."""
 
 import errno
 import os
@@ -12,7 +12,7 @@ from playground.checkpoints.manifest import Manifest
 from playground.errors import UserError
 from playground.runs import registry as registry_module
 from playground.runs import state, storage_folder
-from playground.runs.record import MAX_NAME_LENGTH, MAX_TAG_LENGTH
+from playground.runs.record import MAX_NAME_LENGTH
 from playground.runs.state import Run
 from playground.runs.weight_history import state_steps, weight_steps
 from tests.support.fake_workers import SCORES, WEIGHTS
@@ -52,7 +52,7 @@ def test_ids_are_unpredictable_and_unrelated(registry, start):
     assert all(text not in run.folder.name for text in texts for run in runs)
 
 
-# Names and tags
+# Names
 
 
 def test_names_are_unique_per_owner_and_limited_in_length(registry, start):
@@ -65,21 +65,14 @@ def test_names_are_unique_per_owner_and_limited_in_length(registry, start):
     assert max(len(run.name) for run in long) <= MAX_NAME_LENGTH
 
 
-def test_names_tags_and_hiding_survive_a_restart(registry, create_registry, start):
+def test_a_name_survives_a_restart(registry, create_registry, start):
     run = start(registry)
-    registry.update_metadata(run, name="  My\n best run ", hidden=True)
+    registry.update_metadata(run, name="  My\n best run ")
     for name in ("", " \n ", "x" * (MAX_NAME_LENGTH + 1), "\0"):
         with pytest.raises(UserError, match="use 1 to 80 printable characters"):
             registry.update_metadata(run, name=name)
-    registry.update_metadata(run, tags=[" wide\n model ", "baseline", "", "baseline"])
-    for tags in (["x" * (MAX_TAG_LENGTH + 1)], ["\0"], list("abcdefghi")):
-        with pytest.raises(UserError, match="use at most"):
-            registry.update_metadata(run, tags=tags)
     restored = create_registry().find(run.id, "ada")
-    assert (restored.name, restored.hidden) == ("My best run", True)
-    assert restored.record.tags == ("wide model", "baseline")
-    registry.update_metadata(run, hidden=False)
-    assert registry.summaries("ada")[0]["hidden"] is False
+    assert restored.name == "My best run"
 
 
 def test_a_folder_in_use_refuses_a_second_server_and_is_free_afterwards(tmp_path):
@@ -110,7 +103,7 @@ def test_folders_without_a_record_are_removed_unless_they_have_data(create_regis
 @pytest.mark.parametrize(
     "change",
     [
-        lambda registry, run: registry.update_metadata(run, name="new", tags=["new"], hidden=True),
+        lambda registry, run: registry.update_metadata(run, name="new"),
         lambda registry, run: registry.delete(run),
         lambda registry, run: registry.restore(run),
         lambda registry, run: registry.change_setting(run, "max_steps", 99),

@@ -255,7 +255,6 @@ def test_a_row_of_the_list_describes_a_run(run):
             "max_steps": 40,
             "best": 0.5,
             "origin": "user",
-            "hidden": True,
             "deleted": False,
         }
         == row

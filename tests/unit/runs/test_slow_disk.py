@@ -148,8 +148,8 @@ def test_a_change_is_on_the_disk_when_the_call_returns(registry, start):
         return json.loads((run.folder / "run.json").read_text())
 
     assert read_record()["status"] == "waiting"
-    registry.update_metadata(run, name="another", hidden=True)
-    assert (read_record()["name"], read_record()["hidden"]) == ("another", True)
+    registry.update_metadata(run, name="another")
+    assert read_record()["name"] == "another"
     registry.control(run, "pause")
     assert read_record()["status"] == "paused"
     registry.delete(run)

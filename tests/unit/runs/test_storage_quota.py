@@ -112,7 +112,7 @@ def test_the_oldest_idle_run_is_removed_first_and_active_runs_stay(
         name: create_finished(name, name, hours)
         for name, hours in (("old", 9), ("hidden", 2), ("new", 5))
     }
-    registry.update_metadata(runs["hidden"], hidden=True)
+    runs["hidden"].store("the change", hidden=True)
     set_last_use(runs["hidden"], 2)
     active = workers.train(start(registry, "zoe"), 30)
     thinned = dict.fromkeys(runs, HISTORY_THINNED)

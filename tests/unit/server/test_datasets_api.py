@@ -184,14 +184,14 @@ def test_a_choice_and_the_token_arrive_at_the_reader_of_the_hub(client, monkeypa
     monkeypatch.setattr(
         "playground.hub.dataset_files.read_hub", lambda *values: received.append(values)
     )
-    choices = {"config": "de%20x", "split": "test", "hub_token": "hf_typed", "words": "words"}
+    choices = {"config": "de%20x", "split": "test", "hub_token": "hf_typed"}
     with suppress(AttributeError):  # this reader returns nothing
         upload(client, "" if "hub" in name else TEXT, new_owner_key(), name, ("a", "b"), **choices)
-    options = ReadOptions(["a", "b"], True, None, "de x", "test")
+    options = ReadOptions(["a", "b"], None, None, "de x", "test")
     assert received == ([(name, options, "hf_typed")] if "hub" in name else [])
 
 
-def test_headers_name_the_columns_and_the_kind_of_tokens(client):
+def test_headers_name_the_columns(client):
     table = "id,from,to\n" + "".join(f"1,{line}\n" for line in TEXT.replace("\t", ",").split("\n"))
     owner = new_owner_key()
     response = upload(client, table, owner, "rows.csv")
@@ -199,9 +199,6 @@ def test_headers_name_the_columns_and_the_kind_of_tokens(client):
     assert "name the two with sources and targets" in response["error"]
     named = upload(client, table.rstrip("1,\n"), owner, "rows.csv", ("from", "to"))
     assert named["sha256"] == upload(client, TEXT, owner)["sha256"]
-    for words, size in (("characters", 6), ("words", 216)):
-        text = TEXT.replace(" ", "")
-        assert upload(client, text, owner, words=words)["vocab_size"] == size
 
 
 def test_uploaded_code_is_not_executed(client, tmp_path):

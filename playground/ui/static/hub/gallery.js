@@ -17,9 +17,8 @@ import { store } from "../shared/store.js";
 import { opened, runHubJob } from "./state.js";
 
 const NO_MODELS = "No model has the playground's tag yet. Publish the first one.";
-/** The columns of a table of models, whose names have this key. */
-export const modelColumns = (key) => [
-  { key, label: "model", render: (row) => html`<span class="name">${row[key]}</span>` },
+const COLUMNS = [
+  { key: "repo", label: "model", render: ({ repo }) => html`<span class="name">${repo}</span>` },
   { key: "task", label: "task", isOptional: true },
   {
     key: "parameters",
@@ -28,9 +27,6 @@ export const modelColumns = (key) => [
     isOptional: true,
     render: (row) => (row.parameters ? formatInteger(row.parameters) : ""),
   },
-];
-const COLUMNS = [
-  ...modelColumns("repo"),
   {
     key: "exact_match",
     label: "exact match",
@@ -57,10 +53,9 @@ const galleryJob = new Job();
 let latestLoad = 0;
 const galleryModels = signal(/** @type {any[] | null} */ (null));
 
-/** Return the error of the list: without a connection, only local models remain. */
 const describeFailure = (/** @type {any} */ { message, code }) =>
   (code === "hub_unreachable" ? "No internet connection." : message) +
-  " The models on this machine are below.";
+  " The models on this machine are in the Train tab.";
 
 /** Load the list. Temporary errors are retried a few times. */
 export async function loadGallery({ isRefresh = true } = {}) {
@@ -89,21 +84,11 @@ export function parseRepoAddress(text) {
   return [repo, revision || "main"];
 }
 
-const REPO_NAME = /^[A-Za-z0-9][\w.-]{0,95}\/[A-Za-z0-9][\w.-]{0,95}$/;
-const addressError = signal("");
-
-/** Return why a text is no name of a repository; empty if it is one. */
-export const validateRepoName = (name) =>
-  REPO_NAME.test(name)
-    ? ""
-    : `${name.slice(0, 80)} is not the name of a repository; enter user/name or a URL.`;
-
 function AddressForm() {
   const onSubmit = (event) => {
     event.preventDefault();
     const [repo, revision] = parseRepoAddress(event.currentTarget.elements.repo.value);
-    addressError.value = repo && validateRepoName(repo);
-    if (repo && !addressError.value) openRepo(repo, revision);
+    if (repo) openRepo(repo, revision);
   };
   return html`<form class="pg-row open-repository-form" onSubmit=${onSubmit}>
     <label>
@@ -116,12 +101,9 @@ function AddressForm() {
         autocomplete="off"
         maxlength="190"
         placeholder="user/name or URL"
-        aria-invalid=${addressError.value ? "true" : undefined}
-        onInput=${() => (addressError.value = "")}
       />
     </label>
     <button type="submit" class="pg-button">Open</button>
-    <${StatusMessage} kind="error" text=${addressError.value} />
   </form>`;
 }
 
@@ -168,8 +150,6 @@ const infoJob = new Job();
 const importJob = new Job(); // it continues when another repository is opened
 const evaluation = signal(/** @type {any} */ (null));
 
-export const openInTrain = (subject) => store.open("train", { model: subject });
-
 /** Return the name of a repository, with its revision unless that is the branch main. */
 export const formatRepoAddress = ({ repo, revision }) =>
   revision === "main" ? repo : `${repo}@${revision}`;
@@ -195,7 +175,7 @@ async function importModel() {
     revision: commit,
     is_main: revision === "main",
   });
-  if (result?.subject) openInTrain(result.subject);
+  if (result?.subject) store.open("train", { model: result.subject });
 }
 
 function close() {
@@ -249,41 +229,6 @@ function Scores() {
   />`;
 }
 
-function Files() {
-  const { files, files_in_all: count } = opened.value;
-  return html`<details class="opened-files">
-    <summary>
-      ${formatCount(count, "file")}${count > files.length && `, the first ${files.length}`}
-    </summary>
-    <${Table} rows=${files.map(({ path, size }) => [path, size])} numbers=${[1]} />
-  </details>`;
-}
-
-function Revisions() {
-  const { repo, revision, commit, revisions = [], branches = [] } = opened.value,
-    others = branches.filter((branch) => branch !== revision);
-  if (revisions.length + others.length < 2) return null;
-  const describe = (/** @type {string} */ at) =>
-    at === commit ? "open" : html`<${Button} onClick=${() => openRepo(repo, at)}>Open<//>`;
-  const rows = [
-    ...revisions.map((each) => [
-      each.commit.slice(0, 8),
-      each.title,
-      formatRelativeTime(Date.now() / 1000 - each.when),
-      describe(each.commit),
-    ]),
-    ...others.map((branch) => [branch, "branch", "", describe(branch)]),
-  ];
-  return html`<details class="revisions">
-    <summary>
-      ${formatCount(revisions.length, "revision")}${
-        others.length > 0 && `, other branches: ${others.join(", ")}`
-      }
-    </summary>
-    <${Table} rows=${rows} />
-  </details>`;
-}
-
 function Facts() {
   return html`<p class="repository-summary">${describeRepo(opened.value)}</p>
     <p class="pg-buttons">
@@ -303,9 +248,7 @@ function Facts() {
       <//>
     </p>
     <${Scores} />
-    <p class="verdict pg-hint">${evaluation.value && describeEvaluation(evaluation.value)}</p>
-    <${Files} />
-    <${Revisions} />`;
+    <p class="verdict pg-hint">${evaluation.value && describeEvaluation(evaluation.value)}</p>`;
 }
 
 export function Repository() {

@@ -1,46 +1,19 @@
 // The Hub tab. The server runs every Hub operation as a job, and the tab polls the job.
-import { Button } from "../shared/components/buttons.js";
 import { html, render } from "../vendor/preact.js";
-import { DataTable } from "../shared/components/data_table.js";
-import { formatPercent } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { Account, loadSession, verifyToken } from "./account.js";
 import {
   formatRepoAddress,
   Gallery,
   loadGallery,
-  openInTrain,
   openRepo,
   parseRepoAddress,
   Repository,
-  modelColumns,
 } from "./gallery.js";
-import { loadCheckpoints, PublishForm } from "./publish_form.js";
-import { attach, models, opened, root, session } from "./state.js";
+import { PublishForm } from "./publish_form.js";
+import { attach, opened, root, session } from "./state.js";
 
-const MODEL_COLUMNS = [
-  ...modelColumns("name"),
-  {
-    key: "best",
-    label: "exact match",
-    isNumber: true,
-    render: (row) => (row.best === null ? "" : formatPercent(row.best)),
-  },
-];
 const REFRESH_MS = 4000;
-
-function LocalModels() {
-  return html`<h3 class="local-runs-title">On this machine</h3>
-    <${DataTable}
-      class="local-runs"
-      caption="Models on this machine"
-      columns=${MODEL_COLUMNS}
-      rows=${models.value}
-      rowKey=${(row) => row.subject}
-      actions=${(row) =>
-        html`<${Button} onClick=${() => openInTrain(row.subject)}>Open in Train<//>`}
-    />`;
-}
 
 function Hub() {
   return html`<h2 class="pg-visually-hidden">Hub</h2>
@@ -50,7 +23,6 @@ function Hub() {
       <section class="find" aria-label="Models">
         <${Repository} />
         <${Gallery} />
-        <${LocalModels} />
       </section>
     </div>`;
 }
@@ -71,12 +43,10 @@ const hubView = {
   },
 };
 
-/** Update what changes without a command: sign-in in another window, checkpoints of a run. */
+/** Notice a sign-in in another window. */
 async function refresh() {
-  if (store.tab.value === "hub" && !document.hidden) {
-    if (session.value.method === "oauth" && !session.value.signed_in) await loadSession();
-    await loadCheckpoints();
-  }
+  const isSignedOut = session.value.method === "oauth" && !session.value.signed_in;
+  if (store.tab.value === "hub" && !document.hidden && isSignedOut) await loadSession();
   setTimeout(refresh, REFRESH_MS);
 }
 

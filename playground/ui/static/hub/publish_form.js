@@ -1,13 +1,10 @@
 // The form that publishes a model.
 import { Button } from "../shared/components/buttons.js";
 import { effect, html, signal, untracked } from "../vendor/preact.js";
-import { request } from "../shared/api.js";
-import { Table } from "../shared/components/data_table.js";
 import { Field, Form } from "../shared/components/form.js";
 import { JobProgress } from "../shared/components/job_progress.js";
-import { formatBytes, formatCount, formatInteger, formatPercent } from "../shared/format.js";
+import { formatBytes, formatCount, formatInteger } from "../shared/format.js";
 import { isActive, Job } from "../shared/job.js";
-import { Resource } from "../shared/resource.js";
 import { rememberedModel, store } from "../shared/store.js";
 import { verifyToken } from "./account.js";
 import { loadGallery } from "./gallery.js";
@@ -41,11 +38,7 @@ const FIELDS = [
 ];
 const REPO_MISSING = "Enter a repository name first: user/name.";
 const publishJob = new Job();
-const details = new Resource((subject) =>
-  request("runs/details", { owner: store.owner.value, subject }),
-);
 const errors = signal({});
-const checkpointOptions = signal([]);
 let suggestion = { repo: "", model: "" };
 
 const userName = () => account.value?.name || session.value.name || "";
@@ -68,29 +61,6 @@ function suggestRepo() {
   publishOptions.value = { ...publishOptions.value, repo: suggestion.repo };
 }
 
-export async function loadCheckpoints() {
-  const subject = publishOptions.value.model,
-    response = await details.load(subject);
-  if (response && !response.error)
-    checkpointOptions.value = buildCheckpointOptions(subject, response.checkpoints ?? []);
-}
-
-// Return one option per checkpoint, newest first. The value of the first one is empty, so that the
-// server publishes the checkpoint that is the latest by then.
-export function buildCheckpointOptions(subject, checkpoints) {
-  const emptyLabel = subject.startsWith("run:")
-    ? "no checkpoint yet: pause the run or wait for one"
-    : "the only checkpoint";
-  if (!checkpoints.length) return [{ value: "", label: emptyLabel }];
-  return checkpoints.map(({ name, step, exact_match: score }, index) => ({
-    value: index ? name : "",
-    label:
-      (index ? "step " : "latest, step ") +
-      formatInteger(step) +
-      (score === null ? "" : ", exact match " + formatPercent(score)),
-  }));
-}
-
 function changeOptions(changes) {
   publishOptions.value = { ...publishOptions.value, ...changes };
   plan.value = null;
@@ -98,9 +68,8 @@ function changeOptions(changes) {
 }
 
 function selectModel(model) {
-  changeOptions({ model, checkpoint: "" });
+  changeOptions({ model });
   suggestRepo();
-  loadCheckpoints();
 }
 
 // Select a model when the first one appears, and another one when the selected model is deleted.
@@ -176,12 +145,6 @@ export function PublishForm() {
       ? `${userName() || "you"}/${suggestName(selectedModel.value)}`
       : "you/reverse-10";
   const fields = FIELDS.map((field) => (field.name === "repo" ? { ...field, placeholder } : field));
-  const checkpointField = {
-    name: "checkpoint",
-    label: "Checkpoint",
-    type: "select",
-    options: checkpointOptions.value,
-  };
   return html`<section class="publish" aria-label="Publish a model">
     <header class="pg-section-header"><h3>Publish a model</h3></header>
     <p class="pg-hint">Creates a repository with the model, a model card, curves and scores.</p>
@@ -190,12 +153,6 @@ export function PublishForm() {
       class="model"
       value=${publishOptions.value.model}
       onInput=${selectModel}
-    />
-    <${Field}
-      field=${checkpointField}
-      class="which"
-      value=${publishOptions.value.checkpoint}
-      onInput=${(checkpoint) => changeOptions({ checkpoint })}
     />
     <${Form}
       fields=${fields}
@@ -213,7 +170,7 @@ export function PublishForm() {
   </section>`;
 }
 
-// The preview of a publication: the files that it adds or changes, and the model card.
+// The preview of a publication: what it changes, and the model card.
 
 const formatChangedSize = (changes) =>
   formatBytes(
@@ -221,13 +178,6 @@ const formatChangedSize = (changes) =>
       .filter((change) => ["new", "changed"].includes(change.status))
       .reduce((sum, change) => sum + change.size, 0),
   );
-
-/** Return how many files are new, changed and the same, such as "2 new, 1 same". */
-export function formatChangeCounts(changes) {
-  const counts = new Map();
-  for (const { status } of changes) counts.set(status, (counts.get(status) ?? 0) + 1);
-  return [...counts].map(([status, count]) => `${count} ${status}`).join(", ");
-}
 
 const isWritten = (plan) => plan?.changes.some((change) => change.status !== "same");
 const visibilityOf = (plan) => (plan.private ? "private" : "public");
@@ -262,25 +212,12 @@ function describeModel(plan, step, isTraining) {
 
 function Plan() {
   const { plan: model, space, card, notes = [], publishRequest } = plan.value,
-    { changes } = model,
     isPublishable = isWritten(model) || isWritten(space), // a Space may lack the page
     run = store.find(publishRequest.subject),
     isTraining = Boolean(run && "status" in run && run.status === "training");
   return html`<div class="pg-card plan">
     <p class="plan-summary">${describePlan(plan.value, isTraining)}</p>
     ${notes.map((note) => html`<p class="plan-note" key=${note}>Note: ${note}.</p>`)}
-    <details>
-      <summary class="files-summary">Files: ${formatChangeCounts(changes)}</summary>
-      <${Table}
-        class="files"
-        numbers=${[1]}
-        rows=${changes.map(({ path, size, status }) => [
-          path,
-          formatBytes(size),
-          html`<span class=${status}>${status}</span>`,
-        ])}
-      />
-    </details>
     <details class="card-preview">
       <summary>Model card</summary>
       <pre>${card}</pre>

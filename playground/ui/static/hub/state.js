@@ -8,7 +8,6 @@ export const session = signal({ method: "", signed_in: false, name: "", lasting:
 export const account = signal(/** @type {any} */ (null));
 export const publishOptions = signal({
   model: "",
-  checkpoint: "",
   repo: "",
   license: "",
   private: false,

@@ -1,4 +1,5 @@
 // Find the bug: the correct model and a copy with a bug, trained side by side.
+import { Button } from "../shared/components/buttons.js";
 import { html, useMemo, useState } from "../vendor/preact.js";
 import { DataTable } from "../shared/components/data_table.js";
 import { Field, NumberField } from "../shared/components/form.js";
@@ -119,22 +120,6 @@ export function buildObservations({ buggy, correct }) {
   }));
 }
 
-/** Describe what happens when the shapes allow the bug to raise no error. */
-export function describeSilentVariant(variant) {
-  if (!variant) return "";
-  const { buggy, correct, steps, when } = variant,
-    leaks = buggy?.leaks && !correct.leaks;
-  return (
-    `Python does not always raise an error. When ${when}, nothing fails. After ${steps} steps ` +
-    `the loss of the buggy model is then ${buggy ? formatNumber(buggy.loss) : "–"} ` +
-    `(correct model: ${formatNumber(correct.loss)}).` +
-    (leaks
-      ? " This loss is low because of an information leak: later target tokens change earlier " +
-        "predictions."
-      : "")
-  );
-}
-
 /** Return the attention maps of both models, a figure for each layer, averaged over heads. */
 export function buildMaps({ buggy, correct }, kind) {
   const { source, target } = correct,
@@ -172,7 +157,7 @@ function Attention({ result }) {
 }
 
 function Observations({ result, hasAttention }) {
-  const { buggy, correct, n, silent_variant: variant } = result,
+  const { buggy, correct, n } = result,
     { failure } = buggy;
   const columns = [
     { key: "name", label: `on ${n} held-out sequences` },
@@ -193,7 +178,6 @@ ${failure.lines.join("\n")}</pre>`
         columns=${columns}
         rows=${buildObservations(result)}
       />
-      ${variant && html`<p class="silent-variant">${describeSilentVariant(variant)}</p>`}
     </div>
     ${hasAttention && !failure && !correct.failure && html`<${Attention} result=${result} />`}`;
 }
@@ -233,14 +217,9 @@ function BugForm({ isDisabled, hasResult }) {
       </div>
     </details>
     <p class="pg-buttons">
-      <button
-        type="button"
-        class="pg-button primary begin-bug"
-        disabled=${isDisabled}
-        onClick=${start}
-      >
+      <${Button} class="primary begin-bug" disabled=${isDisabled} onClick=${start}>
         ${hasResult ? "Train both again" : "Train both"}
-      </button>
+      <//>
       ${!hasResult && html`<span class="pg-hint duration">${describeDuration(steps)}</span>`}
     </p>`;
 }

@@ -1,4 +1,5 @@
 // The questions of Find the bug: which bug it is, and which line differs.
+import { Button } from "../shared/components/buttons.js";
 import { html, signal } from "../vendor/preact.js";
 import { formatMessage } from "../shared/format.js";
 import { addMark, NextClue } from "./daily_bug.js";
@@ -26,9 +27,7 @@ async function submitGuess(guess, prefix = "") {
 
 const ShowAnswer = () =>
   html`<p>
-    <button type="button" class="pg-button reveal" onClick=${() => submitGuess({ reveal: true })}>
-      Show answer
-    </button>
+    <${Button} class="reveal" onClick=${() => submitGuess({ reveal: true })}>Show answer<//>
   </p>`;
 
 function NameQuestion() {
@@ -37,14 +36,9 @@ function NameQuestion() {
     <div class="guesses">
       ${catalog.value.bugs.map(
         ({ name, title }) =>
-          html`<button
-            key=${name}
-            type="button"
-            class="pg-button long"
-            onClick=${() => submitGuess({ bug: name })}
-          >
+          html`<${Button} key=${name} class="long" onClick=${() => submitGuess({ bug: name })}>
             ${title}
-          </button>`,
+          <//>`,
       )}
     </div>
     <p class="clue" role="status">${feedback.value.name}</p>

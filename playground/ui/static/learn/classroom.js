@@ -1,7 +1,7 @@
 // A class: pupils send their guesses without a name, and the page of the teacher draws all of them.
 import { html, signal, useEffect, useState } from "../vendor/preact.js";
 import { requestOrError } from "../shared/api.js";
-import { ConfirmButton, CopyField } from "../shared/components/buttons.js";
+import { Button, ConfirmButton, CopyField } from "../shared/components/buttons.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { formatCount, formatMessage } from "../shared/format.js";
 import { poller } from "../shared/poller.js";
@@ -147,7 +147,7 @@ function TeacherBar({ code }) {
 function PupilBar({ code }) {
   usePoll("class/join", JOIN_MS, checkResponse);
   return html`<span> Class <b>${code}</b>: the teacher sees your guesses, without a name. </span>
-    <button type="button" class="pg-button" onClick=${() => setClass(null)}>Leave</button>`;
+    <${Button} onClick=${() => setClass(null)}>Leave<//>`;
 }
 
 /** One line above every part of the tab: the class, and for its teacher how many take part. */
@@ -171,9 +171,7 @@ export function ClassForm() {
         them for 7 days, without names.
       </p>
       <p class="pg-buttons">
-        <button type="button" class="pg-button primary open-class" onClick=${openClass}>
-          Open a class
-        </button>
+        <${Button} class="primary open-class" onClick=${openClass}>Open a class<//>
       </p>`;
   const link = classLink(code);
   return html`<h3>Your class: ${code}</h3>

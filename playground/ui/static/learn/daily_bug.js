@@ -1,6 +1,6 @@
 // The bug of the day: the same on every computer, with one clue after the other.
 import { html } from "../vendor/preact.js";
-import { CopyButton } from "../shared/components/buttons.js";
+import { Button, CopyButton } from "../shared/components/buttons.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { formatCount } from "../shared/format.js";
 import { bugState, catalog, saveLocal, storedState, toDay } from "./state.js";
@@ -116,8 +116,8 @@ export function NextClue() {
   const n = countClues();
   if (n === CLUES.length) return null;
   return html`<p class="pg-buttons">
-    <button type="button" class="pg-button next-clue" onClick=${() => addMark("clue")}>
+    <${Button} class="next-clue" onClick=${() => addMark("clue")}>
       Clue ${n + 1} of ${CLUES.length}: ${CLUES[n]}
-    </button>
+    <//>
   </p>`;
 }

@@ -1,4 +1,5 @@
 // The lessons: a guess, a measurement, and the comparison of both.
+import { Button } from "../shared/components/buttons.js";
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { Field } from "../shared/components/form.js";
 import { JobProgress } from "../shared/components/job_progress.js";
@@ -18,7 +19,6 @@ import {
   saveLocal,
   showSection,
 } from "./state.js";
-import { TryRuns } from "./try_runs.js";
 
 /** @type {Map<string, Job>} */
 const jobs = new Map();
@@ -106,13 +106,6 @@ export function lessonStatus(name) {
 const STATUS_LABELS = { near: "guessed right", measured: "measured", running: "running" };
 const STATUS_MARKS = { near: "✓", measured: "•", running: "…" };
 
-/** Scroll the list sideways, on a phone, until the open lesson is in its middle. */
-function scrollToOpenLesson(list) {
-  const { left, width } = list.querySelector('[aria-current="true"]').getBoundingClientRect(),
-    box = list.getBoundingClientRect();
-  list.scrollLeft += left + width / 2 - box.left - box.width / 2;
-}
-
 /** Link the notebook with the numbers of published texts, or its section with this anchor. */
 function SourcesLink({ anchor = "", ...props }) {
   const href = catalog.value.sources + (anchor && `#${anchor}`);
@@ -121,7 +114,10 @@ function SourcesLink({ anchor = "", ...props }) {
 
 function LessonList() {
   const list = useRef(/** @type {any} */ (null));
-  useEffect(() => scrollToOpenLesson(list.current), [lessonName.value]);
+  useEffect(() => {
+    const open = list.current.querySelector('[aria-current="true"]');
+    open.scrollIntoView?.({ block: "nearest", inline: "center" }); // on a phone, sideways
+  }, [lessonName.value]);
   return html`<nav aria-label="Lessons">
     <ol ref=${list} class="stations">
       ${catalog.value.lessons.map(({ name, title }, i) => {
@@ -177,13 +173,9 @@ function Options({ lesson, state, isDisabled }) {
       seed !== undefined &&
       html`<span class="linked-seed">
         Seed ${seed}, from a link ${" "}
-        <button
-          type="button"
-          class="pg-button"
-          onClick=${() => changeInput(name, { options: withoutSeed(state.options) })}
-        >
+        <${Button} onClick=${() => changeInput(name, { options: withoutSeed(state.options) })}>
           Use the default
-        </button>
+        <//>
       </span>`
     }
   </fieldset>`;
@@ -215,7 +207,7 @@ export const formatOutcome = ({ choices }, { outcome, value }) =>
   (outcome === value && choices.find(([each]) => each === value)?.[1].split(":")[0]) || outcome;
 
 function Outcome({ lesson, guess, result }) {
-  const { figures, note, options, runs } = result,
+  const { figures, note, runs } = result,
     subjects = runs.map((run) => run.run),
     hasOwnFigure = lesson.kind === "curve",
     others = figures.filter((each) => !hasOwnFigure || each.kind !== "curves");
@@ -231,31 +223,20 @@ function Outcome({ lesson, guess, result }) {
     </p>
     <p class="explanation">${formatMessage(result.explanation)}</p>
     <${Figures} figures=${others} />
-    ${
-      note
-        ? html`<p class="pg-hint">${note}</p>`
-        : html`<${TryRuns} key=${subjects.join()} runs=${runs} sequence=${options?.text} />
-            <${OpenRuns} subjects=${subjects} />`
-    }
+    ${note ? html`<p class="pg-hint">${note}</p>` : html`<${OpenRuns} subjects=${subjects} />`}
   </div>`;
 }
 
 const OpenRuns = ({ subjects }) =>
   html`<p class="pg-buttons links">
-    <button
-      type="button"
-      class="pg-button"
+    <${Button}
       onClick=${() => store.open("train", { model: subjects[0], over: subjects.slice(1).join() })}
     >
       Open in Train
-    </button>
-    <button
-      type="button"
-      class="pg-button"
-      onClick=${() => store.open("inspect", { model: subjects.at(-1) })}
-    >
+    <//>
+    <${Button} onClick=${() => store.open("inspect", { model: subjects.at(-1) })}>
       Open in Inspect
-    </button>
+    <//>
   </p>`;
 
 /** Return the exact match of the training so far, as lines of a figure. */
@@ -356,14 +337,13 @@ function Lesson({ lesson }) {
           ${
             lesson.is_recorded &&
             !result &&
-            html`<button
-              type="button"
-              class="pg-button recorded"
+            html`<${Button}
+              class="recorded"
               disabled=${isDisabled}
               onClick=${() => answer(openRecorded)}
             >
               Open a stored result
-            </button>`
+            <//>`
           }
           ${
             error && !hasGuess
@@ -389,9 +369,9 @@ function Onward({ name }) {
     tab?.scrollIntoView({ block: "start" });
   };
   return html`<p class="pg-buttons">
-    <button type="button" class="pg-button long next-lesson" onClick=${open}>
+    <${Button} class="long next-lesson" onClick=${open}>
       ${next ? `Next: ${next.title} →` : "Daily bug →"}
-    </button>
+    <//>
   </p>`;
 }
 

@@ -1,5 +1,6 @@
 // Start: an article whose sections explain the parts of a trained model, beside its diagram. The
 // diagram stays in sight; first, the recorded training of the model plays.
+import { Button } from "../shared/components/buttons.js";
 import { html, signal, useEffect, useRef } from "../vendor/preact.js";
 import { request, sleep } from "../shared/api.js";
 import { StepSlider } from "../shared/components/step_slider.js";
@@ -136,20 +137,12 @@ const Last = () =>
       model trains and shows what happens.
     </p>
     <p class="pg-buttons">
-      <button
-        type="button"
-        class="pg-button primary"
-        onClick=${() => openLesson(catalog.value.lessons[0].name)}
-      >
+      <${Button} class="primary" onClick=${() => openLesson(catalog.value.lessons[0].name)}>
         Lesson 1: ${catalog.value.lessons[0].title}
-      </button>
-      <button
-        type="button"
-        class="pg-button"
-        onClick=${() => store.open("inspect", { model: MODEL, input: text.value })}
-      >
+      <//>
+      <${Button} onClick=${() => store.open("inspect", { model: MODEL, input: text.value })}>
         Open in Inspect
-      </button>
+      <//>
     </p>
   </section>`;
 

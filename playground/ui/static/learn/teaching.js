@@ -1,23 +1,12 @@
 // For teachers: links to exercises, and the limits of the server.
-import { html, signal } from "../vendor/preact.js";
+import { html } from "../vendor/preact.js";
 import { CopyButton } from "../shared/components/buttons.js";
-import { NumberField } from "../shared/components/form.js";
-import { StatusMessage } from "../shared/components/status_message.js";
-import { formatCount, formatMessage } from "../shared/format.js";
+import { formatCount } from "../shared/format.js";
 import { ClassForm } from "./classroom.js";
 import { describeDuration as describeBugDuration } from "./bug_exercise.js";
-import { catalog, formatEstimate, RANDOM_BUG, requestLesson } from "./state.js";
+import { catalog, formatEstimate, RANDOM_BUG } from "./state.js";
 
-const MAX_SEED = 999_999;
 const LOCAL_HOST = /^(localhost|127\.|0\.0\.0\.0|\[?::1?\]?$)/;
-const firstSeed = signal(0);
-/** The response: {error}, or {random_bugs: [[seed, title]]}; null before a click. */
-const answerKey = signal(/** @type {any} */ (null));
-
-async function loadAnswerKey() {
-  answerKey.value = await requestLesson("answer-key", { first: firstSeed.value });
-}
-
 /** Return the links to lessons: [query, text], with the training time of each lesson. */
 export function listLessonLinks(lessons) {
   const positions = lessons.flatMap((lesson) =>
@@ -52,35 +41,6 @@ function Links({ links }) {
       </li>`;
     })}
   </ul>`;
-}
-
-function AnswerKey() {
-  const { error, random_bugs: bugs } = answerKey.value ?? {};
-  return html`<h3>Random bugs by seed</h3>
-    <p>The seed selects the bug. Pupils who open this page can show the list, too.</p>
-    <div class="pg-row options">
-      <${NumberField}
-        label="From seed"
-        class="first"
-        value=${firstSeed.value}
-        min=${0}
-        max=${MAX_SEED}
-        isInteger
-        onChange=${(value) => {
-          firstSeed.value = value;
-        }}
-      />
-      <button type="button" class="pg-button" onClick=${loadAnswerKey}>Show the bugs</button>
-    </div>
-    <div class="result">
-      ${error && html`<${StatusMessage} kind="error" text=${formatMessage(error)} />`}
-      ${
-        bugs &&
-        html`<${Links}
-          links=${bugs.map(([seed, title]) => [`bug=${RANDOM_BUG}&seed=${seed}`, title])}
-        />`
-      }
-    </div>`;
 }
 
 /** Describe the limits of this server, for a class. */
@@ -144,7 +104,6 @@ export function Teaching() {
           ["bug=causal-mask&steps=120&seed=1", "Causal mask, with fewer steps and another seed"],
         ]}
       />
-      <${AnswerKey} />
       <h3>Run a class</h3>
       <p>${describeMachine(machine)}</p>
       <p>

@@ -1,5 +1,5 @@
-// A line chart on a canvas: values at the cursor, zoom, bands, smoothing, a legend that toggles
-// lines, and a cursor for the keyboard. uPlot draws it.
+// A line chart on a canvas: values at the cursor, bands, a legend that toggles lines, and a cursor
+// for the keyboard. uPlot draws it.
 
 import { html, render } from "../vendor/preact.js";
 import uPlot from "../vendor/uplot.js";
@@ -14,16 +14,11 @@ const DEFAULTS = {
   xLabel: "step",
   height: 180,
   isLog: false,
-  smoothing: 0,
   formatX: formatInteger,
   formatY: formatNumber,
   emptyText: "The curve appears with the first value.",
 };
 const LARGE_STEP = 10; // values, with the Shift key
-const ZOOM_STEP = 0.5; // of the visible part of the x axis
-
-/** @type {Set<Chart>} */
-const charts = new Set(); // of the page
 
 export class Chart {
   /** @param {HTMLElement} box @param {ChartOptions} options */
@@ -32,11 +27,10 @@ export class Chart {
     this.series = /** @type {Series[]} */ ([]);
     this.markers = /** @type {Marker[]} */ ([]);
     this.hidden = /** @type {Set<string>} */ (new Set());
-    this.zoomRange = /** @type {[number, number] | null} */ (null);
     this.cursorX = /** @type {number | null} */ (null);
     this.plot = /** @type {uPlot | null} */ (null);
     this.signature = "";
-    this.columns = listColumns([], false);
+    this.columns = listColumns([]);
     this.data = alignColumns([], {});
     this.root = appendElement(box, "div", "pg-chart");
     this.legendBox = options.legendBox ?? appendElement(this.root, "div", "");
@@ -57,15 +51,14 @@ export class Chart {
     });
     this.resize = new ResizeObserver(() => this.fit());
     this.resize.observe(this.plotBox);
-    charts.add(this);
   }
 
   /** The plot stays if its lines do. @param {Series[]} series @param {Marker[]} [markers] */
   setData(series, markers = []) {
     this.series = series;
     this.markers = markers;
-    this.columns = listColumns(series, Boolean(this.options.smoothing));
-    this.align();
+    this.columns = listColumns(series);
+    this.data = alignColumns(this.columns, { ...this.options, isThinned: true });
     const signature = JSON.stringify([
       this.options.isLog,
       this.columns.map((column) => [column.series.key, column.kind]),
@@ -74,10 +67,6 @@ export class Chart {
     else this.rebuild(signature);
     this.emptyBox.textContent = this.data[0].length ? "" : this.options.emptyText;
     this.renderLegend();
-  }
-
-  align() {
-    this.data = alignColumns(this.columns, this.options, this.zoomRange ?? [-Infinity, Infinity]);
   }
 
   /** Draw other markers over the same lines, whose paths stay. @param {Marker[]} markers */
@@ -103,28 +92,8 @@ export class Chart {
     else if (this.plot.width !== width) this.plot.setSize({ width, height: this.options.height });
   }
 
-  /**
-   * Show a part of the x axis in all charts with the same `syncKey`; null shows all of it.
-   * @param {[number, number] | null} range
-   */
-  zoom(range) {
-    const { syncKey } = this.options;
-    for (const chart of charts)
-      if (chart === this || (syncKey && chart.options.syncKey === syncKey)) chart.applyZoom(range);
-  }
-
-  /** @param {[number, number] | null} range */
-  applyZoom(range) {
-    this.zoomRange = range;
-    this.align();
-    this.plot?.setData(this.data);
-    this.root.toggleAttribute("data-zoomed", range !== null);
-    this.renderLegend();
-  }
-
-  /** The visible part of the x axis. @returns {[number, number]} */
-  visibleRange() {
-    if (this.zoomRange) return this.zoomRange;
+  /** The limits of the x axis. @returns {[number, number]} */
+  xLimits() {
     const xs = this.data[0],
       [low, high] = this.options.xRange ?? [null, null],
       from = low ?? xs[0] ?? 0,
@@ -152,9 +121,7 @@ export class Chart {
 
   /** @param {KeyboardEvent} event */
   handleKey(event) {
-    const xs = Array.from(this.data[0]).filter(
-      (x) => x >= this.visibleRange()[0] && x <= this.visibleRange()[1],
-    );
+    const xs = this.data[0];
     if (!xs.length) return;
     const last = xs.length - 1,
       index = this.cursorX === null ? xs.length : nearestIndex(xs, this.cursorX),
@@ -162,32 +129,21 @@ export class Chart {
       /** @type {Record<string, number>} */
       targets = { ArrowLeft: index - offset, ArrowRight: index + offset, Home: 0, End: last };
     if (event.key in targets) this.moveTo(xs[Math.max(0, Math.min(last, targets[event.key]))]);
-    else if (event.key === "+" || event.key === "-") this.zoomByKey(event.key === "+");
-    else if (event.key === "0" || event.key === "Escape") this.zoom(null);
-    else if (event.key === "Enter" && this.cursorX !== null) this.options.onSelect?.(this.cursorX);
+    else if (event.key === "Enter") this.selectCursor();
     else return;
     event.preventDefault();
     event.stopPropagation();
+  }
+
+  /** Select the position at the cursor. */
+  selectCursor() {
+    if (this.cursorX !== null) this.options.onSelect?.(this.cursorX);
   }
 
   /** @param {number} x */
   moveTo(x) {
     this.setCursor(x);
     this.live.textContent = this.describe();
-  }
-
-  /** @param {boolean} isCloser */
-  zoomByKey(isCloser) {
-    const [from, to] = this.visibleRange(),
-      center = this.cursorX ?? (from + to) / 2,
-      scale = isCloser ? ZOOM_STEP : 1 / ZOOM_STEP,
-      range = /** @type {[number, number]} */ ([
-        center - (center - from) * scale,
-        center + (to - center) * scale,
-      ]);
-    this.zoomRange = null;
-    const [first, last] = this.visibleRange();
-    this.zoom(range[0] <= first && range[1] >= last ? null : range);
   }
 
   /** The position of the values in the legend; null stands for the latest ones. */
@@ -239,10 +195,7 @@ export class Chart {
     const { formatX, formatY, label, xLabel } = this.options,
       x = this.legendX(),
       xText = x === null ? "" : `${xLabel} ${formatX(x)}`;
-    this.plotBox.setAttribute(
-      "aria-label",
-      `${this.describe()}. Arrow keys read values, + and - zoom, 0 shows all.`,
-    );
+    this.plotBox.setAttribute("aria-label", this.describe() + ". Arrow keys read values.");
     render(
       html`<span class="pg-legend-title">${label}</span>
         <span class="pg-legend-x">${xText}</span>
@@ -263,19 +216,12 @@ export class Chart {
                   ${isHidden || value === null ? "" : formatY(value)}
                 </span>
               </button>`,
-          )}
-        ${
-          this.zoomRange &&
-          html`<button type="button" key="zoom" data-zoom onClick=${() => this.zoom(null)}>
-            Reset zoom
-          </button>`
-        }`,
+          )}`,
       this.legendBox,
     );
   }
 
   destroy() {
-    charts.delete(this);
     this.stopTheme();
     this.resize.disconnect();
     this.plot?.destroy();

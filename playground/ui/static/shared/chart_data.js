@@ -1,7 +1,6 @@
-// The data of a chart: alignment of several series, smoothing, the table and the CSV file.
+// The data of a chart: alignment of several series, the table and the CSV file.
 
 import uPlot from "../vendor/uplot.js";
-import { nearestIndex } from "./store.js";
 /** @import { Series } from "./types.js" */
 
 const MAX_DRAWN = 1000; // points of a line; a screen has few more columns
@@ -21,83 +20,58 @@ export const toSeries = (label, points, color, rest = {}) => ({
 });
 
 /**
- * Return the exponential moving average, corrected for its start at 0 as in Adam.
- * @param {ArrayLike<number | null>} values
- * @param {number} weight of the previous average: 0 to 0.99 @returns {(number | null)[]}
- */
-export function smooth(values, weight) {
-  let average = 0,
-    correction = 1;
-  return Array.from(values, (value) => {
-    if (value === null || value === undefined || !Number.isFinite(value)) return null;
-    average = weight * average + (1 - weight) * value;
-    correction *= weight;
-    return average / (1 - correction);
-  });
-}
-
-/**
- * @typedef {"line" | "raw" | "low" | "high"} ColumnKind
+ * @typedef {"line" | "low" | "high"} ColumnKind
  * @typedef {{ series: Series, kind: ColumnKind }} PlotColumn
  */
 
 /**
- * Return the columns that a chart draws, in their order. The raw line is below the smoothed one.
- * @param {Series[]} seriesList @param {boolean} isSmoothed @returns {PlotColumn[]}
+ * Return the columns that a chart draws, in their order.
+ * @param {Series[]} seriesList @returns {PlotColumn[]}
  */
-export function listColumns(seriesList, isSmoothed) {
+export function listColumns(seriesList) {
   return seriesList.flatMap((series) => {
     const columns = /** @type {PlotColumn[]} */ ([]);
     if (series.low && series.high) columns.push({ series, kind: "high" }, { series, kind: "low" });
-    if (isSmoothed && series.isSmoothable !== false) columns.push({ series, kind: "raw" });
     return [...columns, { series, kind: "line" }];
   });
 }
 
 /**
- * Return the indices of the points to draw in a range: of a line with more than `MAX_DRAWN` points,
- * the lowest and the highest one of each of `MAX_DRAWN / 2` intervals. A point beyond each end of
- * the range continues the line to the edge.
- * @param {ArrayLike<number>} x @param {ArrayLike<number | null>} y @param {[number, number]} range
+ * Return the indices of the points to draw: of a line with more than `MAX_DRAWN` points, the lowest
+ * and the highest one of each of `MAX_DRAWN / 2` intervals.
+ * @param {ArrayLike<number | null>} y
  */
-export function selectPoints(x, y, [from, to]) {
-  const first = Math.max(0, nearestIndex(x, from) - 1),
-    end = Math.min(x.length, nearestIndex(x, to) + 2),
-    size = Math.ceil((2 * (end - first)) / MAX_DRAWN),
+function selectPoints(y) {
+  const size = Math.ceil((2 * y.length) / MAX_DRAWN),
     indices = /** @type {number[]} */ ([]);
-  if (size <= 2) return Array.from({ length: end - first }, (_, i) => first + i);
-  for (let start = first; start < end; start += size) {
+  if (size <= 2) return Array.from(y, (_, i) => i);
+  for (let start = 0; start < y.length; start += size) {
     let [low, high] = [start, start];
-    for (let i = start; i < Math.min(end, start + size); i++) {
+    for (let i = start; i < Math.min(y.length, start + size); i++) {
       if ((y[i] ?? Infinity) < (y[low] ?? Infinity)) low = i;
       if ((y[i] ?? -Infinity) > (y[high] ?? -Infinity)) high = i;
     }
     indices.push(...new Set([Math.min(low, high), Math.max(low, high)]));
   }
-  if (indices[indices.length - 1] !== end - 1) indices.push(end - 1); // the latest value
+  if (indices[indices.length - 1] !== y.length - 1) indices.push(y.length - 1); // the latest value
   return indices;
 }
 
 /**
  * Return the values of all columns at the union of the positions on the x axis.
- * @param {PlotColumn[]} columns @param {{ smoothing?: number, isLog?: boolean }} options
- * @param {[number, number]} [range] of the x axis that is drawn; without it, all points are exact
+ * @param {PlotColumn[]} columns
+ * @param {{ isLog?: boolean, isThinned?: boolean }} options `isThinned` leaves points out that no
+ *   screen can show
  */
-export function alignColumns(columns, { smoothing = 0, isLog = false }, range) {
+export function alignColumns(columns, { isLog = false, isThinned = false }) {
   if (!columns.length) return /** @type {uPlot.AlignedData} */ ([[]]);
   const tables = columns.map(({ series, kind }) => {
-    const values =
-      kind === "line" && smoothing && series.isSmoothable !== false
-        ? smooth(series.y, smoothing)
-        : kind === "line" || kind === "raw"
-          ? Array.from(series.y)
-          : Array.from(/** @type {ArrayLike<number | null>} */ (series[kind]));
-    // A logarithm exists for positive values only.
-    const drawable = isLog
-      ? values.map((value) => (value !== null && value > 0 ? value : null))
-      : values;
-    if (!range) return /** @type {uPlot.AlignedData} */ ([Array.from(series.x), drawable]);
-    const indices = selectPoints(series.x, drawable, range);
+    const values = /** @type {ArrayLike<number | null>} */ (series[kind === "line" ? "y" : kind]),
+      // A logarithm exists for positive values only.
+      drawable = Array.from(values, (value) =>
+        isLog && !(value !== null && value > 0) ? null : value,
+      ),
+      indices = isThinned ? selectPoints(drawable) : drawable.map((_, i) => i);
     return /** @type {uPlot.AlignedData} */ ([
       indices.map((i) => series.x[i]),
       indices.map((i) => drawable[i]),
@@ -118,9 +92,9 @@ export function nearestValue(column, index) {
 
 /** @param {Series[]} seriesList @param {string} xLabel */
 export function toTable(seriesList, xLabel) {
-  const columns = listColumns(seriesList, false),
+  const columns = listColumns(seriesList),
     data = alignColumns(columns, {}),
-    suffix = { line: "", raw: "", low: " (low)", high: " (high)" };
+    suffix = { line: "", low: " (low)", high: " (high)" };
   return {
     header: [xLabel, ...columns.map(({ series, kind }) => series.label + suffix[kind])],
     rows: Array.from(data[0], (x, i) => [x, ...data.slice(1).map((column) => column[i] ?? null)]),

@@ -8,13 +8,11 @@ import { cssVariable, dashOf, resolveColor } from "./palette.js";
 /** @import { Marker, Series } from "./types.js" */
 
 const BAND_ALPHA = "29"; // of 255, in hexadecimal
-const RAW_ALPHA = "4d";
 const MAX_POINTS = 40; // a line with more values has no points
 const Y_AXIS_WIDTH = 44;
 const INTEGER_INCREMENTS = Array.from({ length: 10 }, (_, power) =>
   [1, 2, 5].map((factor) => factor * 10 ** power),
 ).flat();
-const DOUBLE_CLICK_MS = 250;
 const MIN_DECADES = 0.8; // of a logarithmic axis
 const MIN_DECADES_OF_TICKS = 2; // without ticks between the powers of ten
 
@@ -30,7 +28,7 @@ export function buildPlotOptions(chart) {
     padding: [8, 20, 0, 0],
     legend: { show: false },
     scales: {
-      x: { time: false, range: () => chart.visibleRange() },
+      x: { time: false, range: () => chart.xLimits() },
       y: { distr: isLog ? 3 : 1, range: (_, low, high) => yRange(chart, low, high) },
     },
     series: [{}, ...chart.columns.map((column) => buildSeries(chart, column))],
@@ -65,13 +63,12 @@ export function buildPlotOptions(chart) {
           formatTicks(splits, chart.options.formatTick ?? chart.options.formatY),
       },
     ],
-    cursor: buildCursor(chart, syncKey),
+    cursor: buildCursor(syncKey),
     hooks: {
       drawAxes: [(plot) => drawShaded(chart, plot)],
       draw: [(plot) => chart.markers.forEach((marker) => drawMarker(plot, marker))],
       setCursor: [(plot) => chart.handleCursor(plot.cursor.idx)],
-      setSelect: [(plot) => zoomToSelection(chart, plot)],
-      ready: [(plot) => selectOnClick(chart, plot)],
+      ready: [(plot) => plot.over.addEventListener("click", () => chart.selectCursor())],
     },
   };
 }
@@ -121,13 +118,11 @@ function axisStyle() {
  * @param {Chart} chart @param {import("./chart_data.js").PlotColumn} column @returns {uPlot.Series}
  */
 function buildSeries(chart, { series, kind }) {
-  const isLine = kind === "line",
-    alpha = kind === "raw" ? RAW_ALPHA : "";
+  const isLine = kind === "line";
   return {
     show: !chart.hidden.has(entryOf(series)),
-    stroke:
-      isLine || kind === "raw" ? () => withAlpha(resolveColor(series.color), alpha) : undefined,
-    width: isLine ? 1.8 : kind === "raw" ? 1 : 0,
+    stroke: isLine ? () => resolveColor(series.color) : undefined,
+    width: isLine ? 1.8 : 0,
     dash: isLine ? dashOf(series) : undefined,
     points: {
       show: (plot, index) => {
@@ -143,13 +138,12 @@ function buildSeries(chart, { series, kind }) {
   };
 }
 
-/** @param {Chart} chart @param {string | undefined} syncKey @returns {uPlot.Cursor} */
-function buildCursor(chart, syncKey) {
+/** @param {string | undefined} syncKey @returns {uPlot.Cursor} */
+function buildCursor(syncKey) {
   return {
     y: false,
-    drag: { x: true, y: false, dist: 5, setScale: false },
+    drag: { x: false, y: false },
     points: { show: false },
-    bind: { dblclick: () => () => (chart.zoom(null), null) },
     ...(syncKey ? { sync: { key: syncKey, setSeries: false, scales: ["x", null] } } : {}),
   };
 }
@@ -172,29 +166,6 @@ export function yRange(chart, low, high) {
   }
   const margin = 0.05 * (high - low || Math.abs(high) || 1);
   return [fixed?.[0] ?? low - margin, fixed?.[1] ?? high + margin];
-}
-
-/** @param {Chart} chart @param {uPlot} plot */
-function zoomToSelection(chart, plot) {
-  const { left, width } = plot.select;
-  if (!width) return;
-  plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-  chart.zoom([plot.posToVal(left, "x"), plot.posToVal(left + width, "x")]);
-}
-
-/**
- * Select a position on a click, but not on a double click, which ends the zoom. uPlot stops the
- * click at the end of a drag.
- * @param {Chart} chart @param {uPlot} plot
- */
-function selectOnClick(chart, plot) {
-  let timer = /** @type {ReturnType<typeof setTimeout> | undefined} */ (undefined);
-  plot.over.addEventListener("click", () => {
-    const x = chart.cursorX;
-    clearTimeout(timer);
-    if (x !== null) timer = setTimeout(() => chart.options.onSelect?.(x), DOUBLE_CLICK_MS);
-  });
-  plot.over.addEventListener("dblclick", () => clearTimeout(timer));
 }
 
 /** @param {Chart} chart @param {uPlot} plot */

@@ -619,11 +619,6 @@ export interface SubmittedJob {
   job: string;
 }
 
-/** The response of `lessons/answer-key`: the title of the bug of each seed. */
-export interface RandomBugs {
-  random_bugs: [number, string][];
-}
-
 /** An option that the user can change; one without choices is a text. */
 export interface LessonOption {
   name: string;
@@ -699,7 +694,6 @@ export interface BugResult {
   correct: Record<string, any>;
   buggy: Record<string, any>;
   source?: Record<string, any>;
-  silent_variant?: Record<string, any> | null;
   changed_line?: number;
   diff?: string[];
 }
@@ -843,8 +837,6 @@ export interface RunSummary {
   eval_size: number;
   created: number;
   origin: string;
-  hidden: boolean;
-  tags: string[];
   deleted: boolean;
   evicted: "" | "thinned" | "emptied";
   queue_position: number | null;

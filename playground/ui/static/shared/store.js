@@ -83,9 +83,7 @@ export class Store {
     this.wakeModels = () => {}; // polls the lists at once
     /** The runs that lists show: those of the user, and the open one. */
     this.listedRuns = computed(() =>
-      this.runs.value.filter(
-        (run) => run.subject === this.model.value || (!run.hidden && run.origin === "user"),
-      ),
+      this.runs.value.filter((run) => run.subject === this.model.value || run.origin === "user"),
     );
     /** The `aria-live` of values of the model: while it trains, they change by themselves. */
     this.liveness = computed(() => {

@@ -3,7 +3,6 @@ export const EXACT_MATCH_TITLE = "Exact match on held-out sequences";
 export const TOKEN_HINT = "Click a row of the map to select the token";
 export const DECODER_INPUT = "Decoder input";
 export const INPUT_SEQUENCE = "Input sequence";
-export const LEARNING_RATE = "Learning rate";
 export const LOSS_TITLE =
   "Cross-entropy of the next token: on the training batch of each step, and on the held-out " +
   "sequences of each evaluation, without dropout and with the averaged weights, if they are on";

@@ -61,8 +61,6 @@ export interface Series {
   hasPoints?: boolean;
   /** The key of the line whose entry in the legend shows and hides this one, too. */
   partOf?: string;
-  /** False: the smoothing of the chart leaves this line as it is. */
-  isSmoothable?: boolean;
 }
 
 /** A vertical line of a chart. */
@@ -78,8 +76,6 @@ export interface ChartOptions {
   xLabel?: string;
   height?: number;
   isLog?: boolean;
-  /** The weight of the previous value in the moving average: 0 to 0.99. */
-  smoothing?: number;
   formatX?: (x: number) => string;
   formatY?: (y: number) => string;
   /** The text of a tick of the y axis; the default is formatY. */

@@ -9,10 +9,11 @@ import {
   formatWholePercent,
 } from "../shared/format.js";
 import { nearestIndex, store } from "../shared/store.js";
+import { LOSS_TITLE } from "../shared/strings.js";
 import { computed, effect, html, untracked, useRef } from "../vendor/preact.js";
 import { overlays } from "./data/overlays.js";
 import { showStep } from "./data/snapshots.js";
-import { isTabOpen, METRICS, state, TARGET_SCORE } from "./state.js";
+import { isTabOpen, state, TARGET_SCORE } from "./state.js";
 
 /** @import { Chart } from "../shared/chart.js" */
 /** @import { Marker, Series } from "../shared/types.js" */
@@ -149,7 +150,6 @@ export function withHeldOutLoss(training, hasOverlays) {
         partOf: isOverlay ? series.key : undefined,
         color: series.color,
         dash: HELD_OUT_DASH,
-        isSmoothable: false,
       },
     ];
   });
@@ -182,16 +182,14 @@ function buildMarkers(hasTarget = false) {
   return markers;
 }
 
-/** The lines of the upper chart, whose options depend on the metric. @param {Chart} chart */
-function buildCurves(chart) {
-  const { selectedMetric: metric, smoothing, metricCurve } = state,
-    isLog = state.isLog && metric !== "learning_rate",
-    pointsOf = (/** @type {any} */ curve) => ({ x: curve.steps, y: curve[metric] }),
-    curves = buildSeries(pointsOf(metricCurve), pointsOf),
-    yRange = isLog ? undefined : [0, null];
-  Object.assign(chart.options, { label: METRICS[metric][0], isLog, smoothing, yRange });
-  /** @type {any} */ (chart.plotBox).steps = metricCurve.steps; // for tests
-  return metric === "loss" ? withHeldOutLoss(curves, overlays.value.size > 0) : curves;
+/** The lines of the loss. @param {Chart} chart */
+function buildLosses(chart) {
+  const { isLog, lossCurve } = state,
+    pointsOf = (curve) => ({ x: curve.steps, y: curve.loss }),
+    curves = buildSeries(pointsOf(lossCurve), pointsOf);
+  Object.assign(chart.options, { isLog, yRange: isLog ? undefined : [0, null] });
+  /** @type {any} */ (chart.plotBox).steps = lossCurve.steps; // for tests
+  return withHeldOutLoss(curves, overlays.value.size > 0);
 }
 
 /** The scores of all runs; of the open one alone, its token accuracy, too. */
@@ -248,10 +246,10 @@ function displayedStep() {
 
 function LossValue() {
   const { step, atStep } = displayedStep(),
-    { steps, [state.selectedMetric]: values } = state.metricCurve,
+    { steps, loss } = state.lossCurve,
     at = step === null ? steps.length - 1 : nearestIndex(steps, step);
   return html`<output class="value loss-value" aria-live="off">
-    ${steps.length ? formatNumber(values[at]) + atStep(steps[at]) : ""}
+    ${steps.length ? formatNumber(loss[at]) + atStep(steps[at]) : ""}
   </output>`;
 }
 
@@ -272,62 +270,30 @@ function ScoreValue() {
   </output>`;
 }
 
-function MetricSelect() {
-  return html`<select
-    class="metric"
-    aria-label="Upper curve"
-    title=${METRICS[state.selectedMetric][1]}
-    value=${state.selectedMetric}
-    onChange=${(/** @type {any} */ event) => (state.selectedMetric = event.currentTarget.value)}
-  >
-    ${Object.entries(METRICS).map(
-      ([value, [label]]) => html`<option value=${value}>${label}</option>`,
-    )}
-  </select>`;
-}
-
-function AxisOptions() {
-  const isFixed = state.selectedMetric === "learning_rate";
-  return html`<label class="pg-quiet smooth">
-      smoothing
-      <input
-        type="range"
-        class="smoothing"
-        min="0"
-        max="0.99"
-        step="0.01"
-        value=${state.smoothing}
-        onInput=${(/** @type {any} */ event) =>
-          (state.smoothing = Number(event.currentTarget.value))}
-      />
-    </label>
-    <label
-      class="pg-quiet switch"
-      title="Logarithmic axis"
-      style=${isFixed && { visibility: "hidden" }}
-    >
-      <input
-        type="checkbox"
-        class="log"
-        checked=${state.isLog}
-        onChange=${() => (state.isLog = !state.isLog)}
-      />
-      log
-    </label>`;
-}
+const LogSwitch = () =>
+  html`<label class="pg-quiet switch" title="Logarithmic axis">
+    <input
+      type="checkbox"
+      class="log"
+      checked=${state.isLog}
+      onChange=${() => (state.isLog = !state.isLog)}
+    />
+    log
+  </label>`;
 
 export function Curves() {
   const legend = useRef(/** @type {HTMLElement | null} */ (null)),
-    loss = useChart(lossOptions, (chart) => keepDrawn(chart, "loss", buildCurves, false)),
+    loss = useChart(lossOptions, (chart) => keepDrawn(chart, "loss", buildLosses, false)),
     score = useChart(
       () => scoreOptions(/** @type {HTMLElement} */ (legend.current)),
       (chart) => keepDrawn(chart, "score", buildScores, true),
     );
   return html`<div class="pg-row bar metric-bar" data-part="curves">
-      <${MetricSelect} /><${LossValue} />
+      <h3 title=${LOSS_TITLE}>Loss</h3>
+      <${LossValue} />
       <${Menu} label="Axes and files of the curves" isForm>
-        <${AxisOptions} />
-        <${ChartTools} title=${METRICS[state.selectedMetric][0]} chart=${loss.chart} />
+        <${LogSwitch} />
+        <${ChartTools} title="Loss" chart=${loss.chart} />
         <${ChartTools} title="Exact match" chart=${score.chart} />
       <//>
     </div>

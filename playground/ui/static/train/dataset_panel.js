@@ -1,5 +1,5 @@
 // The panel for the user's own data, below the task of the form.
-import { FileButton } from "../shared/components/buttons.js";
+import { Button, FileButton } from "../shared/components/buttons.js";
 import { Field } from "../shared/components/form.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { TokenStrip } from "../shared/components/token_strip.js";
@@ -60,44 +60,18 @@ const FIRST_LINES = [
   { value: "names", label: "Names" },
   { value: "example", label: "An example" },
 ];
-const SPLITTING = {
-  name: "splitting",
-  label: "A token is",
-  type: "select",
-  options: [
-    { value: "", label: "detected automatically" },
-    { value: "characters", label: "a character" },
-    { value: "words", label: "a word, separated by spaces" },
-  ],
-};
 const MAX_LISTED_TOKENS = 12;
 const NO_ERRORS = /** @type {DatasetErrors} */ ({ error: "" });
 
-/**
- * Insert a tab into a line that has none; elsewhere the key moves the focus.
- * @param {any} event
- */
-function insertTab(event) {
-  const { target: box, key, shiftKey, ctrlKey, altKey, metaKey } = event,
-    at = box.selectionStart;
-  if (key !== "Tab" || shiftKey || ctrlKey || altKey || metaKey || at !== box.selectionEnd) return;
-  const begin = box.value.lastIndexOf("\n", at - 1) + 1,
-    line = box.value.slice(begin).split("\n", 1)[0];
-  if (!line.trim() || line.includes("\t")) return;
-  event.preventDefault();
-  box.setRangeText("\t", at, at, "end");
-  setText(box.value);
-}
-
 /** A field whose name is that of the property with its value. */
-const PanelField = ({ field, onInput = (value) => (panel[field.name] = value) }) =>
+const PanelField = ({ field, onInput }) =>
   html`<${Field} field=${field} value=${panel[field.name]} onInput=${onInput} />`;
 
 /** A pasted text is complete, so it is read at once. @param {any} event */
 const readPasted = ({ inputType }) => inputType === "insertFromPaste" && readInput();
 
 const PastedText = () =>
-  html`<div onKeyDown=${insertTab} onInput=${readPasted}>
+  html`<div onInput=${readPasted}>
     <${PanelField} field=${TEXT} onInput=${setText} />
   </div>`;
 
@@ -202,12 +176,6 @@ function Recognized() {
     }`;
 }
 
-const Splitting = () =>
-  html`<${PanelField}
-    field=${SPLITTING}
-    onInput=${(/** @type {string} */ splitting) => choose("splitting", splitting)}
-  />`;
-
 /** The reasons of the first rows that cannot be used, of `total`. @param {any} props */
 function Rows({ reasons, total }) {
   const unlisted = total - reasons.length,
@@ -249,40 +217,24 @@ function describeConflicts({ n_conflicts, conflict_lines }) {
   return `${formatCount(n_conflicts, "example")}, left out: line ${lines}${more}`;
 }
 
-/** Describe the counts of a dataset: name, value, explanation. @param {DatasetSummary} dataset */
+/** Describe the counts of a dataset: name and value. @param {DatasetSummary} dataset */
 export function describeCounts(dataset) {
   const { n_pairs, vocab_size, n_held_out, n_duplicates, n_conflicts, n_normalized } = dataset,
     kind = dataset.split_on_spaces ? "words" : "characters",
     tokens = dataset.vocabulary.slice(0, MAX_LISTED_TOKENS).map(formatToken).join(" "),
-    more = vocab_size > MAX_LISTED_TOKENS ? " …" : "";
+    more = vocab_size > MAX_LISTED_TOKENS ? " …" : "",
+    formatExamples = (/** @type {number} */ n) => formatCount(n, "example");
   return [
-    ["examples", formatInteger(n_pairs), "Distinct sources"],
-    [
-      "vocabulary",
-      `${formatInteger(vocab_size)} different ${kind}: ${tokens}${more}`,
-      "Of sources and targets together",
-    ],
-    ["sources", formatLengths(dataset.source_lengths), "Shortest and longest"],
-    ["targets", formatLengths(dataset.target_lengths), "Shortest and longest"],
-    [
-      "held out",
-      n_held_out === null ? "one in sixteen" : formatInteger(n_held_out),
-      "Examples that are only for the evaluation",
-    ],
-    n_duplicates && [
-      "repeated",
-      formatCount(n_duplicates, "example") + ", left out",
-      "An earlier line has the same source and target",
-    ],
-    n_conflicts && [
-      "contradicting",
-      describeConflicts(dataset),
-      "An earlier line has the same source with another target; the first line counts",
-    ],
+    ["examples", formatInteger(n_pairs)],
+    ["vocabulary", `${formatInteger(vocab_size)} different ${kind}: ${tokens}${more}`],
+    ["sources", formatLengths(dataset.source_lengths)],
+    ["targets", formatLengths(dataset.target_lengths)],
+    ["held out", n_held_out === null ? "one in sixteen" : formatInteger(n_held_out)],
+    n_duplicates && ["repeated", formatExamples(n_duplicates) + ", left out"],
+    n_conflicts && ["contradicting", describeConflicts(dataset)],
     n_normalized && [
       "normalized",
-      formatCount(n_normalized, "example") + " written in another Unicode form",
-      "A letter such as é has one code or two; now it has one, so that equal letters are one token",
+      formatExamples(n_normalized) + " written in another Unicode form",
     ],
   ].filter(Array.isArray);
 }
@@ -308,9 +260,9 @@ function Report() {
     </table>
     <dl class="counts">
       ${describeCounts(report).map(
-        ([name, value, title]) =>
-          html`<dt title=${title}>${name}</dt>
-            <dd title=${title}>${value}</dd>`,
+        ([name, value]) =>
+          html`<dt>${name}</dt>
+            <dd>${value}</dd>`,
       )}
     </dl>
     <p class="pg-hint">
@@ -331,14 +283,13 @@ function UseButton() {
   return html`<p class="state pg-hint" role="status">
       ${panel.status || (isOtherUsed ? "The form uses another dataset." : "")}
     </p>
-    <button
-      type="button"
-      class="pg-button primary use"
+    <${Button}
+      class="primary use"
       disabled=${!dataset || isUsed || Boolean(panel.status)}
       onClick=${applyDataset}
     >
       ${isUsed ? "Dataset in use" : `Use these ${dataset ? examples : "examples"}`}
-    </button>`;
+    <//>`;
 }
 
 /** @param {{ dataset: StoredDataset }} props */
@@ -359,14 +310,9 @@ function Stored({ dataset }) {
         ${formatCount(n_pairs, "example")} of ${vocabulary.join(" ")}${more}
       </span>
     </button>
-    <button
-      type="button"
-      class="pg-button"
-      title="Removes it from this server"
-      onClick=${() => removeStored(sha256)}
-    >
+    <${Button} title="Removes it from this server" onClick=${() => removeStored(sha256)}>
       Remove
-    </button>
+    <//>
   </li>`;
 }
 
@@ -391,6 +337,6 @@ export function DatasetPanel() {
       onChange=${selectSource}
     />
     <${INPUTS[panel.source]} />
-    <${Problem} /><${HubChoices} /><${Recognized} /><${Columns} /><${Splitting} /><${Report} />
+    <${Problem} /><${HubChoices} /><${Recognized} /><${Columns} /><${Report} />
     <${UseButton} /><${StoredDatasets} />`;
 }

@@ -25,7 +25,6 @@ export const panel = createReactive({
   file: /** @type {File | null} */ (null),
   repo: "",
   // What the user chose; empty if the server decides.
-  splitting: "", // "characters" or "words"
   firstLine: "", // "names" or "example"
   sourceColumn: "",
   targetColumn: "",
@@ -64,14 +63,13 @@ function currentUpload() {
 
 /** @param {string} name */
 function uploadHeaders(name) {
-  const { source, sourceColumn, targetColumn, splitting, firstLine, config, split } = panel,
+  const { source, sourceColumn, targetColumn, firstLine, config, split } = panel,
     token = source === "hub" ? store.hubToken.value.trim() : "";
   return {
     "Content-Type": "application/octet-stream",
     "X-Owner": store.owner.value,
     "X-Name": encodeURIComponent(name),
     "X-Columns": targetColumn && encodeURIComponent(sourceColumn + "\t" + targetColumn),
-    "X-Words": splitting,
     "X-First-Line": firstLine,
     "X-Config": encodeURIComponent(config),
     "X-Split": encodeURIComponent(split),
@@ -181,7 +179,7 @@ function clearChoices() {
 
 /**
  * Set a choice of the user, and read the input again.
- * @param {"splitting" | "firstLine" | "config" | "split"} name
+ * @param {"firstLine" | "config" | "split"} name
  * @param {string} value
  */
 export function choose(name, value) {

@@ -11,22 +11,20 @@ const loaded = signal(/** @type {any[]} */ ([]));
 /**
  * Open the dialog of a module. The message appears if the module could not be loaded.
  * @param {() => Promise<{ Dialog: any, open: () => Promise<void> }>} load
- * @param {"run" | "runs"} message
  */
-async function openDialog(load, message) {
+async function openDialog(load) {
   let module;
   try {
     module = await load();
   } catch {
-    setMessage(message, NOT_LOADED, { isError: true });
+    setMessage("run", NOT_LOADED, { isError: true });
     return;
   }
   if (!loaded.value.includes(module.Dialog)) loaded.value = [...loaded.value, module.Dialog];
   await module.open();
 }
 
-export const openShareDialog = () => openDialog(() => import("./share_dialog.js"), "run");
-export const openRunDifferences = () => openDialog(() => import("./run_differences.js"), "runs");
+export const openShareDialog = () => openDialog(() => import("./share_dialog.js"));
 
 /** Offer what comes next when a model of the user learns its task on screen. */
 export function followLearning() {
@@ -37,7 +35,7 @@ export function followLearning() {
     if (isFresh || !lastResponse.is_owner) return;
     if (learned && untrained === modelRef) {
       [state.learnedStep] = learned;
-      openDialog(() => import("./learned_note.js"), "run");
+      openDialog(() => import("./learned_note.js"));
     }
     untrained = learned ? "" : modelRef;
   });

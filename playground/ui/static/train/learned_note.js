@@ -1,4 +1,5 @@
 // What to do next with a model that has learned its task while the user watched.
+import { Button } from "../shared/components/buttons.js";
 import { formatInteger } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { includes } from "../engine/parts.js";
@@ -42,7 +43,7 @@ export function Dialog() {
   const { learnedStep, modelRef } = state,
     isOwnData = store.find(modelRef)?.task?.startsWith("dataset"),
     button = (/** @type {string} */ label, /** @type {() => void} */ action) =>
-      html`<button type="button" class="pg-button small" onClick=${action}>${label}</button>`;
+      html`<${Button} class="small" onClick=${action}>${label}<//>`;
   if (learnedStep === null || closedFor.value === modelRef || !isTabOpen.value) return null;
   if (state.switchedOff.length) return null; // it would cover what the switch does
   return html`<aside class="pg-popup pg-row learned" aria-label="What next">
@@ -53,6 +54,6 @@ export function Dialog() {
       close();
       openShareDialog();
     })}
-    <button type="button" class="pg-button small" aria-label="Close" onClick=${close}>×</button>
+    <${Button} class="small" aria-label="Close" onClick=${close}>×<//>
   </aside>`;
 }

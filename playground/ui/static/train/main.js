@@ -1,6 +1,6 @@
 // The Train tab. It polls the server for new data and holds no connection open.
 import { sleep } from "../shared/api.js";
-import { CopyButton } from "../shared/components/buttons.js";
+import { Button, CopyButton } from "../shared/components/buttons.js";
 import { store } from "../shared/store.js";
 import { RETRYING } from "../shared/strings.js";
 import { createView, el } from "../shared/view.js";
@@ -67,14 +67,13 @@ function showPage(element) {
 /** Share is in the header: a dialog for the open model, a link for tabs without one. */
 const ShareButton = () =>
   ["train", "inspect"].includes(store.tab.value ?? "train")
-    ? html`<button
-        type="button"
-        class="pg-button share"
+    ? html`<${Button}
+        class="share"
         title="Share a link, a picture or a file"
         onClick=${openShareDialog}
       >
         Share
-      </button>`
+      <//>`
     : html`<${CopyButton}
         class="share"
         label="Share"

@@ -1,4 +1,5 @@
 // The runs as the legend of the curves: each has a color, a name, a state and a menu.
+import { Button } from "../shared/components/buttons.js";
 import { formatAge, formatCount, formatInteger, formatPercent } from "../shared/format.js";
 import { Sparkline } from "../shared/components/sparkline.js";
 import { Menu } from "../shared/components/menu.js";
@@ -14,7 +15,6 @@ import {
   removeOverlays,
   toggleOverlay,
 } from "./data/overlays.js";
-import { openRunDifferences } from "./dialogs.js";
 import { Message } from "./messages.js";
 import { UploadButton } from "./saved_checkpoints.js";
 import { loadSettings } from "./settings.js";
@@ -29,35 +29,21 @@ const GROUPS = [
   { origin: "experiment", title: "Experiments" },
 ];
 const MIN_RUNS_TO_FILTER = 6; // fewer are seen at a glance
-const showsHidden = signal(false);
 const filterText = signal("");
-/** The run and the property that the user edits: "name" or "tags". */
-const edited = signal({ subject: "", property: "" });
+/** The run whose name the user edits. */
+const renamed = signal("");
 
-/** @param {RunSummary} run */
-const originOf = (run) => run.origin ?? "user";
-
-/**
- * Return the runs of the list: those of the user, and groups of others. A hidden run is listed only
- * with `isComplete` or while its curve is drawn.
- * @param {RunSummary[]} runs
- * @param {(ref: string) => boolean} isOverlaid
- * @param {boolean} isComplete
- */
-export function groupRuns(runs, isOverlaid, isComplete) {
-  const own = runs.filter((run) => originOf(run) === "user");
+/** Return the runs of the user, and groups of others. @param {RunSummary[]} runs */
+export function groupRuns(runs) {
+  const isOf = (/** @type {string} */ origin) => (/** @type {RunSummary} */ run) =>
+    (run.origin ?? "user") === origin;
   return {
-    listed: own.filter((run) => isComplete || !run.hidden || isOverlaid(run.subject)),
-    hiddenCount: own.filter((run) => run.hidden).length,
-    groups: GROUPS.map((group) => ({
-      ...group,
-      runs: runs.filter((run) => originOf(run) === group.origin),
-    })).filter((group) => group.runs.length),
+    own: runs.filter(isOf("user")),
+    groups: GROUPS.map((group) => ({ ...group, runs: runs.filter(isOf(group.origin)) })).filter(
+      (group) => group.runs.length,
+    ),
   };
 }
-
-/** @param {RunSummary} run */
-const tagsOf = (run) => run.tags ?? [];
 
 /** @param {RunSummary} run */
 export function describeState(run) {
@@ -82,11 +68,9 @@ export function describeRun(run, now = store.server.value.now) {
     .join(" · ");
 }
 
-/** Return whether the name, tags, description or state of a run have all words. */
+/** Return whether the name, description or state of a run have all words. */
 export function matchesFilter(/** @type {RunSummary} */ run, /** @type {string} */ text) {
-  const content = [run.name, ...tagsOf(run), describeRun(run), describeState(run)]
-    .join(" ")
-    .toLowerCase();
+  const content = [run.name, describeRun(run), describeState(run)].join(" ").toLowerCase();
   return text
     .toLowerCase()
     .split(/\s+/)
@@ -108,29 +92,11 @@ async function restoreRun({ subject }) {
   openModel(subject);
 }
 
-const stopEditing = () => (edited.value = { subject: "", property: "" });
-
 /** @param {RunSummary} run @param {Record<string, any>} payload */
 async function sendAction({ subject }, payload) {
   await runAction(payload, subject);
   await loadRuns();
 }
-
-/** The properties of a run that a field edits: its label, its text, and the action of a text. */
-const EDITABLE = /** @type {Record<string, any>} */ ({
-  name: {
-    label: "New name",
-    maxLength: 80,
-    textOf: (/** @type {RunSummary} */ run) => run.name,
-    toAction: (/** @type {string} */ name) => name.trim() && { action: "rename", name },
-  },
-  tags: {
-    label: "Tags, separated by commas",
-    maxLength: 260,
-    textOf: (/** @type {RunSummary} */ run) => tagsOf(run).join(", "),
-    toAction: (/** @type {string} */ text) => ({ action: "tag", tags: text.split(",") }),
-  },
-});
 
 const isOpenRun = (/** @type {string} */ subject) => !subject || subject === state.modelRef;
 
@@ -157,7 +123,7 @@ function Swatch({ subject = "", name = "the open model" }) {
       title=${isOpen ? "Shown" : isFull ? "At most eight curves can be drawn" : "Draw its curves"}
       checked=${isOpen || Boolean(overlay)}
       disabled=${isOpen || isFull}
-      onChange=${(/** @type {any} */ event) => toggleOverlay(subject, event.currentTarget.checked)}
+      onChange=${(event) => toggleOverlay(subject, event.currentTarget.checked)}
     />
   </label>`;
 }
@@ -165,47 +131,27 @@ function Swatch({ subject = "", name = "the open model" }) {
 /** Typing replaces the name from the first key on. @param {HTMLInputElement | null} field */
 const selectText = (field) => field?.select();
 
-/** @param {{ run: RunSummary, property: string }} props */
-function EditField({ run, property }) {
-  const { label, maxLength, textOf, toAction } = EDITABLE[property];
-  const save = (/** @type {string} */ text) => {
-    const action = text !== textOf(run) && toAction(text);
-    stopEditing();
-    if (action) sendAction(run, action);
+/** @param {{ run: RunSummary }} props */
+function NameField({ run }) {
+  const save = (/** @type {string} */ name) => {
+    renamed.value = "";
+    if (name.trim() && name !== run.name) sendAction(run, { action: "rename", name });
   };
-  const onKeyDown = (/** @type {any} */ event) => {
+  const onKeyDown = (event) => {
     event.stopPropagation();
     if (event.key === "Enter") save(event.currentTarget.value);
-    if (event.key === "Escape") stopEditing();
+    if (event.key === "Escape") renamed.value = "";
   };
   return html`<input
     ref=${selectText}
     class="renaming"
-    maxlength=${maxLength}
-    aria-label=${label}
-    placeholder=${label}
-    defaultValue=${textOf(run)}
+    maxlength="80"
+    aria-label="New name"
+    defaultValue=${run.name}
     onKeyDown=${onKeyDown}
-    onBlur=${(/** @type {any} */ event) => edited.value.subject && save(event.currentTarget.value)}
+    onBlur=${(event) => renamed.value && save(event.currentTarget.value)}
   />`;
 }
-
-/** The tags of a run. A click lists the runs with it. @param {{ run: RunSummary }} props */
-const Tags = ({ run }) =>
-  html`<span class="pg-row tags">
-    ${tagsOf(run).map(
-      (tag) =>
-        html`<button
-          key=${tag}
-          type="button"
-          class="tag"
-          aria-label=${`Filter runs by the tag ${tag}`}
-          onClick=${() => (filterText.value = filterText.value === tag ? "" : tag)}
-        >
-          ${tag}
-        </button>`,
-    )}
-  </span>`;
 
 /** @param {{ run: RunSummary }} props */
 function RunMenu({ run }) {
@@ -215,7 +161,6 @@ function RunMenu({ run }) {
       ${label}
     </button>`;
   const send = (/** @type {string} */ name) => () => sendAction(run, { action: name });
-  const edit = (/** @type {string} */ property) => () => (edited.value = { subject, property });
   return html`<${Menu} label=${`Actions of ${run.name}`}>
     <p class="pg-hint">${describeRun(run)}</p>
     ${["paused", "stopped", "failed"].includes(status) && item("resume", "Resume", send("resume"))}
@@ -227,12 +172,7 @@ function RunMenu({ run }) {
       "Same settings, same seed, same changes at the same steps",
     )}
     ${item("use", "Use its settings", () => loadSettings(subject), "Copies them into the form")}
-    ${item("rename", "Rename", edit("name"))}
-    ${item("tag", tagsOf(run).length ? "Edit tags" : "Add tags", edit("tags"))}
-    ${
-      originOf(run) === "user" &&
-      item("hide", run.hidden ? "Show again" : "Hide", send(run.hidden ? "show" : "hide"))
-    }
+    ${item("rename", "Rename", () => (renamed.value = subject))}
     ${item("delete", "Delete", () => deleteRun(run))}
   <//>`;
 }
@@ -240,16 +180,12 @@ function RunMenu({ run }) {
 /** @param {{ run: RunSummary }} props */
 function RunRow({ run }) {
   const isOpen = run.subject === state.modelRef,
-    color = colorOf(run.subject) ?? "var(--pg-quiet)",
-    isHidden = run.hidden && originOf(run) === "user";
-  return html`<li
-    class=${["run", isOpen && "open", isHidden && "hidden-run"].filter(Boolean).join(" ")}
-    data-subject=${run.subject}
-  >
+    color = colorOf(run.subject) ?? "var(--pg-quiet)";
+  return html`<li class=${isOpen ? "run open" : "run"} data-subject=${run.subject}>
     <${Swatch} subject=${run.subject} name=${run.name} />
     ${
-      edited.value.subject === run.subject
-        ? html`<${EditField} run=${run} property=${edited.value.property} />`
+      renamed.value === run.subject
+        ? html`<${NameField} run=${run} />`
         : html`<button
             type="button"
             class="name pg-clip"
@@ -268,7 +204,6 @@ function RunRow({ run }) {
     >
     <span class="state" data-status=${run.status}>${describeState(run)}</span>
     <${RunMenu} run=${run} />
-    ${tagsOf(run).length > 0 && html`<${Tags} run=${run} />`}
   </li>`;
 }
 
@@ -290,7 +225,7 @@ function RunGroup({ title, runs }) {
   </details>`;
 }
 
-/** A model that is open without being in the list: a checkpoint, or a shared or hidden run. */
+/** A model that is open without being in the list: a checkpoint, or a shared run. */
 function OpenModel() {
   return html`<ul>
     <li class="open-model">
@@ -307,41 +242,11 @@ function DeletedRuns() {
     Deleted; removed permanently after ten minutes:${" "}
     ${runs.map(
       (run) =>
-        html`<button
-          key=${run.subject}
-          type="button"
-          class="pg-button small"
-          onClick=${() => restoreRun(run)}
-        >
+        html`<${Button} key=${run.subject} class="small" onClick=${() => restoreRun(run)}>
           Undo “${run.name}”
-        </button>`,
+        <//>`,
     )}
   </p>`;
-}
-
-function RunTools({ hiddenCount = 0 }) {
-  return html`${
-      overlays.value.size > 0 &&
-      html`<button
-        type="button"
-        class="pg-button small differ"
-        title="Compare the settings of the open run and of the overlaid runs"
-        onClick=${openRunDifferences}
-      >
-        Compare settings
-      </button>`
-    }
-    <${UploadButton} />
-    ${
-      hiddenCount > 0 &&
-      html`<button
-        type="button"
-        class="pg-button small show-hidden"
-        onClick=${() => (showsHidden.value = !showsHidden.value)}
-      >
-        ${showsHidden.value ? "Hide hidden runs" : "Show " + formatCount(hiddenCount, "hidden run")}
-      </button>`
-    }`;
 }
 
 const FilterField = () =>
@@ -349,35 +254,26 @@ const FilterField = () =>
     type="search"
     class="run-filter"
     placeholder="Filter runs"
-    aria-label="Filter runs by name, tag, task, size or state"
+    aria-label="Filter runs by name, task, size or state"
     value=${filterText.value}
-    onInput=${(/** @type {any} */ event) => (filterText.value = event.currentTarget.value)}
+    onInput=${(event) => (filterText.value = event.currentTarget.value)}
   />`;
 
 export function RunList() {
-  const { listed, hiddenCount, groups } = groupRuns(
-      store.runs.value,
-      (ref) => overlays.value.has(ref),
-      showsHidden.value,
-    ),
-    hasFilter =
-      Boolean(filterText.value) ||
-      store.runs.value.length >= MIN_RUNS_TO_FILTER ||
-      store.runs.value.some((run) => tagsOf(run).length),
+  const { own, groups } = groupRuns(store.runs.value),
+    hasFilter = Boolean(filterText.value) || store.runs.value.length >= MIN_RUNS_TO_FILTER,
     isVisible = (/** @type {RunSummary} */ run) => matchesFilter(run, filterText.value),
-    visible = listed.filter(isVisible),
+    visible = own.filter(isVisible),
     visibleGroups = groups
       .map((group) => ({ ...group, runs: group.runs.filter(isVisible) }))
       .filter((group) => group.runs.length),
-    isListed = [listed, ...groups.map((group) => group.runs)]
-      .flat()
-      .some((run) => run.subject === state.modelRef),
-    hasRows = listed.length + groups.length > 0 || state.modelRef,
+    isEmpty = !store.runs.value.length && !state.modelRef,
+    isListed = store.runs.value.some((run) => run.subject === state.modelRef),
     { note, storage_message: storageMessage } = store.server.value;
   return html`<section class="runs" aria-label="Your runs" data-part="curves">
     <div class="pg-row bar">
       <h3>Runs</h3>
-      <${RunTools} hiddenCount=${hiddenCount} />
+      <${UploadButton} />
     </div>
     <${Message} name="runs" class="runs-note" />
     <p class="home-note pg-hint" hidden=${!note}>${note}</p>
@@ -386,7 +282,7 @@ export function RunList() {
     ${hasFilter && html`<${FilterField} />`}
     <div class="run-rows">
       ${!isListed && state.modelRef && html`<${OpenModel} />`}
-      ${!hasRows && html`<p class="no-runs pg-hint">No runs yet.</p>`}
+      ${isEmpty && html`<p class="no-runs pg-hint">No runs yet.</p>`}
       ${
         filterText.value &&
         visible.length + visibleGroups.length === 0 &&

@@ -72,7 +72,7 @@ export function ScoresByLength() {
           "held-out sequences in total",
           "exact match",
         ]}
-        rows=${state.finalScores.by_length.map((/** @type {any} */ row) => [
+        rows=${state.finalScores.by_length.map((row) => [
           row.length,
           row.n,
           row.available === null ? "over 10,000" : formatInteger(row.available),

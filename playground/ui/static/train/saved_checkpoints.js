@@ -1,6 +1,6 @@
 // The checkpoints of the open run, and uploads of checkpoints.
 import { baseUrl, upload } from "../shared/api.js";
-import { FileButton } from "../shared/components/buttons.js";
+import { Button, FileButton } from "../shared/components/buttons.js";
 import { downloadUrl } from "../shared/download.js";
 import { formatAge, formatBytes, formatInteger, formatPercent } from "../shared/format.js";
 import { Resource } from "../shared/resource.js";
@@ -38,14 +38,7 @@ function CheckpointRow({ checkpoint, index }) {
     if (isSure) deleteCheckpoint(name);
   };
   const button = (/** @type {string} */ text, /** @type {() => void} */ onClick) =>
-    html`<button
-      type="button"
-      class="pg-button"
-      aria-label=${`${text}, step ${step}`}
-      onClick=${onClick}
-    >
-      ${text}
-    </button>`;
+    html`<${Button} aria-label=${`${text}, step ${step}`} onClick=${onClick}> ${text} <//>`;
   return html`<tr>
     <td>step ${formatInteger(step)}</td>
     <td>${checkpoint.is_pinned ? "saved by you" : index ? "previous" : "latest"}</td>
@@ -73,7 +66,7 @@ export function SavedCheckpoints() {
   return html`<details
     class="saved"
     hidden=${!isVisible}
-    onToggle=${(/** @type {any} */ event) => setOpen(event.currentTarget.open)}
+    onToggle=${(event) => setOpen(event.currentTarget.open)}
   >
     <summary>Checkpoints of this run</summary>
     ${

@@ -1,4 +1,5 @@
 // The form of a run, and the buttons above it.
+import { Button } from "../shared/components/buttons.js";
 import { Field } from "../shared/components/form.js";
 import { store } from "../shared/store.js";
 import { loadStylesheet } from "../shared/view.js";
@@ -73,15 +74,11 @@ export function Buttons() {
     problem = form.message || Object.values(form.errors)[0] || "";
   return html`<div id="buttons" class="pg">
     <${RunButtons} />
-    <button type="button" id="another" class="pg-button" hidden=${!isBusy} onClick=${startRun}>
-      Train another run
-    </button>
+    <${Button} id="another" hidden=${!isBusy} onClick=${startRun}>Train another run<//>
     <p id="size" class="pg-quiet" hidden=${isBusy || problem}>${form.size}</p>
     <p id="form-notice" class="pg-note" role="status" hidden=${!form.notice}>${form.notice}</p>
     <p id="problem" class="pg-error" role="alert" hidden=${!problem}>${problem}</p>
-    <button type="button" id="to-form" class="pg-button of-sheet" popovertarget="form">
-      Task and settings
-    </button>
+    <${Button} id="to-form" class="of-sheet" popovertarget="form">Task and settings<//>
   </div>`;
 }
 
@@ -136,7 +133,7 @@ function Setting({ name }) {
       field=${{ ...field, hint, options }}
       value=${isNumber && parse(text) === value ? text : value}
       error=${form.errors[name]}
-      onInput=${(/** @type {any} */ entered) => {
+      onInput=${(entered) => {
         if (isNumber) setText(entered);
         setValue(name, isNumber ? parse(entered) : entered);
       }}
@@ -194,28 +191,17 @@ function SettingsBar({ search, onSearch, hasMatch }) {
       placeholder="Search settings"
       aria-label="Search settings"
       value=${search}
-      onInput=${(/** @type {any} */ event) => onSearch(event.currentTarget.value)}
+      onInput=${(event) => onSearch(event.currentTarget.value)}
     />
     ${schema.advanced_presets.map(
       (/** @type {string} */ name) =>
-        html`<button
-          key=${name}
-          type="button"
-          class="pg-button"
-          onClick=${() => setValue("preset", name)}
-        >
+        html`<${Button} key=${name} onClick=${() => setValue("preset", name)}>
           ${"Preset " + labelOf(name)}
-        </button>`,
+        <//>`,
     )}
-    <button
-      type="button"
-      id="settings-reset"
-      class="pg-button"
-      hidden=${!length}
-      onClick=${resetSettings}
-    >
+    <${Button} id="settings-reset" hidden=${!length} onClick=${resetSettings}>
       Reset ${length} changed ${length === 1 ? "setting" : "settings"}
-    </button>
+    <//>
     <span role="status">${hasMatch ? "" : "No setting matches."}</span>
   </div>`;
 }
@@ -275,5 +261,5 @@ export const SettingsForm = () =>
     <div class="pair"><${Setting} name="min_length" /><${Setting} name="max_length" /></div>
     <${Setting} name="architecture" /><${Setting} name="preset" /><${Setting} name="device" />
     <${Advanced} />
-    <button type="button" class="pg-button of-sheet" popovertarget="form">Close</button>
+    <${Button} class="of-sheet" popovertarget="form">Close<//>
   </div>`;

@@ -1,7 +1,7 @@
 // The dialog for links to the view, embedded frames, code, and the model as a file.
 import { nameOf } from "../engine/parts.js";
 import { requestOrError } from "../shared/api.js";
-import { CopyField } from "../shared/components/buttons.js";
+import { Button, CopyField } from "../shared/components/buttons.js";
 import { Dialog as ModalDialog } from "../shared/components/dialog.js";
 import { downloadFile } from "../shared/download.js";
 import { formatMessage } from "../shared/format.js";
@@ -155,7 +155,7 @@ function Code({ content }) {
         class="code-kind"
         aria-label="Kind of code"
         value=${label}
-        onChange=${(/** @type {any} */ event) => select(event.currentTarget.value)}
+        onChange=${(event) => select(event.currentTarget.value)}
       >
         ${codes.map(([name]) => html`<option value=${name}>${name}</option>`)}
       </select>
@@ -198,16 +198,14 @@ function FileButtons() {
   return html`<p class="files">
       ${FILES.filter(([, , , rights]) => rights.includes(right)).map(
         ([route, label, title]) =>
-          html`<button
+          html`<${Button}
             key=${route}
-            type="button"
-            class="pg-button"
             title=${title}
             disabled=${isBusy}
             onClick=${() => save(route)}
           >
             ${label}
-          </button>`,
+          <//>`,
       )}
     </p>
     ${
@@ -233,9 +231,9 @@ export function Dialog() {
     class="sharing"
     isOpen=${content !== null}
     onClose=${close}
-    actions=${html`<button type="button" class="pg-button use-settings" onClick=${useSettings}>
+    actions=${html`<${Button} class="use-settings" onClick=${useSettings}>
       Use these settings in the form
-    </button>`}
+    <//>`}
   >
     ${
       content &&

@@ -4,7 +4,6 @@ import { isTabOpen, state } from "./state.js";
 
 const OWN_KEYS = "input, textarea, select, summary, [contenteditable], dialog, [role=tab]";
 
-/** @param {any} event */
 function onKeyDown(event) {
   if (event.defaultPrevented) return;
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest(OWN_KEYS)) return;

@@ -1,6 +1,6 @@
 // A game: switch off as many parts of the model as possible while it still solves its task.
 import { includes } from "../engine/parts.js";
-import { CopyButton } from "../shared/components/buttons.js";
+import { Button, CopyButton } from "../shared/components/buttons.js";
 import { formatCount, formatWholePercent } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { buildShareLink } from "../shared/share_link.js";
@@ -66,14 +66,12 @@ export function SmallestSet() {
     <p class="own-result"><b>You: ${own}</b> ${isValid ? "✓" : `✗ below ${least}`}</p>
     <p role="status">${reference && `A search: ${reference}`}</p>
     <div class="pg-buttons">
-      <button
-        type="button"
-        class="pg-button"
+      <${Button}
         aria-disabled=${String(Boolean(progress))}
         onClick=${() => progress || searchSmallestSet(parts)}
       >
         ${progress ? `Searching, ${progress}` : "Run a search"}
-      </button>
+      <//>
       <${CopyButton} label="Copy result" text=${buildResult} />
     </div>`;
 }

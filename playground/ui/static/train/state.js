@@ -1,7 +1,6 @@
 // What the modules of this tab share. Components that read a property are drawn again when it
 // changes; its content changes only by assignment.
 import { store } from "../shared/store.js";
-import { LEARNING_RATE, LOSS_TITLE } from "../shared/strings.js";
 import { computed, signal } from "../vendor/preact.js";
 
 export const embeddedView = document.documentElement.dataset.embed || "";
@@ -35,7 +34,7 @@ export function createReactive(initial) {
 
 /** What belongs to the open model, before its first response. */
 export const MODEL_STATE = {
-  metricCurve: /** @type {any} */ ({ steps: [], loss: [], learning_rate: [], grad_norm: [] }),
+  lossCurve: /** @type {any} */ ({ steps: [], loss: [] }),
   evaluations: /** @type {any[]} */ ([]),
   pointCount: 0,
   probeInfo: /** @type {any} */ (null),
@@ -74,22 +73,13 @@ export const state = createReactive({
   selectedQuery: 0, // whose scores the open block shows
   selectedBlock: "", // the block that the diagram explains, instead of the selected head
   ablationMethod: /** @type {"zero" | "mean"} */ ("zero"), // what takes the place of outputs
-  selectedMetric: "loss",
   isLog: true,
-  smoothing: 0,
   speed: "0", // the largest number of steps per second; new runs start at this speed
   isTrainInviting: false, // whether the button Train draws attention
   statusNote: "", // replaces the text of the status until the next response
   hasNoFigures: false, // whether the open model has no weights yet, so that nothing is drawn
   prediction: /** @type {any} */ (null), // of the input: {prediction, target, modelRef}
 });
-
-/** The curves to choose from: label and description. @type {Record<string, [string, string]>} */
-export const METRICS = {
-  loss: ["Loss", LOSS_TITLE],
-  learning_rate: [LEARNING_RATE, "Learning rate of each step, after warm-up and schedule"],
-  grad_norm: ["Gradient norm", "Gradient norm of each step, before clipping"],
-};
 
 const TRAINING_MS = 1000; // while a model trains, between two pieces of work of a kind
 const lastAt = /** @type {Record<string, number>} */ ({});

@@ -1,4 +1,5 @@
 // The slider of the recorded steps, their replay, and the button that branches off a run.
+import { Button } from "../shared/components/buttons.js";
 import { formatCount, formatInteger } from "../shared/format.js";
 import { StepSlider } from "../shared/components/step_slider.js";
 import { store } from "../shared/store.js";
@@ -67,17 +68,12 @@ export function Timeline() {
       disabled=${isOff}
     />
     <span class="viewing pg-quiet">${describePosition()}</span>
-    <button
-      type="button"
-      class="pg-button small now"
-      hidden=${viewedStep === null}
-      onClick=${showLatest}
-    >
+    <${Button} class="small now" hidden=${viewedStep === null} onClick=${showLatest}>
       Go to latest
-    </button>
-    <button type="button" class="pg-button small branch" hidden=${!canBranch} onClick=${branch}>
+    <//>
+    <${Button} class="small branch" hidden=${!canBranch} onClick=${branch}>
       ${viewedStep === null ? `Branch from step ${formatInteger(step)}` : "Branch from here"}
-    </button>
+    <//>
     <${Message} name="timeline" class="rewind-note" />
   </div>`;
 }

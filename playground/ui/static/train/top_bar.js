@@ -1,4 +1,5 @@
 // The line of the open model: status, progress, and the controls of a run.
+import { Button } from "../shared/components/buttons.js";
 import { Menu } from "../shared/components/menu.js";
 import { ACTIVE_STATUSES } from "../shared/store.js";
 import { PEAK_LEARNING_RATE, RETRYING, SPEED_TITLE } from "../shared/strings.js";
@@ -51,7 +52,7 @@ function LiveSetting({ name, setting, label, title, step, min }) {
   useEffect(() => {
     if (document.activeElement !== box.current) reset();
   }, [value]);
-  const onChange = async (/** @type {any} */ event) => {
+  const onChange = async (event) => {
     const text = event.currentTarget.value.trim();
     const reply = text && (await runAction({ action: "change", setting, value: Number(text) }));
     if (!text || reply.error) reset();
@@ -106,15 +107,14 @@ function RunSettings() {
         step="1"
         min="1"
       />
-      <button
-        type="button"
-        class="pg-button save-checkpoint"
+      <${Button}
+        class="save-checkpoint"
         title="Saves a checkpoint of this step until you delete it"
         hidden=${!canSave}
         onClick=${saveCheckpoint}
       >
         Save checkpoint
-      </button>
+      <//>
     <//>
   </div>`;
 }
@@ -122,14 +122,13 @@ function RunSettings() {
 function ResumeButton() {
   const isDone = state.status === "done",
     canResume = isOwnRun() && ["stopped", "failed", "done"].includes(state.status);
-  return html`<button
-    type="button"
-    class="pg-button resume-here"
+  return html`<${Button}
+    class="resume-here"
     hidden=${!canResume}
     onClick=${() => runAction({ action: isDone ? "extend" : "resume" })}
   >
     ${isDone ? "Continue training" : "Resume"}
-  </button>`;
+  <//>`;
 }
 
 /** The speed of the open run. The field keeps what the user selects. */
@@ -141,7 +140,7 @@ function SpeedSelect() {
     if (isActive && isOwner && document.activeElement !== box.current)
       state.speed = String(speed || 0);
   }, [state.lastResponse]);
-  const onChange = (/** @type {any} */ event) => {
+  const onChange = (event) => {
     state.speed = event.currentTarget.value;
     if (isActive && isOwnRun())
       runAction({ action: "change", setting: "speed", value: Number(state.speed) });

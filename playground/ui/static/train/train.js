@@ -3,22 +3,15 @@ import { TokenStrip, TokenText } from "../shared/components/token_strip.js";
 import { formatInteger } from "../shared/format.js";
 import { SessionNote } from "../shared/session.js";
 import { store } from "../shared/store.js";
-import { ATTENTION_KIND, PART_NOT_LOADED } from "../shared/strings.js";
+import { PART_NOT_LOADED } from "../shared/strings.js";
 import { wholePageUrl } from "../shared/view.js";
 import { SequenceInput } from "../shell/model_bar.js";
 import { html, useEffect, useState } from "../vendor/preact.js";
-import { selectKind } from "./data/selection.js";
 import { figure } from "./data/snapshots.js";
 import { Message } from "./messages.js";
 import { ModelDiagram } from "./model_diagram.js";
 import { embeddedView, state } from "./state.js";
 import { TopBar } from "./top_bar.js";
-
-const KINDS = /** @type {Record<string, string>} */ ({
-  cross: "From each target position to the source",
-  encoder: "From each source position to the source",
-  decoder: "From each target position to earlier target positions",
-});
 
 /** The prediction for the input. */
 export function Prediction() {
@@ -58,28 +51,6 @@ function DisplayedPass() {
   </output>`;
 }
 
-const displayedKinds = () => Object.keys(figure.value?.pass.attention ?? KINDS);
-
-function KindSelect() {
-  const kinds = displayedKinds();
-  return html`<div class="pg-segments kinds" role="group" aria-label=${ATTENTION_KIND}>
-    ${Object.entries(KINDS).map(
-      ([kind, title]) =>
-        html`<button
-          key=${kind}
-          type="button"
-          data-kind=${kind}
-          title=${title}
-          aria-pressed=${String(kind === state.selectedKind)}
-          hidden=${!kinds.includes(kind)}
-          onClick=${() => selectKind(kind)}
-        >
-          ${kind}
-        </button>`,
-    )}
-  </div>`;
-}
-
 const NONE = () => null,
   NotLoaded = () => html`<p class="pg-hint">${PART_NOT_LOADED}</p>`;
 /**
@@ -105,8 +76,8 @@ export function Train() {
   return html`<h2 class="pg-visually-hidden">Train</h2>
     <${TopBar}>${show("RecordingNote")}<//><${SessionNote} />
     <div class="columns">
-      <section class=${displayedKinds().length ? "attention" : "attention none"} aria-label="Model">
-        <div class="prediction-row"><${Prediction} /><${DisplayedPass} /><${KindSelect} /></div>
+      <section class="attention" aria-label="Model">
+        <div class="prediction-row"><${Prediction} /><${DisplayedPass} /></div>
         <${ModelDiagram} />
       </section>
       ${show("Samples")}

@@ -26,7 +26,6 @@ const openQuery = computed(() => {
   return { selection, pass, step: pass.step, text, options, axes };
 });
 
-/** @param {any} query */
 async function load({ pass, step, text, options, axes }) {
   if (pass.isFromEngine) {
     const scores = await scoresLocally(options, pass.number);

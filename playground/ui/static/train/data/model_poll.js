@@ -10,7 +10,7 @@ import { overlays, swapOverlay } from "./overlays.js";
 import { predict, predictionAnswer, TYPING_MS } from "./predict.js";
 import { clearSnapshotCache, followStep, leaveSteps, showLatest } from "./snapshots.js";
 
-const METRIC_NAMES = ["steps", "loss", "learning_rate", "grad_norm"];
+const COLUMNS = ["steps", "loss"]; // of the curve
 const MAX_POINTS = 20_000; // a downsampled curve replaces a longer one
 const FAST_INTERVAL_MS = 60;
 const ENDED_INTERVAL_MS = 2000;
@@ -153,7 +153,6 @@ const buildPayload = () => ({
   changes: state.isFresh ? -1 : (state.lastResponse.changes_version ?? -1),
 });
 
-/** @param {any} response */
 function applyUpdate(response) {
   const privacy = formatMessage(response.private ?? ""),
     hasChangedConsent = !state.isFresh && privacy !== store.privacy.value;
@@ -187,7 +186,6 @@ function applyUpdate(response) {
   if (hasChanged) store.wakeModels();
 }
 
-/** @param {any} response */
 function updateStore(response) {
   const steps = response.weight_steps || [],
     { value: known } = store.weightSteps;
@@ -197,24 +195,22 @@ function updateStore(response) {
   store.modelName.value = response.name || "";
 }
 
-/** @param {any} response */
 function addPoints({ points, series_id: nextSeriesId }) {
   const isNew = points.whole || nextSeriesId !== seriesId;
   if (isNew || points.steps.length)
-    state.metricCurve = Object.fromEntries(
-      METRIC_NAMES.map((name) => [
+    state.lossCurve = Object.fromEntries(
+      COLUMNS.map((name) => [
         name,
-        isNew ? points[name] : [...state.metricCurve[name], ...points[name]],
+        isNew ? points[name] : [...state.lossCurve[name], ...points[name]],
       ]),
     );
   if (isNew || points.evaluations.length)
     state.evaluations = isNew ? points.evaluations : [...state.evaluations, ...points.evaluations];
-  state.pointCount = state.metricCurve.steps.length > MAX_POINTS ? 0 : points.count;
+  state.pointCount = state.lossCurve.steps.length > MAX_POINTS ? 0 : points.count;
   if (nextSeriesId !== seriesId) clearSnapshotCache();
   seriesId = nextSeriesId;
 }
 
-/** @param {any} response */
 function applySnapshot(response) {
   if (response.probe_info) {
     state.probeInfo = response.probe_info;

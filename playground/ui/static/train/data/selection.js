@@ -1,10 +1,10 @@
 // What is selected in the diagram: an attention type, one of its heads, and the open block. The
-// address has them, with the curve.
+// address has them.
 import { store } from "../../shared/store.js";
 import { formatParts, parseParts } from "../../engine/parts.js";
 import { batch, computed, effect, signal, untracked } from "../../vendor/preact.js";
 import { buildStacks, partsOf } from "../../shared/diagram/structure.js";
-import { METRICS, state } from "../state.js";
+import { state } from "../state.js";
 import { runsInBrowser } from "./engine.js";
 import { overlays, setOverlays } from "./overlays.js";
 import { figure } from "./snapshots.js";
@@ -16,7 +16,7 @@ const requested = signal(/** @type {Record<string, string | null> | null} */ (nu
 
 /** What the diagram and the curves show, without what the first view of a model shows. */
 function readSelection() {
-  const { selectedKind: kind, selectedMetric: metric, selectedHead } = state,
+  const { selectedKind: kind, selectedHead } = state,
     [layer, head] = selectedHead,
     blocks = stacks.value.flatMap(({ layers }) => layers.flat()),
     last = blocks.findLast((block) => block.kind === kind)?.layer,
@@ -24,7 +24,6 @@ function readSelection() {
   return {
     kind: kind === "cross" ? null : kind,
     head: isFirst ? null : `${layer + 1}.${head + 1}`,
-    curve: metric === "loss" ? null : metric,
     log: state.isLog ? null : "no",
     off: formatParts(state.switchedOff) || null,
     means: state.ablationMethod === "zero" ? null : state.ablationMethod,
@@ -38,7 +37,7 @@ export const trainView = {
     over: [...overlays.value.keys()].join() || null,
   }),
   apply(/** @type {URLSearchParams} */ params) {
-    const names = ["kind", "head", "curve", "log", "off", "means"];
+    const names = ["kind", "head", "log", "off", "means"];
     requested.value = Object.fromEntries(names.map((name) => [name, params.get(name)]));
     setOverlays((params.get("over") ?? "").split(",").filter((ref) => ref.startsWith("run:")));
   },
@@ -51,7 +50,7 @@ const shape = computed(() => {
   return JSON.stringify([
     modelRef,
     info?.architecture,
-    kinds.map(([kind, layers]) => [kind, layers.map((/** @type {any} */ heads) => heads.length)]),
+    kinds.map(([kind, layers]) => [kind, layers.map((heads) => heads.length)]),
   ]);
 });
 
@@ -95,23 +94,20 @@ function selectFirst() {
 }
 
 function selectRequested() {
-  const { kind, head, curve, log, off, means } = /** @type {Record<string, string>} */ (
-      requested.value
-    ),
+  const { kind, head, log, off, means } = /** @type {Record<string, string>} */ (requested.value),
     { attention } = figure.value.pass,
     [layer, index] = (head ?? "").split(".").map((number) => Number(number) - 1);
   requested.value = null;
   selectKind(Object.hasOwn(attention, kind) ? kind : "cross");
   selectFirst();
   if (attention[state.selectedKind]?.[layer]?.[index]) state.selectedHead = [layer, index];
-  state.selectedMetric = Object.hasOwn(METRICS, curve) ? curve : "loss";
   state.isLog = log !== "no";
   state.ablationMethod = means === "mean" ? "mean" : "zero";
   if (off && runsInBrowser.value) state.switchedOff = parseParts(off);
 }
 
 /** @param {string} kind */
-export function selectKind(kind) {
+function selectKind(kind) {
   if (kind !== state.selectedKind) state.selectedBlock = "";
   state.selectedKind = kind;
 }

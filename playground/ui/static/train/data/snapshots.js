@@ -47,7 +47,7 @@ export function fetchSnapshot(step) {
     payload = { owner: store.owner.value, subject: state.modelRef, step };
   if (!cache.has(step)) cache.set(step, request("runs/snapshot", payload));
   cache.get(step).then(
-    (/** @type {any} */ reply) => {
+    (reply) => {
       if (reply.error) cache.delete(step);
       else dropOldest(cache, reply.snapshot);
     },

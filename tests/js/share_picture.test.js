@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { canvasCalls } from "./support/dom.js";
 
-const { paintCard } = await import("../../playground/ui/static/train/picture_card.js");
+const { paintCard } = await import("../../playground/ui/static/train/share_picture.js");
 
 const axes = {
     cross: [
