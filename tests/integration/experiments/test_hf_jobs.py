@@ -109,7 +109,7 @@ def test_jobs_train_the_code_of_the_checkout_as_this_machine_does(hub, paths, re
 def test_a_job_trains_one_bigger_model_and_collect_brings_it(
     hub, paths, real_jobs, tmp_path, monkeypatch
 ):
-    (spec,), (_, guided) = read_section("One bigger model")
+    (spec,), (guided,) = read_section("One bigger model")
     (tmp_path / "bigger.toml").write_text(make_small(spec))
     _, _, _, *words = guided.split()
     assert words[:2] == ["experiment", "bigger.toml"]
