@@ -101,10 +101,7 @@ def _find_rows(content: Any) -> list[Any]:
 
 
 def _list_table(
-    kind: str,
-    lists: Callable[[], Iterable[tuple[int, Any]]],
-    encoding: str,
-    has_names: bool | None,
+    kind: str, lists: Callable[[], Iterable[tuple[int, Any]]], encoding: str, has_names: bool | None
 ) -> Table:
     """Return the table of rows that are lists."""
     sample = [

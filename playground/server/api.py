@@ -356,8 +356,7 @@ class Compare(Endpoint):
 
     model: Model
     models: list[Name] | None = Field(
-        None,
-        description='up to 6 models on the Hub, such as ["gpt2"]; without it, baselines only.',
+        None, description='up to 6 models on the Hub, such as ["gpt2"]; without it, baselines only.'
     )
     n: int = Field(
         20,

@@ -146,12 +146,7 @@ class Trainer:
         self._set_threads()
         batch = self.next_batch()
         loss, grad_norm, learning_rate = training_step(
-            self.model,
-            self.loss_fn,
-            self.optimizer,
-            batch,
-            self.active_config,
-            self.step_count + 1,
+            self.model, self.loss_fn, self.optimizer, batch, self.active_config, self.step_count + 1
         )
         self.step_count += 1
         if self.average is not None:

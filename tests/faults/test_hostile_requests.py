@@ -8,9 +8,7 @@ import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from playground.checkpoints.checkpoint import (
-    build_model,
-)
+from playground.checkpoints.checkpoint import build_model
 from playground.errors import UserError
 from playground.inspection.ablation import NUM_SEQUENCES
 from playground.inspection.views import VIEWS
@@ -352,12 +350,7 @@ def job_requests():
     from playground.pretrained.finetuning.job import FinetuneRequest
     from playground.pretrained.inference import InferenceRequest
 
-    return (
-        BenchmarkRequest,
-        FinetuneRequest,
-        InferenceRequest,
-        AttentionRequest,
-    )
+    return (BenchmarkRequest, FinetuneRequest, InferenceRequest, AttentionRequest)
 
 
 @settings(max_examples=100)

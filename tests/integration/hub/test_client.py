@@ -151,10 +151,7 @@ def test_a_plan_lists_new_changed_equal_and_removed_files(hub, ada, package):
     assert commit == hub.repo("ada/digits").head.oid
     assert hub.files("ada/digits") == {
         path.name: path.read_bytes() for path in package.iterdir()
-    } | {
-        "LICENSE": b"MIT",
-        "notes.txt": b"a note",
-    }
+    } | {"LICENSE": b"MIT", "notes.txt": b"a note"}
     assert [request.body for request in requests if request.method == "PUT"] == [bytes(weights)]
     assert hub.commit_titles("ada/digits") == ["initial commit", "Step 1", "Upload", "Step 2"]
 

@@ -279,10 +279,7 @@ def test_the_page_of_a_private_model_never_gets_into_a_public_space(hub, push_wi
             {"README.md": "---\ntags: [transformer-playground]\n---\n", "app.py": "mine"},
             "has other content (app.py)",
         ),
-        (
-            {"README.md": "---\nsdk: docker\n---\n# Mine\n"},
-            "does not have the line “sdk: static”",
-        ),
+        ({"README.md": "---\nsdk: docker\n---\n# Mine\n"}, "does not have the line “sdk: static”"),
     ],
 )
 def test_a_space_with_other_content_stays_and_nothing_is_published(

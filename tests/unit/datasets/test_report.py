@@ -41,11 +41,7 @@ def test_the_report_has_what_was_recognized(data, name, recognized):
 
 @given(st.lists(st.sampled_from(["repeated", "other", "no target", "decomposed"]), max_size=30))
 def test_every_row_is_counted_once(kinds):
-    rows = {
-        "repeated": LINES[0],
-        "other": f"{PAIRS[0][0]},zzz",
-        "no target": "abc,",
-    }
+    rows = {"repeated": LINES[0], "other": f"{PAIRS[0][0]},zzz", "no target": "abc,"}
     added = [rows.get(kind, f"e\u0301{n},x") for n, kind in enumerate(kinds)]
     report = describe(read_bytes("\n".join([*LINES, *added]).encode(), "a.tsv"))
     parts = ("n_pairs", "n_duplicates", "n_conflicts", "n_skipped")

@@ -160,11 +160,7 @@ def test_the_worked_examples_are_the_models_own_on_held_out_sequences(cards, nam
 
 RECORDED = {
     "reverse": {"repo": "ada/reverse"},
-    "reverse-on-a-branch": {
-        "repo": "ada/digits",
-        "revision": "exp/1",
-        "license": "cc-by-4.0",
-    },
+    "reverse-on-a-branch": {"repo": "ada/digits", "revision": "exp/1", "license": "cc-by-4.0"},
 }
 
 
@@ -181,8 +177,7 @@ def test_card_has_the_recorded_text(tmp_path, monkeypatch, name):
 
 def test_a_checkpoint_without_scores_is_scored(cards, tmp_path):
     package = card_of(
-        tmp_path / "p",
-        rewritten(ROOT / "checkpoints" / "reverse", tmp_path / "c", scores=None),
+        tmp_path / "p", rewritten(ROOT / "checkpoints" / "reverse", tmp_path / "c", scores=None)
     )
     assert text_of(package) == text_of(cards["reverse"])
 

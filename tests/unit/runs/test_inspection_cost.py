@@ -27,10 +27,7 @@ LARGE = {
 
 def test_costs_follow_the_sequences_of_the_views():
     assert head_patterns.NUM_SEQUENCES == snapshots.HEAD_SCORE_SEQUENCES
-    assert (MIN_SEQUENCES, MIN_STEPS) == (
-        snapshots.ABLATION_SEQUENCES,
-        snapshots.TRAINING_STEPS,
-    )
+    assert (MIN_SEQUENCES, MIN_STEPS) == (snapshots.ABLATION_SEQUENCES, snapshots.TRAINING_STEPS)
 
 
 def test_larger_models_and_longer_sequences_cost_more():

@@ -46,15 +46,7 @@ def call_endpoint(endpoints, endpoint, **values):
     return run_in_thread(endpoints.call(endpoint, fake_request(), values))
 
 
-HOSTILE_VALUES = (
-    None,
-    -7,
-    {},
-    "watch:",
-    "checkpoint:../..",
-    "\ud800",
-    [["x"]],
-)
+HOSTILE_VALUES = (None, -7, {}, "watch:", "checkpoint:../..", "\ud800", [["x"]])
 
 
 @pytest.mark.parametrize("value", HOSTILE_VALUES, ids=lambda value: repr(value)[:20])
