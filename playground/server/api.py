@@ -392,7 +392,6 @@ class Push(Endpoint):
         examples=["TOKEN"],
     )
     private: bool = Field(False, description="whether a new repository is private.")
-    branch: Name = Field("main", description="the branch that gets the commit.")
     wait: Seconds = 60
     owner: JobCaller = ""
 
@@ -403,7 +402,7 @@ class Push(Endpoint):
                 "or download the checkpoint and push it from your machine"
             )
         fields = self.model_dump(include={"repo", "token", "private"})
-        return await call.run_job("push", fields | {"revision": self.branch}, self.wait)
+        return await call.run_job("push", fields, self.wait)
 
 
 @endpoint()

@@ -43,6 +43,7 @@ class TaskConfig:
         "samples every batch anew.",
         low=0,
         high=1_000_000,
+        role="treatment",
     )
     predict_eos: bool = config_field(
         True,

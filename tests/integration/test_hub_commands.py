@@ -67,7 +67,7 @@ def test_a_dry_run_without_a_token_lists_every_file(
         done = command("push", trained_checkpoint, "ada/dry", "--dry-run", token="")
     assert done.returncode == 0, done.stderr
     first, *files, last = done.stdout.splitlines()
-    assert first == "model ada/dry (public, branch main): would be created"
+    assert first == "model ada/dry (public): would be created"
     assert [line.split()[-1] for line in files] == sorted(published_files)
     assert {line.split()[0] for line in files} == {"new"}
     stored = (trained_checkpoint / "model.safetensors").stat().st_size
@@ -80,10 +80,6 @@ def test_a_dry_run_without_a_token_lists_every_file(
 @pytest.mark.parametrize(
     ("arguments", "expected_message"),
     [
-        (
-            ("push", "checkpoints/reverse", "ada/x", "--branch", "../x"),
-            "'../x' is not a valid branch",
-        ),
         (
             ("push", "checkpoints/reverse", "ada/x", "--license", "mine"),
             "the license 'mine' is not known to the Hub",
@@ -99,24 +95,20 @@ def test_an_invalid_name_is_rejected_before_a_job_starts(command, arguments, exp
     assert len(done.stderr.splitlines()) == 1  # no job has printed anything
 
 
-def test_license_branch_and_visibility_are_named_on_the_command_line(
-    hub, command, trained_checkpoint
-):
-    options = ("--license", "cc-by-4.0", "--branch", "exp/1", "--private")
+def test_license_and_visibility_are_named_on_the_command_line(hub, command, trained_checkpoint):
+    options = ("--license", "cc-by-4.0", "--private")
     done = command("push", trained_checkpoint, "ada/licensed", *options)
     assert done.returncode == 0, done.stderr
-    assert "model ada/licensed (private, branch exp/1): was created" in done.stdout
-    assert done.stdout.splitlines()[-1] == f"{hub.url}/ada/licensed/tree/exp/1"
+    assert "model ada/licensed (private): was created" in done.stdout
     assert hub.repo("ada/licensed").private
-    card = ModelCard(hub.files("ada/licensed", "exp/1")["README.md"].decode())
+    card = ModelCard(hub.files("ada/licensed")["README.md"].decode())
     assert card.data.license == "cc-by-4.0"
-    assert 'revision="exp/1"' in card.text
 
 
 def test_push_makes_one_commit_and_prints_the_link(hub, published, published_files):
     done, requests = published
     first, *files, last = done.stdout.splitlines()
-    assert first == "model ada/digits (public, branch main): was created"
+    assert first == "model ada/digits (public): was created"
     assert [line.split()[-1] for line in files] == sorted(published_files)
     assert last == f"{hub.url}/ada/digits"
     assert len([request for request in requests if "/commit/" in request.path]) == 1

@@ -240,15 +240,6 @@ def test_a_space_that_failed_is_written_by_the_next_push(hub, push_with_page):
     assert hub.repo("ada/late", "space").head.oid == space
 
 
-def test_only_a_push_to_the_main_branch_writes_the_space(hub, push_with_page):
-    assert push_with_page("ada/branched")[0] == "result"
-    space = hub.repo("ada/branched", "space").head.oid
-    outcome, result = push_with_page("ada/branched", revision="next", license="isc")
-    assert (outcome, result["space"]) == ("result", None)
-    assert any("only a push to the branch main writes it" in note for note in result["notes"])
-    assert hub.repo("ada/branched", "space").head.oid == space
-
-
 def test_an_own_page_of_the_repository_stays(hub, push_with_page):
     assert push_with_page("ada/site", page=False)[0] == "result"
     hub.put("ada/site", {"index.html": "mine"})
@@ -459,8 +450,8 @@ def test_a_hub_task_can_be_cancelled_while_the_hub_is_silent(
         assert job.released.wait(60)
     assert (job.status, job.retryable) == ("cancelled", True)
     assert job.message == (
-        "cancelled; existing content is unchanged; a new repository or branch may exist, without "
-        "any new model"
+        "cancelled; existing content is unchanged; a new repository may exist, without any new "
+        "model"
     )
     assert hub.commit_titles("ada/cancelled") == ["initial commit"]
     assert job.arguments == ()
