@@ -36,7 +36,6 @@ from .common import (
     reserve_output_dir,
 )
 from .datasets import READING_OPTIONS, dataset_options, read_dataset
-from .experiment_runs import read_spec
 from .setting_options import Train, setting_options, translating_option_names
 
 if TYPE_CHECKING:
@@ -86,12 +85,6 @@ python -m playground train --resume sorter --max-steps 1000"""
     default=None,
     help="A preset of settings. [default: fast, or the architecture's]",
 )
-@click.option(
-    "--spec",
-    type=click.Path(path_type=Path),
-    default=None,
-    help="Train the first run of the experiment in a .json or .toml file, with its settings.",
-)
 @output_option("Output folder of the checkpoint. [default: in checkpoints/runs]", required=False)
 @click.option("--overwrite", is_flag=True, help="Replace the checkpoint that --out already holds.")
 @click.option(
@@ -108,7 +101,6 @@ python -m playground train --resume sorter --max-steps 1000"""
 def train(
     task: str | None,
     preset: str | None,
-    spec: Path | None,
     out: Path | None,
     overwrite: bool,
     resume: Path | None,
@@ -132,13 +124,7 @@ def train(
             "--weights-only would replace the checkpoint by one that cannot be resumed; "
             "name another folder with --out"
         )
-    if spec is not None:
-        if fixed := [*options, *(["preset"] * bool(preset)), *(["resume"] * bool(resume))]:
-            exit_with_error(
-                f"{option_name(fixed[0])} cannot change an experiment; write it in {spec}"
-            )
-        config = first_run(spec)
-    elif resume is None:
+    if resume is None:
         config = build_config(options, preset)
     else:
         config = resume_config(resume, options, preset)
@@ -240,19 +226,6 @@ def build_config(options: dict[str, Any], preset: str | None) -> RunConfig:
         ensure_memory_available(config)
     except ConfigError as error:
         exit_with_error(translating_option_names(error, **flags))
-    return config
-
-
-def first_run(spec: Path) -> RunConfig:
-    """Return the first run of the experiment in a file."""
-    from playground.experiments.spec import parse_experiment
-
-    try:
-        _, variant, seed = next(parse_experiment(read_spec(spec), "").planned_runs())
-        config = variant.config(seed)
-        ensure_memory_available(config)
-    except ConfigError as error:
-        exit_with_error(str(error))
     return config
 
 
