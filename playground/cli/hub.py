@@ -58,7 +58,6 @@ def push(
     from playground.hub.formats import package_format
 
     check_repo(repo)
-    check_license(license)
     package_format(read_manifest(checkpoint).config.architecture)
     run = (
         checkpoint.parent.parent
@@ -69,7 +68,7 @@ def push(
     result = run_hub_task(
         needed=not dry_run,
         kind="plan" if dry_run else "push",
-        license=license,
+        license=check_license(license),
         repo=repo,
         **options,
         checkpoint=str(checkpoint.resolve()),

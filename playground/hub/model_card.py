@@ -42,7 +42,6 @@ from .card_measurements import Example, attention_picture, other_lengths, worked
 from .existing_card import ExistingCard, signed_card
 from .formats import code_lines, package_format
 from .markdown import format_lengths, format_percent, format_tokens, render_card
-from .repo_ids import check_license, check_repo
 
 NO_CARD = ExistingCard()
 PROBE_LENGTH = 10  # of the sequence in the attention figure
@@ -62,12 +61,10 @@ def write_card(
     """Write the model card of a checkpoint into the folder of its package.
 
     `license` is an id, by default that of the card `existing` of the repository, or else
-    `default_license`. Raises UserError if the repository or the license is not valid. Raises
+    `default_license`. The caller has checked it and the name of the repository. Raises
     CheckpointError if the checkpoint cannot be read. Raises DatasetError if the checkpoint has no
     scores and its dataset is not stored here. Raises OSError if a file cannot be read or written.
     """
-    check_repo(repo)
-    license = check_license(license)
     manifest, model = load_model(checkpoint)
     config, task = manifest.config, manifest.config.task.load()
     default = default_license(config.task)

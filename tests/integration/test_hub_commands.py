@@ -117,27 +117,6 @@ def test_push_makes_one_commit_and_prints_the_link(hub, published, published_fil
     assert "Uploading " in done.stderr  # what it does meanwhile
 
 
-def test_pushed_again_nothing_is_different(
-    hub, command, trained_checkpoint, published, published_files
-):
-    head = hub.repo("ada/digits").head.oid
-    with hub.record_requests() as requests:
-        done = command("push", trained_checkpoint, "ada/digits", "--json")
-    assert done.returncode == 0, done.stderr
-    (line,) = done.stdout.splitlines()
-    response = json.loads(line)
-    assert (response["url"], response["commit"], response["step"]) == (
-        f"{hub.url}/ada/digits",
-        head,
-        6,
-    )
-    changes = response["plan"]["changes"]
-    assert [change["path"] for change in changes] == sorted(published_files)
-    assert {change["status"] for change in changes} == {"same"}
-    assert {request.method for request in requests} <= {"GET", "HEAD"}
-    assert hub.repo("ada/digits").head.oid == head
-
-
 # Fetching
 
 

@@ -4,7 +4,6 @@ import os
 import threading
 import time
 import traceback
-from dataclasses import asdict
 from types import SimpleNamespace
 
 import pytest
@@ -165,17 +164,6 @@ def test_repository_with_other_content_is_not_overwritten(hub, ada, package):
     assert hub.files("ada/other") == {
         name: data.encode() if isinstance(data, str) else data for name, data in files.items()
     }
-
-
-def test_repository_with_card_and_license_only_is_accepted(hub, ada, package):
-    hub.put("ada/reserved", {"README.md": "# Soon", "LICENSE": "MIT"})
-    plan = ada.plan(package, "ada/reserved")
-    assert (statuses_by_path(plan)["README.md"], statuses_by_path(plan)["config.json"]) == (
-        "changed",
-        "new",
-    )
-    ada.push(package, plan, "Step 1")
-    assert hub.files("ada/reserved")["LICENSE"] == b"MIT"
 
 
 # Pushes
@@ -512,18 +500,3 @@ def test_file_with_an_unexpected_size_is_rejected(hub, anonymous, tmp_path, size
 
 
 # Long retry times
-
-
-@pytest.mark.parametrize("status", [408, 429, 503])
-def test_long_retry_time_raises_an_error(hub, ada, package, waits, status):
-    hub.put("ada/digits", {MANIFEST: "{}"})
-    with hub.fault(hub.PREUPLOAD, status, retry_after=86400) as fault:
-        error = get_error(push, ada, package, "ada/digits")
-    assert "requests a wait of 24 h" in str(error)
-    assert error.retryable
-    assert (fault.hits, waits) == (1, [])
-    assert hub.commit_titles("ada/digits") == ["initial commit", "Upload"]
-
-
-def test_a_plan_contains_no_token(hub, ada, package):
-    assert hub.ADA not in repr(asdict(ada.plan(package, "ada/digits")))

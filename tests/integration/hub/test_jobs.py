@@ -19,7 +19,6 @@ from playground.hub.jobs import HubJobs
 from playground.hub.repo_ids import Phase
 from playground.hub.tasks import HubTask
 from playground.jobs.process import warm_up
-from playground.runs.export import CHECKPOINT_FILES
 from playground.runs.limits import Limits
 from tests.support.app_server import ROOT, wait_for
 from tests.support.fake_jobs import fake_processes
@@ -402,19 +401,6 @@ def test_model_above_server_limits_is_rejected_before_download(hub, published_fi
     )
     assert not [each for each in hub.requests_with("ada/wide") if "safetensors" in each.path]
     assert not (tmp_path / "in").exists()
-
-
-def test_code_and_pickles_beside_a_valid_model_are_not_fetched(
-    hub, checkpoint, published, run, tmp_path
-):
-    code = dict.fromkeys([name for name in published if name.endswith(".py")], "exit()")
-    others = dict.fromkeys(("sitecustomize.py", "pytorch_model.bin", "training.pt"), "x")
-    hub.put("cy/evil", published | code | others)
-    outcome, *message = run("pull", "cy/evil", destination=str(tmp_path / "in"))
-    assert outcome == "result", message
-    assert read_files(tmp_path / "in") == read_files(checkpoint)
-    requested = {request.path.split("/")[-1] for request in hub.requests_with("cy/evil/resolve")}
-    assert requested == {"playground.json", "README.md", *CHECKPOINT_FILES[1:]}
 
 
 def test_an_unknown_revision_is_rejected_with_the_known_ones(hub, published, run):

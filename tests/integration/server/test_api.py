@@ -1,5 +1,6 @@
 """The API for programs: a client of a shared instance."""
 
+import html
 import itertools
 import json
 import re
@@ -285,6 +286,16 @@ def test_documented_curl_commands_work(app):
         "1",
         "3",
     ]
+
+
+def test_the_curl_program_of_the_page_prints_what_a_call_returns(app, call_api):
+    blocks = re.findall(r'title="Copy: ([^"]+)".*?<code>(.*?)</code>', app.get("/api")[1], re.S)
+    program = html.unescape(dict(blocks)["attention, curl"])
+    printed = subprocess.run(["sh", "-c", program], capture_output=True, text=True, check=True)
+    assert printed.stdout.startswith("event: complete\n")
+    arguments = {"model": "checkpoint:reverse", "sequence": "3 1 4", "layer": 0, "head": 0}
+    (result,) = json.loads(printed.stdout.partition("data: ")[2])
+    assert result == call_api("attention", **arguments)
 
 
 def test_too_many_runs_of_one_address_get_a_retry_time(app):
