@@ -58,6 +58,7 @@ from .schemas.base import JsonObject, Name, Token
 STATUS_CHANGE_TIMEOUT_S = 10.0  # seconds to wait for pause, resume and stop to take effect
 EVALUATION_TIMEOUT_S = 280.0  # seconds
 MAX_WEIGHTS = 200_000  # weights in one response
+HEAVY_MS = 500.0  # load of a call that starts work: ten at once, then one a second
 
 
 @endpoint()
@@ -114,7 +115,7 @@ class Models(Endpoint):
         }
 
 
-@endpoint(rate="starts")
+@endpoint(load=HEAVY_MS)
 class Start(Endpoint):
     """Start training a small transformer from scratch.
 
@@ -311,7 +312,7 @@ def _selected(name: str, index: int, count: int) -> list[int]:
     return [index] if index >= 0 else list(range(count))
 
 
-@endpoint(rate="heavy", needs=Right.USE)
+@endpoint(load=HEAVY_MS, needs=Right.USE)
 class Evaluate(Endpoint):
     """Evaluate a model on held-out sequences with free-running decoding.
 
@@ -346,7 +347,7 @@ class Evaluate(Endpoint):
         return result | {"interval": list(interval) if interval else None}
 
 
-@endpoint(rate="heavy", needs=Right.REUSE)
+@endpoint(load=HEAVY_MS, needs=Right.REUSE)
 class Compare(Endpoint):
     """Benchmark a model, baselines and Hub models on the same held-out sequences.
 
@@ -373,7 +374,7 @@ class Compare(Endpoint):
         return await call.run_job("benchmark", fields, self.wait)
 
 
-@endpoint(rate="heavy", needs=Right.OWN)
+@endpoint(load=HEAVY_MS, needs=Right.OWN)
 class Push(Endpoint):
     """Publish a run's newest checkpoint, or a checkpoint, on the Hugging Face Hub.
 
