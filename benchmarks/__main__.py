@@ -13,7 +13,6 @@ from benchmarks import (
     accuracy_vs_references,
     baseline,
     decoding,
-    distributed,
     engine,
     engine_outputs,
     fast_preset,
@@ -46,7 +45,7 @@ from playground.experiments.claims import CLAIMS
 from playground.tasks import TASKS
 
 BENCHMARKS_DIR = Path(__file__).parent
-NOT_MEASURED_NOTE = "No measurement ran on several GPUs or on several machines yet."
+NOT_MEASURED_NOTE = "No measurement ran on several machines yet."
 ACCURACY_NOTE = (
     f"Presets of `playground/training/presets.py`; seeds from {accuracy.FIRST_SEED} on. Evaluated "
     "every 10 steps (paper and tutorial: 25) on 256 held-out sequences, and on 2,000 to confirm. "
@@ -125,13 +124,6 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
         "Length generalization of recurrent models",
         "Reversal, trained on lengths 1 to 10 for 1,000 steps, evaluated on 200 held-out sequences "
         f"of each length up to 30; median (range) over {recurrent_lengths.SEEDS} seeds.",
-    ),
-    "distributed": (
-        distributed,
-        "Two processes compared with one",
-        "One run, global batch size 128, length 10, 2+2 layers, d_ff twice d_model; one machine, "
-        "one thread per process, and PyTorch's CPU backend gloo. Speedup: the speed of two "
-        "processes divided by that of one in the same round.",
     ),
     "peers": (
         accuracy_vs_references.SHORT,

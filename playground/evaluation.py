@@ -65,21 +65,18 @@ def evaluate(model: Seq2SeqModel, held_out: HeldOutSet) -> EvalResult:
 def score_targets(
     model: Seq2SeqModel,
     held_out: HeldOutSet,
-    start: int = 0,
-    stride: int = 1,
     label_smoothing: float = 0.0,
 ) -> Tensor:
     """Score each held-out sequence (3N, float64).
 
     The lines of the result are the number of correct tokens, 1 for an exact match and 0 otherwise,
     and the loss, summed over the tokens. The loss is NaN if the model does not compute it in the
-    same pass. Only sequence `start` and each `stride`-th one after it are evaluated; the other
-    entries are zero, so the results of several processes add up.
+    same pass.
 
     Only examples without an exact match are decoded, for their token accuracy.
     """
     scores_3N = torch.zeros(3, len(held_out.lengths_B), dtype=torch.float64)
-    for rows in split_into_chunks(model.config, held_out.batch, start, stride):
+    for rows in split_into_chunks(model.config, held_out.batch):
         batch = held_out.batch.select(rows.to(held_out.batch.source_BS.device))
         exact_match_B, loss_B = exact_match_and_loss(model, batch, label_smoothing)
         if loss_B is None:

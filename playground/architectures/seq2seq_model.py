@@ -87,16 +87,13 @@ class TeacherForcedModel(Seq2SeqModel):
         return exact_match_mask(logits_BTV, batch), (loss_BT * (batch.labels_BT != PAD)).sum(1)
 
 
-def split_into_chunks(
-    config: BaseConfig, batch: Batch, start: int = 0, stride: int = 1
-) -> tuple[Tensor, ...]:
+def split_into_chunks(config: BaseConfig, batch: Batch) -> tuple[Tensor, ...]:
     """Split the indices of a batch into chunks that fit without gradients.
 
-    Source and target both count for the size of an example. With `start` and `stride`, the indices
-    are `start` and each `stride`-th one after it.
+    Source and target both count for the size of an example.
     """
     width = config.sequence_length(batch.source_BS.shape[1], batch.target_BT.shape[1])
-    return torch.arange(len(batch.source_BS))[start::stride].split(config.max_batch_size(width))
+    return torch.arange(len(batch.source_BS)).split(config.max_batch_size(width))
 
 
 def masked_cross_entropy(logits_BTV: Tensor, batch: Batch, label_smoothing: float) -> Tensor:

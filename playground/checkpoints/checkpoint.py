@@ -28,7 +28,6 @@ from playground.common.atomic_write import wait_for_replacement, write_dir
 from playground.common.messages import file_label
 from playground.common.strict_json import parse_strict_json
 from playground.evaluation import EvalResult
-from playground.training.distributed import SINGLE_PROCESS, DistributedContext
 from playground.training.optimizers import optimizer_state_keys
 from playground.training.run_config import RunConfig
 from playground.training.train_config import TrainConfig
@@ -134,35 +133,21 @@ def _read_unchanged(folder: Path, read: Callable[[Manifest], T]) -> tuple[Manife
 
 
 def resume_trainer(
-    folder: Path,
-    dist: DistributedContext = SINGLE_PROCESS,
-    max_threads: int = MAX_THREADS,
-    **settings: Any,
+    folder: Path, max_threads: int = MAX_THREADS, **settings: Any
 ) -> tuple[Trainer, list[dict[str, Any]]]:
     """Load a trainer that continues from the checkpoint, and the metrics so far.
 
-    `settings` are new values; they override the setting changes during the run. The number of
-    processes in `dist` may differ from that of the run so far. Raises CheckpointError as
-    `load_model`, and for a checkpoint without training.safetensors.
+    `settings` are new values; they override the setting changes during the run. Raises
+    CheckpointError as `load_model`, and for a checkpoint without training.safetensors.
     """
     folder = Path(folder)
-    if dist.world_size == 1:
-        return _read_unchanged(
-            folder, lambda manifest: _resume_trainer(folder, manifest, dist, max_threads, settings)
-        )[1]
-    # Several processes take the same steps, so none of them may read the checkpoint again alone.
-    wait_for_replacement(folder)
-    manifest = read_manifest(folder)
-    dist.check_equal(f"checkpoint {folder}", manifest.to_json())
-    return _resume_trainer(folder, manifest, dist, max_threads, settings)
+    return _read_unchanged(
+        folder, lambda manifest: _resume_trainer(folder, manifest, max_threads, settings)
+    )[1]
 
 
 def _resume_trainer(
-    folder: Path,
-    manifest: Manifest,
-    dist: DistributedContext,
-    max_threads: int,
-    settings: dict[str, Any],
+    folder: Path, manifest: Manifest, max_threads: int, settings: dict[str, Any]
 ) -> tuple[Trainer, list[dict[str, Any]]]:
     path = folder / "training.safetensors"
     if not path.is_file():
@@ -176,7 +161,6 @@ def _resume_trainer(
     trainer = Trainer(
         manifest.config.replace(**settings) if settings else manifest.config,
         changes,
-        dist=dist,
         max_threads=max_threads,
     )
     if trainer.config.model != manifest.config.model:

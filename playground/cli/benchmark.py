@@ -122,12 +122,7 @@ def _print_table(events: list[dict[str, Any]], rows: list["ModelRow"]) -> None:
 @click.option("--overwrite", is_flag=True, help="Replace the model that --out already holds.")
 @json_option
 def finetune(
-    model: str,
-    checkpoint: Path,
-    out: Path,
-    overwrite: bool,
-    as_json: bool,
-    **settings: float,
+    model: str, checkpoint: Path, out: Path, overwrite: bool, as_json: bool, **settings: float
 ) -> None:
     """Train a pretrained MODEL (a name on the Hub, or a folder) on the task of a CHECKPOINT.
 

@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, NoReturn
@@ -33,24 +33,6 @@ def machine_token() -> str:
     from huggingface_hub import get_token
 
     return get_token() or ""
-
-
-def torchrun_rank(name: str) -> int:
-    """Return RANK or LOCAL_RANK as set by torchrun, else 0."""
-    return int(os.environ[name]) if int(os.environ.get("WORLD_SIZE", 1)) > 1 else 0
-
-
-@contextmanager
-def only_rank_zero_prints() -> Iterator[None]:
-    """Silence all processes of torchrun on a machine but the first during a `with` block.
-
-    An unexpected error of another process is printed after the block.
-    """
-    if not torchrun_rank("LOCAL_RANK"):
-        yield
-        return
-    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
-        yield
 
 
 def progress_bar(**options: Any) -> Any:

@@ -12,13 +12,7 @@ import click
 from playground.common.storage import checkpoints_root
 from playground.models.config_fields import ConfigError
 
-from .common import (
-    MultiValueOption,
-    exit_with_error,
-    json_option,
-    number_option,
-    reject_options,
-)
+from .common import MultiValueOption, exit_with_error, json_option, number_option, reject_options
 from .experiment_runs import (
     experiments_folder_option,
     figure_option,

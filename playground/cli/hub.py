@@ -8,7 +8,7 @@ import click
 
 from playground.checkpoints.manifest import read_manifest
 from playground.common.storage import checkpoints_root
-from playground.hub.repo_ids import check_branch, check_license, check_repo, check_revision
+from playground.hub.repo_ids import check_license, check_repo, check_revision
 
 from .common import (
     check_output_dir,
@@ -24,12 +24,6 @@ from .common import (
 @click.command()
 @checkpoint_argument
 @click.argument("repo", metavar="USER/NAME")
-@click.option(
-    "--branch",
-    default="main",
-    show_default=True,
-    help="The branch for the commit; created if it is missing.",
-)
 @click.option("--private", is_flag=True, help="Make a new repository private.")
 @click.option(
     "--license",
@@ -55,7 +49,6 @@ from .common import (
 def push(
     checkpoint: Path,
     repo: str,
-    branch: str,
     license: str,
     dry_run: bool,
     as_json: bool,
@@ -65,8 +58,6 @@ def push(
     from playground.hub.formats import package_format
 
     check_repo(repo)
-    check_branch(branch)
-    check_license(license)
     package_format(read_manifest(checkpoint).config.architecture)
     run = (
         checkpoint.parent.parent
@@ -77,9 +68,8 @@ def push(
     result = run_hub_task(
         needed=not dry_run,
         kind="plan" if dry_run else "push",
-        license=license,
+        license=check_license(license),
         repo=repo,
-        revision=branch,
         **options,
         checkpoint=str(checkpoint.resolve()),
         run_folder=str(run) if run else "",
@@ -97,7 +87,7 @@ def print_plan(result: dict[str, Any], dry_run: bool) -> None:
         what = "Space" if plan["kind"] == "space" else "model"
         whose = "private" if plan["private"] else "public"
         state = "exists" if plan["exists"] else "would be created" if dry_run else "was created"
-        click.echo(f"{what} {plan['repo']} ({whose}, branch {plan['revision']}): {state}")
+        click.echo(f"{what} {plan['repo']} ({whose}): {state}")
         for change in plan["changes"]:
             click.echo(f"  {change['status']:8}{change['size']:>12,} bytes  {change['path']}")
     for note in result.get("notes", ()):

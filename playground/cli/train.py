@@ -28,17 +28,14 @@ from .common import (
     exit_with_error,
     json_option,
     new_run_folder,
-    only_rank_zero_prints,
     option_name,
     output_option,
     progress_bar,
     record_signals,
     reject_options,
     reserve_output_dir,
-    torchrun_rank,
 )
 from .datasets import READING_OPTIONS, dataset_options, read_dataset
-from .experiment_runs import read_spec
 from .setting_options import Train, setting_options, translating_option_names
 
 if TYPE_CHECKING:
@@ -88,12 +85,6 @@ python -m playground train --resume sorter --max-steps 1000"""
     default=None,
     help="A preset of settings. [default: fast, or the architecture's]",
 )
-@click.option(
-    "--spec",
-    type=click.Path(path_type=Path),
-    default=None,
-    help="Train the first run of the experiment in a .json or .toml file, with its settings.",
-)
 @output_option("Output folder of the checkpoint. [default: in checkpoints/runs]", required=False)
 @click.option("--overwrite", is_flag=True, help="Replace the checkpoint that --out already holds.")
 @click.option(
@@ -110,7 +101,6 @@ python -m playground train --resume sorter --max-steps 1000"""
 def train(
     task: str | None,
     preset: str | None,
-    spec: Path | None,
     out: Path | None,
     overwrite: bool,
     resume: Path | None,
@@ -121,11 +111,7 @@ def train(
     """Train a model and save its checkpoint.
 
     Defaults of settings are in brackets; a preset or an architecture may have others.
-
-    Under torchrun, several processes train it together. --batch-size is that of the whole
-    batch, which is divided among the processes. Only the first process prints and writes.
     """
-    click.get_current_context().with_resource(only_rank_zero_prints())
     reading = {name: settings.pop(name) for name in READING_OPTIONS}
     settings["task"] = task
     options = {name: value for name, value in settings.items() if value is not None}
@@ -138,33 +124,22 @@ def train(
             "--weights-only would replace the checkpoint by one that cannot be resumed; "
             "name another folder with --out"
         )
-    if spec is not None:
-        if fixed := [*options, *(["preset"] * bool(preset)), *(["resume"] * bool(resume))]:
-            exit_with_error(
-                f"{option_name(fixed[0])} cannot change an experiment; write it in {spec}"
-            )
-        config = first_run(spec)
-    elif resume is None:
+    if resume is None:
         config = build_config(options, preset)
     else:
         config = resume_config(resume, options, preset)
-    out = out or resume
-    if not torchrun_rank("RANK"):  # only the first process writes
-        out = out or new_run_folder(
-            checkpoints_root() / "runs", config.task.task, config.training.seed
-        )
-        replaces = overwrite or out == resume
-        where_to_save = click.get_current_context().with_resource(
-            reserve_output_dir(out, lambda: check_output_dir(out, keeps_existing=not replaces))
-        )
+    out = (
+        out
+        or resume
+        or new_run_folder(checkpoints_root() / "runs", config.task.task, config.training.seed)
+    )
+    replaces = overwrite or out == resume
+    where_to_save = click.get_current_context().with_resource(
+        reserve_output_dir(out, lambda: check_output_dir(out, keeps_existing=not replaces))
+    )
     trainer, metrics = _build_trainer(config, resume, options)
     failure, exit_code = train_with_progress(trainer, metrics)
     scores = None if failure else trainer.evaluate()
-    if scores:
-        trainer.dist.shutdown()
-    if not trainer.dist.is_main or out is None:
-        # An error here would make torchrun end the first process while it saves.
-        return
     problems = [failure] if failure else []
     problems += _save(trainer, metrics, scores, where_to_save(), out, is_resumable=not weights_only)
     if problems or scores is None:
@@ -178,15 +153,11 @@ def _build_trainer(
 ) -> tuple[Trainer, list[Any]]:
     """Return the trainer of a new run or of a checkpoint, and the metrics so far."""
     from playground.checkpoints.checkpoint import resume_trainer
-    from playground.training.distributed import init_distributed
-    from playground.training.trainer import Trainer, resolve_device
+    from playground.training.trainer import Trainer
 
     try:
-        process_ranks = init_distributed(resolve_device(config.training.device))
         trainer, metrics = (
-            resume_trainer(resume, process_ranks, **options)
-            if resume is not None
-            else (Trainer(config, dist=process_ranks), [])
+            resume_trainer(resume, **options) if resume is not None else (Trainer(config), [])
         )
         trainer.task.check_lengths(trainer.config.task.min_length, trainer.config.task.max_length)
     except ConfigError as error:
@@ -258,19 +229,6 @@ def build_config(options: dict[str, Any], preset: str | None) -> RunConfig:
     return config
 
 
-def first_run(spec: Path) -> RunConfig:
-    """Return the first run of the experiment in a file."""
-    from playground.experiments.spec import parse_experiment
-
-    try:
-        _, variant, seed = next(parse_experiment(read_spec(spec), "").planned_runs())
-        config = variant.config(seed)
-        ensure_memory_available(config)
-    except ConfigError as error:
-        exit_with_error(str(error))
-    return config
-
-
 def resume_config(checkpoint: Path, options: dict[str, Any], preset: str | None) -> RunConfig:
     """Return the checkpoint's configuration with the changes that resuming allows."""
     fixed = sorted(set(options) - set(RESUMABLE_SETTINGS)) + (["preset"] if preset else [])
@@ -297,17 +255,13 @@ def train_with_progress(trainer: Trainer, metrics: list[Any]) -> tuple[str, int]
     """Train to the end with a progress bar.
 
     Returns the reason if it ended early, and the exit code. Signals are handled between two
-    steps, because weights and generators are inconsistent within one. Several processes all end
-    after the same step.
+    steps, because weights and generators are inconsistent within one.
     """
     from playground.training.step import TrainingDivergedError
 
     interrupted = record_signals()
     total = trainer.active_config.max_steps
-    is_hidden = None if trainer.dist.is_main else True  # None: tqdm draws on a terminal only
-    with progress_bar(
-        total=total, initial=trainer.step_count, unit="step", disable=is_hidden
-    ) as bar:
+    with progress_bar(total=total, initial=trainer.step_count, unit="step") as bar:
         try:
             while trainer.should_continue():
                 step = trainer.train_step()
@@ -315,12 +269,9 @@ def train_with_progress(trainer: Trainer, metrics: list[Any]) -> tuple[str, int]
                 bar.update()
                 if step.exact_match is not None:
                     bar.set_postfix(loss=f"{step.loss:.4f}", exact_match=f"{step.exact_match:.2%}")
-                if reported := trainer.dist.all_reduce_max(max(interrupted, default=0)):
-                    return f"stopped by a signal at step {trainer.step_count}", 128 + reported
+                if interrupted:
+                    stopped = f"stopped by a signal at step {trainer.step_count}"
+                    return stopped, 128 + max(interrupted)
         except TrainingDivergedError as error:
             return str(error), 1
-        except RuntimeError as error:
-            if trainer.dist.world_size == 1 or not trainer.dist.is_main:
-                raise
-            return f"a process failed or ended at step {trainer.step_count} ({error})", 1
     return "", 0

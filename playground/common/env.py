@@ -47,9 +47,6 @@ ENV_NUMBERS = {
     "RUNS_TOTAL_MB": EnvNumber(5000),
     "ADDRESS_MS": EnvNumber(500),
     "OWNER_MS": EnvNumber(200),
-    "API_STARTS": EnvNumber(10),
-    "API_HEAVY": EnvNumber(20),
-    "API_CALLS": EnvNumber(600),
     "API_PROXIES": EnvNumber(1, low=1, high=100, integer=True),
 }
 

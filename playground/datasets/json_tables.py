@@ -17,19 +17,14 @@ from .tables import (
     Row,
     Table,
     clean_name,
-    has_row_of_names,
-    numbered_names,
     text_lines,
-    unique_names,
-    usual_width,
-    width_problem,
 )
 
 MAX_DEPTH = 32
 USER_ROLES = ("user", "human")  # of chats; the answer follows
 
 
-def json_table(text: str, name: str, encoding: str, has_names: bool | None) -> Table | None:
+def json_table(text: str, name: str, encoding: str) -> Table | None:
     """Return the table of JSON or JSON Lines; None for another text. Raises DatasetError."""
     is_named_json = name.lower().endswith((".json", ".jsonl", ".ndjson"))
     if not is_named_json and not re.match(r"\s*+[\[{]", text):
@@ -37,19 +32,14 @@ def json_table(text: str, name: str, encoding: str, has_names: bool | None) -> T
     content = _parse_json(text)
     if content is not None:
         rows = _find_rows(content)
-        if not rows:
+        if not any(isinstance(row, dict) for row in rows[:MAX_SAMPLE_ROWS]):
             raise DatasetError(
                 "this JSON has no list of rows; write a list of objects, or one object on each line"
             )
-        if all(isinstance(row, list) for row in rows[:MAX_SAMPLE_ROWS]):
-            return _list_table("JSON", lambda: enumerate(rows, start=1), encoding, has_names)
         return _object_table("JSON", lambda: enumerate(rows, start=1), encoding)
     sample = [row for _, row in islice(_json_lines(text), MAX_SAMPLE_ROWS)]
-    for kind, table in ((dict, _object_table), (list, None)):
-        if 2 * sum(isinstance(row, kind) for row in sample) > len(sample):
-            if table:
-                return table("JSON Lines", lambda: _json_lines(text), encoding)
-            return _list_table("JSON Lines", lambda: _json_lines(text), encoding, has_names)
+    if 2 * sum(isinstance(row, dict) for row in sample) > len(sample):
+        return _object_table("JSON Lines", lambda: _json_lines(text), encoding)
     if not is_named_json and not re.match(r'\s*+(\{\s*+"|\[\s*+["\[{])', text):
         return None
     raise DatasetError(f"this JSON cannot be read: {_json_problem(text)}; correct the file")
@@ -81,56 +71,20 @@ def _json_problem(text: str) -> str:
 
 
 def _find_rows(content: Any) -> list[Any]:
-    """Return the rows of JSON: a list, the only list of an object, an object of columns, or one."""
+    """Return the rows of JSON: a list, the only list of objects in an object, or that object."""
     if isinstance(content, list):
         return content
     if not isinstance(content, dict):
         return []
-    lists = {key: value for key, value in content.items() if isinstance(value, list) and value}
-    if len(lists) < 2:
-        return next(iter(lists.values()), [content] if content else [])
-    columns = list(lists.values())
-    are_columns = not any(isinstance(each, dict) for column in columns for each in column[:1])
-    if are_columns and len(set(map(len, columns))) == 1:
-        return [dict(zip(lists, row, strict=True)) for row in zip(*columns, strict=True)]
-    names = ", ".join(f"{key[:40]} ({len(lists[key]):,})" for key in list(lists)[:5])
-    raise DatasetError(
-        f"this JSON has several lists of different kinds or lengths: {names}; write one of them, "
-        "or columns of equal length"
-    )
-
-
-def _list_table(
-    kind: str,
-    lists: Callable[[], Iterable[tuple[int, Any]]],
-    encoding: str,
-    has_names: bool | None,
-) -> Table:
-    """Return the table of rows that are lists."""
-    sample = [
-        [_cell(value) or "" for value in row]
-        for _, row in islice(lists(), MAX_SAMPLE_ROWS)
-        if isinstance(row, list)
-    ]
-    width = usual_width(sample)
-    full = [row for row in sample if len(row) == width]
-    first = full[0] if full else []
-    if has_names is None:
-        has_names = has_row_of_names(first, full[1:])
-    names = unique_names(first) if has_names else numbered_names(width)
-
-    def rows(selected: Sequence[str]) -> Iterator[Row]:
-        indices, is_name_row = [names.index(each) for each in selected], has_names
-        for number, row in lists():
-            if not isinstance(row, list) or len(row) != width:
-                n_cells = len(row) if isinstance(row, list) else 0
-                yield number, width_problem(n_cells, width)
-            elif is_name_row:
-                is_name_row = False
-            else:
-                yield number, [_cell(row[index]) for index in indices]
-
-    return Table(kind, tuple(names), rows, encoding, has_names=has_names)
+    lists = {
+        key: value
+        for key, value in content.items()
+        if isinstance(value, list) and value and isinstance(value[0], dict)
+    }
+    if len(lists) > 1:
+        names = ", ".join(f"{key[:40]} ({len(lists[key]):,})" for key in list(lists)[:5])
+        raise DatasetError(f"this JSON has several lists of rows: {names}; write one of them")
+    return next(iter(lists.values()), [content] if content else [])
 
 
 def _object_table(

@@ -21,7 +21,6 @@ from .tables import (
 
 MAX_SAMPLE_CHARS = 200_000  # characters from which the separator is found
 MAX_QUOTED_LINES = 20  # lines of one quoted cell
-MIN_OTHER_FRACTION = 0.1  # of lines with another separator, from which on separators are mixed
 # Separators in the order of preference, by the name that a report shows.
 ARROWS = {"→": "→", "⇒": "⇒", "=>": "=>", "->": "->"}
 BLANKS = {"  ": "two blanks"}
@@ -51,12 +50,10 @@ def line_table(
         width -= 1
     full = [cells[:width] for cells in sampled_cells if fits(cells, width)]
     first = full[0] if full else []
-    others = [] if is_csv or declared or width > 2 else _other_separators(sampled_cells)
     if has_names is None:
-        may_have_names = separator in DELIMITERS and not others
-        has_names = has_row_of_names(first, full[1:], columns, is_csv if may_have_names else None)
+        default = is_csv if separator in DELIMITERS else None
+        has_names = has_row_of_names(first, full[1:], columns, default)
     names = unique_names(first) if has_names else numbered_names(width)
-    splitters = [_splitter(each, False) for each in others]
 
     def rows(selected: Sequence[str]) -> Iterator[Row]:
         is_name_line = has_names
@@ -68,21 +65,17 @@ def line_table(
             if is_name_line and fits(cells, width) and [*cells[:width]] == first:
                 is_name_line = False
                 continue
-            if not fits(cells, width):
-                pairs = (split(cells[0]) for split in splitters) if len(cells) == 1 else iter(())
-                pair = next(filter(_is_pair, pairs), None)
-                if pair is None:
-                    yield number + n_skipped_lines, width_problem(len(cells), width)
-                    continue
-                cells = pair
-            yield number + n_skipped_lines, [cells[index] for index in indices]
+            if fits(cells, width):
+                yield number + n_skipped_lines, [cells[index] for index in indices]
+            else:
+                yield number + n_skipped_lines, width_problem(len(cells), width)
 
     return Table(
         "CSV" if is_csv else "text",
         tuple(names),
         rows,
         encoding,
-        " or ".join(TEXT_SEPARATORS.get(each, each) for each in [separator, *others] if each),
+        TEXT_SEPARATORS.get(separator, separator),
         has_names,
     )
 
@@ -122,19 +115,6 @@ def _find_separator(
         return has_columns, n_rows, width == 2, not is_decimal
 
     return max(candidates, key=score, default="")
-
-
-def _other_separators(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the separators of the lines without the usual one; none if such lines are few."""
-    splitters = {separator: _splitter(separator, False) for separator in TEXT_SEPARATORS}
-    lines = [cells[0] for cells in rows if len(cells) == 1]
-    fitting = [[each for each in splitters if _is_pair(splitters[each](line))] for line in lines]
-    used = [separators[0] for separators in fitting if separators]
-    return list(dict.fromkeys(used)) if len(used) >= MIN_OTHER_FRACTION * len(rows) else []
-
-
-def _is_pair(cells: Sequence[str]) -> bool:
-    return len(cells) == 2 and all(cells)
 
 
 def _is_quoted(sample: Sequence[str], delimiter: str) -> bool:

@@ -16,14 +16,7 @@ from dataclasses import replace
 from playground.common.format import format_count
 from playground.tasks.vocabulary import SPECIAL_TOKENS, normalize
 
-from .pairs import (
-    MAX_LENGTH,
-    MAX_REPORTED_ERRORS,
-    NO_REPORT,
-    DatasetError,
-    PairDataset,
-    ReadReport,
-)
+from .pairs import MAX_LENGTH, MAX_REPORTED_ERRORS, NO_REPORT, DatasetError, PairDataset, ReadReport
 
 MAX_PAIRS = 1_000_000
 MAX_VOCAB_SIZE = 512

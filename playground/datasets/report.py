@@ -107,7 +107,7 @@ def recognized(dataset: PairDataset) -> str:
     report, origin = dataset.report, dataset.origin
     if not report.format:
         return ""
-    delimiter = " or ".join(SEPARATORS.get(each, each) for each in report.delimiter.split(" or "))
+    delimiter = SEPARATORS.get(report.delimiter, report.delimiter)
     parts = [report.format[0].upper() + report.format[1:], report.encoding]
     parts += [f"separated by {delimiter}"] if delimiter else []
     if origin.get("config", "default") != "default":

@@ -120,7 +120,7 @@ def open_table(data: bytes, name: str, options: ReadOptions = ReadOptions()) -> 
 def _text_table(text: str, name: str, encoding: str, options: ReadOptions) -> Table:
     _ensure_size(len(text), "the text")
     text = text.removeprefix("\ufeff")
-    return json_table(text, name, encoding, options.has_names) or line_table(
+    return json_table(text, name, encoding) or line_table(
         text, name, options.columns, options.has_names, encoding
     )
 

@@ -36,7 +36,7 @@ Row = tuple[int, Sequence[str | None] | str]
 class Table:
     """Rows with the same columns.
 
-    delimiter   the name of the separator, or of several, with "or"; empty for formats without one
+    delimiter   the name of the separator; empty for formats without one
     has_names   whether the first row gives the names; None for formats without a row of names
     """
 

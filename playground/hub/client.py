@@ -29,7 +29,7 @@ from playground.errors import UserError
 
 from .errors import HubError, NotFoundError, to_hub_error
 from .plan import PushPlan, RepoInfo, plan_push
-from .repo_ids import Phase, check_branch, check_repo, check_revision
+from .repo_ids import Phase, check_repo, check_revision
 from .transport import MIN_BYTES_PER_S
 
 MAX_LISTED = 200
@@ -170,13 +170,7 @@ class Hub:
     # Pushing
 
     def plan(
-        self,
-        folder: Path,
-        repo: str,
-        *,
-        revision: str = "main",
-        private: bool = False,
-        kind: str = "model",
+        self, folder: Path, repo: str, *, private: bool = False, kind: str = "model"
     ) -> PushPlan:
         """Compute the effect of a push of the files in a folder, without writing anything.
 
@@ -184,21 +178,10 @@ class Hub:
         read.
         """
         check_repo(repo)
-        check_branch(revision)
-        branches: list[RepoInfo] = []
-        with suppress(NotFoundError):  # the push creates the repository, and a branch from main
-            branches.append(self.repo_info(repo, kind=kind))
-            if revision != "main":
-                branches.append(self.repo_info(repo, revision))
-        return plan_push(
-            folder,
-            repo,
-            branches,
-            endpoint=self.endpoint,
-            revision=revision,
-            private=private,
-            kind=kind,
-        )
+        existing: RepoInfo | None = None
+        with suppress(NotFoundError):  # the push creates the repository
+            existing = self.repo_info(repo, kind=kind)
+        return plan_push(folder, repo, existing, endpoint=self.endpoint, private=private, kind=kind)
 
     def push(
         self, folder: Path, plan: PushPlan, message: str, report: Report = lambda *_: None
@@ -236,12 +219,6 @@ class Hub:
 
     def _commit(self, folder: Path, plan: PushPlan, message: str, report: Report) -> str:
         """Upload the changes of a plan to an existing repository, and commit them."""
-        if plan.revision != "main" and not plan.parent:
-            report(f"Creating the branch {plan.revision}", 0.0, Phase.WRITING)
-            with self.translating_errors(f"create the branch {plan.revision} of", plan.repo):
-                self.api.create_branch(plan.repo, branch=plan.revision, revision=plan.start or None)
-        if not plan.has_writes:
-            return plan.start
         removed = [change.path for change in plan.changes if change.status == "removed"]
         written = [change for change in plan.changes if change.status in ("new", "changed")]
         added = [CommitOperationAdd(change.path, folder / change.path) for change in written]
@@ -249,18 +226,15 @@ class Hub:
         text = f"Uploading {format_count(len(written), 'file')} ({format_bytes(size)})"
         report(text, size / MIN_BYTES_PER_S, Phase.WRITING)
         with self.translating_errors("upload to", plan.repo):
-            self.api.preupload_lfs_files(
-                plan.repo, added, revision=plan.revision, repo_type=plan.kind, free_memory=False
-            )
+            self.api.preupload_lfs_files(plan.repo, added, repo_type=plan.kind, free_memory=False)
         report("Committing", 0.0, Phase.COMMITTING)
         with self.translating_errors("commit to", plan.repo):
             done = self.api.create_commit(
                 plan.repo,
                 [*map(CommitOperationDelete, removed), *added],
                 commit_message=message,
-                revision=plan.revision,
                 repo_type=plan.kind,
-                parent_commit=plan.start or None,
+                parent_commit=plan.parent or None,
             )
         return str(done.oid)
 

@@ -96,7 +96,6 @@ def describe_end(job: Job, reason: str) -> str:
             effect = "the commit may exist: check the repository before you publish again"
         elif job.phase is Phase.WRITING:
             effect = (
-                "existing content is unchanged; a new repository or branch may exist, "
-                "without any new model"
+                "existing content is unchanged; a new repository may exist, without any new model"
             )
     return f"{reason}; {effect}"

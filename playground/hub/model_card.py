@@ -42,7 +42,6 @@ from .card_measurements import Example, attention_picture, other_lengths, worked
 from .existing_card import ExistingCard, signed_card
 from .formats import code_lines, package_format
 from .markdown import format_lengths, format_percent, format_tokens, render_card
-from .repo_ids import check_license, check_repo, check_revision
 
 NO_CARD = ExistingCard()
 PROBE_LENGTH = 10  # of the sequence in the attention figure
@@ -56,21 +55,16 @@ def write_card(
     checkpoint: Path,
     *,
     repo: str,
-    revision: str = "main",
     license: str = "",
     existing: ExistingCard = NO_CARD,
 ) -> None:
     """Write the model card of a checkpoint into the folder of its package.
 
     `license` is an id, by default that of the card `existing` of the repository, or else
-    `default_license`. `revision` is the branch that the card describes. Raises UserError if the
-    repository, the revision or the license is not valid. Raises CheckpointError if the checkpoint
-    cannot be read. Raises DatasetError if the checkpoint has no scores and its dataset is not
-    stored here. Raises OSError if a file cannot be read or written.
+    `default_license`. The caller has checked it and the name of the repository. Raises
+    CheckpointError if the checkpoint cannot be read. Raises DatasetError if the checkpoint has no
+    scores and its dataset is not stored here. Raises OSError if a file cannot be read or written.
     """
-    check_repo(repo)
-    check_revision(revision)
-    license = check_license(license)
     manifest, model = load_model(checkpoint)
     config, task = manifest.config, manifest.config.task.load()
     default = default_license(config.task)
@@ -81,7 +75,6 @@ def write_card(
     form, (n_lines, n_files) = package_format(config.architecture), code_lines(package)
     facts = {
         "repo": repo,
-        "revision": revision,
         "license": ExistingCard(card_license).license_text,
         "name": repo.split("/")[1],
         "manifest": manifest,

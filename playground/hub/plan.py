@@ -64,17 +64,14 @@ class FileChange:
 class PushPlan:
     """The effect of a push on a model or a Space, computed before it writes anything.
 
-    `parent` is the last commit of the branch, or empty for a new branch. `start` is the commit that
-    the files are compared with and that a new branch starts from, or empty for a new repository.
+    `parent` is the last commit, with which the files are compared, or empty for a new repository.
     """
 
     repo: str
-    revision: str
     url: str
     exists: bool
     private: bool
     parent: str
-    start: str
     changes: tuple[FileChange, ...]
     kind: str = "model"
 
@@ -87,19 +84,18 @@ class PushPlan:
 def plan_push(
     folder: Path,
     repo: str,
-    branches: list[RepoInfo],
+    existing: RepoInfo | None,
     *,
     endpoint: str,
-    revision: str = "main",
     private: bool = False,
     kind: str = "model",
 ) -> PushPlan:
     """Compare the files of a folder with those of a repository.
 
-    `branches` has the branch main, and the branch of the push if it exists; nothing for a new
-    repository, which is `private` or not. Raises HubError if the repository has other content.
+    Without an `existing` one, the push creates it, `private` or not. Raises HubError if the
+    repository has other content.
     """
-    info = branches[-1] if branches else RepoInfo(repo, "", private, 0, ())
+    info = existing or RepoInfo(repo, "", private, 0, ())
     remote = {file.path: file for file in info.files}
     files = files_in(folder)
     owned = {"README.md", ".gitattributes", "LICENSE"}
@@ -118,14 +114,11 @@ def plan_push(
         for name, file in remote.items()
         if name not in files and name in PACKAGE_FILES
     ]
-    has_branch = revision == "main" or len(branches) > 1
     return PushPlan(
         repo,
-        revision,
         f"{endpoint}/{repo}" if kind == "model" else f"{endpoint}/{kind}s/{repo}",
-        bool(branches),
+        existing is not None,
         info.private,
-        info.sha if has_branch else "",
         info.sha,
         tuple(changes),
         kind,

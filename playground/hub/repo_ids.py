@@ -1,4 +1,4 @@
-"""Names on the Hub: repositories, branches, revisions, files and licenses, and their checks.
+"""Names on the Hub: repositories, revisions, files and licenses, and their checks.
 
 The module has only light imports, because the page's process imports it.
 """
@@ -13,7 +13,6 @@ from playground.errors import UserError
 MANIFEST = "playground.json"
 PAGE = "index.html"  # the interactive page, or a page of the owner, which stays
 REPO_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
-BRANCH_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,95}")
 REVISION_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/+@-]{0,199}")
 # Files of earlier pushes, which a push may delete. Other files in a repository belong to its owner.
 PACKAGE_FILES = {
@@ -40,7 +39,7 @@ LICENSES = tuple(Path(__file__).with_name("licenses.txt").read_text("utf-8").spl
 class Phase(Enum):
     """What may exist on the Hub if a job ends early; without a phase, nothing."""
 
-    WRITING = "writing"  # a repository, a branch or uploaded files may exist, but no commit
+    WRITING = "writing"  # a repository or uploaded files may exist, but no commit
     COMMITTING = "committing"  # the commit may exist
 
 
@@ -51,16 +50,6 @@ def is_repo(name: str) -> bool:
         and "--" not in name
         and ".." not in name
         and not name.endswith(".git")
-    )
-
-
-def is_branch(name: str) -> bool:
-    """Return whether this can be the name of a new branch."""
-    return (
-        bool(BRANCH_PATTERN.fullmatch(name))
-        and is_revision(name)
-        and not name.endswith((".", ".lock"))
-        and not name.startswith("refs/")
     )
 
 
@@ -79,15 +68,6 @@ def check_repo(name: str) -> None:
         raise UserError(
             f"{name[:120]!r} is not the name of a repository; write user/name, with letters, "
             "digits, dots, dashes and underscores"
-        )
-
-
-def check_branch(name: str) -> None:
-    """Raise UserError unless this can be the name of a new branch."""
-    if not is_branch(name):
-        raise UserError(
-            f"{name[:60]!r} is not a valid branch name; use letters, digits, dots, dashes, "
-            "underscores and slashes"
         )
 
 

@@ -17,7 +17,7 @@ from .errors import HubError, NotFoundError
 from .existing_card import OWN_FIELD, card_fields, license_of, read_existing_card, signed_card
 from .formats import package_format
 from .plan import PushPlan, other_content, plan_push
-from .repo_ids import PAGE, check_branch, check_repo
+from .repo_ids import PAGE, check_repo
 from .tasks import LOADING_TIMEOUT_S, TaskRunner
 
 
@@ -66,7 +66,6 @@ class UploadTasks(TaskRunner):
             folder,
             checkpoint,
             repo=task.repo,
-            revision=task.revision,
             license=task.license,
             existing=(existing := read_existing_card(card)),
         )
@@ -87,14 +86,14 @@ class UploadTasks(TaskRunner):
 
     def _existing_card(self, kind: str) -> bytes:
         """Return the card of the repository or the Space; empty without one."""
-        for revision in () if self.is_offline else dict.fromkeys((self.task.revision, "main")):
+        if not self.is_offline:
             with suppress(NotFoundError):
-                return self._fetch_existing("README.md", revision, kind)
+                return self._fetch_existing("README.md", kind)
         return b""
 
-    def _fetch_existing(self, name: str, revision: str, kind: str) -> bytes:
+    def _fetch_existing(self, name: str, kind: str) -> bytes:
         """Return a file of the repository or the Space; empty without one."""
-        info = self.hub.repo_info(self.task.repo, revision, kind)
+        info = self.hub.repo_info(self.task.repo, kind=kind)
         if (size := info.sizes.get(name)) is None:
             return b""
         folder = self.scratch / f"existing {kind}"
@@ -107,13 +106,13 @@ class UploadTasks(TaskRunner):
         Raises HubError if the repository has other content where the push would write.
         """
         if self.is_offline:
-            return plan_push(folder, self.task.repo, [], endpoint=self.hub.endpoint, **options)
+            return plan_push(folder, self.task.repo, None, endpoint=self.hub.endpoint, **options)
         self.report("Comparing with the repository")
         plan = self.hub.plan(folder, self.task.repo, **options)
         statuses = {change.path: change.status for change in plan.changes}
         if statuses.get(PAGE) not in ("changed", "removed"):
             return plan
-        if PAGE_MARK.encode() in self._fetch_existing(PAGE, plan.start, plan.kind):
+        if PAGE_MARK.encode() in self._fetch_existing(PAGE, plan.kind):
             return plan
         if statuses[PAGE] == "changed":
             raise other_content(plan.kind, plan.repo, [PAGE])
@@ -127,16 +126,15 @@ class UploadTasks(TaskRunner):
         the token has no write access, or a repository has other content.
         """
         check_repo(self.task.repo)
-        check_branch(self.task.revision)
         checkpoint = self._export()
         package_format(read_manifest(checkpoint).config.architecture)  # raises before any request
         if not self.is_offline:
             self.ensure_can_write()
         folder, notes = self.build(checkpoint, self._existing_card("model"))
-        model = self._compare(folder, private=self.task.private, revision=self.task.revision)
+        model = self._compare(folder, private=self.task.private)
         pushes = [(folder, model)]
         card = self._existing_card("space") if self.task.page else b""
-        if self.task.page and model.revision == "main":  # a Space has one page
+        if self.task.page:
             space_folder = self.scratch / "space"
             write_space(folder, space_folder, model.repo, model.url, card)
             space = self._compare(space_folder, private=model.private, kind="space")
@@ -177,8 +175,6 @@ class UploadTasks(TaskRunner):
         """Return plans and card in JSON; `space` is the plan of the Space, or None."""
         card = (folder / "README.md").read_text(encoding="utf-8", errors="replace")
         model, space = (*map(asdict, plans), None)[:2]
-        if self.task.page and not space:
-            notes = [*notes, "the Space stays as it is: only a push to the branch main writes it"]
         return {"plan": model, "space": space, "card": card, "step": step, "notes": notes}
 
     def plan(self) -> dict[str, Any]:
@@ -206,9 +202,8 @@ class UploadTasks(TaskRunner):
                 f"the model was published, but its Space was not: {error}",
                 retryable=error.retryable,
             ) from None
-        where = plan.url if plan.revision == "main" else f"{plan.url}/tree/{plan.revision}"
         result = self._describe(folder, [plan for _, plan in pushes], step, notes)
-        return result | {"url": where, "commit": commit}
+        return result | {"url": plan.url, "commit": commit}
 
 
 def write_space(package: Path, folder: Path, repo: str, model_url: str, existing: bytes) -> None:

@@ -32,12 +32,7 @@ from playground.checkpoints.train_command import training_command
 from playground.common.format import format_count, format_percent
 from playground.common.stats import exact_match_interval
 from playground.evaluation import evaluate
-from playground.figures.figures import (
-    draw_head,
-    draw_heads,
-    exact_match_by_length,
-    training_curve,
-)
+from playground.figures.figures import draw_head, draw_heads, exact_match_by_length, training_curve
 from playground.figures.style import ACCENT, FOREGROUND, GRID, MUTED, SECONDARY, render
 from playground.runs.metric_series import MetricSeries
 from playground.runs.snapshot import SnapshotBuilder

@@ -58,6 +58,7 @@ from .schemas.base import JsonObject, Name, Token
 STATUS_CHANGE_TIMEOUT_S = 10.0  # seconds to wait for pause, resume and stop to take effect
 EVALUATION_TIMEOUT_S = 280.0  # seconds
 MAX_WEIGHTS = 200_000  # weights in one response
+HEAVY_MS = 500.0  # load of a call that starts work: ten at once, then one a second
 
 
 @endpoint()
@@ -114,7 +115,7 @@ class Models(Endpoint):
         }
 
 
-@endpoint(rate="starts")
+@endpoint(load=HEAVY_MS)
 class Start(Endpoint):
     """Start training a small transformer from scratch.
 
@@ -311,7 +312,7 @@ def _selected(name: str, index: int, count: int) -> list[int]:
     return [index] if index >= 0 else list(range(count))
 
 
-@endpoint(rate="heavy", needs=Right.USE)
+@endpoint(load=HEAVY_MS, needs=Right.USE)
 class Evaluate(Endpoint):
     """Evaluate a model on held-out sequences with free-running decoding.
 
@@ -346,7 +347,7 @@ class Evaluate(Endpoint):
         return result | {"interval": list(interval) if interval else None}
 
 
-@endpoint(rate="heavy", needs=Right.REUSE)
+@endpoint(load=HEAVY_MS, needs=Right.REUSE)
 class Compare(Endpoint):
     """Benchmark a model, baselines and Hub models on the same held-out sequences.
 
@@ -356,8 +357,7 @@ class Compare(Endpoint):
 
     model: Model
     models: list[Name] | None = Field(
-        None,
-        description='up to 6 models on the Hub, such as ["gpt2"]; without it, baselines only.',
+        None, description='up to 6 models on the Hub, such as ["gpt2"]; without it, baselines only.'
     )
     n: int = Field(
         20,
@@ -374,7 +374,7 @@ class Compare(Endpoint):
         return await call.run_job("benchmark", fields, self.wait)
 
 
-@endpoint(rate="heavy", needs=Right.OWN)
+@endpoint(load=HEAVY_MS, needs=Right.OWN)
 class Push(Endpoint):
     """Publish a run's newest checkpoint, or a checkpoint, on the Hugging Face Hub.
 
@@ -393,7 +393,6 @@ class Push(Endpoint):
         examples=["TOKEN"],
     )
     private: bool = Field(False, description="whether a new repository is private.")
-    branch: Name = Field("main", description="the branch that gets the commit.")
     wait: Seconds = 60
     owner: JobCaller = ""
 
@@ -404,7 +403,7 @@ class Push(Endpoint):
                 "or download the checkpoint and push it from your machine"
             )
         fields = self.model_dump(include={"repo", "token", "private"})
-        return await call.run_job("push", fields | {"revision": self.branch}, self.wait)
+        return await call.run_job("push", fields, self.wait)
 
 
 @endpoint()

@@ -31,7 +31,7 @@ from playground.runs.owner_keys import OWNER_KEY_PATTERN, new_owner_key
 from playground.runs.registry import Registry
 
 from .client import resolve_client_address
-from .rate_limit import RateLimiter
+from .rate_limit import LoadLimits, busy
 from .routes import Handler
 from .schemas.base import MAX_INT, Name, RequestBody, Sequence, whole_number
 
@@ -90,7 +90,7 @@ class Endpoint(RequestBody):
     """
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
-    rate: ClassVar[str]
+    load: ClassVar[float]
     needs: ClassVar[Right | None]
 
     whole_numbers = field_validator("*", mode="before")(whole_number)
@@ -107,12 +107,12 @@ class Endpoint(RequestBody):
 
 
 def endpoint(
-    rate: str = "calls", needs: Right | None = None
+    load: float = 0.0, needs: Right | None = None
 ) -> Callable[[type[Endpoint]], type[Endpoint]]:
     """Decorate an endpoint of the public API: its name is that of the class, in lower case.
 
     Args:
-        rate: the kind of call, for the rate limit.
+        load: what a call costs an address beyond its request, in milliseconds (rate_limit.py).
         needs: the right that the caller needs on the model that the call names.
 
     Raises TypeError for a call that names a model without a right that it needs, or vice versa.
@@ -122,7 +122,7 @@ def endpoint(
         name = arguments.__name__.lower()
         if bool({"model", "run"} & set(arguments.model_fields)) != (needs is not None):
             raise TypeError(f"{name}: a call that names a model declares its right")
-        arguments.rate, arguments.needs = rate, needs
+        arguments.load, arguments.needs = load, needs
         ENDPOINTS[name] = arguments
         return arguments
 
@@ -202,7 +202,7 @@ class Endpoints:
         self, registry: Registry, handlers: Mapping[str, Handler], is_public: bool
     ) -> None:
         self.registry, self.handlers = registry, handlers
-        self.rate_limiter = RateLimiter.from_environment(is_public)
+        self.load = LoadLimits.from_environment(is_public)
         self.waiting_calls: list[Client] = []  # the client of each call that waits for a job
 
     def register(self) -> None:
@@ -222,8 +222,8 @@ class Endpoints:
         """
         client = resolve_client_address(request)
         CLIENT_ADDRESS.set(client)  # Gradio runs some calls outside of the request
-        for kind in dict.fromkeys(("calls", ENDPOINTS[name].rate)):
-            self.rate_limiter.acquire(kind, client)
+        if seconds := self.load.take_address(client, ENDPOINTS[name].load):
+            raise busy(seconds)
         checked = parse(ENDPOINTS[name], arguments)
         owner = getattr(checked, "owner", "") or self.registry.single_owner
         call = Call(self, request, owner, {}, Access(Right.WATCH))

@@ -20,11 +20,7 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
 from playground import ASSETS_DIR
-from playground.common.env import (
-    exempt_local_hosts_from_proxy,
-    set_env_default,
-    withhold_secrets,
-)
+from playground.common.env import exempt_local_hosts_from_proxy, set_env_default, withhold_secrets
 from playground.common.logs import configure_logging
 from playground.common.platform import handle_stop_signals, has_display
 from playground.common.storage import resolve_storage

@@ -231,11 +231,7 @@ class DatasetHandlers(HandlerGroup):
         )
 
     async def _read_upload(
-        self,
-        request: UploadDataset,
-        http_request: Request,
-        transfer: Transfer,
-        token: str | None,
+        self, request: UploadDataset, http_request: Request, transfer: Transfer, token: str | None
     ) -> dict[str, Any]:
         """Return the report of an upload, and keep the dataset until its user stores it."""
         owner = request.owner

@@ -141,7 +141,6 @@ def _publish_task(kind: str, fields: HubRequest, model: Access, token: str) -> H
         kind,
         fields.repo,
         token,
-        revision=fields.revision or "main",
         private=fields.private,
         license=fields.license,
         page=fields.page,

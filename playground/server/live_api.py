@@ -247,12 +247,7 @@ def overlay_curves(
     return {
         "curves": [
             run.load_points().downsampled(MAX_CURVE_POINTS)
-            | {
-                "subject": subject,
-                "name": model.name,
-                "status": run.status,
-                "step": run.step,
-            }
+            | {"subject": subject, "name": model.name, "status": run.status, "step": run.step}
             for subject, model in models
             if (run := model.run) and not run.is_deleted
         ]

@@ -6,7 +6,6 @@ import asyncio
 import math
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Mapping
 
 from starlette.responses import Response
 
@@ -17,14 +16,6 @@ from .asgi import json_error
 
 BURST_DURATION_S = 10.0  # a full bucket holds the load of this duration
 MAX_BUCKETS = 10_000  # the least recently used one is dropped first
-# Calls per minute of one client, by the environment variable that sets the limit. A local instance
-# has no default limits.
-CALLS_PER_MINUTE = {"starts": "API_STARTS", "heavy": "API_HEAVY", "calls": "API_CALLS"}
-LIMIT_PHRASES = {
-    "starts": "start {} runs",
-    "heavy": "request {} evaluations, comparisons and pushes",
-    "calls": "send {} calls",
-}
 REJECTION_DELAY_S = 0.5  # delay of the response to a rejected request
 MAX_DELAYED_REJECTIONS = 100  # delayed responses of one address; further ones are sent at once
 
@@ -72,35 +63,6 @@ class TokenBuckets:
         if key in self._buckets:
             level, updated = self._buckets[key]
             self._buckets[key] = level - tokens, updated
-
-
-class RateLimiter:
-    """Calls of the API per minute, for each client and kind of call.
-
-    Args:
-        calls_per_minute: calls a minute by kind; 0 for no limit.
-    """
-
-    def __init__(self, calls_per_minute: Mapping[str, float]) -> None:
-        self.calls_per_minute = dict(calls_per_minute)
-        self.buckets = {
-            kind: TokenBuckets(max(rate, 1.0), rate / 60) for kind, rate in calls_per_minute.items()
-        }
-
-    @classmethod
-    def from_environment(cls, is_public: bool) -> RateLimiter:
-        """Read the limits from the environment."""
-        return cls({kind: _rate(name, is_public) for kind, name in CALLS_PER_MINUTE.items()})
-
-    def acquire(self, kind: str, client: str, now: float | None = None) -> None:
-        """Count one call.
-
-        Raises BusyError when the client has to wait; the message states how long.
-        """
-        if seconds := self.buckets[kind].take(client, now=now):
-            allowed = LIMIT_PHRASES[kind].format(f"{self.calls_per_minute[kind]:g}")
-            reason = f"one address may {allowed} a minute"
-            raise BusyError(reason, f"in {math.ceil(seconds)} s")
 
 
 class LoadLimits:
@@ -159,6 +121,9 @@ class LoadLimits:
 
 def too_many_requests(seconds: float) -> Response:
     """Return the response to a client that has to wait."""
-    wait = math.ceil(seconds)
-    error = BusyError("too many requests at once", f"in {wait} s")
-    return json_error(error, 429, {"Retry-After": str(wait)})
+    return json_error(busy(seconds), 429, {"Retry-After": str(math.ceil(seconds))})
+
+
+def busy(seconds: float) -> BusyError:
+    """Return the error of a client that has to wait."""
+    return BusyError("too many requests at once", f"in {math.ceil(seconds)} s")

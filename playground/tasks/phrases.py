@@ -159,9 +159,7 @@ class Translate(Task):
         has_number_BL = (kind_BL == NOUN) | (kind_BL == VERB)
         first_id_BL = torch.tensor(FIRST_IDS, device=kind_BL.device)[kind_BL]
         return torch.where(
-            has_number_BL,
-            first_id_BL + 2 * choice_BL + is_plural_BL,
-            first_id_BL + choice_BL,
+            has_number_BL, first_id_BL + 2 * choice_BL + is_plural_BL, first_id_BL + choice_BL
         )
 
 

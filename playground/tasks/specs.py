@@ -58,9 +58,7 @@ def _num_permutations(n_symbols: int, length: int) -> int:
 
 TASKS = {
     "reverse": TaskSpec(
-        "playground.tasks.rules:Reverse",
-        "Reverse the sequence.",
-        ("3 1 4 1 5", "5 1 4 1 3"),
+        "playground.tasks.rules:Reverse", "Reverse the sequence.", ("3 1 4 1 5", "5 1 4 1 3")
     ),
     "copy": TaskSpec(
         "playground.tasks.rules:Copy", "Copy the sequence.", ("3 1 4 1 5", "3 1 4 1 5")

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from playground.architectures.seq2seq_model import Seq2SeqModel
 from playground.tasks.task import Batch
 
-from .distributed import SINGLE_PROCESS, DistributedContext
 from .train_config import TrainConfig
 
 ETA = 4  # of the weight average; larger values forget early weights sooner
@@ -26,7 +25,6 @@ def training_step(
     batch: Batch,
     settings: TrainConfig,
     step: int,
-    dist: DistributedContext = SINGLE_PROCESS,
 ) -> tuple[float, float, float]:
     """Update the weights; return the loss, the gradient norm before clipping and the learning rate.
 
@@ -44,7 +42,7 @@ def training_step(
     loss.backward()
     norm = nn.utils.clip_grad_norm_(model.parameters(), settings.max_grad_norm or math.inf)
 
-    loss_value, norm_value = dist.all_reduce_mean(loss.detach()).item(), norm.item()
+    loss_value, norm_value = loss.item(), norm.item()
     if not (math.isfinite(loss_value) and math.isfinite(norm_value)):
         raise TrainingDivergedError(
             f"step {step}: loss {loss_value:g}, gradient norm {norm_value:g}. The weights of step "

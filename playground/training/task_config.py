@@ -26,10 +26,7 @@ class TaskConfig:
 
     task: str = config_field("reverse", "The task that the model learns.", choices=(*TASKS, LOOKUP))
     n_symbols: int = config_field(
-        10,
-        "Number of different tokens: digits first, then a-z and A-Z.",
-        low=2,
-        high=len(ALPHABET),
+        10, "Number of different tokens: digits first, then a-z and A-Z.", low=2, high=len(ALPHABET)
     )
     min_length: int = config_field(1, "Minimum length of a source, in tokens.", low=1, high=512)
     max_length: int = config_field(10, "Maximum length of a source, in tokens.", low=1, high=512)

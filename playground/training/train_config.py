@@ -9,56 +9,42 @@ from playground.models.config_fields import ConfigError, config_field, validate_
 class TrainConfig:
     """Optimization and evaluation during training.
 
-    The role of a setting: a `treatment` changes what a step learns, the `budget` how long a run
-    learns, a `measurement` only what is known about it; the others are `repetition` and `machine`.
+    The role of a setting: a `treatment`, the default, changes what a step learns, the `budget` how
+    long a run learns, a `measurement` only what is known about it; the others are `repetition` and
+    `machine`.
     """
 
     max_steps: int = config_field(
         200, "Number of training steps.", low=1, high=1_000_000, role="budget"
     )
     batch_size: int = config_field(
-        128,
-        "Sequences in each step; every batch is sampled anew.",
-        low=1,
-        high=65_536,
-        role="treatment",
+        128, "Sequences in each step; every batch is sampled anew.", low=1, high=65_536
     )
     learning_rate: float = config_field(
         6e-3,
         "Learning rate; with the noam schedule, a factor of its rate (1 in the paper).",
         low=1e-9,
         high=100,
-        role="treatment",
     )
     lr_schedule: str = config_field(
         "cosine",
         "Learning rate after the warm-up: constant, cosine decay, or as in the paper (noam).",
         choices=("constant", "cosine", "noam"),
-        role="treatment",
     )
     warmup_steps: int = config_field(
-        20, "Steps of linear warm-up of the learning rate.", low=0, high=1_000_000, role="treatment"
+        20, "Steps of linear warm-up of the learning rate.", low=0, high=1_000_000
     )
     lr_decay_steps: int = config_field(
-        160,
-        "Cosine only: the step at which the decay ends.",
-        low=1,
-        high=1_000_000,
-        role="treatment",
+        160, "Cosine only: the step at which the decay ends.", low=1, high=1_000_000
     )
     min_lr_ratio: float = config_field(
-        0.05,
-        "Cosine only: final learning rate as a fraction of the maximum.",
-        low=0,
-        high=1,
-        role="treatment",
+        0.05, "Cosine only: final learning rate as a fraction of the maximum.", low=0, high=1
     )
     optimizer: str = config_field(
         "adam",
         "Optimizer: Adam, AdamW, SGD with momentum, or Muon for the hidden matrices with AdamW for "
         "all other weights.",
         choices=("adam", "adamw", "sgd", "muon"),
-        role="treatment",
     )
     weight_decay: float = config_field(
         0.0,
@@ -66,20 +52,17 @@ class TrainConfig:
         "Muon, it is a separate update.",
         low=0,
         high=10,
-        role="treatment",
     )
     weight_decay_on: str = config_field(
         "all",
         "Weight decay applies to all weights, or to the matrices of linear layers only.",
         choices=("all", "linear"),
-        role="treatment",
     )
     momentum: float = config_field(
         0.9,
         "SGD and Muon: momentum, the fraction of the last update that is kept.",
         low=0,
         high=0.9999,
-        role="treatment",
     )
     muon_lr_ratio: float = config_field(
         7.5,
@@ -87,48 +70,35 @@ class TrainConfig:
         "all other weights have.",
         low=1e-3,
         high=1000,
-        role="treatment",
     )
     adam_beta1: float = config_field(
-        0.9,
-        "Adam, AdamW and Muon: decay rate of the gradient's mean.",
-        low=0,
-        high=0.9999,
-        role="treatment",
+        0.9, "Adam, AdamW and Muon: decay rate of the gradient's mean.", low=0, high=0.9999
     )
     adam_beta2: float = config_field(
         0.98,
         "Adam, AdamW and Muon: decay rate of the squared gradient's mean.",
         low=0,
         high=0.999999,
-        role="treatment",
     )
     adam_eps: float = config_field(
-        1e-9,
-        "Adam, AdamW and Muon: constant that prevents division by zero.",
-        low=1e-16,
-        high=1,
-        role="treatment",
+        1e-9, "Adam, AdamW and Muon: constant that prevents division by zero.", low=1e-16, high=1
     )
     label_smoothing: float = config_field(
         0.0,
         "Probability that is spread over the whole vocabulary, including special tokens.",
         low=0,
         high=0.9,
-        role="treatment",
     )
     max_grad_norm: float = config_field(
         1.0,
         "Maximum gradient norm; larger gradients are scaled down. 0 turns clipping off.",
         low=0,
         high=1e6,
-        role="treatment",
     )
     weight_averaging: bool = config_field(
         False,
         "Scores, the live view and saved models use a running average of the weights, in which "
         "recent steps count more.",
-        role="treatment",
     )
     eval_every: int = config_field(
         10, "Steps between two evaluations.", low=1, high=1_000_000, role="measurement"
@@ -165,7 +135,6 @@ class TrainConfig:
         "Precision of matrix products: float32, or on a GPU tf32 or bfloat16, which are faster for "
         "large models and less exact.",
         choices=("float32", "tf32", "bfloat16"),
-        role="treatment",
     )
     num_threads: int = config_field(
         1,

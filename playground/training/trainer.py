@@ -24,7 +24,6 @@ from playground.tasks.held_out import HeldOutSet, build_held_out_set, sample_tra
 from playground.tasks.task import Batch
 from playground.tasks.training_set import TrainingSet
 
-from .distributed import SINGLE_PROCESS, DistributedContext
 from .optimizers import build_optimizer, optimizer_state_keys
 from .run_config import RunConfig
 from .setting_changes import MAX_CHANGES, SettingChange, add_change, config_at_step
@@ -80,8 +79,6 @@ class Trainer:
     `changes`: settings that were changed during the run, with their steps; they are replayed when a
     run is repeated.
     `model`: an existing model, for example a pretrained one, to train instead of a new one.
-    `dist`: the processes that train together (distributed.py). Each has a Trainer, and all of them
-    run the same steps.
     `max_threads`: an upper limit for the number of threads of the settings.
     `pack`: whether sequences share rows where that works (packed_rows.py).
     """
@@ -91,15 +88,12 @@ class Trainer:
         config: RunConfig,
         changes: Iterable[SettingChange] = (),
         model: Seq2SeqModel | None = None,
-        dist: DistributedContext = SINGLE_PROCESS,
         max_threads: int = MAX_THREADS,
         pack: bool = True,
     ) -> None:
         self.config = config
         self.changes = list(changes)  # setting changes, past and scheduled
-        self.dist = dist
-        self.device = dist.device(resolve_device(config.training.device))
-        dist.check_consistent(config, self.device)
+        self.device = resolve_device(config.training.device)
         torch.set_float32_matmul_precision(
             "high" if config.training.precision == "tf32" else "highest"
         )
@@ -113,10 +107,9 @@ class Trainer:
         self.model = (
             load_architecture(config.architecture)(config.model) if model is None else model
         ).to(self.device)
-        self.loss_fn = dist.wrap_loss(self.model)
-        if pack and dist.world_size == 1 and can_pack(self.model):
-            self.loss_fn = partial(packed_loss, self.model)
-        dist.seed_rank(config.training.seed)
+        self.loss_fn = (
+            partial(packed_loss, self.model) if pack and can_pack(self.model) else self.model.loss
+        )
         training = config.training
         self.optimizer = build_optimizer(training, self.model)
         self.average: Seq2SeqModel | None = None
@@ -131,7 +124,7 @@ class Trainer:
         self._threads_set = 0
         self._active: tuple[tuple[SettingChange, ...], TrainConfig] = ((), training)
         self.max_threads = max_threads  # overrides the settings
-        self.cores = max(1, usable_cores() // dist.world_size)  # of this run, if num_threads is 0
+        self.cores = usable_cores()  # of this run, if num_threads is 0
         n_parameters = sum(weight.numel() for weight in self.model.parameters())
         self._uses_one_thread = n_parameters < ONE_THREAD_PARAMETERS
         self._set_threads()
@@ -153,13 +146,7 @@ class Trainer:
         self._set_threads()
         batch = self.next_batch()
         loss, grad_norm, learning_rate = training_step(
-            self.model,
-            self.loss_fn,
-            self.optimizer,
-            batch,
-            self.active_config,
-            self.step_count + 1,
-            self.dist,
+            self.model, self.loss_fn, self.optimizer, batch, self.active_config, self.step_count + 1
         )
         self.step_count += 1
         if self.average is not None:
@@ -226,15 +213,7 @@ class Trainer:
                 self.task, n, self.config.task.min_length, self.config.task.max_length
             ).to(self.device)
         held_out = self._held_out[n]
-        scores_3N = self.dist.all_reduce_sum(
-            score_targets(
-                self.eval_model,
-                held_out,
-                self.dist.rank,
-                self.dist.world_size,
-                self.config.training.label_smoothing,
-            )
-        )
+        scores_3N = score_targets(self.eval_model, held_out, self.config.training.label_smoothing)
         return aggregate(held_out, scores_3N), mean_loss(held_out, scores_3N)
 
     @property
@@ -333,10 +312,8 @@ class Trainer:
         if not same_device:
             torch.manual_seed(self.config.training.seed + self.step_count)
             self.data_generator.manual_seed(self.config.training.seed + self.step_count)
-            self.dist.seed_rank(self.config.training.seed + self.step_count)
             return
         self.data_generator.set_state(state["generator.data"].clone())
         torch.set_rng_state(state["generator.torch"].clone())
         if (key := f"generator.{self.device.type}") in state:
             torch.get_device_module(self.device).set_rng_state(state[key].clone())
-        self.dist.seed_rank(self.config.training.seed + self.step_count)

@@ -43,7 +43,6 @@ def app(tmp_path_factory):
         PYTHONPATH=str(folder),
         TASK_COUNT_FILE=str(folder / "tasks"),
         PLAYGROUND_ADDRESS_MS="0",
-        PLAYGROUND_API_CALLS="0",
         PLAYGROUND_API_PROXIES="1",
     )
     PageClient(app, new_owner_key()).poll("checkpoint:reverse")  # waits for processes that start

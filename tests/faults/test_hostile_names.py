@@ -22,10 +22,7 @@ from playground.hub.client import Hub
 from playground.hub.dataset_files import read_hub
 from playground.hub.repo_ids import is_repo, is_revision
 from playground.pretrained.loading.model_names import validate_name
-from playground.server.checkpoint_transfer import (
-    CHECKPOINT_FILES,
-    CHECKPOINT_PATH,
-)
+from playground.server.checkpoint_transfer import CHECKPOINT_FILES, CHECKPOINT_PATH
 from playground.server.routes import ROUTE_PREFIX as API_PREFIX
 from playground.training.run_config import RunConfig
 from tests.support.attacks import zip_files

@@ -148,10 +148,7 @@ HANDCRAFTED = {
     ),
     "negative offsets": (change_entry(data_offsets=[-416, 0]), "expected usize"),
     "reversed offsets": (change_entry(data_offsets=[416, 0]), "invalid offset for tensor"),
-    "no JSON": (
-        lambda header, data: join(b"\x80\x04a pickle", data),
-        "invalid UTF-8 in header",
-    ),
+    "no JSON": (lambda header, data: join(b"\x80\x04a pickle", data), "invalid UTF-8 in header"),
     "missing tensor": (remove_tensor, "lacks tensor"),
     "unexpected tensor": (add_tensor, "holds the unexpected tensor 'payload'"),
     "empty and huge shape": (add_empty_huge_tensor, "holds the unexpected tensor 'payload'"),
@@ -286,14 +283,7 @@ def change_number(content, rng):
     return join(header, data[:offset] + struct.pack("<f", value) + data[offset + 4 :])
 
 
-MUTATIONS = (
-    flip_bits,
-    flip_header_bits,
-    truncate,
-    edit_header,
-    edit_header,
-    change_number,
-)
+MUTATIONS = (flip_bits, flip_header_bits, truncate, edit_header, edit_header, change_number)
 
 
 def parse_tensors(content):

@@ -403,9 +403,3 @@ def test_a_server_that_never_responds_gets_one_request(configured_process, tmp_p
                 call()
             assert error.value.retryable
             assert fault.hits == number
-
-
-def test_offline_mode_has_its_own_message(configured_process, monkeypatch):
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    with FakeHub() as fake_hub, pytest.raises(HubError, match="unset the variable"):
-        Hub("", fake_hub.url).repo_info("ada/digits")

@@ -305,11 +305,7 @@ def test_a_typed_token_has_precedence_and_is_not_stored(hub, local):
     excluded = {folder / "home/token"}
     with hub.record_requests() as requests, hub.fault(hub.COMMIT, "silent") as fault:
         started = user.submit(
-            "push",
-            repo="cy/typed",
-            subject=REVERSE,
-            token=f" {hub.CY}\n",
-            expected="",
+            "push", repo="cy/typed", subject=REVERSE, token=f" {hub.CY}\n", expected=""
         )
         wait_for(lambda: fault.hits, 110, "the commit")
         assert (

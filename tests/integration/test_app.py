@@ -1,12 +1,9 @@
-import http.client
 import json
 import subprocess
 import sys
-from contextlib import closing
 
 import pytest
 
-from playground.runs.owner_keys import new_owner_key, owner_from_session
 from playground.server.app import is_public, root_path
 from tests.support.app_server import ROOT, AppServer
 
@@ -36,24 +33,6 @@ def test_building_the_page_imports_neither_torch_nor_transformers():
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == ""
-
-
-@pytest.mark.parametrize(
-    ("path", "length", "code"),
-    [
-        ("gradio_api/upload", 1, 404),
-        ("playground/api/runs/poll", 70_000, 413),
-        ("playground/api/jobs/submit", 2_000_000, 413),
-        ("gradio_api/queue/join", 70_000, 413),
-    ],
-)
-def test_large_requests_are_rejected_before_their_body(app, path, length, code):
-    connection = http.client.HTTPConnection("127.0.0.1", app.port, timeout=60)
-    connection.putrequest("POST", f"/{path}")
-    connection.putheader("content-length", str(length))
-    connection.endheaders()
-    with closing(connection), connection.getresponse() as answer:
-        assert answer.status == code
 
 
 @pytest.mark.parametrize(
@@ -88,10 +67,3 @@ def test_a_space_a_foreign_address_or_a_link_opens_the_app_to_all(monkeypatch, h
 def test_the_path_of_the_page_has_one_form(monkeypatch, value, expected):
     monkeypatch.setenv("GRADIO_ROOT_PATH", value)
     assert root_path() == expected
-
-
-@pytest.mark.parametrize("memory", [None, "x", '{"owner": "\u00e9", "subject": ""}', "[" * 9999])
-def test_invalid_browser_storage_gets_a_new_owner(memory):
-    assert owner_from_session(memory) == ""
-    owner = new_owner_key()
-    assert owner_from_session(json.dumps({"owner": owner})) == owner

@@ -316,9 +316,7 @@ def test_a_progress_bar_is_drawn_on_a_terminal_without_a_size(monkeypatch):
 def test_help_lists_the_commands_in_the_order_of_use_and_in_whole_phrases():
     result = run_here("--help").stdout
     commands = re.findall(
-        r"^  ([a-z-]+)  +\S",
-        result[result.index("Commands:") : result.index("Examples:")],
-        re.M,
+        r"^  ([a-z-]+)  +\S", result[result.index("Commands:") : result.index("Examples:")], re.M
     )
     assert commands == list(main.commands)
     assert commands[:5] == ["app", "train", "dataset", "evaluate", "predict"]

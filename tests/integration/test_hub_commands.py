@@ -67,7 +67,7 @@ def test_a_dry_run_without_a_token_lists_every_file(
         done = command("push", trained_checkpoint, "ada/dry", "--dry-run", token="")
     assert done.returncode == 0, done.stderr
     first, *files, last = done.stdout.splitlines()
-    assert first == "model ada/dry (public, branch main): would be created"
+    assert first == "model ada/dry (public): would be created"
     assert [line.split()[-1] for line in files] == sorted(published_files)
     assert {line.split()[0] for line in files} == {"new"}
     stored = (trained_checkpoint / "model.safetensors").stat().st_size
@@ -80,10 +80,6 @@ def test_a_dry_run_without_a_token_lists_every_file(
 @pytest.mark.parametrize(
     ("arguments", "expected_message"),
     [
-        (
-            ("push", "checkpoints/reverse", "ada/x", "--branch", "../x"),
-            "'../x' is not a valid branch",
-        ),
         (
             ("push", "checkpoints/reverse", "ada/x", "--license", "mine"),
             "the license 'mine' is not known to the Hub",
@@ -99,51 +95,26 @@ def test_an_invalid_name_is_rejected_before_a_job_starts(command, arguments, exp
     assert len(done.stderr.splitlines()) == 1  # no job has printed anything
 
 
-def test_license_branch_and_visibility_are_named_on_the_command_line(
-    hub, command, trained_checkpoint
-):
-    options = ("--license", "cc-by-4.0", "--branch", "exp/1", "--private")
+def test_license_and_visibility_are_named_on_the_command_line(hub, command, trained_checkpoint):
+    options = ("--license", "cc-by-4.0", "--private")
     done = command("push", trained_checkpoint, "ada/licensed", *options)
     assert done.returncode == 0, done.stderr
-    assert "model ada/licensed (private, branch exp/1): was created" in done.stdout
-    assert done.stdout.splitlines()[-1] == f"{hub.url}/ada/licensed/tree/exp/1"
+    assert "model ada/licensed (private): was created" in done.stdout
     assert hub.repo("ada/licensed").private
-    card = ModelCard(hub.files("ada/licensed", "exp/1")["README.md"].decode())
+    card = ModelCard(hub.files("ada/licensed")["README.md"].decode())
     assert card.data.license == "cc-by-4.0"
-    assert 'revision="exp/1"' in card.text
 
 
 def test_push_makes_one_commit_and_prints_the_link(hub, published, published_files):
     done, requests = published
     first, *files, last = done.stdout.splitlines()
-    assert first == "model ada/digits (public, branch main): was created"
+    assert first == "model ada/digits (public): was created"
     assert [line.split()[-1] for line in files] == sorted(published_files)
     assert last == f"{hub.url}/ada/digits"
     assert len([request for request in requests if "/commit/" in request.path]) == 1
     assert hub.commit_titles("ada/digits") == ["initial commit", "Step 6"]
     assert hub.files("ada/digits") == published_files
     assert "Uploading " in done.stderr  # what it does meanwhile
-
-
-def test_pushed_again_nothing_is_different(
-    hub, command, trained_checkpoint, published, published_files
-):
-    head = hub.repo("ada/digits").head.oid
-    with hub.record_requests() as requests:
-        done = command("push", trained_checkpoint, "ada/digits", "--json")
-    assert done.returncode == 0, done.stderr
-    (line,) = done.stdout.splitlines()
-    response = json.loads(line)
-    assert (response["url"], response["commit"], response["step"]) == (
-        f"{hub.url}/ada/digits",
-        head,
-        6,
-    )
-    changes = response["plan"]["changes"]
-    assert [change["path"] for change in changes] == sorted(published_files)
-    assert {change["status"] for change in changes} == {"same"}
-    assert {request.method for request in requests} <= {"GET", "HEAD"}
-    assert hub.repo("ada/digits").head.oid == head
 
 
 # Fetching

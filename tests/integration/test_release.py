@@ -67,11 +67,7 @@ def test_a_release_renames_the_unreleased_section_and_tags_it(repo):
 
 @pytest.mark.parametrize(
     ("version", "expected_message"),
-    [
-        ("0.0.9", "choose a higher one"),
-        ("1.2", "three numbers"),
-        ("01.2.3", "three numbers"),
-    ],
+    [("0.0.9", "choose a higher one"), ("1.2", "three numbers"), ("01.2.3", "three numbers")],
 )
 def test_an_invalid_next_version_is_rejected_without_changes(repo, version, expected_message):
     done = release(repo, version)

@@ -103,10 +103,7 @@ def reversing_model():
         layer.feed_forward.down_proj.bias.zero_()
     ignored_outputs = [*[(layer.self_attn, slice(19, 32)) for layer in model.encoder_layers]]
     for layer in model.decoder_layers:
-        ignored_outputs += [
-            (layer.self_attn, slice(0, 13)),
-            (layer.cross_attn, slice(0, 13)),
-        ]
+        ignored_outputs += [(layer.self_attn, slice(0, 13)), (layer.cross_attn, slice(0, 13))]
     for attention, columns in ignored_outputs:
         attention.out_proj.weight.zero_()
         attention.out_proj.bias.zero_()

@@ -60,7 +60,7 @@ FORMATS = {
     "rows.jsonl": lambda rows: as_json_lines(objects(rows)).encode(),
     "rows.ndjson.gz": lambda rows: gzip.compress(as_json_lines(objects(rows)).encode()),
     "rows.json": lambda rows: json.dumps(objects(rows)).encode(),
-    "columns.json": lambda rows: json.dumps({"data": rows}).encode(),
+    "rows in data.json": lambda rows: json.dumps({"data": objects(rows)}).encode(),
     "rows.parquet": lambda rows: (
         as_parquet({"source": [a for a, _ in rows], "target": rows[0]})
         if len(rows) == 2

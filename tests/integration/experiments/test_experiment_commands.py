@@ -7,8 +7,6 @@ from click.testing import CliRunner
 
 from playground.__main__ import main, run
 from playground.cli.experiments import build_spec
-from playground.cli.train import first_run
-from playground.experiments.spec import ExperimentSpec
 from playground.runs.storage_folder import locked_storage
 from tests.support.app_server import ROOT, wait_for
 from tests.support.command_runner import COMMAND, run_command, run_in_interpreter
@@ -97,13 +95,6 @@ def test_a_diverged_run_is_part_of_the_report(run_in_process, tmp_path):
     assert "These seeds cannot show a difference (smallest possible p = 1)" in completed.stderr
 
 
-def test_a_file_describes_an_experiment_and_one_run(tmp_path):
-    path = tmp_path / "bigger.json"
-    spec = {"name": "bigger", "grid": {"n_layers": [1]}, "seeds": [7], "base": {"d_model": 32}}
-    path.write_text(json.dumps(spec))
-    assert first_run(path) == ExperimentSpec(**spec).variants[0].config(7)
-
-
 def test_seeds_are_a_number_or_a_list_and_enough_by_default():
     def seeds(*words, values="1,2"):
         return build_spec(None, (f"n_heads={values}",), words, ())["seeds"]
@@ -147,10 +138,8 @@ def test_presets_are_listed():
         (("experiment", "--vary", "n_heads=one"), "n_heads is 'one'; it must be a whole number"),
         (("experiment", "why"), "choose one of positions, heads"),
         (("experiment", "heads", "--figure", "heads.jpg"), "end its name with .png, .svg, .pdf"),
-        (("experiment", "missing.toml"), "cannot be read as an experiment: No such file"),
         (("experiment", "heads", "--on", "cloud", "--out", "x"), "choose one of slurm, hf-jobs"),
-        (("train", "--spec", "missing.toml"), "cannot be read as an experiment: No such file"),
-        (("train", "--spec", "x.toml", "--seed", "3"), "--seed cannot change an experiment"),
+        (("experiment", "missing.toml"), "cannot be read as an experiment: No such file"),
         (("run-shard", "missing.json", "--shard", "1", "--out", "x"), "use K/N, such as 0/8"),
         *(
             (("experiment", "heads", "--seeds", *wrong), "use 5 for the seeds 0 to 4, or a list")

@@ -103,22 +103,3 @@ def test_three_commands_of_the_document_lead_to_a_figure(shell, tmp_path):
     rows = list(csv.DictReader((tmp_path / "heads.csv").read_text().splitlines()))
     assert [row["n"] for row in rows] == ["2"] * 6
     assert not list((tmp_path / "heads").rglob("*.safetensors"))
-
-
-@pytest.mark.timeout(600)
-def test_two_nodes_train_one_model_from_the_file_of_an_experiment(shell, tmp_path):
-    (spec,), (command, _) = read_section("One bigger model")
-    (tmp_path / "bigger.toml").write_text(make_small(spec))
-    host = '"$(scontrol show hostnames | head -n 1)"'
-    assert host in command
-    shell(command.replace(host, "127.0.0.1"))  # both nodes are on this machine
-    output = tmp_path / "slurm-1.out"
-    wait_for(
-        lambda: output.exists() and "checkpoint" in output.read_text(), 300, "the trained model"
-    )
-    shell("python -m playground train --spec bigger.toml --out here")
-    expected, trained = (
-        [json.loads(line)["loss"] for line in (tmp_path / name).read_text().splitlines()]
-        for name in ("here/metrics.jsonl", "bigger/metrics.jsonl")
-    )
-    assert trained == pytest.approx(expected, rel=1e-4)

@@ -146,12 +146,6 @@ def test_a_fault_within_a_large_parquet_file_is_named(hub, monkeypatch, kind, me
         read_hub("ada/pairs", ANY)
 
 
-def test_a_missing_dataset_is_named(hub):
-    for token in ("", hub.ADA):
-        with pytest.raises(DatasetError, match="there is no repository datasets/ada/nowhere that "):
-            read_hub("ada/nowhere", ANY, token)
-
-
 @pytest.mark.parametrize("path", ["INFO", "RESOLVE"])
 @pytest.mark.parametrize(
     ("kind", "message"),
@@ -174,17 +168,6 @@ def test_a_fault_of_the_hub_is_named(hub, monkeypatch, path, kind, message):
     put(hub, {"rows.csv": CSV})
     with hub.fault(getattr(hub, path), kind), pytest.raises(DatasetError, match=message):
         read_hub("ada/pairs", ANY)
-
-
-def test_offline_mode_is_named(hub, monkeypatch):
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    put(hub, {"rows.csv": CSV})
-    with (
-        hub.record_requests() as requests,
-        pytest.raises(DatasetError, match=r"by HF_HUB_OFFLINE.* unset the variable"),
-    ):
-        read_hub("ada/pairs", ANY)
-    assert requests == []
 
 
 def test_without_a_network_the_cause_is_named(monkeypatch):

@@ -3,13 +3,12 @@
 The tests of the client (test_client.py) show that the real client works with it.
 """
 
-import json
 import os
 import subprocess
 import sys
 
 import pytest
-from huggingface_hub import CommitOperationAdd, HfApi
+from huggingface_hub import HfApi
 from huggingface_hub.utils import httpx
 
 WEIGHTS = os.urandom(3_000)
@@ -19,11 +18,6 @@ WEIGHTS = os.urandom(3_000)
 def ada(hub):
     hub.put("ada/digits", {"model.safetensors": WEIGHTS})
     return HfApi(endpoint=hub.url, token=hub.ADA)
-
-
-def commit_card(api, card):
-    add = CommitOperationAdd(path_in_repo="README.md", path_or_fileobj=card)
-    api.create_commit("ada/digits", [add], commit_message="Card")
 
 
 def test_storage_rejects_a_token_and_an_unsigned_address(hub, ada):
@@ -39,32 +33,6 @@ def test_storage_rejects_a_token_and_an_unsigned_address(hub, ada):
         assert client.get(signed, headers={"Range": "bytes=-7"}).content == WEIGHTS[-7:]
         # the storage host has no API
         assert client.get(f"{hub.storage_url}/api/models").status_code == 403
-
-
-def test_a_large_file_that_was_never_sent_cannot_be_committed(hub, ada):
-    pointer = {"path": "a.safetensors", "algo": "sha256", "oid": "0" * 64, "size": 3}
-    lines = ({"key": "header", "value": {"summary": "x"}}, {"key": "lfsFile", "value": pointer})
-    response = httpx.post(
-        f"{hub.url}/api/models/ada/digits/commit/main",
-        content="\n".join(map(json.dumps, lines)),
-        headers={"Authorization": f"Bearer {hub.ADA}"},
-    )
-    assert response.status_code == 400
-    assert "does not exist" in response.json()["error"]
-
-
-@pytest.mark.smoke
-def test_a_card_is_read_and_a_broken_one_rejected(ada):
-    with pytest.raises(ValueError, match="Invalid metadata"):
-        commit_card(ada, b"---\ntags: {a: 1}\n---\n")
-    with pytest.raises(ValueError, match="YAML"):
-        commit_card(ada, b"---\na: [\n---\n")
-    with pytest.warns(UserWarning, match="empty or missing yaml metadata"):
-        commit_card(ada, b"# No card\n")
-    commit_card(ada, b"---\nlicense: mit\ntags: [reverse]\n---\n# A card\n")
-    info = ada.model_info("ada/digits")
-    assert info.card_data.license == "mit"
-    assert info.tags == ["reverse", "license:mit"]
 
 
 def test_a_token_of_the_environment_is_used_when_needed(hub, ada, tmp_path):

@@ -19,7 +19,6 @@ from playground.hub.jobs import HubJobs
 from playground.hub.repo_ids import Phase
 from playground.hub.tasks import HubTask
 from playground.jobs.process import warm_up
-from playground.runs.export import CHECKPOINT_FILES
 from playground.runs.limits import Limits
 from tests.support.app_server import ROOT, wait_for
 from tests.support.fake_jobs import fake_processes
@@ -234,15 +233,6 @@ def test_a_space_that_failed_is_written_by_the_next_push(hub, push_with_page):
     assert hub.repo("ada/late", "space").head.oid == space
 
 
-def test_only_a_push_to_the_main_branch_writes_the_space(hub, push_with_page):
-    assert push_with_page("ada/branched")[0] == "result"
-    space = hub.repo("ada/branched", "space").head.oid
-    outcome, result = push_with_page("ada/branched", revision="next", license="isc")
-    assert (outcome, result["space"]) == ("result", None)
-    assert any("only a push to the branch main writes it" in note for note in result["notes"])
-    assert hub.repo("ada/branched", "space").head.oid == space
-
-
 def test_an_own_page_of_the_repository_stays(hub, push_with_page):
     assert push_with_page("ada/site", page=False)[0] == "result"
     hub.put("ada/site", {"index.html": "mine"})
@@ -273,10 +263,7 @@ def test_the_page_of_a_private_model_never_gets_into_a_public_space(hub, push_wi
             {"README.md": "---\ntags: [transformer-playground]\n---\n", "app.py": "mine"},
             "has other content (app.py)",
         ),
-        (
-            {"README.md": "---\nsdk: docker\n---\n# Mine\n"},
-            "does not have the line “sdk: static”",
-        ),
+        ({"README.md": "---\nsdk: docker\n---\n# Mine\n"}, "does not have the line “sdk: static”"),
     ],
 )
 def test_a_space_with_other_content_stays_and_nothing_is_published(
@@ -410,19 +397,6 @@ def test_model_above_server_limits_is_rejected_before_download(hub, published_fi
     assert not (tmp_path / "in").exists()
 
 
-def test_code_and_pickles_beside_a_valid_model_are_not_fetched(
-    hub, checkpoint, published, run, tmp_path
-):
-    code = dict.fromkeys([name for name in published if name.endswith(".py")], "exit()")
-    others = dict.fromkeys(("sitecustomize.py", "pytorch_model.bin", "training.pt"), "x")
-    hub.put("cy/evil", published | code | others)
-    outcome, *message = run("pull", "cy/evil", destination=str(tmp_path / "in"))
-    assert outcome == "result", message
-    assert read_files(tmp_path / "in") == read_files(checkpoint)
-    requested = {request.path.split("/")[-1] for request in hub.requests_with("cy/evil/resolve")}
-    assert requested == {"playground.json", "README.md", *CHECKPOINT_FILES[1:]}
-
-
 def test_an_unknown_revision_is_rejected_with_the_known_ones(hub, published, run):
     hub.put("ada/single", published)
     kind, message, _ = run("repo_info", "ada/single", revision="v9")
@@ -456,8 +430,8 @@ def test_a_hub_task_can_be_cancelled_while_the_hub_is_silent(
         assert job.released.wait(60)
     assert (job.status, job.retryable) == ("cancelled", True)
     assert job.message == (
-        "cancelled; existing content is unchanged; a new repository or branch may exist, without "
-        "any new model"
+        "cancelled; existing content is unchanged; a new repository may exist, without any new "
+        "model"
     )
     assert hub.commit_titles("ada/cancelled") == ["initial commit"]
     assert job.arguments == ()

@@ -1,5 +1,6 @@
 """The API for programs: a client of a shared instance."""
 
+import html
 import itertools
 import json
 import re
@@ -54,9 +55,7 @@ def app(hub, tmp_path_factory):
         **environment,
         GRADIO_SERVER_NAME="0.0.0.0",
         PLAYGROUND_ADDRESS_MS="0",
-        PLAYGROUND_API_STARTS="5",
         PLAYGROUND_API_PROXIES="1",
-        PLAYGROUND_API_HEAVY="100",
     )
     yield server
     server.stop()
@@ -287,15 +286,11 @@ def test_documented_curl_commands_work(app):
     ]
 
 
-def test_too_many_runs_of_one_address_get_a_retry_time(app):
-    client = Client(app.url, headers={"X-Forwarded-For": "192.0.2.9"}, verbose=False)
-
-    def start_many():
-        for _ in range(6):
-            client.predict(settings=SMALL | {"max_steps": 1}, api_name="/start")
-
-    with pytest.raises(
-        AppError, match=r"one address may start 5 runs a minute; try again in \d+ s"
-    ):
-        start_many()
-    client.close()
+def test_the_curl_program_of_the_page_prints_what_a_call_returns(app, call_api):
+    blocks = re.findall(r'title="Copy: ([^"]+)".*?<code>(.*?)</code>', app.get("/api")[1], re.S)
+    program = html.unescape(dict(blocks)["attention, curl"])
+    printed = subprocess.run(["sh", "-c", program], capture_output=True, text=True, check=True)
+    assert printed.stdout.startswith("event: complete\n")
+    arguments = {"model": "checkpoint:reverse", "sequence": "3 1 4", "layer": 0, "head": 0}
+    (result,) = json.loads(printed.stdout.partition("data: ")[2])
+    assert result == call_api("attention", **arguments)

@@ -26,10 +26,7 @@ from playground.server.report_api import ReportHandlers
 from tests.support.fake_jobs import FakeClock, fake_processes
 
 REGISTRY = SimpleNamespace(
-    single_owner="",
-    damaged={},
-    settings=SimpleNamespace(slots=2),
-    storage_quota=SimpleNamespace(),
+    single_owner="", damaged={}, settings=SimpleNamespace(slots=2), storage_quota=SimpleNamespace()
 )
 EXPERIMENTS = SimpleNamespace(registry=REGISTRY)
 QUEUES = {  # kind of job -> function that creates its queue

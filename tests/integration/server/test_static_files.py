@@ -10,11 +10,7 @@ from starlette.testclient import TestClient
 
 from playground.server.middleware import build_middleware
 from playground.server.rate_limit import LoadLimits
-from playground.server.static_files import (
-    COMMENT_PATTERNS,
-    remove_comments,
-    static_route,
-)
+from playground.server.static_files import COMMENT_PATTERNS, remove_comments, static_route
 from playground.ui.page import STATIC_DIR, STATIC_URL
 from tests.support.app_server import ROOT
 

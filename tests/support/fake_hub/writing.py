@@ -1,4 +1,4 @@
-"""The endpoints of the fake Hub that write: repositories, branches, uploads and commits."""
+"""The endpoints of the fake Hub that write: repositories, uploads and commits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from .reading import find_commit, find_repo
+from .reading import find_repo
 from .storage import signed_url
 from .store import KINDS, WRITERS, Account, Blob, Repo, git_hash, is_lfs_file, read_card
 from .wire import HubError, Request, Response, json_response
@@ -61,17 +61,6 @@ def create(hub: FakeHub, request: Request) -> Response:
     private = body.get("visibility") == "private" or bool(body.get("private"))
     hub.repos[kind, id] = Repo(kind, id, account.name, private)
     return json_response({"url": url, "name": id, "id": git_hash(id.encode())[:24]})
-
-
-def branch(hub: FakeHub, request: Request, kinds: str, id: str, name: str) -> Response:
-    repo, name = writable_repo(hub, request, kinds, id), unquote(name)
-    if name.startswith("refs/"):
-        raise HubError(400, f"Invalid reference for a branch: {name}")
-    if name in repo.branches:
-        raise HubError(409, f"Reference already exists: refs/heads/{name}")
-    start = request.json().get("startingPoint") if request.body else None
-    repo.branches[name] = find_commit(repo, start or "main").oid
-    return json_response({})
 
 
 def find_branch(repo: Repo, revision: str) -> str:

@@ -20,14 +20,7 @@ from playground.lessons.bug_injection import (
     original_function,
     reference_model,
 )
-from playground.lessons.bugs import (
-    BUG_SETTINGS,
-    BUGS,
-    FIRST_SEED,
-    RANDOM_BUG,
-    hint,
-    resolve_bug,
-)
+from playground.lessons.bugs import BUG_SETTINGS, BUGS, FIRST_SEED, RANDOM_BUG, hint, resolve_bug
 from playground.lessons.measurement import BugResult, Measurement
 from playground.models.transformer import AttentionWeights
 from playground.training.run_config import RunConfig

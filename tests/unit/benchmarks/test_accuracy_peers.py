@@ -1,7 +1,5 @@
 """The comparison with reference models: its runs, early ends and interruptions."""
 
-import json
-
 import pytest
 
 from benchmarks import _results, accuracy_vs_references
@@ -78,30 +76,6 @@ def test_a_sweep_ends_losing_rates_and_the_best_gets_every_seed(requested):
     assert "| 3.00 (3.00 to 3.00) |" in line  # ours takes ten steps, this takes thirty
 
 
-def test_an_interrupted_measurement_continues(requested, monkeypatch):
-    def tired(name, config, seconds, beaten_at=None):
-        if len(requested) == 7:
-            raise KeyboardInterrupt
-        return fake(name, config, seconds, beaten_at)
-
-    fake = accuracy_vs_references.train_until
-    monkeypatch.setattr(accuracy_vs_references, "train_until", tired)
-    with pytest.raises(KeyboardInterrupt):
-        COMPARISON.measure()
-    monkeypatch.setattr(accuracy_vs_references, "train_until", fake)
-    left = json.loads((_results.RESULTS_DIR / "tried.json").read_text())
-    assert left["unfinished"]
-    assert len(left["rows"]["runs"]) == 7
-    assert f"| {BEST} | 0.002 over 80: step 60; " in COMPARISON.table(left["rows"])
-    rows = COMPARISON.measure()
-    assert (
-        len(rows["runs"])
-        == len(requested)
-        == len(set(requested))
-        == 4 * 4 + 3 * 3 + 2 * (1 + len(REFERENCES))
-    )
-
-
 def test_a_fixed_learning_rate_needs_no_sweep(requested):
     references = (Reference(BEST, learning_rate=2e-3), Reference(BEST, "fast", learning_rate=3e-3))
     comparison = Comparison("tried", (COPY,), seconds=60, seeds=1, references=references)
@@ -113,16 +87,6 @@ def test_a_fixed_learning_rate_needs_no_sweep(requested):
     ]
     assert "search" not in comparison.table(rows)
     assert "1 seed;" in comparison.table(rows)
-
-
-def test_results_of_another_setting_are_not_continued(requested):
-    COMPARISON.measure()
-    trained_once = len(requested)
-    other = Comparison("tried", (COPY,), seconds=61, seeds=2, rates=COMPARISON.rates, budget=100)
-    other.measure()
-    assert len(requested) == 2 * trained_once
-    _results.save_results("tried", other.measure())  # finished: the next one begins anew
-    assert _results.load_unfinished("tried") is None
 
 
 def test_a_run_has_the_reason_of_its_end():

@@ -2,12 +2,11 @@
 
 import json
 import subprocess
-from types import SimpleNamespace
 
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import _results, accuracy, lengths, tasks
+from benchmarks import _results, accuracy, tasks
 from tests.support.app_server import ROOT
 
 SETTING = accuracy.Setting("tried", 4, None, "fast", {})
@@ -122,27 +121,3 @@ def test_a_task_measured_alone_replaces_its_row_with_its_date(fake, elsewhere):
     assert "Measured again alone: brackets on" in tasks.table(actual)
     with pytest.raises(ValueError, match="tasks has no row sort"):
         _results.replace_row("tasks", "task", {"task": "sort"})
-
-
-def test_a_table_of_the_lab_that_is_cut_off_keeps_its_runs_and_its_seconds(monkeypatch, tmp_path):
-    monkeypatch.setattr(lengths.tempfile, "gettempdir", lambda: str(tmp_path))
-    result = {"rows": [], "summary": "done"}
-    folders = []
-
-    def run_experiment(spec, out):
-        folders.append(out)
-        folders[-1].mkdir(parents=True, exist_ok=True)
-        if len(folders) == 1:
-            raise KeyboardInterrupt
-        return {"lengths": result}
-
-    monkeypatch.setattr(lengths, "run_experiment", run_experiment)
-    clock = iter([0.0, 100.0, 500.0, 530.0])
-    # Only for this module: other threads of the process read the real clock.
-    monkeypatch.setattr(lengths, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    with pytest.raises(KeyboardInterrupt):
-        lengths.measure()
-    assert folders[0].is_dir()
-    assert lengths.measure() == [{"seconds": 130, "runs": 0, "summary": "done"}]
-    assert folders[0] == folders[1]
-    assert not folders[0].exists()

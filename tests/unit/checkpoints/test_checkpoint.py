@@ -520,13 +520,7 @@ def test_an_optimizer_state_with_invalid_values_is_rejected(folder, name, value)
 
 
 @pytest.mark.parametrize(
-    "line",
-    [
-        b"",
-        b'{"step": true, "loss": 1.0}',
-        b'{"step": 3, "loss": NaN}',
-        b"[" * 100_000,
-    ],
+    "line", [b"", b'{"step": true, "loss": 1.0}', b'{"step": 3, "loss": NaN}', b"[" * 100_000]
 )
 def test_a_bad_line_of_metrics_is_named_by_its_number(folder, line):
     lines = (folder / "metrics.jsonl").read_bytes().splitlines()

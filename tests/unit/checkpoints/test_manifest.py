@@ -4,11 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playground.checkpoints.manifest import (
-    CheckpointError,
-    Manifest,
-    read_manifest,
-)
+from playground.checkpoints.manifest import CheckpointError, Manifest, read_manifest
 from playground.training.setting_changes import SettingChange
 from playground.training.train_config import TrainConfig
 
@@ -188,14 +184,7 @@ def test_deeply_nested_json_is_rejected(folder, where, bracket, depth):
 
 
 @pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"\xff\xfe\x00",
-        b"[]",
-        b'{"schema_version": 2}',
-        b"9" * 5000,
-    ],
+    "data", [b"", b"\xff\xfe\x00", b"[]", b'{"schema_version": 2}', b"9" * 5000]
 )
 def test_a_body_without_a_json_object_is_rejected(folder, data):
     (folder / "config.json").write_bytes(data)
@@ -224,11 +213,7 @@ LENGTH = {"length": 3, "n": 1, "available": 1, "exact_match": 1.0, "token_accura
         (("changes",), [[1, "speed", 1]] * 65_000, "65,000 changes; at most 1,000"),
         (("changes",), [[1, "stop_at_exact_match", 0]] * 1001, "1,001 changes; at most 1,000"),
         (("scores", "by_length"), [LENGTH] * 7_000, "7,000 values; give a list of at most 512"),
-        (
-            ("versions",),
-            {f"package-{i}": "1" for i in range(20_000)},
-            "versions has 20,000 values",
-        ),
+        (("versions",), {f"package-{i}": "1" for i in range(20_000)}, "versions has 20,000 values"),
         (("versions",), {"torch": "2" * 1000}, "versions"),
         (("sha256",), {f"file-{i}": "0" * 64 for i in range(9_000)}, "sha256 has 9,000 values"),
         (("sha256",), {"model.safetensors": "0" * 1000}, "sha256"),

@@ -17,6 +17,10 @@ from playground.errors import UserError, error_response
             FileNotFoundError(2, "No such file or directory", "/data/runs/x/run.json"),
             "run.json could not be read or written: No such file or directory; try again",
         ),
+        (
+            FileExistsError(17, "File exists", "/srv/secret/a", None, b"/srv/secret/b"),
+            "a could not be read or written: File exists; try again",
+        ),
         (TimeoutError(), "this took too long; try again"),
     ],
 )

@@ -9,10 +9,7 @@ from hypothesis import strategies as st
 
 from playground.datasets.lookup_task import LookupTask
 from playground.datasets.pair_builder import read_pairs, validate_vocabulary
-from playground.datasets.pairs import (
-    DatasetError,
-    DatasetNotFoundError,
-)
+from playground.datasets.pairs import DatasetError, DatasetNotFoundError
 from playground.datasets.report import summarize
 from playground.datasets.storage import datasets_dir, load_metadata, store
 from playground.tasks import EOS, load_task

@@ -4,11 +4,7 @@ import torch
 from playground.checkpoints.checkpoint import load_model, resume_trainer, save_checkpoint
 from playground.datasets import storage
 from playground.datasets.pairs import DatasetError
-from playground.datasets.sources import (
-    is_dataset_argument,
-    read_file,
-    read_text,
-)
+from playground.datasets.sources import is_dataset_argument, read_file, read_text
 from playground.datasets.storage import store
 from playground.runs.snapshot import SnapshotBuilder
 from playground.training.run_config import RunConfig

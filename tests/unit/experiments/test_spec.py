@@ -16,6 +16,7 @@ from playground.experiments.spec import (
 from playground.experiments.variant import parse_value
 from playground.models.config_fields import ConfigError
 from playground.training.presets import preset_config
+from playground.training.run_config import setting_role
 from playground.training.train_config import TrainConfig
 
 
@@ -203,7 +204,7 @@ VALUES = {
 
 
 def test_every_setting_of_training_has_a_role_in_experiments():
-    roles = {each.name: each.metadata["role"] for each in fields(TrainConfig)}
+    roles = {each.name: setting_role(each.name) for each in fields(TrainConfig)}
     assert set(roles.values()) == {"treatment", "budget", "measurement", "repetition", "machine"}
     not_treatments = {name for name, role in roles.items() if role != "treatment"}
     assert not_treatments == {*VALUES, "seed"} - {"held_out_one_in", "predict_eos"}

@@ -21,14 +21,7 @@ from playground.figures.figures import (
 )
 from playground.figures.style import ATTENTION_CMAP, render
 from tests.support.app_server import ROOT
-from tests.support.figures import (
-    LINES,
-    SCORES,
-    ablation_rows,
-    attention_data,
-    head_data,
-    weights,
-)
+from tests.support.figures import LINES, SCORES, ablation_rows, attention_data, head_data, weights
 
 
 @pytest.mark.parametrize(("heads", "length", "cell"), [(1, 3, 0.36), (8, 20, 1.25 / 20)])

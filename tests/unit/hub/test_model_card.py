@@ -20,7 +20,6 @@ from playground.cli.train import build_config
 from playground.datasets.pairs import DatasetError
 from playground.datasets.sources import read_text
 from playground.datasets.storage import store
-from playground.errors import UserError
 from playground.evaluation import evaluate
 from playground.hub.existing_card import read_scores
 from playground.hub.markdown import escape, format_code, format_literal
@@ -160,11 +159,7 @@ def test_the_worked_examples_are_the_models_own_on_held_out_sequences(cards, nam
 
 RECORDED = {
     "reverse": {"repo": "ada/reverse"},
-    "reverse-on-a-branch": {
-        "repo": "ada/digits",
-        "revision": "exp/1",
-        "license": "cc-by-4.0",
-    },
+    "reverse-licensed": {"repo": "ada/digits", "license": "cc-by-4.0"},
 }
 
 
@@ -181,8 +176,7 @@ def test_card_has_the_recorded_text(tmp_path, monkeypatch, name):
 
 def test_a_checkpoint_without_scores_is_scored(cards, tmp_path):
     package = card_of(
-        tmp_path / "p",
-        rewritten(ROOT / "checkpoints" / "reverse", tmp_path / "c", scores=None),
+        tmp_path / "p", rewritten(ROOT / "checkpoints" / "reverse", tmp_path / "c", scores=None)
     )
     assert text_of(package) == text_of(cards["reverse"])
 
@@ -331,21 +325,6 @@ def test_the_license_of_a_hub_dataset_is_copied_and_linked(tmp_path, monkeypatch
         ).data.license
         == "cc0-1.0"
     )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"revision": 'main"); import os; ("'}, "is not a valid revision"),
-        ({"license": "my own\nlicense"}, "is not known to the Hub"),
-        ({"repo": "ada/digits\n---"}, "is not the name of a repository"),
-        ({"repo": 'ada/"); import os; ("'}, "is not the name of a repository"),
-    ],
-)
-def test_invalid_names_and_licenses_are_rejected(tmp_path, arguments, message):
-    with pytest.raises(UserError, match=message):
-        card_of(tmp_path, ROOT / "checkpoints" / "reverse", **arguments)
-    assert list(tmp_path.iterdir()) == []
 
 
 def rendered(text):

@@ -194,11 +194,7 @@ def test_concurrent_jobs_of_a_resident_process_can_be_cancelled(monkeypatch):
 def test_job_that_saves_may_finish_after_the_server_has_ended(monkeypatch):
     pipe = Pipe(("begin", "1", "wait", ("a",)))
     sent = serve(
-        monkeypatch,
-        pipe,
-        concurrent=True,
-        saving_kinds=frozenset({"wait"}),
-        save_timeout_s=20.0,
+        monkeypatch, pipe, concurrent=True, saving_kinds=frozenset({"wait"}), save_timeout_s=20.0
     )
     assert sent == [("1", "cancelled")]
 

@@ -25,10 +25,7 @@ def per_job(**options):
 
 def resident(idle_timeout_s=None, **limits):
     executor = ResidentProcess(
-        "some:factory",
-        name="resident",
-        options=ResidentOptions,
-        idle_timeout_s=idle_timeout_s,
+        "some:factory", name="resident", options=ResidentOptions, idle_timeout_s=idle_timeout_s
     )
     return JobQueue(executor, Policy(result_ttl_s=60.0, **limits)), executor
 

@@ -17,10 +17,7 @@ from playground.checkpoints.tensors import serialize_tensors
 from playground.generation import generate
 from playground.hub.formats import PACKAGE_FORMATS
 from playground.models import attention
-from playground.models.automodel import (
-    PlaygroundConfig,
-    PlaygroundForSeq2SeqLM,
-)
+from playground.models.automodel import PlaygroundConfig, PlaygroundForSeq2SeqLM
 from playground.models.automodel_recurrent import PlaygroundRecurrentForSeq2SeqLM
 from playground.models.automodel_single_stack import (
     PlaygroundDecoderOnlyForCausalLM,
@@ -431,11 +428,7 @@ def test_the_config_accepts_only_valid_models(tmp_path):
         reloaded.tie_word_embeddings,
         reloaded.is_encoder_decoder,
         reloaded.decoder_start_token_id,
-    ) == (
-        True,
-        True,
-        SOS,
-    )
+    ) == (True, True, SOS)
     with pytest.raises(ConfigError, match="n_layers is -4"):
         PlaygroundConfig(n_layers=-4)
     with pytest.raises(ConfigError, match="does not divide"):

@@ -30,8 +30,7 @@ def test_a_position_beyond_the_last_one_is_rejected(kind):
         assert embed(torch.full((2, length), 5), first_position=first).shape == (2, length, 64)
     for first, length in ((0, 12), (11, 1), (9, 3), (400, 1)):
         with pytest.raises(
-            ValueError,
-            match=f"needs {first + length} positions, but the model has 11",
+            ValueError, match=f"needs {first + length} positions, but the model has 11"
         ):
             embed(torch.full((2, length), 5), first_position=first)
 

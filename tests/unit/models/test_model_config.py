@@ -109,11 +109,7 @@ def test_numeric_field_accepts_its_range_and_rejects_values_outside(name):
             "share_embeddings",
             "source_vocab_size is 13 and target_vocab_size 14; make them equal or turn",
         ),
-        (
-            {"d_model": 7, "n_heads": 1, "position_type": "sinusoidal"},
-            "d_model",
-            "d_model is 7",
-        ),
+        ({"d_model": 7, "n_heads": 1, "position_type": "sinusoidal"}, "d_model", "d_model is 7"),
     ],
 )
 def test_contradictory_settings_are_rejected_at_one_field(values, field, expected_message):

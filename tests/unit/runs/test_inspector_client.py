@@ -47,11 +47,7 @@ def test_requests_are_limited_per_client_and_per_address(inspector):
 
 
 def test_viewer_uses_neither_the_quota_of_the_owner_nor_of_others(inspector):
-    request(
-        inspector,
-        Client(ADA.address, VIEWER),
-        *("x" for _ in range(OF_CLIENT + 5)),
-    )
+    request(inspector, Client(ADA.address, VIEWER), *("x" for _ in range(OF_CLIENT + 5)))
     assert not request(inspector, Client(BOB.address, VIEWER), "other")[0].done()
     assert not request(inspector, ADA, "mine")[0].done()
 

@@ -91,14 +91,7 @@ def test_a_failed_write_is_reported_and_the_old_record_stays(run):
 # Records of others
 
 
-NO_RECORDS = [
-    b"",
-    b"[]",
-    b"\xff",
-    b"[" * 100_000,
-    b'{"id": "x"}',
-    b'{"id": 1, "id": 2}',
-]
+NO_RECORDS = [b"", b"[]", b"\xff", b"[" * 100_000, b'{"id": "x"}', b'{"id": 1, "id": 2}']
 ODD = {
     "id": [None, ""],
     "share_id": [7],
@@ -116,11 +109,7 @@ ODD = {
     "hidden": ["yes"],
     "started_by": ["scheduler"],
     "deleted_at": ["yesterday"],
-    "branched_from": [
-        "ab",
-        ["x", -1],
-        ["../../etc", 3],
-    ],
+    "branched_from": ["ab", ["x", -1], ["../../etc", 3]],
     "config": ["x", {"task": "explode"}, {"surprise": 1}],
     "changes": ["x", [[1, "seed", 3]]],
 }

@@ -273,15 +273,7 @@ def test_lines_survive_a_round_trip_in_any_portions(tmp_path_factory, portions):
     history.flush()
 
 
-@pytest.mark.parametrize(
-    "odd",
-    [
-        b"",
-        b'{"loss": 1}',
-        b'{"step": 2, "step": 3}',
-        b"\xff",
-    ],
-)
+@pytest.mark.parametrize("odd", [b"", b'{"loss": 1}', b'{"step": 2, "step": 3}', b"\xff"])
 def test_an_invalid_line_is_reported_by_number(tmp_path, odd):
     (tmp_path / "metrics.jsonl").write_bytes(
         b'{"step": 1, "loss": 1}\n' + odd + b'\n{"step": 3, "loss": 1}\n'

@@ -14,6 +14,7 @@ from playground.runs.registry import Registry
 from playground.server.api import Endpoints
 from playground.server.jobs_api import JobHandlers
 from playground.server.live_api import live_handlers
+from playground.server.rate_limit import LoadLimits
 from tests.support.app_server import ROOT
 from tests.support.coroutines import run_in_thread, until
 from tests.support.fake_jobs import no_lessons
@@ -46,15 +47,7 @@ def call_endpoint(endpoints, endpoint, **values):
     return run_in_thread(endpoints.call(endpoint, fake_request(), values))
 
 
-HOSTILE_VALUES = (
-    None,
-    -7,
-    {},
-    "watch:",
-    "checkpoint:../..",
-    "\ud800",
-    [["x"]],
-)
+HOSTILE_VALUES = (None, -7, {}, "watch:", "checkpoint:../..", "\ud800", [["x"]])
 
 
 @pytest.mark.parametrize("value", HOSTILE_VALUES, ids=lambda value: repr(value)[:20])
@@ -106,6 +99,14 @@ def test_an_impossible_wait_is_rejected_before_the_start(endpoints, monkeypatch,
 def test_a_number_outside_of_its_range_gets_the_range(endpoints, name, field, accepted):
     with pytest.raises(UserError, match=f"{field} is -1; give a whole number from {accepted}"):
         call_endpoint(endpoints, name, model="checkpoint:digits", **{field: -1})
+
+
+def test_an_address_starts_little_work_at_once(endpoints, monkeypatch):
+    monkeypatch.setattr(endpoints, "load", LoadLimits(50, 0))  # one call in ten seconds
+    for message in ("there is no model", r"too many requests at once; try again in \d+ s"):
+        with pytest.raises(UserError, match=message):
+            call_endpoint(endpoints, "evaluate", model="unknown")
+    call_endpoint(endpoints, "settings")
 
 
 def test_missing_owner_key_on_local_machine_means_local_owner(endpoints, monkeypatch):

@@ -22,7 +22,6 @@ from playground.server.api_page import (
     example_arguments,
     python_program,
     shell_program,
-    type_name,
 )
 from tests.support.coroutines import run_in_thread
 
@@ -125,15 +124,3 @@ def test_both_programs_send_the_arguments_unchanged():
         command = shell_program("http://localhost/", name, arguments)
         words = shlex.split(command.partition("$(")[2].replace("\\\n", ""))
         assert json.loads(words[words.index("-d") + 1]) == arguments
-
-
-@pytest.mark.parametrize(
-    ("schema", "name"),
-    [
-        ({"type": "integer"}, "integer"),
-        ({"oneOf": [{"type": "null"}, {"type": "object"}]}, "object or null"),
-        ({"type": "array", "items": {"type": "number"}}, "list of number"),
-    ],
-)
-def test_types_have_the_names_of_json(schema, name):
-    assert type_name(schema) == name

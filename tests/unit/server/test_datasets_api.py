@@ -22,10 +22,7 @@ from playground.runs.registry import Registry
 from playground.runs.storage_folder import StorageFolder
 from playground.server import dataset_reader
 from playground.server.dataset_reader import read_dataset
-from playground.server.datasets_api import (
-    UPLOAD_PATH,
-    DatasetHandlers,
-)
+from playground.server.datasets_api import UPLOAD_PATH, DatasetHandlers
 from playground.server.routes import ROUTE_PREFIX, build_routes
 from tests.support.coroutines import run_in_thread, until
 
@@ -68,11 +65,7 @@ def client(tmp_path, monkeypatch):
 
 def upload(client, text, owner, name="", columns=(), **headers):
     headers = {f"x-{key.replace('_', '-')}": value for key, value in headers.items()}
-    headers |= {
-        "x-owner": owner,
-        "x-name": quote(name),
-        "x-columns": quote("\t".join(columns)),
-    }
+    headers |= {"x-owner": owner, "x-name": quote(name), "x-columns": quote("\t".join(columns))}
     return client.post(UPLOAD_PATH, content=text, headers=headers).json()
 
 
@@ -94,13 +87,7 @@ def test_dataset_is_previewed_stored_on_use_and_listed_per_owner(client, tmp_pat
         response["split_on_spaces"],
         response["source_lengths"],
         response["target_lengths"],
-    ) == (
-        216,
-        6,
-        False,
-        [3, 3],
-        [3, 3],
-    )
+    ) == (216, 6, False, [3, 3], [3, 3])
     assert (response["n_duplicates"], response["n_conflicts"], response["conflict_lines"]) == (
         1,
         1,

@@ -383,11 +383,7 @@ def test_a_poll_of_an_unchanged_experiment_computes_nothing(lab, registry, kind)
     assert [
         seed_result["done"]
         for seed_result in changed["open"]["results"]["results"]["variants"][0]["seeds"]
-    ] == [
-        False,
-        True,
-        False,
-    ]
+    ] == [False, True, False]
     final, counts = poll_and_count(lab, experiment_id, changed["open"]["version"])
     assert (counts, final["open"]["results"]) == ({"configs": 0, "sorted": 0}, None)
 

@@ -120,8 +120,7 @@ ASSUMPTIONS: dict[str, Callable[[], bool]] = {
         gradio.route_utils, "BUILD_PATH_LIB"
     ),
     "GradioMCPServer has the three methods that mcp_server.py overrides": lambda: has(
-        gradio.mcp.GradioMCPServer,
-        "get_tool_to_endpoint postprocess_output_data create_mcp_server",
+        gradio.mcp.GradioMCPServer, "get_tool_to_endpoint postprocess_output_data create_mcp_server"
     ),
     "MCP has no state, so a stream that a client opens with GET has no messages": lambda: contains(
         gradio.mcp, "stateless=True"

@@ -5,7 +5,6 @@ import io
 import json
 import logging
 import threading
-from pathlib import Path
 
 import gradio.queueing
 import gradio.routes
@@ -13,7 +12,6 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from playground.errors import error_response
 from playground.server import routes as requested_module
 from playground.server.gradio_patches import apply_patches
 from playground.server.routes import build_routes
@@ -55,26 +53,3 @@ def test_a_large_body_is_parsed_beside_the_event_loop(monkeypatch, size, is_else
         reply = client.post("/playground/api/jobs/submit", content=json.dumps({"text": "x" * size}))
     assert reply.json() == {"length": size}
     assert (parsed != answered) is is_elsewhere
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        PermissionError(13, "Permission denied", "/srv/secret/runs/a/run.json"),
-        FileNotFoundError(2, "No such file or directory", b"/srv/secret/x"),
-        FileExistsError(17, "File exists", "/srv/secret/a", None, "/srv/secret/b"),
-        OSError(28, "No space left on device"),
-        OSError(5, "Input/output error", 7),
-        IsADirectoryError(21, "Is a directory", Path("/srv/secret/x")),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-def test_the_answer_to_an_error_of_a_file_has_no_path(error):
-    message = error_response(error)["error"]
-    assert error.strerror in message
-    assert "secret" not in message
-    assert "Errno" not in message
-
-
-def test_a_timeout_has_a_text_although_it_is_an_error_of_the_system():
-    assert error_response(TimeoutError())["error"] == "this took too long; try again"

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import re
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -13,89 +12,44 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.testclient import TestClient
 
-from playground.errors import UserError
 from playground.server.api import Endpoints
 from playground.server.client import resolve_client_address
 from playground.server.middleware import RouteFilterMiddleware
 from playground.server.rate_limit import (
-    CALLS_PER_MINUTE,
     MAX_BUCKETS,
     MAX_DELAYED_REJECTIONS,
     LoadLimits,
-    RateLimiter,
+    TokenBuckets,
 )
 from playground.server.routes import build_routes, handler
 from playground.server.schemas.base import OwnerRequest
 from tests.support.coroutines import run_in_thread
 
 
-def used(limits, kind, client, *times):
-    """Return how many calls at these seconds are served."""
-    served = 0
-    for now in times:
-        try:
-            limits.acquire(kind, client, now)
-            served += 1
-        except UserError:
-            pass
-    return served
+def used(buckets, key, *times):
+    """Return how many tokens of a key at these seconds there are."""
+    return sum(buckets.take(key, now=now) == 0.0 for now in times)
 
 
-def test_a_bucket_holds_a_minutes_calls_and_fills_evenly():
-    limits = RateLimiter({"starts": 6})
-    assert used(limits, "starts", "ada", *[0.0] * 9) == 6
-    assert used(limits, "starts", "ada", 9.0) == 0
-    assert used(limits, "starts", "ada", 10.5, 10.6) == 1  # one in ten seconds
-    # it holds no more than that, however long one waits
-    assert used(limits, "starts", "ada", *[1000.0] * 9) == 6
-
-
-def test_a_rejected_client_gets_a_retry_time_and_is_served_then():
-    limits = RateLimiter({"heavy": 2})
-    used(limits, "heavy", "ada", 0.0, 0.0)
-    with pytest.raises(
-        UserError,
-        match=r"request 2 evaluations, comparisons and pushes a minute; try again in (\d+) s",
-    ) as refused:
-        limits.acquire("heavy", "ada", 4.0)
-    seconds = int(re.search(r"in (\d+) s", str(refused.value))[1])
-    assert used(limits, "heavy", "ada", 4.0 + seconds) == 1
-
-
-def test_clients_and_kinds_have_buckets_of_their_own():
-    limits = RateLimiter({"starts": 1, "calls": 1})
-    assert used(limits, "starts", "ada", 0.0, 0.0) == 1
-    assert used(limits, "starts", "bob", 0.0) == 1
-    assert used(limits, "calls", "ada", 0.0) == 1
+def test_a_bucket_fills_evenly_up_to_its_capacity():
+    buckets = TokenBuckets(6, 0.1)
+    assert used(buckets, "ada", *[0.0] * 9) == 6
+    assert used(buckets, "ada", 9.0) == 0
+    assert used(buckets, "ada", 10.5, 10.6) == 1  # one in ten seconds
+    assert used(buckets, "ada", *[1000.0] * 9) == 6
+    assert used(buckets, "bob", 0.0) == 1
+    assert buckets.take("ada", now=1004.0) == pytest.approx(6.0)  # until the next token
 
 
 def test_a_crowd_of_addresses_takes_no_memory_for_good():
-    limits = RateLimiter({"calls": 5})
+    buckets = TokenBuckets(5, 1)
     for number in range(MAX_BUCKETS + 100):
-        limits.acquire("calls", str(number), 0.0)
-    assert len(limits.buckets["calls"]) == MAX_BUCKETS
-
-
-def test_the_limit_comes_from_the_environment_except_for_one_owner(monkeypatch):
-    for name in CALLS_PER_MINUTE.values():
-        monkeypatch.delenv(f"PLAYGROUND_{name}", raising=False)
-    assert not any(RateLimiter.from_environment(False).calls_per_minute.values())
-    assert RateLimiter.from_environment(True).calls_per_minute == {
-        "starts": 10,
-        "heavy": 20,
-        "calls": 600,
-    }
-    assert used(RateLimiter.from_environment(False), "starts", "ada", *[0.0] * 500) == 500
-    monkeypatch.setenv("PLAYGROUND_API_STARTS", "3")
-    assert (
-        RateLimiter.from_environment(False).calls_per_minute["starts"]
-        == RateLimiter.from_environment(True).calls_per_minute["starts"]
-        == 3
-    )
+        buckets.take(str(number), now=0.0)
+    assert len(buckets) == MAX_BUCKETS
 
 
 def test_an_ipv6_network_is_one_client():
-    limits = RateLimiter({"calls": 1})
+    buckets = TokenBuckets(1, 1)
     addresses = [
         "2001:db8:1:2::1",
         "2001:db8:1:2:ffff::9",
@@ -107,9 +61,14 @@ def test_an_ipv6_network_is_one_client():
     requests = [
         Request({"type": "http", "client": (address, 1), "headers": []}) for address in addresses
     ]
-    assert [
-        used(limits, "calls", resolve_client_address(request), 0.0) for request in requests
-    ] == [1, 0, 1, 1, 0, 1]
+    assert [used(buckets, resolve_client_address(request), 0.0) for request in requests] == [
+        1,
+        0,
+        1,
+        1,
+        0,
+        1,
+    ]
     assert (
         len(
             resolve_client_address(

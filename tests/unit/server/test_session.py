@@ -24,10 +24,7 @@ def app_of(single_owner):
 
 @pytest.fixture
 def client():
-    with TestClient(
-        app_of(""),
-        base_url=f"https://{HOST}",
-    ) as client:
+    with TestClient(app_of(""), base_url=f"https://{HOST}") as client:
         yield client
 
 
@@ -72,14 +69,7 @@ def test_owner_cookie_is_hidden_from_scripts_and_other_sites(client):
 
 
 @pytest.mark.parametrize(
-    "what",
-    [
-        None,
-        {},
-        {"owner": ["x"]},
-        {"owner": "x" * 31 + ";"},
-        {"owner": "x" * 32 + "\n"},
-    ],
+    "what", [None, {}, {"owner": ["x"]}, {"owner": "x" * 31 + ";"}, {"owner": "x" * 32 + "\n"}]
 )
 def test_an_odd_owner_sets_no_cookie(client, what):
     reply = post(client, "session/store", what)
@@ -98,10 +88,7 @@ def test_another_site_sets_no_cookie_and_gets_no_answer(client):
 
 def test_a_server_with_one_owner_needs_no_cookie():
     owner = new_owner_key()
-    with TestClient(
-        app_of(owner),
-        base_url="http://localhost",
-    ) as client:
+    with TestClient(app_of(owner), base_url="http://localhost") as client:
         assert (
             "set-cookie"
             not in post(client, "session/store", {"owner": owner}, "http://localhost").headers

@@ -102,10 +102,7 @@ def test_exactly_the_held_out_rows_of_a_training_batch_have_weight_zero():
         assert 0 < sum(held) < 500
 
 
-@pytest.mark.parametrize(
-    ("n", "min_length", "max_length"),
-    [(1, 1, 1), (700, 3, 7), (100, 20, 24)],
-)
+@pytest.mark.parametrize(("n", "min_length", "max_length"), [(1, 1, 1), (700, 3, 7), (100, 20, 24)])
 def test_held_out_sequences_are_distinct_and_deterministic(n, min_length, max_length):
     requested = build_held_out_set(REVERSE, n, min_length, max_length)
     sequences = sequences_of(requested.batch)
@@ -157,8 +154,7 @@ def test_rare_short_lengths_are_replaced_by_longer_ones():
 
 
 @pytest.mark.parametrize(
-    ("symbols", "min_length", "max_length"),
-    [(2, 1, 8), (5, 2, 4), (10, 1, 3)],
+    ("symbols", "min_length", "max_length"), [(2, 1, 8), (5, 2, 4), (10, 1, 3)]
 )
 def test_fewer_sequences_are_returned_only_where_fewer_exist(symbols, min_length, max_length):
     task = load_task("copy", symbols)

@@ -5,10 +5,7 @@ from hypothesis import strategies as st
 from playground.architectures import ARCHITECTURES
 from playground.architectures.parameter_groups import parameter_count
 from playground.models.config_fields import ConfigError
-from playground.training.matched_size import (
-    COPIED_SETTINGS,
-    match_parameter_count,
-)
+from playground.training.matched_size import COPIED_SETTINGS, match_parameter_count
 from playground.training.run_config import RunConfig
 
 

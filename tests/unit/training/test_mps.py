@@ -12,7 +12,6 @@ from torch.overrides import TorchFunctionMode
 from playground.checkpoints.checkpoint import resume_trainer, save_checkpoint
 from playground.checkpoints.manifest import read_manifest
 from playground.models.config_fields import ConfigError
-from playground.training.distributed import init_distributed
 from playground.training.trainer import Trainer, resolve_device
 
 MPS = torch.device("mps")
@@ -83,14 +82,10 @@ def test_mps_is_used_on_request_only(apple):
     assert resolve_device("mps") == MPS
 
 
-def test_mps_trains_with_float32_in_one_process_only(small_run, monkeypatch):
+def test_mps_trains_with_float32_only(small_run):
     for precision in ("tf32", "bfloat16"):
         with pytest.raises(ConfigError, match="device is mps, which trains with float32 only"):
             small_run.replace(device="mps", precision=precision)
-    for name, value in (("WORLD_SIZE", "2"), ("RANK", "0"), ("LOCAL_RANK", "0")):
-        monkeypatch.setenv(name, value)
-    with pytest.raises(ValueError, match="torchrun cannot use Apple's GPU"):
-        init_distributed(MPS)
 
 
 def test_a_machine_without_mps_names_the_other_devices(small_run):

@@ -61,12 +61,7 @@ def test_an_architecture_has_defaults_that_values_override():
         run.training.learning_rate,
         run.training.max_steps,
         run.task.max_length,
-    ) == (
-        "bert",
-        2e-3,
-        7,
-        4,
-    )
+    ) == ("bert", 2e-3, 7, 4)
     with pytest.raises(ConfigError, match="architecture is 'mamba'; choose one of transformer"):
         architecture_preset("mamba")
 
@@ -110,12 +105,7 @@ def test_the_paper_preset_has_the_papers_settings():
         run.model.position_type,
         run.model.share_embeddings,
         run.model.dropout,
-    ) == (
-        "post",
-        "sinusoidal",
-        False,
-        0.1,
-    )
+    ) == ("post", "sinusoidal", False, 0.1)
     training = run.training
     assert (
         training.lr_schedule,

@@ -82,13 +82,7 @@ def test_changes_survive_a_round_trip(changes):
 
 @pytest.mark.parametrize(
     "lines",
-    [
-        {"max_steps": 3},
-        ["abc"],
-        [[1, "max_steps"]],
-        [[1, [], 2]],
-        [[1, "max_steps", 5], [2]],
-    ],
+    [{"max_steps": 3}, ["abc"], [[1, "max_steps"]], [[1, [], 2]], [[1, "max_steps", 5], [2]]],
 )
 def test_an_invalid_list_of_changes_is_rejected(lines):
     with pytest.raises(ValueError, match=r"changes are|cannot change|it must be"):

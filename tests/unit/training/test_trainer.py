@@ -169,12 +169,7 @@ def test_threads_are_those_of_the_run(small_run):
 
 @pytest.mark.parametrize(
     ("num_threads", "is_small", "cores", "limit", "threads"),
-    [
-        (0, True, 8, 256, 1),
-        (0, False, 8, 256, 8),
-        (0, False, 8, 4, 4),
-        (3, False, 8, 2, 2),
-    ],
+    [(0, True, 8, 256, 1), (0, False, 8, 256, 8), (0, False, 8, 4, 4), (3, False, 8, 2, 2)],
 )
 def test_threads_are_those_of_the_setting_or_of_the_rule(
     monkeypatch, small_run, num_threads, is_small, cores, limit, threads
