@@ -151,23 +151,24 @@ function ModelItem({ model }) {
     { text, isError } = isUnavailable(name)
       ? { text: "Not on this machine", isError: false }
       : describeModelCost(name),
-    { models } = form.value,
-    select = (event) =>
+    /** Replace the model in the list. */
+    replace = (/** @type {any[]} */ ...by) =>
       form.set(
         "models",
-        models.map((each) => (each === model ? { name, on: event.currentTarget.checked } : each)),
-      ),
-    remove = () =>
-      form.set(
-        "models",
-        models.filter((each) => each !== model),
+        form.value.models.flatMap((each) => (each === model ? by : [each])),
       );
   return html`<li>
     <label>
-      <input type="checkbox" checked=${isSelected} onChange=${select} />
+      <input
+        type="checkbox"
+        checked=${isSelected}
+        onChange=${(event) => replace({ name, on: event.currentTarget.checked })}
+      />
       <span class="name">${name}</span>
     </label>
-    <button type="button" class="remove" aria-label=${"Remove " + name} onClick=${remove}>×</button>
+    <button type="button" class="remove" aria-label=${"Remove " + name} onClick=${() => replace()}>
+      ×
+    </button>
     <span class=${isError ? "pg-error cost" : "pg-hint cost"}>${text}</span>
   </li>`;
 }

@@ -30,8 +30,7 @@ export class CompareJob extends Job {
     this.onStart = onStart;
     this.onEnd = onEnd;
     this.onRows = (rows) => onRows(rows, this.activeRequest);
-    this.onSubmit = (id, /** @type {any} */ { kind, request, subject = "" }) =>
-      saveLocal("job-" + key, { id, request: [kind, request, subject] });
+    this.onSubmit = (id, payload) => saveLocal("job-" + key, { id, payload });
     jobs.add(this);
   }
 
@@ -78,11 +77,10 @@ export class CompareJob extends Job {
   }
 
   async resumeStored() {
-    const stored = loadLocal("job-" + this.key);
-    if (!stored?.id || !Array.isArray(stored.request)) return;
-    const [kind, request, subject] = stored.request;
-    this.activeRequest = request;
-    await this.resume(store.owner.value, stored.id, buildPayload(kind, request, subject));
+    const { id, payload } = loadLocal("job-" + this.key) ?? {};
+    if (!id || !payload?.request) return;
+    this.activeRequest = payload.request;
+    await this.resume(store.owner.value, id, payload);
   }
 }
 

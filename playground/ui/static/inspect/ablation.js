@@ -5,7 +5,6 @@ import { DataTable } from "../shared/components/data_table.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { formatInteger, formatMessage, formatNumber, formatPercent } from "../shared/format.js";
 import { store } from "../shared/store.js";
-import { MEASURE_AGAIN } from "../shared/strings.js";
 import { formatParts } from "../engine/parts.js";
 import { createOptions, barColumn } from "./section_parts.js";
 import { describeSample, findMeasurement, measure, useMeasurement } from "./measurements.js";
@@ -146,7 +145,7 @@ function AblationControls({ canMeasure, response }) {
           class="ablation-measure"
           onClick=${() => measure("ablation", options.value, response)}
         >
-          ${MEASURE_AGAIN}
+          Measure again
         <//>`
       }
     </div>

@@ -44,11 +44,3 @@ function formatCell(value) {
 
 /** Return rows of cells as CSV. @param {unknown[][]} rows */
 export const toCsv = (rows) => rows.map((row) => row.map(formatCell).join() + "\n").join("");
-
-/** The header has all keys. @param {Record<string, unknown>[]} records */
-export function recordsToCsv(records) {
-  const keys = [...new Set(records.flatMap((record) => Object.keys(record)))];
-  return records.length
-    ? toCsv([keys, ...records.map((each) => keys.map((key) => each[key]))])
-    : "";
-}

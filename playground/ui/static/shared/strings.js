@@ -6,7 +6,6 @@ export const INPUT_SEQUENCE = "Input sequence";
 export const LOSS_TITLE =
   "Cross-entropy of the next token: on the training batch of each step, and on the held-out " +
   "sequences of each evaluation, without dropout and with the averaged weights, if they are on";
-export const MEASURE_AGAIN = "Measure again";
 export const MOST_PROBABLE_TOKENS = "The most probable tokens";
 export const PEAK_LEARNING_RATE = "Peak learning rate";
 export const PLAY_LABEL = "Play from here";
