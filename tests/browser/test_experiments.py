@@ -69,7 +69,7 @@ def test_new_experiment_is_run_survives_a_reload_and_opens_in_tabs(app, open_pag
     page.keyboard.press("ArrowLeft")
     expect(page.locator(".loss-chart .pg-legend-x")).to_have_text("step 10")
     page.locator(".variants .variant input").first.uncheck()
-    expect(page.locator(".score-chart .pg-legend button")).to_have_text([re.compile("post")])
+    expect(page.locator(".score-chart .pg-legend-line")).to_have_text([re.compile("post")])
     with page.expect_download() as started:
         page.click(".as-csv")
     started.value.save_as(tmp_path / "norms.csv")

@@ -39,7 +39,7 @@ beforeEach(() => {
 });
 
 const legend = () =>
-  [...box.querySelectorAll(".pg-legend button")].map((each) =>
+  [...box.querySelectorAll(".pg-legend-line")].map((each) =>
     each.textContent.trim().replace(/\s+/g, " "),
   );
 const plotBox = () => box.querySelector(".pg-chart-plot");
@@ -64,14 +64,10 @@ test("a long line is drawn with its extremes, and the table has every point", ()
   assert.equal(toTable([{ ...LOSS, x, y }], "step").rows.length, n);
 });
 
-test("a line that is part of another one has no entry of its own in the legend", async () => {
+test("a line that is part of another one has no entry of its own in the legend", () => {
   const part = { ...OTHER, key: "c", label: "other, held-out", partOf: "b" };
   chart.setData([LOSS, OTHER, part]);
   assert.deepEqual(legend(), ["this run 0.5", "other 1"]);
-  box.querySelectorAll(".pg-legend button")[1].click();
-  await settle();
-  assert.match(chart.describe(), /this run/);
-  assert.doesNotMatch(chart.describe(), /other/);
 });
 
 test("series with other positions are aligned, and a logarithm has no values below 0", () => {
@@ -122,21 +118,6 @@ test("new values keep the plot, and a new line builds another", async () => {
   assert.ok(canvasCalls.some(([name]) => name === "stroke"));
   chart.setData([LOSS, OTHER]);
   assert.notEqual(chart.plot, plot);
-});
-
-test("the legend has the latest values, and toggles a line", async () => {
-  chart.setData([LOSS, OTHER]);
-  await settle();
-  assert.deepEqual(legend(), ["this run 0.5", "other 1"]);
-  box.querySelectorAll(".pg-legend button")[1].click();
-  await settle();
-  assert.equal(chart.plot.series[2].show, false);
-  assert.deepEqual(legend(), ["this run 0.5", "other"]);
-  chart.setData([LOSS]);
-  chart.setData([LOSS, OTHER]);
-  assert.equal(chart.plot.series[2].show, false);
-  box.querySelectorAll(".pg-legend button")[1].click();
-  assert.equal(chart.plot.series[2].show, true);
 });
 
 test("arrow keys move the cursor and report the values", async () => {
@@ -247,13 +228,12 @@ test("a change of the theme draws again", async () => {
 test("the picture has the title, the names of the lines and the address", async () => {
   assert.equal(await toPng(chart), null);
   chart.setData([LOSS, OTHER]);
-  chart.toggle("b");
   await settle();
   canvasCalls.length = 0;
   const blob = await toPng(chart);
   assert.equal(blob.type, "image/png");
   const texts = canvasCalls.filter(([name]) => name === "fillText").map(([, [text]]) => text);
-  assert.deepEqual(texts, ["Loss", "this run", location.host + location.pathname]);
+  assert.deepEqual(texts, ["Loss", "this run", "other", location.host + location.pathname]);
 });
 
 test("a logarithmic axis has few ticks for any limits", () => {

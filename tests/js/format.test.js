@@ -29,13 +29,6 @@ for (const [kind, pairs] of Object.entries(vectors))
       assert.equal(FORMATTERS[kind](input), output);
     });
 
-test("a relative time uses the largest unit", () => {
-  assert.equal(format.formatRelativeTime(5), "just now");
-  assert.equal(format.formatRelativeTime(60), "1 minute ago");
-  assert.equal(format.formatRelativeTime(7300), "2 hours ago");
-  assert.equal(format.formatRelativeTime(86400), "yesterday");
-});
-
 test("a message is a sentence, and a name keeps its case", () => {
   assert.equal(format.formatMessage("the server is busy"), "The server is busy.");
   assert.equal(format.formatMessage("gpt2 is not cached!"), "gpt2 is not cached!");

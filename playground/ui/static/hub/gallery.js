@@ -6,11 +6,11 @@ import { DataTable, Table } from "../shared/components/data_table.js";
 import { JobProgress } from "../shared/components/job_progress.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import {
+  formatAge,
   formatCount,
   formatDuration,
   formatInteger,
   formatPercent,
-  formatRelativeTime,
 } from "../shared/format.js";
 import { isActive, Job } from "../shared/job.js";
 import { store } from "../shared/store.js";
@@ -44,7 +44,7 @@ const COLUMNS = [
     label: "updated",
     isNumber: true,
     isOptional: true,
-    render: (row) => (row.when ? formatRelativeTime(Date.now() / 1000 - row.when) : ""),
+    render: (row) => (row.when ? formatAge(Date.now() / 1000 - row.when) : ""),
   },
 ];
 const MAX_RETRIES = 3;

@@ -1,13 +1,14 @@
 // Start: an article whose sections explain the parts of a trained model, beside its diagram. The
 // diagram stays in sight; first, the recorded training of the model plays.
 import { Button } from "../shared/components/buttons.js";
-import { html, signal, useEffect, useRef } from "../vendor/preact.js";
+import { html, signal, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { request, sleep } from "../shared/api.js";
 import { StepSlider } from "../shared/components/step_slider.js";
 import { StatusMessage } from "../shared/components/status_message.js";
+import { Diagram } from "../shared/diagram/diagram.js";
+import { buildStacks, describeHead } from "../shared/diagram/structure.js";
 import { Resource } from "../shared/resource.js";
 import { store } from "../shared/store.js";
-import { PictureDiagram } from "./diagram.js";
 import { describePart, PARTS, partOfBlock } from "./start_text.js";
 import { catalog, openLesson } from "./state.js";
 
@@ -161,12 +162,34 @@ const Controls = () =>
     ${part.value === PARTS[0].value && html`<${Step} />`}
   </div>`;
 
+/** The diagram of the Train tab. A click on a block goes to the section that explains it. */
+function Picture() {
+  const [row, setRow] = useState(/** @type {number | null} */ (null)),
+    { probe_info: info } = model.value,
+    stacks = useMemo(() => buildStacks(info, pass.value.attention), [info]),
+    { kind, layer, head } = selection.value;
+  const openBlock = (block) =>
+    document
+      .getElementById("start-" + partOfBlock(block.kind))
+      ?.scrollIntoView({ block: "center" });
+  return html`<div class="diagram" data-part=${part.value}>
+    <${Diagram}
+      stacks=${stacks}
+      pass=${pass.value}
+      selected=${selection.value}
+      label=${"Attention weights between tokens: " + describeHead(kind, layer, head, false)}
+      row=${row}
+      onSelect=${selectHead}
+      onBlock=${openBlock}
+      onRow=${setRow}
+    />
+  </div>`;
+}
+
 export function Start() {
   useEffect(() => {
     if (!model.value) loadModel();
   }, []);
-  const openBlock = (kind) =>
-    document.getElementById("start-" + partOfBlock(kind))?.scrollIntoView({ block: "center" });
   return html`<${StatusMessage}
       kind="error"
       text=${error.value}
@@ -177,14 +200,7 @@ export function Start() {
       html`<div class="article">
         <div class="stage">
           <${Controls} />
-          <${PictureDiagram}
-            info=${model.value.probe_info}
-            pass=${pass.value}
-            selection=${selection.value}
-            part=${part.value}
-            onSelect=${selectHead}
-            onBlock=${openBlock}
-          />
+          <${Picture} />
         </div>
         <div>
           ${PARTS.map((each) => html`<${Part} key=${each.value} ...${each} />`)}

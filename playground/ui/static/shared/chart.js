@@ -1,10 +1,10 @@
-// A line chart on a canvas: values at the cursor, bands, a legend that toggles lines, and a cursor
-// for the keyboard. uPlot draws it.
+// A line chart on a canvas: a legend with the values at the cursor, bands, and a cursor for the
+// keyboard. uPlot draws it.
 
 import { html, render } from "../vendor/preact.js";
 import uPlot from "../vendor/uplot.js";
 import { alignColumns, listColumns, nearestValue } from "./chart_data.js";
-import { buildPlotOptions, entryOf } from "./chart_options.js";
+import { buildPlotOptions } from "./chart_options.js";
 import { nearestIndex } from "./store.js";
 import { formatInteger, formatNumber } from "./format.js";
 import { dashOf, onThemeChange, resolveColor } from "./palette.js";
@@ -26,7 +26,6 @@ export class Chart {
     this.options = { ...DEFAULTS, ...options };
     this.series = /** @type {Series[]} */ ([]);
     this.markers = /** @type {Marker[]} */ ([]);
-    this.hidden = /** @type {Set<string>} */ (new Set());
     this.cursorX = /** @type {number | null} */ (null);
     this.plot = /** @type {uPlot | null} */ (null);
     this.signature = "";
@@ -156,21 +155,13 @@ export class Chart {
     const x = this.legendX(),
       index = x === null ? this.data[0].length - 1 : nearestIndex(this.data[0], x);
     return this.columns.flatMap(({ series, kind }, i) =>
-      kind === "line"
-        ? [
-            {
-              series,
-              value: nearestValue(this.data[i + 1], index),
-              isHidden: this.hidden.has(entryOf(series)),
-            },
-          ]
-        : [],
+      kind === "line" ? [{ series, value: nearestValue(this.data[i + 1], index) }] : [],
     );
   }
 
   describe() {
     const { formatX, formatY, label, xLabel } = this.options,
-      values = this.readValues().filter((each) => !each.isHidden && each.value !== null);
+      values = this.readValues().filter((each) => each.value !== null);
     if (!values.length) return label + ": no values yet";
     const x = this.legendX(),
       xText = x === null ? "latest" : `${xLabel} ${formatX(x)}`;
@@ -180,15 +171,6 @@ export class Chart {
         .map(({ series, value }) => `${series.label} ${formatY(/** @type {number} */ (value))}`)
         .join("; ")
     );
-  }
-
-  /** Show or hide a line. @param {string} key */
-  toggle(key) {
-    if (!this.hidden.delete(key)) this.hidden.add(key);
-    this.columns.forEach(({ series }, i) => {
-      if (entryOf(series) === key) this.plot?.setSeries(i + 1, { show: !this.hidden.has(key) });
-    });
-    this.renderLegend();
   }
 
   renderLegend() {
@@ -202,20 +184,12 @@ export class Chart {
         ${this.readValues()
           .filter(({ series }) => !series.partOf)
           .map(
-            ({ series, value, isHidden }) =>
-              html`<button
-                key=${series.key}
-                type="button"
-                aria-pressed=${String(!isHidden)}
-                title=${isHidden ? "Show this line" : "Hide this line"}
-                onClick=${() => this.toggle(series.key)}
-              >
+            ({ series, value }) =>
+              html`<span key=${series.key} class="pg-legend-line">
                 <${Swatch} color=${series.color} dash=${series.dash} />
                 <span>${series.label}</span>${" "}
-                <span class="pg-legend-value">
-                  ${isHidden || value === null ? "" : formatY(value)}
-                </span>
-              </button>`,
+                <span class="pg-legend-value">${value === null ? "" : formatY(value)}</span>
+              </span>`,
           )}`,
       this.legendBox,
     );

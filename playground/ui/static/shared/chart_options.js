@@ -16,9 +16,6 @@ const INTEGER_INCREMENTS = Array.from({ length: 10 }, (_, power) =>
 const MIN_DECADES = 0.8; // of a logarithmic axis
 const MIN_DECADES_OF_TICKS = 2; // without ticks between the powers of ten
 
-/** Return the key of the legend entry of a line. @param {Series} series */
-export const entryOf = ({ key, partOf }) => partOf ?? key;
-
 /** @param {Chart} chart @returns {uPlot.Options} */
 export function buildPlotOptions(chart) {
   const { hasXLabel = true, height, isLog, syncKey, xLabel } = chart.options;
@@ -31,7 +28,7 @@ export function buildPlotOptions(chart) {
       x: { time: false, range: () => chart.xLimits() },
       y: { distr: isLog ? 3 : 1, range: (_, low, high) => yRange(chart, low, high) },
     },
-    series: [{}, ...chart.columns.map((column) => buildSeries(chart, column))],
+    series: [{}, ...chart.columns.map((column) => buildSeries(column))],
     bands: chart.columns.flatMap(({ series, kind }, i) =>
       kind === "high"
         ? [
@@ -114,13 +111,10 @@ function axisStyle() {
   };
 }
 
-/**
- * @param {Chart} chart @param {import("./chart_data.js").PlotColumn} column @returns {uPlot.Series}
- */
-function buildSeries(chart, { series, kind }) {
+/** @param {import("./chart_data.js").PlotColumn} column @returns {uPlot.Series} */
+function buildSeries({ series, kind }) {
   const isLine = kind === "line";
   return {
-    show: !chart.hidden.has(entryOf(series)),
     stroke: isLine ? () => resolveColor(series.color) : undefined,
     width: isLine ? 1.8 : 0,
     dash: isLine ? dashOf(series) : undefined,
@@ -230,8 +224,7 @@ export function toPng(chart) {
     left += ctx.measureText(text).width + 12 * ratio;
   };
   write(chart.options.label, cssVariable("--pg-text"));
-  for (const { series, isHidden } of chart.readValues())
-    if (!isHidden) write(series.label, resolveColor(series.color));
+  for (const { series } of chart.readValues()) write(series.label, resolveColor(series.color));
   ctx.textAlign = "right";
   ctx.fillStyle = cssVariable("--pg-quiet-text");
   const { width, height } = ctx.canvas;

@@ -3,14 +3,7 @@
 
 const integers = new Intl.NumberFormat("en");
 const pluralRules = new Intl.PluralRules("en");
-const relativeTimes = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
 const EPSILON = 1e-9; // an error of a billionth counts as a rounding error
-const RELATIVE_UNITS = /** @type {const} */ ([
-  ["day", 86400],
-  ["hour", 3600],
-  ["minute", 60],
-]);
-
 /** @param {number} value @param {number} digits */
 const roundHalfUp = (value, digits) =>
   (Math.floor(value * 10 ** digits + 0.5 + EPSILON) / 10 ** digits).toFixed(digits);
@@ -59,13 +52,6 @@ export function formatAge(seconds) {
   if (seconds < 3600) return Math.floor(seconds / 60) + " min";
   if (seconds < 86400) return Math.floor(seconds / 3600) + " h";
   return Math.floor(seconds / 86400) + " d";
-}
-
-/** Format an age for a sentence: "3 minutes ago". @param {number} seconds */
-export function formatRelativeTime(seconds) {
-  for (const [unit, size] of RELATIVE_UNITS)
-    if (seconds >= size) return relativeTimes.format(-Math.floor(seconds / size), unit);
-  return "just now";
 }
 
 /** @param {number} count @param {string} noun @param {string} [plural] */

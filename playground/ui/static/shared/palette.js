@@ -16,37 +16,22 @@ const SERIES_DASHES = [[], [7, 3], [2, 2.5], [9, 3, 2, 3]];
 
 // A perceptually uniform ramp from background to text color, readable without color vision.
 const RAMPS = {
-  light: [
-    [255, 255, 255],
-    [214, 230, 244],
-    [150, 197, 226],
-    [74, 146, 199],
-    [24, 90, 160],
-    [8, 42, 92],
-  ],
-  dark: [
-    [24, 27, 33],
-    [24, 52, 84],
-    [36, 94, 146],
-    [82, 150, 204],
-    [158, 204, 238],
-    [240, 249, 255],
-  ],
+  light: ["#ffffff", "#d6e6f4", "#96c5e2", "#4a92c7", "#185aa0", "#082a5c"].map(parseColor),
+  dark: ["#181b21", "#183454", "#245e92", "#5296cc", "#9eccee", "#f0f9ff"].map(parseColor),
 };
 // The colors of the largest negative and of the largest positive value.
 const SIGNED_ENDS = {
-  light: [
-    [178, 82, 0],
-    [24, 90, 160],
-  ],
-  dark: [
-    [255, 160, 87],
-    [82, 150, 204],
-  ],
+  light: ["#b25200", "#185aa0"].map(parseColor),
+  dark: ["#ffa057", "#5296cc"].map(parseColor),
 };
 const RAMP_STEPS = 1000;
 
 /** @typedef {"light" | "dark"} Theme */
+
+/** Return red, green and blue. @param {string} hex such as "#185aa0" */
+export function parseColor(hex) {
+  return [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+}
 
 /** @returns {Theme} */
 export const currentTheme = () =>

@@ -59,7 +59,7 @@ export interface Series {
   /** An index into the dash patterns; the default is the index of the color. */
   dash?: number;
   hasPoints?: boolean;
-  /** The key of the line whose entry in the legend shows and hides this one, too. */
+  /** The key of the line whose entry in the legend stands for this one, too. */
   partOf?: string;
 }
 

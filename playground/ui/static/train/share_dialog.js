@@ -12,7 +12,6 @@ import { Message, setMessage } from "./messages.js";
 import { fetchDetails, runAction } from "./data/actions.js";
 import { stacks } from "./data/selection.js";
 import { figure, showLatest } from "./data/snapshots.js";
-import { loadSettings } from "./settings.js";
 import { Picture } from "./share_picture.js";
 import { state } from "./state.js";
 
@@ -219,21 +218,12 @@ function FileButtons() {
 }
 
 export function Dialog() {
-  const content = shared.value,
-    close = () => (shared.value = null);
-  const useSettings = () => {
-    close();
-    store.tab.value = "train";
-    loadSettings(state.modelRef);
-  };
+  const content = shared.value;
   return html`<${ModalDialog}
     title="Share"
     class="sharing"
     isOpen=${content !== null}
-    onClose=${close}
-    actions=${html`<${Button} class="use-settings" onClick=${useSettings}>
-      Use these settings in the form
-    <//>`}
+    onClose=${() => (shared.value = null)}
   >
     ${
       content &&

@@ -3,10 +3,10 @@ import { html, useEffect, useRef } from "../../vendor/preact.js";
 
 /**
  * A modal dialog. Its Close button, Escape and a click beside it close it.
- * @param {{ title: string, isOpen: boolean, onClose: () => void, actions?: any, class?: string,
+ * @param {{ title: string, isOpen: boolean, onClose: () => void, class?: string,
  *   children?: any }} props
  */
-export function Dialog({ title, isOpen, onClose, actions, class: className = "", children }) {
+export function Dialog({ title, isOpen, onClose, class: className = "", children }) {
   const box = useRef(/** @type {HTMLDialogElement | null} */ (null));
   useEffect(() => {
     if (isOpen && !box.current?.open) box.current?.showModal();
@@ -21,9 +21,6 @@ export function Dialog({ title, isOpen, onClose, actions, class: className = "",
   >
     <h3>${title}</h3>
     ${isOpen && children}
-    <p>
-      ${actions}
-      <${Button} class="close" onClick=${() => box.current?.close()}>Close<//>
-    </p>
+    <p><${Button} class="close" onClick=${() => box.current?.close()}>Close<//></p>
   </dialog>`;
 }

@@ -2,7 +2,7 @@
 // queries and into its block, with the output beside the queries; and the small map of each head.
 import { paintPixels, setUpCanvas } from "../canvas.js";
 import { formatToken } from "../format.js";
-import { colorTable, cssVariable, resolveColor } from "../palette.js";
+import { colorTable, cssVariable, parseColor, resolveColor } from "../palette.js";
 
 /** @typedef {CanvasRenderingContext2D} Context */
 /**
@@ -214,12 +214,6 @@ function paintOutput(c, { target, predicted, probability }, x, y, rowHeight) {
     if (!isRight) c.fillRect(x, line, c.measureText(text).width, 1.5);
   });
 }
-
-/** @param {string} color */
-const parseColor = (color) => {
-  const hex = /^#(..)(..)(..)$/.exec(color);
-  return hex ? hex.slice(1).map((each) => parseInt(each, 16)) : [185, 191, 201];
-};
 
 /**
  * Paint the weights of a head, with the darkest color for the largest.
