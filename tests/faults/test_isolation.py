@@ -22,12 +22,7 @@ ACTIONS = (
     *("branch", "download", "remove", "explode"),
 )
 VIEWER_ENDPOINTS = (
-    "inspect/view",
-    "runs/details",
-    "runs/model",
-    "runs/poll",
-    "runs/snapshot",
-    "runs/predict",
+    *("inspect/view", "runs/details", "runs/model", "runs/poll", "runs/snapshot", "runs/predict"),
     "runs/curves",
 )
 MAX_RUNS = 6  # of a user
