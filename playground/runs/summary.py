@@ -24,15 +24,8 @@ SHORT_LABELS = {
 }
 # They follow from other settings, or change no result.
 UNNAMED_SETTINGS = {
-    "architecture",
-    "source_vocab_size",
-    "target_vocab_size",
-    "max_positions",
-    "lr_decay_steps",
-    "eval_every",
-    "eval_size",
-    "device",
-    "num_threads",
+    *("architecture", "source_vocab_size", "target_vocab_size", "max_positions"),
+    *("lr_decay_steps", "eval_every", "eval_size", "device", "num_threads"),
 }
 
 

@@ -29,15 +29,8 @@ from playground.ui.page import UI_DIR, read_static
 FILES_URL = "playground/files/"
 PACKAGE = UI_DIR.parent
 DOCUMENTS = (
-    "README.md",
-    "CHANGELOG.md",
-    "CODE_OF_CONDUCT.md",
-    "CONTRIBUTING.md",
-    "SECURITY.md",
-    "CITATION.cff",
-    "LICENSE",
-    "benchmarks/RESULTS.md",
-    "docs",
+    *("README.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md"),
+    *("CITATION.cff", "LICENSE", "benchmarks/RESULTS.md", "docs"),
 )
 NOTEBOOK = "docs/notebooks/sources.ipynb"
 TEXT_SUFFIXES = ("", ".md", ".ipynb", ".py", ".js", ".ts", ".css", ".html", ".j2", ".cff")

@@ -14,20 +14,9 @@ from .run_config import RunConfig
 
 TOLERANCE = 0.05
 COPIED_SETTINGS = (
-    "task",
-    "n_symbols",
-    "min_length",
-    "max_length",
-    "dataset_sha256",
-    "dataset_symbols",
-    "max_target_length",
-    "max_positions",
-    "seed",
-    "device",
-    "num_threads",
-    "eval_every",
-    "eval_size",
-    "stop_at_exact_match",
+    *("task", "n_symbols", "min_length", "max_length", "dataset_sha256", "dataset_symbols"),
+    *("max_target_length", "max_positions", "seed", "device", "num_threads", "eval_every"),
+    *("eval_size", "stop_at_exact_match"),
 )
 SHARED_SIZES = ("d_model", "n_heads", "n_layers", "d_ff", "dropout")
 

@@ -65,20 +65,8 @@ VALUES_BY_FIELD = {
     "options": st.fixed_dictionaries({}, optional=OPTIONS),
     "kind": st.sampled_from(
         [
-            "account",
-            "gallery",
-            "repo_info",
-            "pull",
-            "reproduce",
-            "preview",
-            "plan",
-            "push",
-            "model-info",
-            "cached-models",
-            "benchmark",
-            "inference",
-            "finetune",
-            "lesson",
+            *("account", "gallery", "repo_info", "pull", "reproduce", "preview", "plan", "push"),
+            *("model-info", "cached-models", "benchmark", "inference", "finetune", "lesson"),
             "bug",
         ]
     ),
@@ -231,13 +219,8 @@ def test_every_input_gets_a_result_or_an_error_message(server, count):
         if route.path.startswith(ROUTE_PREFIX)
     )
     assert {
-        "runs/poll",
-        "runs/predict",
-        "runs/action",
-        "inspect/view",
-        "datasets/action",
-        "jobs/submit",
-        "experiments/plan",
+        *("runs/poll", "runs/predict", "runs/action", "inspect/view", "datasets/action"),
+        *("jobs/submit", "experiments/plan"),
     } <= set(names)
     subjects = [
         f"run:{run.id}",

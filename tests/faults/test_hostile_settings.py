@@ -73,12 +73,8 @@ BASE_SETTINGS = {
 INDEPENDENT_SETTINGS = sorted(
     set(section_of_field())
     - {
-        "dataset_sha256",
-        "dataset_symbols",
-        "max_target_length",
-        "source_vocab_size",
-        "target_vocab_size",
-        "max_positions",
+        *("dataset_sha256", "dataset_symbols", "max_target_length", "source_vocab_size"),
+        *("target_vocab_size", "max_positions"),
     }
 )
 TRANSFORMER_SETTINGS = [
@@ -198,20 +194,8 @@ def parts(values):
 
 OUTSIDE = st.sampled_from(
     [
-        "schema_version",
-        "task",
-        "model",
-        "training",
-        "step",
-        "seconds",
-        "device",
-        "scores",
-        "versions",
-        "changes",
-        "sha256",
-        "auto_map",
-        "torch_dtype",
-        "extra",
+        *("schema_version", "task", "model", "training", "step", "seconds", "device", "scores"),
+        *("versions", "changes", "sha256", "auto_map", "torch_dtype", "extra"),
     ]
 )
 

@@ -86,11 +86,7 @@ IN_PROCESS_CASES = [
 ]
 # Cases with hub tasks: each operation, and each kind of fault; the others are soak tests.
 DEFAULT_HUB_TASK_CASES = {
-    "create-401",
-    "upload-hang",
-    "commit-412",
-    "commit-tomorrow",
-    "download-404",
+    *("create-401", "upload-hang", "commit-412", "commit-tomorrow", "download-404"),
     "download-reset",
 }
 

@@ -130,16 +130,11 @@ def test_worker_killed_at_any_rename_or_removal_leaves_whole_checkpoints(tmp_pat
 # Possible places of unfinished writes: the root, the folder of runs, a run with its folders, the
 # datasets with their owners, and the fine-tuned models.
 LEFTOVERS = (
-    ".x.0123abcd.tmp/config.json",
-    "runs/.x.0123abcd.tmp/packed.zip",
-    "{}/checkpoints/.0000005.0123abcd.tmp/config.json",
-    "{}/.run.json.0123abcd.tmp",
-    "{}/.metrics.jsonl.0123abcd.tmp",
-    "{}/history/.5.safetensors.0123abcd.tmp",
-    "rows/.x.0123abcd.tmp/pairs.safetensors",
-    "compared/.x.0123abcd.tmp/config.json",
-    "rows/.owners/ada/.x.0123abcd.tmp",
-    "rows/.owners/removed/.x.0123abcd.tmp",
+    *(".x.0123abcd.tmp/config.json", "runs/.x.0123abcd.tmp/packed.zip"),
+    *("{}/checkpoints/.0000005.0123abcd.tmp/config.json", "{}/.run.json.0123abcd.tmp"),
+    *("{}/.metrics.jsonl.0123abcd.tmp", "{}/history/.5.safetensors.0123abcd.tmp"),
+    *("rows/.x.0123abcd.tmp/pairs.safetensors", "compared/.x.0123abcd.tmp/config.json"),
+    *("rows/.owners/ada/.x.0123abcd.tmp", "rows/.owners/removed/.x.0123abcd.tmp"),
 )
 
 

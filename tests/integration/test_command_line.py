@@ -239,30 +239,6 @@ def test_a_signal_ends_training_with_a_checkpoint(tmp_path):
     assert json.loads((tmp_path / "stopped" / "config.json").read_text())["step"] > 0
 
 
-def test_training_resumed_after_a_signal_gives_the_same_weights(tmp_path, monkeypatch):
-    command, train_step = ("train", "--dropout", "0.1", *TINY), Trainer.train_step
-
-    def stop_at_step_7(trainer):
-        metrics = train_step(trainer)
-        if metrics.step == 7:
-            signal.raise_signal(signal.SIGTERM)
-        return metrics
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "train_step", stop_at_step_7)
-        stopped = run_here(*command, "--max-steps", "100", "--out", tmp_path / "stopped")
-    assert stopped.returncode == 143
-    assert json.loads((tmp_path / "stopped" / "config.json").read_text())["step"] == 7
-    options = ("--max-steps", "12", "--out")
-    resumed = run_here("train", "--resume", tmp_path / "stopped", *options, tmp_path / "resumed")
-    uninterrupted = run_here(*command, *options, tmp_path / "uninterrupted")
-    assert resumed.returncode == uninterrupted.returncode == 0
-    for name in ("model.safetensors", "training.safetensors"):
-        assert (tmp_path / "resumed" / name).read_bytes() == (
-            tmp_path / "uninterrupted" / name
-        ).read_bytes()
-
-
 CTRL_C_AT = {
     "while modules are imported": """
 class Finder:

@@ -6,34 +6,19 @@ import os
 import shutil
 
 BROWSER_NAMES = (
-    "chromium",
-    "chromium-browser",
-    "google-chrome",
-    "google-chrome-stable",
-    "chrome",
+    *("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"),
     "microsoft-edge",
 )
 # Chromium opens a window for each profile, and two renderers for the address bar of each window:
 # more than a second of a core.
 # The other features are those that Playwright disables; of two such flags the last is in force.
 DISABLED_FEATURES = (
-    "WebUIOmniboxPopup",
-    "WebUIOmniboxAimPopup",
-    "WebUIOmniboxFullPopup",
-    "PreloadTopChromeWebUI",
-    "AvoidUnnecessaryBeforeUnloadCheckSync",
-    "DestroyProfileOnBrowserClose",
-    "HttpsUpgrades",
-    "HttpsFirstBalancedModeAutoEnable",
-    "LensOverlay",
-    "MediaRouter",
-    "PaintHolding",
-    "ThirdPartyStoragePartitioning",
-    "AvoidCorsURLLoaderRestartOnRedirect",
-    "OptimizationHints",
-    "NetworkTimeServiceQuerying",
-    "AimEnabled",
-    "PreconnectToSearch",
+    *("WebUIOmniboxPopup", "WebUIOmniboxAimPopup", "WebUIOmniboxFullPopup"),
+    *("PreloadTopChromeWebUI", "AvoidUnnecessaryBeforeUnloadCheckSync"),
+    *("DestroyProfileOnBrowserClose", "HttpsUpgrades", "HttpsFirstBalancedModeAutoEnable"),
+    *("LensOverlay", "MediaRouter", "PaintHolding", "ThirdPartyStoragePartitioning"),
+    *("AvoidCorsURLLoaderRestartOnRedirect", "OptimizationHints", "NetworkTimeServiceQuerying"),
+    *("AimEnabled", "PreconnectToSearch"),
 )
 FLAGS = [
     "--headless",

@@ -20,7 +20,7 @@ BEGIN, END = "<!-- durations: begin -->", "<!-- durations: end -->"
 CHANGES = {
     "models, training, tasks": "unit/models unit/training unit/tasks unit/architectures",
     "inspection, figures, reports": "unit/inspection unit/figures unit/reports",
-    "checkpoints": "unit/checkpoints integration/training",
+    "checkpoints": "unit/checkpoints",
     "runs, jobs": "unit/runs unit/jobs integration/runs",
     "experiments, lessons": "unit/experiments unit/lessons integration/experiments "
     "integration/lessons",

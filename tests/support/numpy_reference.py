@@ -14,13 +14,7 @@ GATES = {
 }
 # T5's relative positions are compared with those of transformers, in tests/unit/models.
 POSITION_TYPES = (
-    "learned",
-    "sinusoidal",
-    "none",
-    "learned-from-end",
-    "randomized",
-    "rope",
-    "alibi",
+    *("learned", "sinusoidal", "none", "learned-from-end", "randomized", "rope", "alibi"),
 )
 
 

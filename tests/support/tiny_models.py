@@ -50,13 +50,9 @@ CAPITALS = {
 }
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 PLAIN_SENTENCES = [
-    "the cat sat on the mat.",
-    "the dog sat on the bed.",
-    "the king is a man and the queen is a woman.",
-    "the bank by the river was steep.",
-    "the bank refused my loan.",
-    "what a good film.",
-    "what a bad film.",
+    *("the cat sat on the mat.", "the dog sat on the bed."),
+    *("the king is a man and the queen is a woman.", "the bank by the river was steep."),
+    *("the bank refused my loan.", "what a good film.", "what a bad film."),
 ]
 END_OF_TEXT = "<|endoftext|>"
 CONTEXT_LENGTH = 48  # tokens of a training sequence of tiny-gpt2

@@ -39,19 +39,10 @@ ONLY_IN = {
     }
     | WITH_TRANSFORMERS,
     "huggingface_hub": {
-        "experiments/backends/hf_jobs.py",
-        "hub/client.py",
-        "hub/errors.py",
-        "hub/existing_card.py",
-        "hub/plan.py",
-        "hub/transport.py",
-        "hub/upload_tasks.py",
-        "hub/model_card.py",
-        "hub/dataset_repository.py",
-        "server/hub_token.py",
-        "cli/common.py",
-        "pretrained/loading/cache.py",
-        "pretrained/loading/download.py",
+        *("experiments/backends/hf_jobs.py", "hub/client.py", "hub/errors.py"),
+        *("hub/existing_card.py", "hub/plan.py", "hub/transport.py", "hub/upload_tasks.py"),
+        *("hub/model_card.py", "hub/dataset_repository.py", "server/hub_token.py"),
+        *("cli/common.py", "pretrained/loading/cache.py", "pretrained/loading/download.py"),
     },
     "datasets": {"hub/dataset_repository.py"},
 }

@@ -93,20 +93,11 @@ def test_only_platform_knows_the_operating_system(path):
 @pytest.mark.parametrize(
     "code",
     [
-        "import fcntl",
-        "from resource import getrlimit",
-        "import os\nos.kill(1, 9)",
-        "from os import setsid",
-        "import signal\nsignal.SIGKILL",
-        "import socket\nsocket.AF_UNIX",
-        "import sys\nsys.platform == 'win32'",
-        "x = '/tmp/x'",
-        "open('a')",
-        "open('a', 'w')",
-        "path.read_text()",
-        "path.write_text('a', encoding='utf-8')",
-        "path.rename(other)",
-        "path.replace(other)",
+        *("import fcntl", "from resource import getrlimit", "import os\nos.kill(1, 9)"),
+        *("from os import setsid", "import signal\nsignal.SIGKILL"),
+        *("import socket\nsocket.AF_UNIX", "import sys\nsys.platform == 'win32'", "x = '/tmp/x'"),
+        *("open('a')", "open('a', 'w')", "path.read_text()"),
+        *("path.write_text('a', encoding='utf-8')", "path.rename(other)", "path.replace(other)"),
     ],
 )
 def test_code_of_one_system_is_noticed(code):

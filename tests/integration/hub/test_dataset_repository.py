@@ -68,14 +68,7 @@ def test_addresses_of_another_hub(monkeypatch, path):
     "name",
     [
         *(
-            "",
-            "hub:",
-            "squad",
-            "ada//pairs",
-            "../etc",
-            "../../etc",
-            "a/b/c",
-            "/etc/passwd",
+            *("", "hub:", "squad", "ada//pairs", "../etc", "../../etc", "a/b/c", "/etc/passwd"),
             "ada/pairs:train",
         ),
         *("https://x/y", "https://x/datasets/ada/pairs", "http://[", "file:///datasets/a/b"),
@@ -306,9 +299,7 @@ def test_a_file_whose_name_is_an_address_is_not_opened(hub):
 @pytest.mark.parametrize(
     "card",
     [
-        "configs: 1\n",
-        "configs: [rows.csv]\n",
-        "configs: {a: b}\n",
+        *("configs: 1\n", "configs: [rows.csv]\n", "configs: {a: b}\n"),
         "configs: [{config_name: default, data_files: {train: {a: b}}}]\n",
         "configs: [{config_name: default, data_files: 7}]\n",
         "configs: [{config_name: default, data_files: [1]}]\n",

@@ -169,12 +169,8 @@ def repositories(valid_files, gpt2, canary, folder):
 
 
 NAMES = (
-    "pickle-only",
-    "pickle-named-safetensors",
-    "pickle-as-header",
-    "auto-map",
-    "auto-map-of-a-known-type",
-    "unknown-keys",
+    *("pickle-only", "pickle-named-safetensors", "pickle-as-header", "auto-map"),
+    *("auto-map-of-a-known-type", "unknown-keys"),
 )
 
 

@@ -18,20 +18,8 @@ from tests.support.coroutines import run_in_thread
 from tests.support.small_runs import TINY_SETTINGS
 
 ENDPOINTS = (
-    "settings",
-    "models",
-    "start",
-    "status",
-    "pause",
-    "resume",
-    "stop",
-    "predict",
-    "attention",
-    "evaluate",
-    "compare",
-    "push",
-    "job",
-    "cancel",
+    *("settings", "models", "start", "status", "pause", "resume", "stop", "predict", "attention"),
+    *("evaluate", "compare", "push", "job", "cancel"),
 )
 REVERSE = "checkpoint:reverse-one-head"
 SMALL = TINY_SETTINGS | {"max_steps": 100_000, "min_length": 1, "max_length": 4}

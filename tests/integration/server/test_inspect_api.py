@@ -59,20 +59,6 @@ def test_a_slow_view_does_not_block_fast_ones(registry):
     assert registry.snapshots.slow_inspector is not registry.snapshots.inspector
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "there is no token"),
-        ("3 x", "not a token"),
-        ("1 " * 40, "positions for 10"),
-        (None, "give a sequence"),
-        ([3], "give a sequence of at most 2,000 characters"),
-    ],
-)
-def test_invalid_sequence_gets_a_message(registry, text, message):
-    assert message in load_view(registry, view="attention", text=text)["error"]
-
-
 def request_from(address):
     return Request(
         {"type": "http", "method": "POST", "path": "/", "headers": [], "client": (address, 1)}

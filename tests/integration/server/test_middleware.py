@@ -15,19 +15,10 @@ from tests.support.app_server import ROOT
 # Those of Gradio that the page and the API use, as (method, template).
 USED = {
     "GET": {
-        "/",
-        "/config",
-        "/config/",
-        "/favicon.ico",
-        "/robots.txt",
-        "/pwa_icon",
-        "/manifest.json",
-        "/gradio_api/info",
-        "/gradio_api/info/",
-        "/gradio_api/startup-events",
-        "/gradio_api/queue/data",
-        "/gradio_api/call/{api_name}/{event_id}",
-        "/gradio_api/call/v2/{api_name}/{event_id}",
+        *("/", "/config", "/config/", "/favicon.ico", "/robots.txt", "/pwa_icon"),
+        *("/manifest.json", "/gradio_api/info", "/gradio_api/info/"),
+        *("/gradio_api/startup-events", "/gradio_api/queue/data"),
+        *("/gradio_api/call/{api_name}/{event_id}", "/gradio_api/call/v2/{api_name}/{event_id}"),
         "/gradio_api/mcp/schema",
     },
     "POST": {

@@ -149,15 +149,9 @@ def test_a_changed_document_is_rendered_again(project):
 @pytest.mark.parametrize(
     "path",
     [
-        "",
-        "checkpoints/reverse/model.safetensors",
-        ".git/config",
-        "benchmarks/__main__.py",
-        "docs/%2e%2e/pyproject.toml",
-        "docs/..%2fpyproject.toml",
-        "playground/%2e%2e/%2e%2e/etc/passwd",
-        "%2Fetc/passwd",
-        "playground/missing.md",
+        *("", "checkpoints/reverse/model.safetensors", ".git/config", "benchmarks/__main__.py"),
+        *("docs/%2e%2e/pyproject.toml", "docs/..%2fpyproject.toml"),
+        *("playground/%2e%2e/%2e%2e/etc/passwd", "%2Fetc/passwd", "playground/missing.md"),
     ],
 )
 def test_other_files_are_not_public(client, path):

@@ -136,15 +136,7 @@ def is_created(path, flags, *rest, **options):
 
 
 for name in (
-    "access",
-    "chmod",
-    "listdir",
-    "lstat",
-    "readlink",
-    "rmdir",
-    "scandir",
-    "stat",
-    "utime",
+    *("access", "chmod", "listdir", "lstat", "readlink", "rmdir", "scandir", "stat", "utime"),
 ):
     setattr(os, name, portable(getattr(os, name)))
 for name in ("rename", "replace"):

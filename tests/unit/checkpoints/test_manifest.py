@@ -97,14 +97,7 @@ def test_another_schema_is_rejected_with_both_versions(folder, actual):
 @pytest.mark.parametrize(
     "key",
     [
-        "task",
-        "model",
-        "training",
-        "architecture",
-        "step",
-        "seconds",
-        "device",
-        "scores",
+        *("task", "model", "training", "architecture", "step", "seconds", "device", "scores"),
         "versions",
     ],
 )
@@ -219,12 +212,7 @@ LENGTH = {"length": 3, "n": 1, "available": 1, "exact_match": 1.0, "token_accura
         (("sha256",), {"model.safetensors": "0" * 1000}, "sha256"),
     ],
     ids=[
-        "many changes",
-        "one change too many",
-        "lengths",
-        "versions",
-        "long version",
-        "sums",
+        *("many changes", "one change too many", "lengths", "versions", "long version", "sums"),
         "long sum",
     ],
 )

@@ -38,13 +38,8 @@ CODE = {
     )
 }
 ALWAYS = CODE | {
-    "LICENSE",
-    "config.json",
-    "generation_config.json",
-    "model.safetensors",
-    "playground.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
+    *("LICENSE", "config.json", "generation_config.json", "model.safetensors", "playground.json"),
+    *("tokenizer.json", "tokenizer_config.json"),
 }
 
 

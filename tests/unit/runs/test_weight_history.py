@@ -202,13 +202,8 @@ def test_files_of_others_in_the_history_are_no_steps(tmp_path):
     history = opened(tmp_path)
     history.save_weights(3, b"w")
     for name in (
-        "x.safetensors",
-        "-4.safetensors",
-        "5.safetensors.tmp",
-        ".6.safetensors.ab.tmp",
-        "7",
-        "8.pt",
-        "3.4.safetensors",
+        *("x.safetensors", "-4.safetensors", "5.safetensors.tmp", ".6.safetensors.ab.tmp", "7"),
+        *("8.pt", "3.4.safetensors"),
     ):
         (tmp_path / "history" / name).write_bytes(b"x")
     assert weight_steps(tmp_path) == [3]

@@ -120,11 +120,6 @@ def test_an_unknown_kind_of_job_is_rejected(compare_handlers):
     assert set(KINDS) < set(RIGHTS_BY_KIND)
 
 
-def test_publishing_needs_a_model(compare_handlers):
-    fields = {"owner": OWNER, "kind": "push", "request": {"repo": "ada/x", "token": "hf_x"}}
-    assert "select another one" in send(compare_handlers, "jobs/submit", fields)["error"]
-
-
 def test_fine_tuned_model_belongs_to_the_owner_of_the_request(compare_handlers):
     for owner in (OWNER, OTHER):
         fields = {

@@ -240,14 +240,8 @@ def test_only_the_scripts_of_the_page_itself_may_run():
 @pytest.mark.parametrize(
     "query",
     [
-        "",
-        "watch=x",
-        "embed=",
-        "embed=all",
-        "embed=Learning",
-        "embeds=try",
-        "embed=try&embed=all",
-        "embed=learning+",
+        *("", "watch=x", "embed=", "embed=all", "embed=Learning", "embeds=try"),
+        *("embed=try&embed=all", "embed=learning+"),
     ],
 )
 def test_full_page_is_framed_by_itself_and_the_hub_only(query):

@@ -51,23 +51,14 @@ def test_a_crowd_of_addresses_takes_no_memory_for_good():
 def test_an_ipv6_network_is_one_client():
     buckets = TokenBuckets(1, 1)
     addresses = [
-        "2001:db8:1:2::1",
-        "2001:db8:1:2:ffff::9",
-        "2001:db8:1:3::1",
-        "::ffff:192.0.2.7",
-        "192.0.2.7",
-        "192.0.2.8",
+        *("2001:db8:1:2::1", "2001:db8:1:2:ffff::9", "2001:db8:1:3::1", "::ffff:192.0.2.7"),
+        *("192.0.2.7", "192.0.2.8"),
     ]
     requests = [
         Request({"type": "http", "client": (address, 1), "headers": []}) for address in addresses
     ]
     assert [used(buckets, resolve_client_address(request), 0.0) for request in requests] == [
-        1,
-        0,
-        1,
-        1,
-        0,
-        1,
+        *(1, 0, 1, 1, 0, 1),
     ]
     assert (
         len(

@@ -30,13 +30,7 @@ def test_a_preset_builds_trains_and_names_known_settings_only(name):
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_leaves_task_lengths_and_seed_to_the_user(name):
     assert not {
-        "task",
-        "n_symbols",
-        "min_length",
-        "max_length",
-        "seed",
-        "device",
-        "num_threads",
+        *("task", "n_symbols", "min_length", "max_length", "seed", "device", "num_threads"),
     } & set(PRESETS[name].settings)
     assert preset_config(name, {"task": "copy", "seed": 7}).training.seed == 7
 
