@@ -210,20 +210,19 @@ test("the address has what differs from the first view", () => {
   const info = { architecture: "encoder-decoder", n_layers: 2, axes: {}, source: [] };
   Object.assign(state, { isFresh: false, modelRef: "run:1", typedPass: null, probeInfo: info });
   Object.assign(state, { displayedSnapshot: { step: 4, attention } });
-  Object.assign(state, { selectedKind: "encoder", selectedHead: [0, 0], isLog: true });
+  Object.assign(state, { selectedKind: "encoder", selectedHead: [0, 0] });
   overlays.value = new Map();
   const none = {
     kind: null,
     head: null,
-    log: null,
     over: null,
     off: null,
     means: null,
   };
   assert.deepEqual(trainView.read(), { ...none, kind: "encoder" });
-  Object.assign(state, { selectedHead: [0, 1], isLog: false });
+  Object.assign(state, { selectedHead: [0, 1] });
   state.switchedOff = [{ kind: "cross", layer: 0, head: 1 }];
-  const changed = { kind: "encoder", head: "1.2", log: "no", off: "cross.1.2" };
+  const changed = { kind: "encoder", head: "1.2", off: "cross.1.2" };
   assert.deepEqual(trainView.read(), { ...none, ...changed });
   state.switchedOff = NOTHING_OFF;
 });

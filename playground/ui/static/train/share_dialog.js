@@ -17,21 +17,8 @@ import { state } from "./state.js";
 
 const pageUrl = () => location.origin + location.pathname;
 const FILE_TIMEOUT_MS = 120_000;
-// The files that the server writes: route, label, content, and the rights that allow it.
-const FILES = /** @type {[string, string, string, string[]][]} */ ([
-  [
-    "runs/page",
-    "Save as page",
-    "The model in one HTML file that runs it without a server",
-    ["own"],
-  ],
-  [
-    "runs/report",
-    "Save as report",
-    "Scores, curves, attention, predictions and settings in one standalone file",
-    ["reuse", "own"],
-  ],
-]);
+const PAGE_TITLE = "The model in one HTML file that runs it without a server";
+const REPORT_TITLE = "Scores, curves, attention, predictions and settings in one standalone file";
 const EMBED_VIEWS = /** @type {Record<string, [string, number]>} */ ({
   learning: ["learning curves", 420],
   attention: ["attention", 1060],
@@ -194,18 +181,11 @@ function FileButtons() {
     setMessage("file", formatMessage(reply.error ?? ""), { isError: true });
     if (!reply.error) downloadFile(reply.name, reply.html);
   };
+  const button = (route, label, title) =>
+    html`<${Button} title=${title} disabled=${isBusy} onClick=${() => save(route)}>${label}<//>`;
   return html`<p class="files">
-      ${FILES.filter(([, , , rights]) => rights.includes(right)).map(
-        ([route, label, title]) =>
-          html`<${Button}
-            key=${route}
-            title=${title}
-            disabled=${isBusy}
-            onClick=${() => save(route)}
-          >
-            ${label}
-          <//>`,
-      )}
+      ${right === "own" && button("runs/page", "Save as page", PAGE_TITLE)}
+      ${["own", "reuse"].includes(right) && button("runs/report", "Save as report", REPORT_TITLE)}
     </p>
     ${
       right === "own" &&
