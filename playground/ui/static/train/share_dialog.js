@@ -77,11 +77,7 @@ export async function open() {
   };
 }
 
-/**
- * Return the HTML of a frame with one view.
- * @param {string} link
- * @param {string} view
- */
+/** Return the HTML of a frame with one view. */
 export function buildEmbedCode(link, view) {
   const url = writeParams(link, { embed: view }).replaceAll("&", "&amp;"),
     size = `width="100%" height="${EMBED_VIEWS[view][1]}" style="border: 0" loading="lazy"`;
@@ -109,7 +105,6 @@ print(playground.predict(model=run["run"], owner=run["owner"], api_name="/status
 /**
  * Return the codes of a model: the label of each, what it is for, and its text. Some need the right
  * to use the model.
- * @param {any} content
  */
 function buildCodes({ ref, link, settings, command, mayUse }) {
   const frame = "An iframe with one read-only view of this model, for a course or a post",
