@@ -110,16 +110,8 @@ function buildSeries(openRunPoints, pointsOf) {
       hasPoints: true,
       ...pointsOf(curve),
     }));
-  return [
-    ...others,
-    {
-      key: OPEN_RUN,
-      label: runName.value,
-      color: "--pg-accent",
-      hasPoints: true,
-      ...openRunPoints,
-    },
-  ];
+  const open = { key: OPEN_RUN, label: runName.value, color: "--pg-accent", hasPoints: true };
+  return [...others, { ...open, ...openRunPoints }];
 }
 
 /** @param {Evaluation[]} evaluations @param {number} column */
