@@ -166,7 +166,6 @@ function Consent({ content }) {
 function FileButtons() {
   const [isBusy, setBusy] = useState(false),
     { right } = state.lastResponse;
-  /** @param {string} route */
   const save = async (route) => {
     setBusy(true);
     setMessage("file", "Writing the file");
