@@ -19,7 +19,6 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]
     build_hf_headers,
     hf_raise_for_status,
     http_backoff,
-    parse_datetime,
 )
 
 from playground.common import messages
@@ -114,7 +113,7 @@ class Hub:
     def gallery(self) -> list[dict[str, Any]]:
         """Return the models with the playground's tag, most liked first, with untrusted cards."""
         with self.translating_errors("list the models"):
-            fields = ["cardData", "lastModified", "likes", "private", "safetensors", "sha"]
+            fields = ["cardData", "likes", "private", "safetensors", "sha"]
             parameters = {"filter": TAG, "sort": "likes", "direction": -1, "limit": MAX_LISTED}
             models = self._get("models", parameters | {"expand": fields})
             return [
@@ -254,8 +253,3 @@ class Hub:
             raise to_hub_error(
                 error, f"{action} {repo}".strip(), repo, endpoint=self.endpoint, token=self.token
             ) from None
-
-
-def parse_timestamp(text: str) -> float:
-    """Parse a timestamp of the Hub; returns seconds since 1970."""
-    return float(parse_datetime(text).timestamp())

@@ -20,7 +20,6 @@ from playground.runs.limits import ensure_memory_available
 from playground.runs.summary import task_label
 from playground.tasks import LOOKUP
 
-from .client import parse_timestamp
 from .errors import HubError, NotFoundError
 from .existing_card import read_scores
 from .plan import RepoInfo
@@ -204,7 +203,6 @@ def _gallery_row(model: dict[str, Any]) -> dict[str, Any]:
         "commit": str(model.get("sha") or ""),
         "author": model["id"].split("/")[0],
         "task": _text(own.get("task")) if isinstance(own, dict) else "",
-        "when": parse_timestamp(model["lastModified"]) if model.get("lastModified") else 0,
         "parameters": numbers["total"]
         if isinstance(numbers, dict) and type(numbers.get("total")) is int
         else None,

@@ -37,7 +37,7 @@ import { form } from "../../playground/ui/static/train/settings.js";
 import { describeParts } from "../../playground/ui/static/train/share_dialog.js";
 import { TopBar } from "../../playground/ui/static/train/top_bar.js";
 import { Prediction } from "../../playground/ui/static/train/train.js";
-import { Samples, ScoresByLength } from "../../playground/ui/static/train/samples.js";
+import { Samples } from "../../playground/ui/static/train/samples.js";
 import { SavedCheckpoints } from "../../playground/ui/static/train/saved_checkpoints.js";
 import {
   buildEmbedCode,
@@ -210,20 +210,19 @@ test("the address has what differs from the first view", () => {
   const info = { architecture: "encoder-decoder", n_layers: 2, axes: {}, source: [] };
   Object.assign(state, { isFresh: false, modelRef: "run:1", typedPass: null, probeInfo: info });
   Object.assign(state, { displayedSnapshot: { step: 4, attention } });
-  Object.assign(state, { selectedKind: "encoder", selectedHead: [0, 0], isLog: true });
+  Object.assign(state, { selectedKind: "encoder", selectedHead: [0, 0] });
   overlays.value = new Map();
   const none = {
     kind: null,
     head: null,
-    log: null,
     over: null,
     off: null,
     means: null,
   };
   assert.deepEqual(trainView.read(), { ...none, kind: "encoder" });
-  Object.assign(state, { selectedHead: [0, 1], isLog: false });
+  Object.assign(state, { selectedHead: [0, 1] });
   state.switchedOff = [{ kind: "cross", layer: 0, head: 1 }];
-  const changed = { kind: "encoder", head: "1.2", log: "no", off: "cross.1.2" };
+  const changed = { kind: "encoder", head: "1.2", off: "cross.1.2" };
   assert.deepEqual(trainView.read(), { ...none, ...changed });
   state.switchedOff = NOTHING_OFF;
 });
@@ -341,16 +340,6 @@ test("samples of the next step update the elements; those of the previous model 
   Object.assign(state, { displayedSnapshot: null, viewedStep: null });
   await settle();
   assert.equal(box.querySelector(".samples li"), row);
-});
-
-test("scores by length name their step while an earlier one is on display", async () => {
-  const row = { length: 1, n: 1, available: 10, exact_match: 1 };
-  Object.assign(state, { scores: { by_length: [row] }, lastResponse: { step: 200 } });
-  await mount(html`<${ScoresByLength} />`);
-  assert.equal(box.querySelector(".pg-hint"), null);
-  state.viewedStep = 20;
-  await settle();
-  assert.match(box.querySelector(".pg-hint").textContent, /of the last step, 200\./);
 });
 
 test("the prediction of the previous model is marked until the reply", async () => {

@@ -5,13 +5,7 @@ import { Button, CopyButton } from "../shared/components/buttons.js";
 import { DataTable, Table } from "../shared/components/data_table.js";
 import { JobProgress } from "../shared/components/job_progress.js";
 import { StatusMessage } from "../shared/components/status_message.js";
-import {
-  formatAge,
-  formatCount,
-  formatDuration,
-  formatInteger,
-  formatPercent,
-} from "../shared/format.js";
+import { formatCount, formatDuration, formatInteger, formatPercent } from "../shared/format.js";
 import { isActive, Job } from "../shared/job.js";
 import { store } from "../shared/store.js";
 import { opened, runHubJob } from "./state.js";
@@ -39,13 +33,6 @@ const COLUMNS = [
       </span>`,
   },
   { key: "likes", label: "likes", isNumber: true, isOptional: true },
-  {
-    key: "when",
-    label: "updated",
-    isNumber: true,
-    isOptional: true,
-    render: (row) => (row.when ? formatAge(Date.now() / 1000 - row.when) : ""),
-  },
 ];
 const MAX_RETRIES = 3;
 const FIRST_RETRY_MS = 4000;

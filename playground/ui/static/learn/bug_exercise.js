@@ -65,13 +65,11 @@ function start() {
 
 /** Return the figures of both models: the training loss and the exact match. */
 export function buildCurves({ buggy, correct }, steps) {
-  const loss = (label, color, { loss: ys }) => ({ label, color, xs: ys.map((_, i) => i + 1), ys });
-  const scores = (label, color, { evaluations }, column) => ({
-    label,
-    color,
-    xs: evaluations.map((each) => each[0]),
-    ys: evaluations.map((each) => each[column]),
-  });
+  const loss = (label, color, { loss: ys }) => ({ label, color, xs: ys.map((_, i) => i + 1), ys }),
+    pick = (rows, column) => rows.map((row) => row[column]);
+  const scores = (label, color, { evaluations: rows }, column) => {
+    return { label, color, xs: pick(rows, 0), ys: pick(rows, column) };
+  };
   return [
     {
       kind: "curves",

@@ -7,12 +7,8 @@ import { bugState, catalog, saveLocal, storedState, toDay } from "./state.js";
 
 /** What a clue shows, in their order. */
 export const CLUES = ["the training loss", "exact match", "output and scores", "attention"];
-const MARKS = /** @type {Record<string, string>} */ ({
-  clue: "🟦",
-  miss: "🟥",
-  hit: "🟩",
-  answer: "⬛",
-});
+/** @type {Record<string, string>} */
+const MARKS = { clue: "🟦", miss: "🟥", hit: "🟩", answer: "⬛" };
 const N_DAYS = 6; // in the archive
 const MS_PER_DAY = 86_400_000;
 const STRIDE = 101; // a prime: all bugs occur before one returns

@@ -16,9 +16,6 @@ export function listXs({ low, high }) {
 /**
  * Return the value of a line at x: between two points on the line through them, outside them that
  * of the nearest one.
- * @param {number[]} xs
- * @param {number[]} ys
- * @param {number} x
  */
 function interpolate(xs, ys, x) {
   const after = xs.findIndex((each) => each >= x);
@@ -74,12 +71,7 @@ export function meanDistance(lesson, points, { xs, ys }) {
 export const measuredLines = (result) =>
   result?.figures.find((figure) => figure.kind === "curves")?.series ?? [];
 
-/**
- * Return how far a guess is from the result: null for a choice, and without a measured value.
- * @param {any} lesson
- * @param {any} guess
- * @param {any} result
- */
+/** Return how far a guess is from the result: null for a choice, and without a measured value. */
 function distanceOf(lesson, guess, result) {
   if (lesson.kind === "curve") return meanDistance(lesson, guess, measuredLines(result).at(-1));
   return lesson.kind === "choice" || result.value === null ? null : Math.abs(guess - result.value);

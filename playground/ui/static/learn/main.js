@@ -6,6 +6,7 @@ import { StatusMessage } from "../shared/components/status_message.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { formatMessage } from "../shared/format.js";
 import { store } from "../shared/store.js";
+import { createView } from "../shared/view.js";
 import { BugExercise, openBug, resumeBug } from "./bug_exercise.js";
 import { ClassBar, joinClass, resumeClass } from "./classroom.js";
 import { exerciseOfDay } from "./daily_bug.js";
@@ -26,9 +27,12 @@ import {
 } from "./state.js";
 import { Start } from "./start.js";
 import { Teaching } from "./teaching.js";
-import { attach, root } from "./view.js";
 
 const RETRY_MS = 2000;
+const { attach, root } = createView("learn pg", [
+  new URL("../shared/diagram/diagram.css", import.meta.url),
+  new URL("./learn.css", import.meta.url),
+]);
 const SECTIONS = [
   { value: "start", label: "Start", title: "How a transformer works, in five minutes" },
   { value: "tour", label: "Lessons", title: "Guess, measure, explain" },

@@ -1,10 +1,7 @@
 // Files that the page offers for download.
 
-const MEDIA_TYPES = /** @type {Record<string, string>} */ ({
-  csv: "text/csv",
-  html: "text/html",
-  json: "application/json",
-});
+/** @type {Record<string, string>} */
+const MEDIA_TYPES = { csv: "text/csv", html: "text/html", json: "application/json" };
 
 /** Offer a URL for download. @param {string} url @param {string} [name] of the file */
 export function downloadUrl(url, name = "") {

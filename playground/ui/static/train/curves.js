@@ -67,6 +67,7 @@ const chartOptions = () => ({
 const lossOptions = () => ({
   ...chartOptions(),
   label: "Loss",
+  isLog: true,
   hasXLabel: false,
   emptyText: "The curve appears with the first step.",
   // The cursor of this chart follows that of the other one.
@@ -109,16 +110,8 @@ function buildSeries(openRunPoints, pointsOf) {
       hasPoints: true,
       ...pointsOf(curve),
     }));
-  return [
-    ...others,
-    {
-      key: OPEN_RUN,
-      label: runName.value,
-      color: "--pg-accent",
-      hasPoints: true,
-      ...openRunPoints,
-    },
-  ];
+  const open = { key: OPEN_RUN, label: runName.value, color: "--pg-accent", hasPoints: true };
+  return [...others, { ...open, ...openRunPoints }];
 }
 
 /** @param {Evaluation[]} evaluations @param {number} column */
@@ -184,10 +177,9 @@ function buildMarkers(hasTarget = false) {
 
 /** The lines of the loss. @param {Chart} chart */
 function buildLosses(chart) {
-  const { isLog, lossCurve } = state,
+  const { lossCurve } = state,
     pointsOf = (curve) => ({ x: curve.steps, y: curve.loss }),
     curves = buildSeries(pointsOf(lossCurve), pointsOf);
-  Object.assign(chart.options, { isLog, yRange: isLog ? undefined : [0, null] });
   /** @type {any} */ (chart.plotBox).steps = lossCurve.steps; // for tests
   return withHeldOutLoss(curves, overlays.value.size > 0);
 }
@@ -270,17 +262,6 @@ function ScoreValue() {
   </output>`;
 }
 
-const LogSwitch = () =>
-  html`<label class="pg-quiet switch" title="Logarithmic axis">
-    <input
-      type="checkbox"
-      class="log"
-      checked=${state.isLog}
-      onChange=${() => (state.isLog = !state.isLog)}
-    />
-    log
-  </label>`;
-
 export function Curves() {
   const legend = useRef(/** @type {HTMLElement | null} */ (null)),
     loss = useChart(lossOptions, (chart) => keepDrawn(chart, "loss", buildLosses, false)),
@@ -291,8 +272,7 @@ export function Curves() {
   return html`<div class="pg-row bar metric-bar" data-part="curves">
       <h3 title=${LOSS_TITLE}>Loss</h3>
       <${LossValue} />
-      <${Menu} label="Axes and files of the curves" isForm>
-        <${LogSwitch} />
+      <${Menu} label="Files of the curves" isForm>
         <${ChartTools} title="Loss" chart=${loss.chart} />
         <${ChartTools} title="Exact match" chart=${score.chart} />
       <//>

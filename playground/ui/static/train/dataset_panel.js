@@ -94,12 +94,7 @@ function HubDataset() {
   </form>`;
 }
 
-/**
- * A choice between names of the data.
- * @param {{
- *   name: string, label: string, names: string[], value: string, onInput: (name: string) => void,
- * }} props
- */
+/** A choice between names of the data. */
 function NameSelect({ name, label, names, value, onInput }) {
   const known = names.map((each) => ({ value: each, label: each })),
     options = names.includes(value) ? known : [{ value: "", label: "Choose" }, ...known];

@@ -13,7 +13,6 @@ import { createReactive } from "./state.js";
 /** @typedef {DatasetReport | PartialDataset | DatasetErrors} Report */
 
 const MAX_BYTES = 50e6;
-const LARGE_BYTES = 2e6; // from this size on, sending takes time too
 const TIMEOUT_MS = 300_000;
 const TYPING_DELAY_MS = 500;
 const MAX_NAME_LENGTH = 90;
@@ -127,11 +126,7 @@ export async function readInput() {
   if (size > MAX_BYTES) {
     const limit = formatBytes(MAX_BYTES);
     showReport({ error: `the data has ${formatBytes(size)}; at most ${limit} are read` });
-  } else
-    await requestReport(
-      size > LARGE_BYTES ? "Sending and reading " + formatBytes(size) : "Reading",
-      () => sendData(name, body),
-    );
+  } else await requestReport("Reading", () => sendData(name, body));
   const { sourceColumn, targetColumn, columns } = panel;
   if (targetColumn && !(columns.includes(sourceColumn) && columns.includes(targetColumn))) {
     clearColumns(); // of another table

@@ -5,6 +5,6 @@ import { RunList } from "./run_list.js";
 import { Timeline } from "./timeline.js";
 
 export { RecordingNote } from "./first_visit.js";
-export { Samples, ScoresByLength } from "./samples.js";
+export { Samples } from "./samples.js";
 export { SavedCheckpoints } from "./saved_checkpoints.js";
 export const Learning = () => html`<${Curves} /><${Timeline} /><${RunList} />`;

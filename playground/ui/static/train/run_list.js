@@ -260,15 +260,10 @@ const FilterField = () =>
   />`;
 
 export function RunList() {
-  const { own, groups } = groupRuns(store.runs.value),
-    hasFilter = Boolean(filterText.value) || store.runs.value.length >= MIN_RUNS_TO_FILTER,
-    isVisible = (/** @type {RunSummary} */ run) => matchesFilter(run, filterText.value),
-    visible = own.filter(isVisible),
-    visibleGroups = groups
-      .map((group) => ({ ...group, runs: group.runs.filter(isVisible) }))
-      .filter((group) => group.runs.length),
-    isEmpty = !store.runs.value.length && !state.modelRef,
-    isListed = store.runs.value.some((run) => run.subject === state.modelRef),
+  const runs = store.runs.value,
+    { own, groups } = groupRuns(runs.filter((run) => matchesFilter(run, filterText.value))),
+    hasFilter = Boolean(filterText.value) || runs.length >= MIN_RUNS_TO_FILTER,
+    isListed = runs.some((run) => run.subject === state.modelRef),
     { note, storage_message: storageMessage } = store.server.value;
   return html`<section class="runs" aria-label="Your runs" data-part="curves">
     <div class="pg-row bar">
@@ -282,14 +277,14 @@ export function RunList() {
     ${hasFilter && html`<${FilterField} />`}
     <div class="run-rows">
       ${!isListed && state.modelRef && html`<${OpenModel} />`}
-      ${isEmpty && html`<p class="no-runs pg-hint">No runs yet.</p>`}
+      ${!runs.length && !state.modelRef && html`<p class="no-runs pg-hint">No runs yet.</p>`}
       ${
         filterText.value &&
-        visible.length + visibleGroups.length === 0 &&
+        own.length + groups.length === 0 &&
         html`<p class="no-runs pg-hint">No run matches the filter.</p>`
       }
-      ${renderRows(visible)}
-      ${visibleGroups.map((group) => html`<${RunGroup} key=${group.origin} ...${group} />`)}
+      ${renderRows(own)}
+      ${groups.map((group) => html`<${RunGroup} key=${group.origin} ...${group} />`)}
       <${DamagedRecords} />
     </div>
   </section>`;

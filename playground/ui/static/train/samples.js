@@ -1,7 +1,5 @@
-// The held-out samples of the displayed step, and the scores by length.
-import { Table } from "../shared/components/data_table.js";
+// The held-out samples of the displayed step.
 import { TokenStrip, TokenText } from "../shared/components/token_strip.js";
-import { formatInteger, formatPercent } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { html, useRef } from "../vendor/preact.js";
 import { embeddedView, state } from "./state.js";
@@ -53,32 +51,4 @@ export function Samples() {
       ${samples.map((sample, i) => html`<${SampleItem} key=${i} sample=${sample} />`)}
     </ul>
   </section>`;
-}
-
-export function ScoresByLength() {
-  const atStep = formatInteger(state.lastResponse.step ?? 0);
-  return html`<details class="lengths" hidden=${!state.finalScores}>
-    <summary>Exact match by length</summary>
-    ${
-      state.viewedStep !== null &&
-      html`<p class="pg-hint">These scores are of the last step, ${atStep}.</p>`
-    }
-    ${
-      state.finalScores &&
-      html`<${Table}
-        head=${[
-          "length",
-          "held-out sequences evaluated",
-          "held-out sequences in total",
-          "exact match",
-        ]}
-        rows=${state.finalScores.by_length.map((row) => [
-          row.length,
-          row.n,
-          row.available === null ? "over 10,000" : formatInteger(row.available),
-          row.exact_match === null ? "none held out" : formatPercent(row.exact_match),
-        ])}
-      />`
-    }
-  </details>`;
 }

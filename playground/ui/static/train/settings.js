@@ -97,11 +97,8 @@ function selectTask(task) {
   else setValues(maxLength && isDefault ? { task, max_length: maxLength } : { task });
 }
 
-const SELECTORS = /** @type {Record<string, (value: any) => void>} */ ({
-  task: selectTask,
-  architecture: selectArchitecture,
-  preset: selectPreset,
-});
+/** @type {Record<string, (value: any) => void>} */
+const SELECTORS = { task: selectTask, architecture: selectArchitecture, preset: selectPreset };
 
 /** Change a field, and the fields that it fills. @param {string} name @param {any} value */
 export function setValue(name, value) {

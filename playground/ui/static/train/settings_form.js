@@ -43,27 +43,25 @@ function RunButtons() {
       )?.focus();
   }, [status]);
   return html`<div class="row" ref=${row}>
-    <button
-      type="button"
+    <${Button}
       id="train"
-      class=${"pg-button primary" + (state.isTrainInviting ? " invites" : "")}
+      class=${state.isTrainInviting ? "primary invites" : "primary"}
       hidden=${BUSY_STATUSES.includes(status)}
       onClick=${startRun}
     >
       Train
-    </button>
+    <//>
     ${COMMANDS.map(
       ([id, label, statuses]) =>
-        html`<button
+        html`<${Button}
           key=${id}
-          type="button"
           id=${id}
-          class=${"pg-button" + (id === "pause" || id === "resume" ? " primary" : "")}
+          class=${id === "pause" || id === "resume" ? "primary" : ""}
           hidden=${!statuses.includes(status)}
           onClick=${() => sendCommand(id)}
         >
           ${label}
-        </button>`,
+        <//>`,
     )}
   </div>`;
 }

@@ -17,21 +17,8 @@ import { state } from "./state.js";
 
 const pageUrl = () => location.origin + location.pathname;
 const FILE_TIMEOUT_MS = 120_000;
-// The files that the server writes: route, label, content, and the rights that allow it.
-const FILES = /** @type {[string, string, string, string[]][]} */ ([
-  [
-    "runs/page",
-    "Save as page",
-    "The model in one HTML file that runs it without a server",
-    ["own"],
-  ],
-  [
-    "runs/report",
-    "Save as report",
-    "Scores, curves, attention, predictions and settings in one standalone file",
-    ["reuse", "own"],
-  ],
-]);
+const PAGE_TITLE = "The model in one HTML file that runs it without a server";
+const REPORT_TITLE = "Scores, curves, attention, predictions and settings in one standalone file";
 const EMBED_VIEWS = /** @type {Record<string, [string, number]>} */ ({
   learning: ["learning curves", 420],
   attention: ["attention", 1060],
@@ -90,11 +77,7 @@ export async function open() {
   };
 }
 
-/**
- * Return the HTML of a frame with one view.
- * @param {string} link
- * @param {string} view
- */
+/** Return the HTML of a frame with one view. */
 export function buildEmbedCode(link, view) {
   const url = writeParams(link, { embed: view }).replaceAll("&", "&amp;"),
     size = `width="100%" height="${EMBED_VIEWS[view][1]}" style="border: 0" loading="lazy"`;
@@ -122,7 +105,6 @@ print(playground.predict(model=run["run"], owner=run["owner"], api_name="/status
 /**
  * Return the codes of a model: the label of each, what it is for, and its text. Some need the right
  * to use the model.
- * @param {any} content
  */
 function buildCodes({ ref, link, settings, command, mayUse }) {
   const frame = "An iframe with one read-only view of this model, for a course or a post",
@@ -184,7 +166,6 @@ function Consent({ content }) {
 function FileButtons() {
   const [isBusy, setBusy] = useState(false),
     { right } = state.lastResponse;
-  /** @param {string} route */
   const save = async (route) => {
     setBusy(true);
     setMessage("file", "Writing the file");
@@ -194,18 +175,11 @@ function FileButtons() {
     setMessage("file", formatMessage(reply.error ?? ""), { isError: true });
     if (!reply.error) downloadFile(reply.name, reply.html);
   };
+  const button = (route, label, title) =>
+    html`<${Button} title=${title} disabled=${isBusy} onClick=${() => save(route)}>${label}<//>`;
   return html`<p class="files">
-      ${FILES.filter(([, , , rights]) => rights.includes(right)).map(
-        ([route, label, title]) =>
-          html`<${Button}
-            key=${route}
-            title=${title}
-            disabled=${isBusy}
-            onClick=${() => save(route)}
-          >
-            ${label}
-          <//>`,
-      )}
+      ${right === "own" && button("runs/page", "Save as page", PAGE_TITLE)}
+      ${["own", "reuse"].includes(right) && button("runs/report", "Save as report", REPORT_TITLE)}
     </p>
     ${
       right === "own" &&

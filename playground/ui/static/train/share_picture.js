@@ -1,6 +1,6 @@
 // The picture of the open model in the dialog Share, and the clip of its training.
-// It is painted from data, for any step: an example with its attention, the curve of the exact match,
-// one sentence, and an address.
+// It is painted from data, for any step: an example with its attention, the curve of the exact
+// match, one sentence, and an address.
 import { Button } from "../shared/components/buttons.js";
 import { sleep } from "../shared/api.js";
 import { useCanvas } from "../shared/components/hooks.js";
@@ -126,8 +126,8 @@ export function Picture({ card, pass, link }) {
 }
 
 /**
- * Paint the card with the forward pass of a step. `result` is the sentence of the server, or without
- * parts of the model that of this page.
+ * Paint the card with the forward pass of a step. `result` is the sentence of the server, or
+ * without parts of the model that of this page.
  * @param {HTMLCanvasElement} canvas
  */
 export function paintCard(canvas, card, pass) {

@@ -73,7 +73,6 @@ export const state = createReactive({
   selectedQuery: 0, // whose scores the open block shows
   selectedBlock: "", // the block that the diagram explains, instead of the selected head
   ablationMethod: /** @type {"zero" | "mean"} */ ("zero"), // what takes the place of outputs
-  isLog: true,
   speed: "0", // the largest number of steps per second; new runs start at this speed
   isTrainInviting: false, // whether the button Train draws attention
   statusNote: "", // replaces the text of the status until the next response

@@ -1,6 +1,7 @@
 // The line of the open model: status, progress, and the controls of a run.
 import { Button } from "../shared/components/buttons.js";
 import { Menu } from "../shared/components/menu.js";
+import { formatCount } from "../shared/format.js";
 import { ACTIVE_STATUSES } from "../shared/store.js";
 import { PEAK_LEARNING_RATE, RETRYING, SPEED_TITLE } from "../shared/strings.js";
 import { html, useEffect, useRef } from "../vendor/preact.js";
@@ -9,13 +10,8 @@ import { Message, setMessage } from "./messages.js";
 import { state } from "./state.js";
 import { formatStatus } from "./status.js";
 
-const SPEEDS = [
-  ["0", "full"],
-  ["20", "20 steps/s"],
-  ["5", "5 steps/s"],
-  ["2", "2 steps/s"],
-  ["1", "1 step/s"],
-];
+const SPEEDS = [0, 20, 5, 2, 1]; // steps per second; 0 for full speed
+const formatSpeed = (speed) => (speed ? formatCount(speed, "step") + "/s" : "full");
 const isOwnRun = () => state.lastResponse.is_owner && state.modelRef.startsWith("run:");
 
 function Status() {
@@ -148,7 +144,7 @@ function SpeedSelect() {
   return html`<label class="pg-quiet speed-field" title=${SPEED_TITLE}>
     Speed
     <select ref=${box} class="speed" value=${state.speed} onChange=${onChange}>
-      ${SPEEDS.map(([value, text]) => html`<option value=${value}>${text}</option>`)}
+      ${SPEEDS.map((each) => html`<option value=${each}>${formatSpeed(each)}</option>`)}
     </select>
   </label>`;
 }

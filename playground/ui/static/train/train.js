@@ -89,5 +89,5 @@ export function Train() {
         >Open in Transformer Playground</a
       >`
     }
-    <div class="pg-row more">${show("ScoresByLength")}${show("SavedCheckpoints")}</div>`;
+    <div class="pg-row more">${show("SavedCheckpoints")}</div>`;
 }

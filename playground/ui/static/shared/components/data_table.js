@@ -77,13 +77,14 @@ export function DataTable({
         ${sorted.slice(0, limit).map((row) => renderRow(row, rowKey(row), columns, actions))}
       </tbody>
     </table>
-    ${sorted.length > limit && renderMore(sorted.length, () => setLimit(Infinity))}
+    ${
+      sorted.length > limit &&
+      html`<${Button} onClick=${() => setLimit(Infinity)}>
+        Show all ${formatInteger(sorted.length)} rows
+      <//>`
+    }
   </div>`;
 }
-
-/** @param {number} n @param {() => void} onClick */
-const renderMore = (n, onClick) =>
-  html`<${Button} onClick=${onClick}>Show all ${formatInteger(n)} rows<//>`;
 
 /**
  * @param {any} row @param {string} key @param {Column<any>[]} columns

@@ -1,12 +1,8 @@
 import { html } from "../../vendor/preact.js";
 /** @import { Option } from "../types.js" */
 
-const STEPS = /** @type {Record<string, number>} */ ({
-  ArrowLeft: -1,
-  ArrowUp: -1,
-  ArrowRight: 1,
-  ArrowDown: 1,
-});
+/** @type {Record<string, number>} */
+const STEPS = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 };
 
 /**
  * A group of buttons, one of which is selected. The arrow keys move between them. With `prefix`,

@@ -1,12 +1,8 @@
 import { html } from "../../vendor/preact.js";
 import { nearestIndex } from "../store.js";
 
-const KEY_MOVES = /** @type {Record<string, number>} */ ({
-  ArrowLeft: -1,
-  ArrowDown: -1,
-  ArrowRight: 1,
-  ArrowUp: 1,
-});
+/** @type {Record<string, number>} */
+const KEY_MOVES = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1 };
 
 /**
  * The steps with stored weights, on an axis of steps. The arrow keys move from one to the next.

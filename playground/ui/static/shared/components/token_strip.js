@@ -1,11 +1,8 @@
 import { html } from "../../vendor/preact.js";
 import { formatToken } from "../format.js";
 
-const SPECIAL_TOKENS = /** @type {Record<string, string>} */ ({
-  PAD: "padding",
-  SOS: "start of the sequence",
-  EOS: "end of the sequence",
-});
+/** @type {Record<string, string>} */
+const SPECIAL_TOKENS = { PAD: "padding", SOS: "start of the sequence", EOS: "end of the sequence" };
 
 /** Tokens from left to right, also those of Arabic. @param {{ tokens: string[] }} props */
 export const TokenText = ({ tokens }) =>

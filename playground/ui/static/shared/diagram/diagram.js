@@ -34,12 +34,8 @@ const LEGENDS = {
 const MAX_COLUMNS = 4; // of heads in a block
 const MANY_ROWS = 14;
 const TOKEN_WIDTH = 40; // pixels
-const ROW_KEYS = /** @type {Record<string, number>} */ ({
-  ArrowUp: -1,
-  ArrowDown: 1,
-  Home: -Infinity,
-  End: Infinity,
-});
+/** @type {Record<string, number>} */
+const ROW_KEYS = { ArrowUp: -1, ArrowDown: 1, Home: -Infinity, End: Infinity };
 
 /** @param {Props & { part: Component, tabindex?: number }} props */
 function PartSwitch({ part, switches, importance, tabindex }) {

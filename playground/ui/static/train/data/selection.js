@@ -24,7 +24,6 @@ function readSelection() {
   return {
     kind: kind === "cross" ? null : kind,
     head: isFirst ? null : `${layer + 1}.${head + 1}`,
-    log: state.isLog ? null : "no",
     off: formatParts(state.switchedOff) || null,
     means: state.ablationMethod === "zero" ? null : state.ablationMethod,
   };
@@ -37,7 +36,7 @@ export const trainView = {
     over: [...overlays.value.keys()].join() || null,
   }),
   apply(/** @type {URLSearchParams} */ params) {
-    const names = ["kind", "head", "log", "off", "means"];
+    const names = ["kind", "head", "off", "means"];
     requested.value = Object.fromEntries(names.map((name) => [name, params.get(name)]));
     setOverlays((params.get("over") ?? "").split(",").filter((ref) => ref.startsWith("run:")));
   },
@@ -94,14 +93,13 @@ function selectFirst() {
 }
 
 function selectRequested() {
-  const { kind, head, log, off, means } = /** @type {Record<string, string>} */ (requested.value),
+  const { kind, head, off, means } = /** @type {Record<string, string>} */ (requested.value),
     { attention } = figure.value.pass,
     [layer, index] = (head ?? "").split(".").map((number) => Number(number) - 1);
   requested.value = null;
   selectKind(Object.hasOwn(attention, kind) ? kind : "cross");
   selectFirst();
   if (attention[state.selectedKind]?.[layer]?.[index]) state.selectedHead = [layer, index];
-  state.isLog = log !== "no";
   state.ablationMethod = means === "mean" ? "mean" : "zero";
   if (off && runsInBrowser.value) state.switchedOff = parseParts(off);
 }
