@@ -37,33 +37,17 @@ def small_run():
     """
     return RunConfig.from_flat(
         {
-            "task": "reverse",
-            "n_symbols": 10,
-            "min_length": 1,
             "max_length": 5,
             "d_model": 32,
             "n_heads": 1,
             "n_layers": 1,
             "d_ff": 64,
-            "dropout": 0.0,
-            "norm_placement": "pre",
-            "position_type": "learned",
             "max_steps": 60,
             "batch_size": 32,
-            "learning_rate": 6e-3,
             "lr_schedule": "constant",
-            "warmup_steps": 20,
-            "max_grad_norm": 1.0,
-            "adam_beta1": 0.9,
-            "adam_beta2": 0.98,
-            "adam_eps": 1e-9,
-            "label_smoothing": 0.0,
             "eval_every": 1000,
             "eval_size": 64,
-            "stop_at_exact_match": 0.0,
-            "seed": 0,
             "device": "cpu",
-            "num_threads": 1,
         }
     )
 

@@ -34,24 +34,16 @@ def digits(tmp_path_factory):
     """A checkpoint that reverses three digits, with almost no errors."""
     config = RunConfig.from_flat(
         {
-            "task": "reverse",
             "min_length": 3,
             "max_length": 3,
             "d_model": 32,
             "n_heads": 1,
             "n_layers": 1,
             "d_ff": 64,
-            "dropout": 0.0,
-            "norm_placement": "pre",
-            "position_type": "learned",
             "max_steps": 150,
             "batch_size": 64,
-            "learning_rate": 6e-3,
-            "warmup_steps": 20,
             "eval_size": 64,
-            "seed": 0,
             "device": "cpu",
-            "num_threads": 1,
         }
     )
     trainer = Trainer(config)

@@ -35,6 +35,7 @@ TINY_SETTINGS = {
     "learning_rate": 1e-3,
     "device": "cpu",
 }
+SMALL_SETTINGS = TINY_SETTINGS | {"d_model": 16, "n_heads": 2, "d_ff": 16}
 
 
 def repeat_counts(default: int, long: int) -> pytest.MarkDecorator:

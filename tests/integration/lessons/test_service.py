@@ -10,19 +10,10 @@ from playground.runs.registry import Registry
 from tests.support.app_server import wait_for
 from tests.support.fake_jobs import FakeClock
 from tests.support.response_types import problems
+from tests.support.small_runs import SMALL_SETTINGS
 
 OWNER = "o" * 32
-SMALL = {
-    "max_length": 3,
-    "d_model": 16,
-    "n_heads": 2,
-    "n_layers": 1,
-    "d_ff": 32,
-    "batch_size": 32,
-    "max_steps": 40,
-    "eval_size": 32,
-    "eval_every": 10,
-}
+SMALL = SMALL_SETTINGS | {"max_steps": 40, "eval_every": 10}
 
 
 @pytest.mark.smoke

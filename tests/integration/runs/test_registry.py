@@ -26,20 +26,9 @@ from playground.training.run_config import RunConfig
 from playground.training.setting_changes import SettingChange
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT, wait_for
-from tests.support.small_runs import pause_and_wait, wait_for_end, wait_for_status
+from tests.support.small_runs import SMALL_SETTINGS, pause_and_wait, wait_for_end, wait_for_status
 
-SETTINGS = {
-    "d_model": 16,
-    "n_heads": 2,
-    "n_layers": 1,
-    "d_ff": 16,
-    "batch_size": 8,
-    "max_length": 5,
-    "eval_size": 32,
-    "eval_every": 10,
-    "max_steps": 60,
-    "dropout": 0.1,
-}
+SETTINGS = SMALL_SETTINGS | {"eval_every": 10, "max_steps": 60, "dropout": 0.1}
 AVERAGED_MUON = {"optimizer": "muon", "weight_averaging": True}
 SLOW_MOTION = [SettingChange(0, "speed", 5)]  # a busy machine may start a process meanwhile
 

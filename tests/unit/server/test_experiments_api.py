@@ -19,19 +19,10 @@ from playground.training.run_config import RunConfig
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT
 from tests.support.coroutines import run_in_thread, until
+from tests.support.small_runs import SMALL_SETTINGS
 
 OWNER, OTHER = "o" * 32, "x" * 32
-SMALL = {
-    "d_model": 16,
-    "n_heads": 2,
-    "n_layers": 1,
-    "d_ff": 16,
-    "batch_size": 8,
-    "max_length": 4,
-    "eval_size": 32,
-    "eval_every": 10,
-    "max_steps": 20,
-}
+SMALL = SMALL_SETTINGS | {"max_length": 4, "eval_every": 10, "max_steps": 20}
 
 
 @pytest.fixture

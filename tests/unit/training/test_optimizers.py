@@ -12,22 +12,10 @@ from playground.training.run_config import RunConfig
 from playground.training.step import TrainingDivergedError
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT
+from tests.support.small_runs import SMALL_SETTINGS
 from tests.support.trainer_fingerprint import fingerprint
 
-SMALL = {
-    "d_model": 16,
-    "n_heads": 2,
-    "n_layers": 1,
-    "d_ff": 16,
-    "max_length": 6,
-    "max_steps": 12,
-    "warmup_steps": 0,
-    "lr_schedule": "constant",
-    "eval_every": 100,
-    "eval_size": 16,
-    "batch_size": 16,
-    "max_grad_norm": 0.0,
-}
+SMALL = SMALL_SETTINGS | {"max_steps": 12, "max_grad_norm": 0.0}
 
 
 def trainer(**changes):
