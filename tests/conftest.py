@@ -1,5 +1,7 @@
 """Fixtures of the lower layers: small settings, and one model at several training steps."""
 
+import copy
+
 import pytest
 import torch
 from hypothesis import settings
@@ -8,6 +10,7 @@ from playground.common.platform import lower_priority
 from playground.jobs import process as worker_process
 from playground.jobs.admission import CLIENT_ADDRESS
 from playground.training.run_config import RunConfig
+from playground.training.trainer import Trainer
 
 settings.register_profile("quick", max_examples=50, deadline=None, derandomize=True, database=None)
 settings.load_profile("quick")
@@ -50,6 +53,21 @@ def small_run():
             "device": "cpu",
         }
     )
+
+
+@pytest.fixture(scope="session")
+def ages(small_run):
+    """The small model after different numbers of steps: {steps: architecture}.
+
+    Do not train these.
+    """
+    last = 240
+    trainer = Trainer(small_run.replace(max_steps=last, lr_schedule="cosine", lr_decay_steps=last))
+    families = {0: copy.deepcopy(trainer.model).eval()}
+    for metrics in trainer:
+        if metrics.step in (15, 30, 45, 60, last):
+            families[metrics.step] = copy.deepcopy(trainer.model).eval()
+    return families
 
 
 @pytest.fixture
