@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import settings
 
-from playground.common.platform import lower_priority
 from playground.jobs import process as worker_process
 from playground.jobs.admission import CLIENT_ADDRESS
 from playground.training.run_config import RunConfig
@@ -25,9 +24,6 @@ worker_process.PRELOAD += [
     "sklearn.metrics",
     "matplotlib.backends.backend_agg",
 ]
-
-# Processes of jobs and runs lower their priority, so they would hardly run beside busy tests.
-lower_priority(19)
 
 pytest_plugins = ["tests.support.layers", "tests.support.fixtures"]
 

@@ -51,7 +51,6 @@ class HubJobs(JobQueue):
         )
         executor = ProcessPerJob(
             "playground.hub.tasks:run_task",
-            nice=10,  # the priority of training, which is below that of the page
             reports_progress=True,
             fresh=fresh,
         )

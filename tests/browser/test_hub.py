@@ -22,10 +22,10 @@ def publish(page, repo, token):
     page.fill(".hub .token", token)
     page.fill(".hub .repo", repo)
     page.click(".hub .preview-push")
-    # the first job loads PyTorch, in a process of its own
+    # each job loads PyTorch, in a process with less priority than the tests beside it
     page.wait_for_selector(".hub .plan:not([hidden])", timeout=200_000)
     page.click(".hub .publish-button")
-    page.wait_for_selector(".hub .published:not([hidden])")
+    page.wait_for_selector(".hub .published:not([hidden])", timeout=200_000)
 
 
 def test_a_published_run_is_trained_further_in_another_browser(

@@ -32,7 +32,7 @@ def test_a_link_opens_a_lesson_whose_result_survives_a_reload(app, open_page):
     )
     page.reload()  # a guess without a measurement stays, too
     page.click(".measure")
-    expect(page.locator(".outcome")).to_be_visible(timeout=120_000)
+    expect(page.locator(".outcome")).to_be_visible(timeout=250_000)
     score = page.text_content(".verdict").strip()
     assert re.search(r"On average \d+ points? away\.", score)
     page.goto(app.url)

@@ -425,9 +425,9 @@ def test_a_hub_task_can_be_cancelled_while_the_hub_is_silent(
         queue, job = start_hub_task(
             HubTask("push", "ada/cancelled", hub.ADA, hub.url, checkpoint=str(checkpoint))
         )
-        wait_for(lambda: fault.hits and job.phase is Phase.WRITING, 60, "the first upload")
+        wait_for(lambda: fault.hits and job.phase is Phase.WRITING, 150, "the first upload")
         queue.cancel(job)
-        assert job.released.wait(60)
+        assert job.released.wait(100)
     assert (job.status, job.retryable) == ("cancelled", True)
     assert job.message == (
         "cancelled; existing content is unchanged; a new repository may exist, without any new "
