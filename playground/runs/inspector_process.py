@@ -101,6 +101,8 @@ class Inspector:
             answer = self.compute(method, model_ref, argument)
         except (CheckpointError, DatasetError, OSError) as error:
             return error_response(error)
+        except torch.linalg.LinAlgError:  # of a matrix with numbers that are not finite
+            return {"error": NOT_FINITE_MESSAGE}
         return answer if is_finite(answer) else {"error": NOT_FINITE_MESSAGE}
 
     def compute(self, method: str, model_ref: dict[str, Any], argument: str) -> dict[str, Any]:
