@@ -101,7 +101,7 @@ class Inspector:
             answer = self.compute(method, model_ref, argument)
         except (CheckpointError, DatasetError, OSError) as error:
             return error_response(error)
-        except torch.linalg.LinAlgError:  # of a matrix with numbers that are not finite
+        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # of numbers not finite
             return {"error": NOT_FINITE_MESSAGE}
         return answer if is_finite(answer) else {"error": NOT_FINITE_MESSAGE}
 
