@@ -47,7 +47,7 @@ def test_an_opened_result_and_the_skip_link_move_the_focus(app, open_page):
     expect(page.locator(".results .title")).to_be_focused()
     expect(page.locator(".results .title")).to_be_in_viewport(ratio=1)
     page.click(".own > summary")
-    expect(page.locator(".own .begin")).to_be_in_viewport(ratio=1)
+    expect(page.locator(".own .values-0")).to_be_in_viewport(ratio=1)
 
 
 def test_new_experiment_is_run_survives_a_reload_and_opens_in_tabs(app, open_page, tmp_path):
