@@ -13,7 +13,7 @@ export function requireTensor(/** @type {Tensors} */ tensors, /** @type {string}
 }
 
 /**
- * Compute x W^T + b. Four outputs share each load of x; the last one may repeat.
+ * Compute x W^T + b. Two rows of x and four outputs share their loads; the last ones may repeat.
  * @param {Float32Array} x_ND @param {Tensor} weight @param {Tensor} [bias] @returns {Float32Array}
  */
 export function linear(x_ND, { shape: [E, D], data: w_ED }, bias) {
@@ -22,24 +22,45 @@ export function linear(x_ND, { shape: [E, D], data: w_ED }, bias) {
     y_NE = new Float32Array(N * E);
   for (let e = 0; e < E; e += 4) {
     const [e1, e2, e3] = [min(e + 1, E - 1), min(e + 2, E - 1), min(e + 3, E - 1)],
-      [w0, w1, w2, w3] = [e * D, e1 * D, e2 * D, e3 * D];
-    for (let n = 0; n < N; n++) {
-      const start = n * D;
+      [v0, v1, v2, v3] = [e * D, e1 * D, e2 * D, e3 * D];
+    for (let n = 0; n < N; n += 2) {
+      const m = min(n + 1, N - 1),
+        x0 = n * D,
+        x1 = m * D,
+        y = n * E,
+        z = m * E;
       let y0 = 0,
         y1 = 0,
         y2 = 0,
-        y3 = 0;
+        y3 = 0,
+        z0 = 0,
+        z1 = 0,
+        z2 = 0,
+        z3 = 0;
       for (let d = 0; d < D; d++) {
-        const x = x_ND[start + d];
-        y0 += x * w_ED[w0 + d];
-        y1 += x * w_ED[w1 + d];
-        y2 += x * w_ED[w2 + d];
-        y3 += x * w_ED[w3 + d];
+        const a = x_ND[x0 + d],
+          b = x_ND[x1 + d],
+          w0 = w_ED[v0 + d],
+          w1 = w_ED[v1 + d],
+          w2 = w_ED[v2 + d],
+          w3 = w_ED[v3 + d];
+        y0 += a * w0;
+        y1 += a * w1;
+        y2 += a * w2;
+        y3 += a * w3;
+        z0 += b * w0;
+        z1 += b * w1;
+        z2 += b * w2;
+        z3 += b * w3;
       }
-      y_NE[n * E + e] = y0 + (bias_E?.[e] ?? 0);
-      y_NE[n * E + e1] = y1 + (bias_E?.[e1] ?? 0);
-      y_NE[n * E + e2] = y2 + (bias_E?.[e2] ?? 0);
-      y_NE[n * E + e3] = y3 + (bias_E?.[e3] ?? 0);
+      y_NE[y + e] = y0 + (bias_E?.[e] ?? 0);
+      y_NE[y + e1] = y1 + (bias_E?.[e1] ?? 0);
+      y_NE[y + e2] = y2 + (bias_E?.[e2] ?? 0);
+      y_NE[y + e3] = y3 + (bias_E?.[e3] ?? 0);
+      y_NE[z + e] = z0 + (bias_E?.[e] ?? 0);
+      y_NE[z + e1] = z1 + (bias_E?.[e1] ?? 0);
+      y_NE[z + e2] = z2 + (bias_E?.[e2] ?? 0);
+      y_NE[z + e3] = z3 + (bias_E?.[e3] ?? 0);
     }
   }
   return y_NE;

@@ -46,8 +46,8 @@ export class BrowserModel {
       source = [...tokens, EOS],
       symbols = tokens.map((token) => token - FIRST_SYMBOL),
       target = targetOf(task, symbols, n_symbols)?.map((symbol) => symbol + FIRST_SYMBOL),
-      known = examples.find((each) => each.source.join() === source.join()),
-      labels = target ? [...target, EOS] : (known?.labels ?? null);
+      find = () => examples.find((each) => String(each.source) === String(source)),
+      labels = target ? [...target, EOS] : (find()?.labels ?? null);
     if (!tokens.length) throw new RangeError("there is no token");
     if (!labels && hasRule(task)) throw new RangeError("this is no input of the task");
     if (Math.max(tokens.length, (labels?.length ?? 1) - 1) > most)
