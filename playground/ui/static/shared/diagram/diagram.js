@@ -191,12 +191,12 @@ function BlockSwitch({ block, side, ...props }) {
 /** @param {Props & { block: BlockInfo, side: string }} props */
 function Block(props) {
   const { pass, selected, open, details, block, side, onBlock, switches, importance } = props,
-    contribution = pass.contributions?.[block.component],
+    contribution = importance ? undefined : pass.contributions?.[block.component],
     // of the sum x + f(x) that the block adds, by norm
     share = (100 * (contribution ?? 0)) / (1 + (contribution ?? 0)),
     isOpen = block.component === open,
     states = {
-      "has-contribution": contribution !== undefined && !importance,
+      "has-contribution": contribution !== undefined,
       owner: hasHead(block, selected),
       unused: switches?.isOff(selected), // if it is the owner
       off: switches && partsOf(block, side).every(switches.isOff),
