@@ -1,12 +1,14 @@
 // Workers of the engine in this process, each with a copy of worker.js in the global scope.
-const WORKER = "../../../playground/ui/static/shared/model_worker.js";
+import { AsyncLocalStorage } from "node:async_hooks";
+
+const WORKER = "../../../playground/ui/static/shared/model_worker.js",
+  answering = new AsyncLocalStorage();
 let loading = /** @type {Promise<any>} */ (Promise.resolve()),
-  count = 0,
-  answering = /** @type {any} */ (null);
+  count = 0;
 Object.assign(globalThis, {
   onmessage: null,
   postMessage(/** @type {any} */ data) {
-    const worker = answering;
+    const worker = /** @type {any} */ (answering.getStore());
     setTimeout(() => worker.onmessage({ data }));
   },
   Worker: class {
@@ -20,10 +22,7 @@ Object.assign(globalThis, {
     async postMessage(data) {
       const copy = structuredClone(data),
         handle = await this.ready;
-      setTimeout(() => {
-        answering = this;
-        handle({ data: copy });
-      });
+      setTimeout(() => answering.run(this, () => handle({ data: copy })));
     }
   },
 });

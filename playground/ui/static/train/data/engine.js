@@ -10,7 +10,6 @@ import { isDue, NOTHING_OFF, state } from "../state.js";
 /** @import { Loaded } from "../../shared/local_model.js" */
 
 const MAX_SCORED_IN_TRAINING = 64; // examples, so that training does not slow down
-const SCORE_EVERY = 32; // examples between two changes of the score on display
 const IMPORTANCE_SAMPLE = 32; // examples
 const MAX_IMPORTANCE_WORK = 1e10; // multiply-adds: some seconds
 
@@ -92,12 +91,9 @@ async function followScore(nExamples, off, method) {
   scored = key;
   // after the frame with the new output
   await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
-  let displayed = 0;
   await local.count(n, off, method, (right, measured) => {
     if (key !== scored || modelRef !== state.modelRef) return false;
-    if (measured < n && measured - displayed < SCORE_EVERY) return true;
     state.switchScore = { right, measured };
-    displayed = measured;
     return true;
   });
 }
