@@ -37,12 +37,16 @@ const TOKEN_WIDTH = 40; // pixels
 /** @type {Record<string, number>} */
 const ROW_KEYS = { ArrowUp: -1, ArrowDown: 1, Home: -Infinity, End: Infinity };
 
-/** @param {Props & { part: Component, tabindex?: number }} props */
-function PartSwitch({ part, switches, importance, tabindex }) {
+/** @param {Props & { part: Component, tabindex?: number, isOff?: boolean }} props */
+function PartSwitch({ part, switches, importance, tabindex, isOff = switches?.isOff(part) }) {
   if (!switches) return null;
   const name = switches.nameOf(part),
     share = importance?.get(keyOf(part)) ?? 0;
-  return html`<${Switch} parts=${[part]} name=${name} switches=${switches} tabindex=${tabindex} />
+  return html`<${Switch}
+      parts=${[part]}
+      ...${{ name, isOff, tabindex }}
+      toggle=${switches.toggle}
+    />
     ${
       importance &&
       html`<span
@@ -110,7 +114,7 @@ function Head({ block: { kind, layer }, head, ...props }) {
       </button>
       <span class="head-role">${role?.name ?? ""}</span>
       <span class="head-switch">
-        <span>${head + 1}</span><${PartSwitch} ...${props} part=${part} tabindex=${tabindex} />
+        <span>${head + 1}</span><${PartSwitch} ...${props} ...${{ part, isOff, tabindex }} />
       </span>
     </div>`;
   };
@@ -183,7 +187,8 @@ function BlockSwitch({ block, side, ...props }) {
     ? html`<${Switch}
         parts=${parts}
         name=${`all ${heads} heads of ${title.toLowerCase()} ${layer + 1}`}
-        switches=${switches}
+        isOff=${parts.every(switches.isOff)}
+        toggle=${switches.toggle}
       />`
     : html`<${PartSwitch} ...${props} part=${parts[0]} />`;
 }

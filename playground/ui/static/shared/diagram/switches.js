@@ -12,20 +12,21 @@ import { html } from "../../vendor/preact.js";
  *   nameOf: (part: Component) => string }} Switches
  */
 
-/** @param {{ parts: Component[], name: string, switches: Switches, tabindex?: number }} props */
-export function Switch({ parts, name, switches, tabindex }) {
-  const isOn = !parts.every(switches.isOff);
-  return html`<button
+/**
+ * @param {{ parts: Component[], name: string, isOff: boolean, tabindex?: number,
+ *   toggle: Switches["toggle"] }} props
+ */
+export const Switch = ({ parts, name, isOff, tabindex, toggle }) =>
+  html`<button
     type="button"
     role="switch"
     class="part-switch"
     tabindex=${tabindex}
-    aria-checked=${String(isOn)}
+    aria-checked=${String(!isOff)}
     aria-label=${name}
-    title="Switch ${isOn ? "off" : "on"}: ${name}"
-    onClick=${() => switches.toggle(parts)}
+    title="Switch ${isOff ? "on" : "off"}: ${name}"
+    onClick=${() => toggle(parts)}
   />`;
-}
 
 /** @typedef {"zero" | "mean"} Method */
 
