@@ -17,7 +17,7 @@ import { EOS, FIRST_SYMBOL, SOS, Vocabulary, hasRule, targetOf } from "../engine
 /** @typedef {"zero" | "mean" | "resample"} Method of ablation */
 
 export const SMALL_SAMPLE = 32; // examples for mean outputs
-const PIECE_MS = 1; // of counting, at least, before another call
+const PIECE_MS = 2; // of counting, at least, before another task
 
 let nPictures = 0; // of all models
 

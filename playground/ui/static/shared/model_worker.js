@@ -37,7 +37,7 @@ async function count([from, to, ...args]) {
   return sum;
 }
 
-/** Messages that wait come first. */
+/** Messages that wait come first. A timeout would add 4 ms to each piece. */
 const nextTask = () =>
   new Promise((resolve) => {
     const { port1, port2 } = new MessageChannel();
