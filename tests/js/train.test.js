@@ -31,6 +31,7 @@ import {
 import { axisMaxStep, withHeldOutLoss } from "../../playground/ui/static/train/curves.js";
 import { followDeletions } from "../../playground/ui/static/train/data/actions.js";
 import { followSelection, lacksWeights } from "../../playground/ui/static/train/data/model_poll.js";
+import { local } from "../../playground/ui/static/train/data/engine.js";
 import { predict } from "../../playground/ui/static/train/data/predict.js";
 import { Dialogs, followLearning } from "../../playground/ui/static/train/dialogs.js";
 import { form } from "../../playground/ui/static/train/settings.js";
@@ -374,6 +375,42 @@ test("a recorded step of a checkpoint has its predictions in the diagram alone",
   await predict();
   assert.equal(sent.length, 2);
   store.input.value = null;
+});
+
+test("a key changes the output before the diagram, a switch both at once", async (t) => {
+  const part = { kind: "encoder", layer: 0, head: 0 },
+    description = { examples: [], lengths: [1, 1], max_tokens: 1 },
+    loaded = { step: 1, nParameters: 1, components: [part], description },
+    shown = [];
+  t.mock.method(local, "use", (_, compute) => compute(loaded));
+  t.mock.method(local, "call", async (method, input) =>
+    method === "answer"
+      ? { prediction: [input], target: null, forward_pass: { source: [input] } }
+      : { next: 0, right: 0, measured: 0 },
+  );
+  Object.assign(state, { probeInfo: { in_browser: true }, displayedSnapshot: { step: 1 } });
+  const stop = effect(() => {
+    const { prediction, typedPass } = state;
+    if (prediction) shown.push([prediction.prediction[0], typedPass?.source[0]]);
+  });
+  for (const input of ["1", "2"]) {
+    store.input.value = input;
+    await predict();
+  }
+  assert.deepEqual(shown.slice(-4), [
+    ["1", undefined],
+    ["1", "1"],
+    ["2", "1"],
+    ["2", "2"],
+  ]);
+  state.switchedOff = [part];
+  store.input.value = "3";
+  await predict();
+  assert.deepEqual(shown.slice(4), [["3", "3"]]);
+  stop();
+  store.input.value = null;
+  Object.assign(state, { switchedOff: NOTHING_OFF, displayedOff: NOTHING_OFF, prediction: null });
+  Object.assign(state, { typedPass: null, probeInfo: null, switchScore: null, importance: null });
 });
 
 test("figures are missing for models without weights", () => {

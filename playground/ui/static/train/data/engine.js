@@ -73,6 +73,10 @@ export async function answerLocally(text) {
  */
 export const scoresLocally = (options, number) => local.call("scores", options, number);
 
+/** Wait until the next frame is on screen. @returns {Promise<void>} */
+export const afterFrame = () =>
+  new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+
 let scoring = Promise.resolve(); // until the score on display is complete
 let scored = ""; // the key of the score on display, or of the next one
 const scoreKey = (/** @type {object[]} */ off, /** @type {string} */ method) =>
@@ -89,8 +93,7 @@ async function followScore(nExamples, off, method) {
   if (!switchScore && !off.length) return; // the user has typed only
   if (switchScore && key === scored) return;
   scored = key;
-  // after the frame with the new output
-  await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+  await afterFrame(); // with the new output
   await local.count(n, off, method, (right, measured) => {
     if (key !== scored || modelRef !== state.modelRef) return false;
     state.switchScore = { right, measured };

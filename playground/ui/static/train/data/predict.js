@@ -6,7 +6,7 @@ import { store } from "../../shared/store.js";
 import { setMessage } from "../messages.js";
 import { state } from "../state.js";
 import { batch } from "../../vendor/preact.js";
-import { answerLocally } from "./engine.js";
+import { afterFrame, answerLocally } from "./engine.js";
 
 export const TYPING_MS = 150; // until the server gets a text that the user types
 
@@ -42,26 +42,33 @@ export const predictionAnswer = new Resource(sendPrediction, (reason) =>
 /** @param {number} [delayMs] of a request to the server */
 export async function predict(delayMs = 0) {
   const text = store.sequence.value,
-    step = state.viewedStep;
+    { viewedStep: step, displayedOff } = state;
   predictionAnswer.clear();
-  if (!text.trim() || store.privacy.value) {
-    showPrediction({}, step);
-    return;
-  }
-  if (isRecordedStep()) {
-    showPrediction({ note: "see “guess” below" }, step);
+  const isEmpty = !text.trim() || store.privacy.value;
+  if (isEmpty || isRecordedStep()) {
+    showPrediction(isEmpty ? {} : { note: "see “guess” below" }, step);
+    state.typedPass = null;
     return;
   }
   // without weights; the prediction runs once a snapshot arrives
   if (!state.displayedSnapshot) return;
   const reply = await predictionAnswer.load(text, step, delayMs);
-  if (reply) batch(() => showPrediction(reply, step));
+  if (!reply) return;
+  const isTyped = reply.off === displayedOff,
+    { number } = predictionAnswer;
+  batch(() => {
+    showPrediction(reply, step);
+    if (!isTyped) showPass(reply, step);
+  });
+  if (!isTyped) return;
+  await afterFrame(); // the output of a key comes first: the diagram takes longer to draw
+  if (number === predictionAnswer.number) showPass(reply, step);
 }
 
 /** @param {any} reply @param {number | null} step of the weights; null for the latest */
 function showPrediction({ error = "", prediction = null, ...reply }, step) {
-  const isOfDisplayedStep = step === null || reply.step === state.displayedSnapshot?.step,
-    origin = step !== null && prediction && "with the weights of step " + formatInteger(reply.step);
+  const origin =
+    step !== null && prediction && "with the weights of step " + formatInteger(reply.step);
   state.prediction =
     error || !prediction
       ? null
@@ -71,8 +78,15 @@ function showPrediction({ error = "", prediction = null, ...reply }, step) {
     isError: Boolean(error),
   });
   store.isInputInvalid.value = Boolean(error && !reply.retryable);
-  // The diagram shows the typed sequence, or the probe while the user has typed nothing.
-  const isOwn = store.input.value !== null || state.switchedOff.length;
+}
+
+/**
+ * Show the typed sequence in the diagram, or the probe while the user has typed nothing.
+ * @param {any} reply @param {number | null} step of the weights; null for the latest
+ */
+function showPass(reply, step) {
+  const isOfDisplayedStep = step === null || reply.step === state.displayedSnapshot?.step,
+    isOwn = store.input.value !== null || state.switchedOff.length;
   state.typedPass =
     isOwn && isOfDisplayedStep && reply.forward_pass
       ? { ...reply.forward_pass, step: reply.step }
