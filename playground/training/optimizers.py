@@ -31,13 +31,12 @@ def build_optimizer(config: TrainConfig, model: nn.Module) -> torch.optim.Optimi
     """
     lr, momentum = config.learning_rate, config.momentum
     adam: dict[str, Any] = {"betas": (config.adam_beta1, config.adam_beta2), "eps": config.adam_eps}
-    weights = list(model.parameters())
     if config.optimizer == "muon":
         hidden = hidden_matrices(model)
-        others = [weight for weight in weights if weight not in hidden]
-        groups = weight_groups(config, model, others, embedding_scales(model))
+        others = [weight for weight in model.parameters() if weight not in hidden]
+        groups = weight_groups(config, model, others, embedding_lr_scales(model))
         return Muon(hidden, groups, lr, config.muon_lr_ratio, momentum, config.weight_decay, **adam)
-    groups = weight_groups(config, model, weights)
+    groups = weight_groups(config, model, model.parameters())
     if config.optimizer == "sgd":
         return torch.optim.SGD(groups, lr=lr, momentum=momentum, fused=True)
     optimizer_class = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
@@ -48,20 +47,18 @@ def weight_groups(
     config: TrainConfig,
     model: nn.Module,
     weights: Iterable[nn.Parameter],
-    scales: Mapping[Tensor, float] | None = None,
+    lr_scales: Mapping[Tensor, float] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the weights in groups with one weight decay and one scale of the learning rate.
+    """Group weights with the same weight decay and the same scale of the learning rate.
 
-    `scales` are factors by which the model multiplies some weights. These are smaller than other
-    weights by that factor, and so is their learning rate.
+    Without `lr_scales`, all scales are 1.
     """
-    decayed = set(weights := list(weights))
-    if config.weight_decay_on == "linear":
-        decayed = set(matrices(model).values())
+    linear = set(matrices(model).values())
     groups = defaultdict[tuple[float, float], list[nn.Parameter]](list)
     for weight in weights:
-        weight_decay = config.weight_decay if weight in decayed else 0.0
-        lr_scale = 1 / scales[weight] if scales and weight in scales else 1.0
+        is_decayed = config.weight_decay_on == "all" or weight in linear
+        weight_decay = config.weight_decay if is_decayed else 0.0
+        lr_scale = lr_scales.get(weight, 1.0) if lr_scales else 1.0
         groups[weight_decay, lr_scale].append(weight)
     return [
         {"params": params, "weight_decay": weight_decay, "lr_scale": lr_scale}
@@ -100,10 +97,14 @@ def hidden_matrices(model: nn.Module) -> dict[nn.Parameter, tuple[int, int]]:
     return blocks
 
 
-def embedding_scales(model: nn.Module) -> dict[Tensor, float]:
-    """Return the factor by which the model multiplies each table of token embeddings."""
+def embedding_lr_scales(model: nn.Module) -> dict[Tensor, float]:
+    """Return the scale of the learning rate of each table of token embeddings.
+
+    The model multiplies a table by a factor. Its weights are smaller than others by that factor,
+    and so is their learning rate.
+    """
     return {
-        each.token_embedding.weight: each.scale
+        each.token_embedding.weight: 1 / each.scale
         for each in model.modules()
         if isinstance(each, InputEmbedding)
     }
