@@ -8,10 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from playground.models.embeddings import InputEmbedding
+from playground.models.position_encoding import RelativePositionEncoding
 
 from .muon import Muon
 from .train_config import TrainConfig
 
+# Modules whose own weights are vectors of tokens and positions, or numbers of distances.
+TABLE_TYPES = (nn.Embedding, InputEmbedding, RelativePositionEncoding)
 # Weights of queries, keys and values together, by the end of their name, and the axis of the three:
 # rows in nn.MultiheadAttention, columns in GPT-2.
 FUSED_PROJECTIONS = {"in_proj_weight": 0, "c_attn.weight": 1}
@@ -25,9 +28,6 @@ def build_optimizer(config: TrainConfig, model: nn.Module) -> torch.optim.Optimi
             algorithm 2)
     sgd     with momentum (Polyak 1964); weight decay is added to the gradient
     muon    Muon on the hidden matrices (Jordan et al. 2024), AdamW on all other weights
-
-    Weight decay applies to all weights, including norms, biases and embeddings. With
-    `weight_decay_on` "linear" it applies to matrices only, as in minGPT.
     """
     lr, momentum = config.learning_rate, config.momentum
     adam: dict[str, Any] = {"betas": (config.adam_beta1, config.adam_beta2), "eps": config.adam_eps}
@@ -51,7 +51,9 @@ def weight_groups(
 ) -> list[dict[str, Any]]:
     """Group weights with the same weight decay and the same scale of the learning rate.
 
-    Without `lr_scales`, all scales are 1.
+    By default all weights decay. With `weight_decay_on` "linear" only those of linear layers do:
+    no norms, biases and embeddings. `training_step` multiplies the learning rate of a group by its
+    `lr_scale`, which is 1 for weights that are not in `lr_scales`.
     """
     linear = set(matrices(model).values())
     groups = defaultdict[tuple[float, float], list[nn.Parameter]](list)
@@ -67,17 +69,17 @@ def weight_groups(
 
 
 def matrices(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Return the weights of linear layers, by name.
-
-    PyTorch calls them `weight`, so the rule holds for layers of any library. Tables of embeddings
-    are none, also where the output layer shares them, nor are vectors or biases of positions, whose
-    names differ.
-    """
-    tables = {each.weight for each in model.modules() if isinstance(each, nn.Embedding)}
+    """Return the weights of linear layers, by name: those with two dimensions that are no table."""
+    tables = {
+        weight
+        for module in model.modules()
+        if isinstance(module, TABLE_TYPES)
+        for weight in module.parameters(recurse=False)
+    }
     return {
         name: weight
         for name, weight in model.named_parameters()
-        if weight.dim() == 2 and name.endswith("weight") and weight not in tables
+        if weight.dim() == 2 and weight not in tables
     }
 
 

@@ -32,9 +32,6 @@ def training_step(
     TrainingDivergedError if loss or gradient is not finite; the weights and the state of the
     optimizer are those before the step.
     """
-    learning_rate = learning_rate_at(settings, model.config.d_model, step)
-    for group in optimizer.param_groups:
-        group["lr"] = learning_rate * group["lr_scale"]
     optimizer.zero_grad()
     device, is_bfloat16 = batch.source_BS.device.type, settings.precision == "bfloat16"
     with torch.autocast(device, torch.bfloat16, enabled=is_bfloat16):
@@ -49,6 +46,9 @@ def training_step(
             f"{step - 1} are kept; lower learning_rate (now {settings.learning_rate:g}) or "
             f"lengthen warmup_steps (now {settings.warmup_steps})"
         )
+    learning_rate = learning_rate_at(settings, model.config.d_model, step)
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate * group["lr_scale"]
     optimizer.step()
     return loss_value, norm_value, learning_rate
 
