@@ -24,8 +24,8 @@ def scaled_dot_product_attention(
     """Compute softmax(Q K^T / sqrt(d_k)) V, equation 1 of the paper.
 
     Returns the attention output (BHQK) and the attention weights (BHQM). `attn_mask` is boolean and
-    broadcasts to BHQM. It is True where a query may attend to a key, at least once for each query;
-    all other weights are exactly zero. `bias_HQM`, from relative positions, is added to the scores.
+    broadcasts to BHQM. It is True where a query may attend to a key; all other weights are exactly
+    zero. A query without any key gets NaN. `bias_HQM`, from relative positions, is added to the scores.
     """
     scores_BHQM = query_BHQK @ key_BHMK.transpose(-2, -1) / math.sqrt(query_BHQK.shape[-1])
     if bias_HQM is not None:

@@ -24,15 +24,14 @@ def build_optimizer(config: TrainConfig, model: nn.Module) -> torch.optim.Optimi
     """Build the optimizer of a run's settings.
 
     adam    Kingma and Ba 2015, algorithm 1; weight decay is added to the gradient
-    adamw   Adam with decoupled weight decay on all weights (Loshchilov and Hutter 2019,
-            algorithm 2)
+    adamw   Adam with decoupled weight decay (Loshchilov and Hutter 2019, algorithm 2)
     sgd     with momentum (Polyak 1964); weight decay is added to the gradient
     muon    Muon on the hidden matrices (Jordan et al. 2024), AdamW on all other weights
     """
     lr, momentum = config.learning_rate, config.momentum
     adam: dict[str, Any] = {"betas": (config.adam_beta1, config.adam_beta2), "eps": config.adam_eps}
     if config.optimizer == "muon":
-        hidden = hidden_matrices(model)
+        hidden = hidden_matrices(model)  # a dict with weights as keys
         others = [weight for weight in model.parameters() if weight not in hidden]
         groups = weight_groups(config, model, others, embedding_lr_scales(model))
         return Muon(hidden, groups, lr, config.muon_lr_ratio, momentum, config.weight_decay, **adam)
@@ -69,7 +68,7 @@ def weight_groups(
 
 
 def matrices(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Return the weights of linear layers, by name: those with two dimensions that are no table."""
+    """Return the weights of linear layers, by name: all with two dimensions except tables."""
     tables = {
         weight
         for module in model.modules()
