@@ -25,7 +25,7 @@ def scaled_dot_product_attention(
 
     Returns the attention output (BHQK) and the attention weights (BHQM). `attn_mask` is boolean and
     broadcasts to BHQM. It is True where a query may attend to a key; all other weights are exactly
-    zero. A query without any key gets NaN. `bias_HQM`, from relative positions, is added to the scores.
+    zero. A query without any key gets NaN. `bias_HQM`, of relative positions, is added to scores.
     """
     scores_BHQM = query_BHQK @ key_BHMK.transpose(-2, -1) / math.sqrt(query_BHQK.shape[-1])
     if bias_HQM is not None:
@@ -93,7 +93,7 @@ class MultiHeadAttention(nn.Module):
 
         In self-attention (no memory), a `cache` holds the positions before x and is extended by
         x; without a cache, M = Q. In cross-attention, it holds the memory after the first call. If
-        `weights` is a list, the attention weights (BHQM) are appended to it, without dropout.
+        `weights` is a list, the attention weights (BHQM) are appended to it: then without dropout.
         """
         # 1. Project the vectors to the queries, keys and values of every head.
         query_BHQK = split_heads(self.q_proj(x_BQD), self.n_heads)
