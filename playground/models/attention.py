@@ -93,7 +93,7 @@ class MultiHeadAttention(nn.Module):
 
         In self-attention (no memory), a `cache` holds the positions before x and is extended by
         x; without a cache, M = Q. In cross-attention, it holds the memory after the first call. If
-        `weights` is a list, the attention weights (BHQM) are appended to it: then without dropout.
+        `weights` is a list, the attention weights (BHQM) are appended to it, without any dropout.
         """
         # 1. Project the vectors to the queries, keys and values of every head.
         query_BHQK = split_heads(self.q_proj(x_BQD), self.n_heads)
