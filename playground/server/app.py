@@ -48,7 +48,6 @@ from .damaged_api import DamagedHandlers
 from .datasets_api import DatasetHandlers
 from .experiments_api import ExperimentHandlers
 from .form_api import form_handlers
-from .gradio_patches import apply_patches
 from .hub_api import HubHandlers
 from .hub_token import can_sign_in
 from .jobs_api import JobHandlers
@@ -125,7 +124,6 @@ def launch_options(
 
     With a `host`, with `share`, and on a Space, other machines can reach the page.
     """
-    apply_patches()
     host = host or os.environ.get("GRADIO_SERVER_NAME") or None
     datasets, public = DatasetHandlers(registry), is_public(host, share)
     cards = Cards(registry)
