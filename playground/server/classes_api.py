@@ -42,15 +42,11 @@ class PollClass(ClassRequest):
 
 
 class OpenedClass(TypedDict):
-    """The response of `class/open`."""
-
     code: str
     days: int
 
 
 class ClassGuesses(TypedDict):
-    """The response of `class/poll`: the number of pupils, of guesses by lesson, and the guesses."""
-
     lesson: str
     n_pupils: int
     n_guesses: dict[str, int]

@@ -26,8 +26,6 @@ class RemoveDamaged(OwnerRequest):
 
 
 class DamagedList(TypedDict):
-    """The response of `damaged/list`."""
-
     damaged: list[DamagedRecord]
 
 

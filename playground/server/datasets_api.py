@@ -139,8 +139,6 @@ class PartialDataset(DatasetSummary):
 
 
 class StoredDataset(TypedDict):
-    """A dataset in the response of `datasets/action` with `list`."""
-
     sha256: str
     name: str  # the name under which the user added it; empty if there is none
     bytes: int
@@ -151,8 +149,6 @@ class StoredDataset(TypedDict):
 
 
 class StoredDatasets(TypedDict):
-    """The response of `datasets/action` with `list`."""
-
     datasets: list[StoredDataset]
 
 

@@ -64,8 +64,6 @@ class HubRequest(RequestBody):
 
 
 class HubSession(TypedDict):
-    """How users sign in here, and whether this user has."""
-
     method: Literal["oauth", "none", "machine", "typed"]
     signed_in: bool
     name: str

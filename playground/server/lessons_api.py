@@ -92,15 +92,11 @@ class LessonInfo(TypedDict):
 
 
 class BugInfo(TypedDict):
-    """A bug without its line."""
-
     name: str
     title: str
 
 
 class Machine(TypedDict):
-    """The limits of this server."""
-
     slots: int
     slots_per_owner: int
     max_measurements: int
@@ -109,8 +105,6 @@ class Machine(TypedDict):
 
 
 class Catalog(TypedDict):
-    """The response of `lessons/catalog`."""
-
     lessons: list[LessonInfo]
     bugs: list[BugInfo]
     machine: Machine

@@ -46,8 +46,6 @@ class ClaimRequest(OwnerRequest):
 
 
 class ClaimStatus(TypedDict):
-    """A published claim, the project's own result, and the state of the owner's replication."""
-
     name: str
     title: str
     source: str
@@ -73,8 +71,6 @@ class ClaimStatus(TypedDict):
 
 
 class ClaimList(TypedDict):
-    """The response of `replications/list`."""
-
     claims: list[ClaimStatus]
 
 

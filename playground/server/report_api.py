@@ -22,8 +22,6 @@ WRITE_TIMEOUT_S = 100  # seconds
 
 
 class HtmlFile(TypedDict):
-    """A file to save: its content and its name."""
-
     html: str
     name: str
 

@@ -57,14 +57,10 @@ class CheckSession(RequestBody):
 
 
 class OpenedSession(TypedDict):
-    """The owner key of the browser."""
-
     owner: str
 
 
 class CheckedSession(TypedDict):
-    """Whether the browser has stored the owner key."""
-
     is_stored: bool
 
 

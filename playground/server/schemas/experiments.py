@@ -120,15 +120,11 @@ class ExperimentPreset(TypedDict):
 
 
 class PresetList(TypedDict):
-    """The response of `experiments/presets`: the form of a new experiment."""
-
     presets: list[ExperimentPreset]
     settings: list[VariableSetting]
 
 
 class PlannedVariant(TypedDict):
-    """A variant of an experiment."""
-
     label: str
     values: dict[str, Any]
     parameters: int
@@ -136,26 +132,20 @@ class PlannedVariant(TypedDict):
 
 
 class Plan(TypedDict):
-    """The response of `experiments/plan`; `test` is what a test of the seeds can show."""
-
     runs: int
     variants: list[PlannedVariant]
     estimate: Estimate
-    test: str
+    test: str  # what a test of the seeds can show
 
 
 class Places(TypedDict):
-    """Where an experiment can train, beside this server; the machines have prices for `jobs`."""
-
     slurm: bool
     hf_jobs: JobsAccess
-    jobs: int
+    jobs: int  # for which the machines have prices
     machines: list[Machine]
 
 
 class StartedExperiment(TypedDict):
-    """The id of an experiment that started."""
-
     experiment: str
 
 
@@ -176,17 +166,13 @@ class ExperimentState(TypedDict):
 
 
 class ExperimentSummary(ExperimentState):
-    """An experiment in the list; `share` is the part of its steps that is done."""
-
-    share: float
+    share: float  # of its steps that is done
 
 
 class PlannedRun(TypedDict):
-    """A run of the plan; `run` is null for one that does not exist."""
-
     variant: str
     seed: int
-    run: str | None
+    run: str | None  # null for one that does not exist
     status: str
     step: int
     queue_position: int | None
@@ -209,8 +195,6 @@ class VariantResults(TypedDict):
 
 
 class LengthResults(TypedDict):
-    """The results of all schemes by length."""
-
     trained: tuple[int, int]
     max_length: int
     n_requested: int
@@ -220,8 +204,6 @@ class LengthResults(TypedDict):
 
 
 class Results(TypedDict):
-    """The results of an experiment, and its settings."""
-
     results: VariantResults
     lengths: NotRequired[LengthResults]
     spec: NotRequired[dict[str, Any]]
@@ -238,8 +220,6 @@ class OpenExperiment(ExperimentState):
 
 
 class ExperimentList(TypedDict):
-    """The response of `experiments/poll`."""
-
     experiments: list[ExperimentSummary]
     open: OpenExperiment | None
 
@@ -249,6 +229,4 @@ class ExportedExperiment(Results):
 
 
 class CsvFile(TypedDict):
-    """A file with the results of an experiment."""
-
     csv: str
