@@ -24,7 +24,7 @@ from .asgi import json_error, root_url
 from .client import resolve_client
 from .live_api import for_right
 from .process_calls import await_result, process_queue, run_job
-from .results import describe_result, load_points
+from .runs_api import describe_result, load_points
 from .schemas.base import ModelRequest
 
 CARD_PATH = "/playground/card"

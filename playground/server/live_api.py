@@ -9,15 +9,22 @@ import json
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import BeforeValidator, Field
 from starlette.requests import Request
 
 from playground.architectures.parameter_groups import parameter_count
 from playground.checkpoints.manifest import Manifest, read_manifest
 from playground.errors import UserError, error_text
 from playground.jobs.admission import Client
-from playground.runs.access import PRIVATE_EXAMPLES, Access, Right
+from playground.runs.access import (
+    CHECKPOINT_PREFIX,
+    PRIVATE_EXAMPLES,
+    Access,
+    Right,
+    find_access,
+)
 from playground.runs.metric_series import MetricSeries
 from playground.runs.registry import Registry
 from playground.runs.replay import load_replay
@@ -27,9 +34,18 @@ from playground.runs.weight_history import nearest_step
 from . import runs_api
 from .client import resolve_client
 from .process_calls import RESPONSE_TIMEOUT_S, await_result
-from .results import load_metric_series
 from .routes import Handler, bind_handlers, handler
-from .schemas.base import ModelRequest
+from .runs_api import load_metric_series
+from .schemas.base import (
+    MAX_INT,
+    Index,
+    JsonObject,
+    ModelRequest,
+    Name,
+    OptionalOwner,
+    RequestBody,
+    Sequence,
+)
 from .schemas.responses import (
     CurveList,
     ModelDescription,
@@ -39,7 +55,6 @@ from .schemas.responses import (
     RunPoll,
     SnapshotAtStep,
 )
-from .schemas.runs import Curves, LoadView, ModelAtStep, PollModel, Predict
 from .schemas.views import View
 
 SLOW_VIEWS = ("heads", "ablation")
@@ -47,6 +62,7 @@ SLOW_VIEWS = ("heads", "ablation")
 RIGHTS_BY_VIEW = {"heads": Right.WATCH}
 SLOW_VIEW_TIMEOUT_S = 280  # seconds
 MAX_REQUEST_LENGTH = 8000  # characters of the request of a view
+MAX_CURVES = 8
 MAX_CURVE_POINTS = 400  # points of an overlaid curve
 NOT_FOUND_RESPONSE: dict[str, Any] = {
     "status": "not-found",
@@ -56,6 +72,76 @@ NOT_FOUND_RESPONSE: dict[str, Any] = {
     "weight_steps": [],
     "step": 0,
 }
+
+
+def _parse_cursor(value: object) -> int:
+    """Return the number of items that the page has already, or 0 for an invalid value."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_INT:
+        return value
+    return 0
+
+
+def _parse_version(value: object) -> int:
+    """Return the version that the page has already, or -1 for an invalid value."""
+    return _parse_cursor(value) if isinstance(value, int) and value >= 0 else -1
+
+
+Cursor = Annotated[int, BeforeValidator(_parse_cursor)]
+Version = Annotated[int, BeforeValidator(_parse_version)]  # -1: the page has none
+
+
+class PollModel(ModelRequest):
+    """The data that the page has already; the response contains only newer data."""
+
+    n_points: Cursor = 0
+    series_id: Version = -1
+    snapshot_version: Cursor = 0
+    changes: Version = -1
+
+
+class ModelAtStep(ModelRequest):
+    """A model; `step` selects an earlier step of a run."""
+
+    step: Index | None = None
+
+
+class Predict(ModelAtStep):
+    """A model and the source sequence of a prediction."""
+
+    text: Sequence
+    with_forward_pass: bool = False  # what the diagram draws
+
+
+class LoadView(ModelAtStep):
+    """A view of the Inspect tab; the inspection process validates the options."""
+
+    view: Name
+    options: JsonObject = Field(default_factory=dict)
+    text: Sequence | None = None
+
+
+def _filter_subjects(value: object) -> object:
+    """Return the first MAX_CURVES different strings of a list."""
+    if not isinstance(value, list):
+        return value
+    return [*dict.fromkeys(each for each in value if isinstance(each, str))][:MAX_CURVES]
+
+
+class Curves(RequestBody):
+    """The models whose curves are requested, at most MAX_CURVES."""
+
+    subjects: Annotated[list[str], BeforeValidator(_filter_subjects)] = Field([])
+    owner: OptionalOwner = ""
+
+    @property
+    def reads_disk(self) -> bool:
+        return any(subject.startswith(CHECKPOINT_PREFIX) for subject in self.subjects)
+
+    def require(self, registry: Registry, right: Right) -> list[tuple[str, Access]]:
+        """Return each subject with its model, without those that the requester may not see."""
+        refs = [ModelRequest(subject=each, owner=self.owner) for each in self.subjects]
+        models = [(ref.subject, find_access(registry, ref)) for ref in refs]
+        return [(subject, model) for subject, model in models if model and model.right >= right]
 
 
 @handler(

@@ -5,32 +5,89 @@ A share link gives access to the settings of a run. All else requires the owner 
 
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
+
+from pydantic import model_validator
 
 from playground.architectures.parameter_groups import parameter_count
-from playground.checkpoints.manifest import cached_manifest
+from playground.checkpoints.manifest import Manifest, cached_manifest
+from playground.checkpoints.train_command import training_command
 from playground.common.atomic_write import remove_dir
-from playground.common.format import format_count
+from playground.common.format import format_count, format_duration, format_percent
 from playground.common.storage import directory_size
 from playground.errors import UserError, error_text
+from playground.experiments.curves import first_step_reaching
+from playground.models.config_fields import ConfigError
 from playground.runs.access import CHECKPOINT_PREFIX, RUN_PREFIX, Access, Right
 from playground.runs.commands import COMMANDS
+from playground.runs.metric_series import MetricSeries
 from playground.runs.owner_keys import OWNER_KEY_PATTERN
 from playground.runs.registry import MAX_STEPS, Registry
 from playground.runs.state import Run
 from playground.runs.summary import architecture_suffix, task_label
+from playground.runs.weight_history import read_lines
 from playground.runs.worker_protocol import PINNED_SUFFIX
 from playground.training.optimizer_groups import describe_optimizer_groups
 from playground.training.run_config import RunConfig
 
-from .results import describe_result, find_command
 from .routes import handler
-from .schemas.base import ModelRequest
+from .schemas.base import Index, ModelRequest, OptionalOwner, RequestBody, ShortText
 from .schemas.responses import ModelChange, RunDetails, RunList
-from .schemas.runs import ActOnRun, ListRuns
 
+RunAction = Literal[
+    "pause",
+    "resume",
+    "step",
+    "stop",
+    "save",
+    "change",
+    "extend",
+    "rename",
+    "share",
+    "delete",
+    "undelete",
+    "rerun",
+    "branch",
+    "download",
+    "remove",
+]
+# By action: the field that it requires.
+REQUIRED_FIELDS = {
+    "change": "setting",
+    "rename": "name",
+    "share": "viewers_may_use",
+    "branch": "step",
+    "download": "checkpoint",
+    "remove": "checkpoint",
+}
 CHECKPOINT_MISSING = "this checkpoint is no longer on the server; select another one"
+
+
+class ListRuns(RequestBody):
+    """The owner whose runs are requested; without a key, the response lists only checkpoints."""
+
+    owner: OptionalOwner = ""
+
+
+class ActOnRun(ModelRequest):
+    """An action of the owner on a run."""
+
+    action: RunAction
+    setting: ShortText | None = None
+    value: Any = None
+    name: ShortText | None = None
+    viewers_may_use: bool | None = None
+    step: Index | None = None
+    checkpoint: ShortText | None = None
+
+    @model_validator(mode="after")
+    def _require_field(self) -> Self:
+        field = REQUIRED_FIELDS.get(self.action)
+        if field and getattr(self, field) is None:
+            raise ConfigError(field, f"{field} is missing; the action {self.action} requires it")
+        return self
 
 
 @handler("runs/list", ListRuns, RunList)
@@ -213,6 +270,50 @@ def displayed_settings(model: Access) -> dict[str, Any]:
     """Return the settings of a model by name, without derived ones."""
     derived = ("source_vocab_size", "target_vocab_size", "max_positions")
     return {name: value for name, value in model.settings().items() if name not in derived}
+
+
+@lru_cache(maxsize=32)
+def load_metric_series(folder: Path, modified_ns: int) -> MetricSeries:
+    """Return the points of a checkpoint; `modified_ns` keys the cache."""
+    try:
+        return MetricSeries(read_lines(folder))
+    except ValueError:  # other lines: the checkpoint opens without curves
+        return MetricSeries()
+
+
+def load_points(model: Access) -> MetricSeries:
+    """Return the points of a run or a checkpoint. It reads the disk."""
+    if model.run:
+        return model.run.load_points()
+    return load_metric_series(model.folder, (model.folder / "config.json").stat().st_mtime_ns)
+
+
+def describe_result(model: Access) -> str:
+    """Describe in one sentence what a model learned; empty before its first score."""
+    points = load_points(model)
+    scores = model.run.record.scores if model.run else cached_manifest(model.folder).scores
+    if scores:
+        score, count = scores["exact_match"], scores["n"]
+    elif points.evaluations:
+        _, score, _, count, _ = points.evaluations[-1]
+    else:
+        return ""
+    task = task_label(model.config)
+    start = f"{task} after {format_count(points.last, 'step')}"
+    step = first_step_reaching([(step, exact) for step, exact, *_ in points.evaluations])
+    if step is not None:
+        seconds = points.columns["seconds"][step - points.first]
+        start = f"Learned {task} in {format_count(step, 'step')}, {format_duration(seconds)}"
+    unseen = format_count(count, "unseen sequence")
+    return f"{start}: {format_percent(score)} of {unseen} right"
+
+
+def find_command(model: Access) -> str | None:
+    """Return the command that trains a model again, if there is one."""
+    if run := model.run:
+        config = run.config
+        return training_command(Manifest(config, run.steps, 0.0, config.training.device))
+    return training_command(cached_manifest(model.folder))
 
 
 def describe_config(config: RunConfig) -> str:

@@ -39,7 +39,7 @@ from playground.server.card_api import CARD_PATH
 from playground.server.dataset_reader import read_dataset
 from playground.server.jobs_api import RIGHTS_BY_KIND
 from playground.server.routes import ROUTE_PREFIX
-from playground.server.schemas.runs import RunAction
+from playground.server.runs_api import RunAction
 from playground.server.static_files import static_route
 from playground.server.weights_api import WEIGHTS_PATH
 from playground.training.run_config import RunConfig

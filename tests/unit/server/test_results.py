@@ -6,7 +6,7 @@ import pytest
 
 from playground.runs.access import Access, Right
 from playground.runs.metric_series import MetricSeries
-from playground.server.results import describe_result, find_command
+from playground.server.runs_api import describe_result, find_command
 from playground.training.run_config import RunConfig
 
 
