@@ -63,6 +63,7 @@ RIGHTS_BY_VIEW = {"heads": Right.WATCH}
 SLOW_VIEW_TIMEOUT_S = 280  # seconds
 MAX_REQUEST_LENGTH = 8000  # characters of the request of a view
 MAX_CURVES = 8
+Version = Annotated[int, Field(ge=-1, le=MAX_INT)]  # -1: the page has none
 MAX_CURVE_POINTS = 400  # points of an overlaid curve
 NOT_FOUND_RESPONSE: dict[str, Any] = {
     "status": "not-found",
@@ -74,28 +75,12 @@ NOT_FOUND_RESPONSE: dict[str, Any] = {
 }
 
 
-def _parse_cursor(value: object) -> int:
-    """Return the number of items that the page has already, or 0 for an invalid value."""
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_INT:
-        return value
-    return 0
-
-
-def _parse_version(value: object) -> int:
-    """Return the version that the page has already, or -1 for an invalid value."""
-    return _parse_cursor(value) if isinstance(value, int) and value >= 0 else -1
-
-
-Cursor = Annotated[int, BeforeValidator(_parse_cursor)]
-Version = Annotated[int, BeforeValidator(_parse_version)]  # -1: the page has none
-
-
 class PollModel(ModelRequest):
     """The data that the page has already; the response contains only newer data."""
 
-    n_points: Cursor = 0
+    n_points: Index = 0
     series_id: Version = -1
-    snapshot_version: Cursor = 0
+    snapshot_version: Index = 0
     changes: Version = -1
 
 

@@ -7,9 +7,7 @@ import time
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, Self
-
-from pydantic import model_validator
+from typing import Any, Literal
 
 from playground.architectures.parameter_groups import parameter_count
 from playground.checkpoints.manifest import Manifest, cached_manifest
@@ -19,7 +17,6 @@ from playground.common.format import format_count, format_duration, format_perce
 from playground.common.storage import directory_size
 from playground.errors import UserError, error_text
 from playground.experiments.curves import first_step_reaching
-from playground.models.config_fields import ConfigError
 from playground.runs.access import CHECKPOINT_PREFIX, RUN_PREFIX, Access, Right
 from playground.runs.commands import COMMANDS
 from playground.runs.metric_series import MetricSeries
@@ -53,15 +50,6 @@ RunAction = Literal[
     "download",
     "remove",
 ]
-# By action: the field that it requires.
-REQUIRED_FIELDS = {
-    "change": "setting",
-    "rename": "name",
-    "share": "viewers_may_use",
-    "branch": "step",
-    "download": "checkpoint",
-    "remove": "checkpoint",
-}
 CHECKPOINT_MISSING = "this checkpoint is no longer on the server; select another one"
 
 
@@ -81,13 +69,6 @@ class ActOnRun(ModelRequest):
     viewers_may_use: bool | None = None
     step: Index | None = None
     checkpoint: ShortText | None = None
-
-    @model_validator(mode="after")
-    def _require_field(self) -> Self:
-        field = REQUIRED_FIELDS.get(self.action)
-        if field and getattr(self, field) is None:
-            raise ConfigError(field, f"{field} is missing; the action {self.action} requires it")
-        return self
 
 
 @handler("runs/list", ListRuns, RunList)
