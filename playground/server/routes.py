@@ -99,8 +99,7 @@ def _make_endpoint(
         content = json.dumps(response, separators=(",", ":"), allow_nan=False)
         seconds = time.thread_time() - start + getattr(request.state, "handler_cpu_s", 0.0)
         load.add(address, owner, 1000 * seconds - load_ms)
-        headers = getattr(request.state, "response_headers", None)  # set by a handler
-        return Response(content, media_type="application/json", headers=headers)
+        return Response(content, media_type="application/json")
 
     return endpoint
 

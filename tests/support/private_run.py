@@ -187,7 +187,6 @@ VIEW = {"text": SOURCE, "options": {"examples": True, "mode": "teacher-forced", 
 REQUESTS = {
     "session/open": [{"stored": ""}],
     "session/store": [{}],
-    "session/is-stored": [{}],
     "form/check": [{"values": {}}],
     "form/fill": [{"settings": "{}"}],
     "form/start": [{"values": {"max_steps": 0}}],

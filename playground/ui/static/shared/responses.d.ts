@@ -981,10 +981,6 @@ export interface SnapshotAtStep {
   probe_info?: ProbeInfo;
 }
 
-export interface CheckedSession {
-  is_stored: boolean;
-}
-
 export interface OpenedSession {
   owner: string;
 }
