@@ -40,26 +40,24 @@ from .api import Endpoints
 from .api_calls import has_mcp
 from .api_page import API_PAGE
 from .asgi import accepted_encoding
-from .card_api import Cards
 from .checkpoint_transfer import CheckpointTransfer
-from .classes_api import ClassHandlers
 from .connections import configure_uvicorn, sweep_connections
-from .damaged_api import DamagedHandlers
 from .datasets_api import DatasetHandlers
 from .experiments_api import ExperimentHandlers
 from .form_api import form_handlers
 from .hub_api import HubHandlers
 from .hub_token import can_sign_in
 from .jobs_api import JobHandlers
-from .lessons_api import LessonHandlers
+from .lessons_api import ClassHandlers, LessonHandlers
 from .live_api import live_handlers
 from .middleware import build_middleware
 from .process_calls import process_queue
 from .project_files import ProjectFiles
 from .rate_limit import LoadLimits
 from .replications_api import ReplicationHandlers
-from .report_api import ReportHandlers
+from .report_api import Cards, ReportHandlers
 from .routes import Handler, HandlerGroup, build_routes
+from .runs_api import DamagedHandlers
 from .session import SessionHandlers
 from .static_files import encode_text, static_route
 from .weights_api import weights_route

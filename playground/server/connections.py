@@ -96,7 +96,7 @@ def sweep(
 def _awaits_request(connection: Any) -> bool:
     """Return whether the server waits for a request, or for the rest of one.
 
-    Uploads have limits of their own (transfer_slots.py).
+    Uploads have limits of their own (checkpoint_transfer.py).
     """
     cycle = connection.cycle
     if cycle is None or cycle.response_complete:

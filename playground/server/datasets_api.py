@@ -37,13 +37,12 @@ from playground.runs.dataset_library import DatasetLibrary
 from playground.runs.registry import Registry
 
 from .asgi import json_error
-from .checkpoint_transfer import save_body
+from .checkpoint_transfer import Transfer, TransferSlots, save_body
 from .client import resolve_client_address
 from .hub_token import resolve_token
 from .routes import HandlerGroup, handler
 from .schemas.base import OwnerRequest
 from .schemas.responses import Done
-from .transfer_slots import Transfer, TransferSlots
 
 UPLOAD_PATH = "/playground/datasets"
 UPLOAD_TIMEOUT_S = 120  # seconds

@@ -1,13 +1,14 @@
-"""Serve the run list, and the actions of an owner on their runs.
+"""Serve the run list, the actions of an owner on their runs, and damaged records.
 
-A share link gives access to the settings of a run. All else requires the owner key.
+A share link gives access to the settings of a run. All else requires the owner key. The owner of a
+local instance gets all damaged records; others get those in which their fingerprint is legible.
 """
 
 import time
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from playground.architectures.parameter_groups import parameter_count
 from playground.checkpoints.manifest import Manifest, cached_manifest
@@ -17,10 +18,13 @@ from playground.common.format import format_count, format_duration, format_perce
 from playground.common.storage import directory_size
 from playground.errors import UserError, error_text
 from playground.experiments.curves import first_step_reaching
-from playground.runs.access import CHECKPOINT_PREFIX, RUN_PREFIX, Access, Right
+from playground.experiments.service import ExperimentService
+from playground.runs.access import CHECKPOINT_PREFIX, RUN_PREFIX, Access, Right, is_single_owner
 from playground.runs.commands import COMMANDS
+from playground.runs.damaged import Damaged, describe_damage
 from playground.runs.metric_series import MetricSeries
 from playground.runs.owner_keys import OWNER_KEY_PATTERN
+from playground.runs.record import owner_id
 from playground.runs.registry import MAX_STEPS, Registry
 from playground.runs.state import Run
 from playground.runs.summary import architecture_suffix, task_label
@@ -29,9 +33,17 @@ from playground.runs.worker_protocol import PINNED_SUFFIX
 from playground.training.optimizer_groups import describe_optimizer_groups
 from playground.training.run_config import RunConfig
 
-from .routes import handler
-from .schemas.base import Index, ModelRequest, OptionalOwner, RequestBody, ShortText
-from .schemas.responses import ModelChange, RunDetails, RunList
+from .routes import HandlerGroup, handler
+from .schemas.base import (
+    Index,
+    ModelRequest,
+    Name,
+    OptionalOwner,
+    OwnerRequest,
+    RequestBody,
+    ShortText,
+)
+from .schemas.responses import DamagedRecord, Done, ModelChange, RunDetails, RunList
 
 RunAction = Literal[
     "pause",
@@ -89,7 +101,7 @@ def list_runs(registry: Registry, request: ListRuns) -> dict[str, Any]:
                     "best": manifest.scores["exact_match"] if manifest.scores else None,
                 }
             )
-        except (ValueError, OSError):  # damaged_api.py lists it
+        except (ValueError, OSError):  # `damaged/list` has it
             continue
     runs, storage_message = (
         (registry.summaries(owner), registry.storage_quota.eviction_message(owner))
@@ -303,3 +315,61 @@ def describe_config(config: RunConfig) -> str:
     layers = format_count(model.n_layers, "layer")
     heads = format_count(model.attention_heads, "head")
     return f"{task_label(config)}{architecture_suffix(config)}, {layers} × {heads}"
+
+
+class RemoveDamaged(OwnerRequest):
+    """A damaged record of the owner."""
+
+    kind: Literal["run", "checkpoint", "experiment"]
+    name: Name
+
+
+class DamagedList(TypedDict):
+    damaged: list[DamagedRecord]
+
+
+class DamagedHandlers(HandlerGroup):
+    def __init__(self, registry: Registry, experiments: ExperimentService) -> None:
+        self.registry = registry
+        self._listed_at_start = {"run": registry.damaged, "experiment": experiments.store.damaged}
+
+    @handler("damaged/list", OwnerRequest, DamagedList)
+    def list_damaged(self, request: OwnerRequest) -> dict[str, Any]:
+        """Return the damaged records of the owner."""
+        return {
+            "damaged": [
+                {"kind": kind, "name": name, "reason": each.reason, "bytes": each.n_bytes}
+                for (kind, name), each in self._find(request.owner).items()
+            ]
+        }
+
+    @handler("damaged/remove", RemoveDamaged, Done)
+    def remove(self, request: RemoveDamaged) -> dict[str, Any]:
+        """Delete a damaged record with its folder."""
+        damaged = self._find(request.owner).get((request.kind, request.name))
+        if damaged is None:
+            raise UserError("this record is no longer here, or not yours; reload the page")
+        damaged.remove()
+        self._listed_at_start.get(request.kind, {}).pop(request.name, None)
+        return {}
+
+    def _find(self, owner: str) -> dict[tuple[str, str], Damaged]:
+        owns_machine, fingerprint = is_single_owner(self.registry, owner), owner_id(owner)
+        kinds = dict(self._listed_at_start)
+        if owns_machine:
+            kinds["checkpoint"] = self._damaged_checkpoints()
+        return {
+            (kind, name): each
+            for kind, records in kinds.items()
+            for name, each in records.copy().items()
+            if owns_machine or each.owner == fingerprint
+        }
+
+    def _damaged_checkpoints(self) -> dict[str, Damaged]:
+        damaged = {}
+        for name, folder in self.registry.storage.list_checkpoints().items():
+            try:
+                cached_manifest(folder)
+            except (ValueError, OSError) as error:
+                damaged[name] = describe_damage(folder, folder / "config.json", error)
+        return damaged

@@ -13,9 +13,9 @@ from starlette.testclient import TestClient
 from playground.reports.card import render_card
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.registry import Registry
-from playground.server import card_api
+from playground.server import report_api
 from playground.server.app import page_route
-from playground.server.card_api import Cards
+from playground.server.report_api import Cards
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def drawn(monkeypatch, registry):
         future.set_result(SNAPSHOT)
         return future
 
-    monkeypatch.setattr(card_api, "run_job", draw)
+    monkeypatch.setattr(report_api, "run_job", draw)
     monkeypatch.setattr(registry.snapshots, "request", request_snapshot)
     return drawn
 
@@ -94,7 +94,7 @@ def test_a_watch_link_has_tags_and_a_picture_that_other_sites_show(client, run):
 def test_a_link_of_an_owner_or_to_nothing_has_neither(client, run, link):
     params = {"model": link.format(run=run)}
     assert tags_of(client.get("/", params=params).text) == {}
-    answer = client.get(card_api.CARD_PATH, params=params)
+    answer = client.get(report_api.CARD_PATH, params=params)
     assert answer.status_code == 404
     assert run.name not in answer.text
 
@@ -103,7 +103,7 @@ def test_a_picture_has_no_token_without_the_owner_s_consent(client, drawn, regis
     params = {"model": f"watch:{run.share_id}"}
     for may_use in (True, True, False):
         registry.update_metadata(run, viewers_may_use=may_use)
-        assert client.get(card_api.CARD_PATH, params=params).status_code == 200
+        assert client.get(report_api.CARD_PATH, params=params).status_code == 200
     with_tokens, without = drawn  # the second answer is the stored picture
     assert with_tokens["snapshot"]["probe"] == SNAPSHOT["snapshot"]["probe"]
     assert without["snapshot"]["probe"] is None
@@ -112,9 +112,9 @@ def test_a_picture_has_no_token_without_the_owner_s_consent(client, drawn, regis
 
 
 def test_the_stored_pictures_are_limited(cards, client, drawn, run, registry, monkeypatch):
-    monkeypatch.setattr(card_api, "MAX_STORED", 2)
+    monkeypatch.setattr(report_api, "MAX_STORED", 2)
     names = [f"name {i}" for i in range(3)]
     for name in (*names, names[2], names[0]):
         registry.update_metadata(run, name=name)
-        client.get(card_api.CARD_PATH, params={"model": f"watch:{run.share_id}"})
+        client.get(report_api.CARD_PATH, params={"model": f"watch:{run.share_id}"})
     assert [card["name"] for card in drawn] == [*names, names[0]]

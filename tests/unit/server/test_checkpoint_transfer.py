@@ -32,11 +32,11 @@ from playground.server.checkpoint_transfer import (
     CHECKPOINT_PATH,
     CheckpointTransfer,
     TemporaryZipResponse,
+    TransferSlots,
     extract_checkpoint,
     zip_checkpoint,
 )
 from playground.server.runs_api import run_action, run_details
-from playground.server.transfer_slots import TransferSlots
 from tests.support.attacks import zip_files
 from tests.support.coroutines import run_in_thread
 
