@@ -308,10 +308,7 @@ async def attention(
 
 
 def _selected(name: str, index: int, count: int) -> list[int]:
-    """Return the selected index as a list, or all indices for -1.
-
-    Raises UserError if the model has no such index.
-    """
+    """Return the selected index as a list, or all indices for -1; raise UserError above `count`."""
     if index >= count:
         raise UserError(f"{name} is {index}; give a whole number from -1 to {count - 1}")
     return [index] if index >= 0 else list(range(count))

@@ -47,10 +47,7 @@ def has_mcp() -> bool:
 
 
 def _parse_owner(value: object) -> object:
-    """Return the owner key, or an empty string for none.
-
-    The key is secret, so the error message does not contain the value.
-    """
+    """Return the owner key, or an empty string for none; no message repeats the secret value."""
     if value in ("", None):
         return ""
     if not isinstance(value, str) or not OWNER_KEY_PATTERN.fullmatch(value):
@@ -78,7 +75,6 @@ class Endpoint(RequestBody):
 
     @classmethod
     def texts(cls) -> tuple[str, str]:
-        """Return the description of the endpoint, and that of its result."""
         description, _, result = (inspect.getdoc(cls.function) or "").partition("\n\nReturns:")
         return " ".join(description.split()), " ".join(result.split())
 
@@ -128,15 +124,11 @@ class Call:
     access: Access
 
     async def send(self, handler: str, **fields: Any) -> Result:
-        """Return the response of a handler of the page.
-
-        Raises UserError with the error of the response.
-        """
+        """Return the response of a handler of the page; raise UserError with its error."""
         payload = {**self.fields, "owner": self.owner, **fields}
         return raise_for_error(await self.site.handlers[handler](payload, self.request))
 
     async def run_job(self, kind: str, fields: Mapping[str, Any], wait: float) -> Result:
-        """Start a job of the caller; see `wait_for_job`."""
         self.owner = self.owner or new_owner_key()
         response = await self.send("jobs/submit", kind=kind, request=fields)
         return await self.wait_for_job(response["job"], wait)
@@ -174,12 +166,7 @@ def _without_paths(value: Any) -> Any:
 
 
 class Endpoints:
-    """The endpoints over a registry and the handlers of the page.
-
-    Args:
-        handlers: the handlers of the page by name.
-        is_public: whether the instance is shared, so calls are limited.
-    """
+    """The endpoints over a registry and the handlers of the page."""
 
     def __init__(
         self, registry: Registry, handlers: Mapping[str, Handler], is_public: bool
@@ -198,11 +185,7 @@ class Endpoints:
             gr.api(self._gradio_function(name), api_name=name, queue=False)
 
     async def call(self, name: str, request: Request, arguments: Mapping[str, Any]) -> Result:
-        """Return the response of an endpoint.
-
-        Raises UserError for invalid arguments, too many calls, an unknown model, a run of another
-        owner, or a caller who may do less.
-        """
+        """Return the response of an endpoint, or raise UserError."""
         client = resolve_client_address(request)
         CLIENT_ADDRESS.set(client)  # Gradio runs some calls outside of the request
         if seconds := self.load.take_address(client, ENDPOINTS[name].load):
@@ -218,7 +201,6 @@ class Endpoints:
         return await checked.function(call, **dict(checked))
 
     async def _require(self, model: str, owner: str, right: Right) -> tuple[Access, str]:
-        """Return a model on which the caller holds a right, and its reference."""
         name = model.strip()
         has_prefix = name.startswith((RUN_PREFIX, SHARE_PREFIX, CHECKPOINT_PREFIX))
         ref = ModelRef(subject=name if has_prefix else RUN_PREFIX + name, owner=owner)

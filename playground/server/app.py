@@ -87,10 +87,7 @@ def build_app(endpoints: Endpoints) -> gr.Blocks:
 def build_handlers(
     registry: Registry, experiments: ExperimentService, public: bool
 ) -> dict[str, Handler]:
-    """Return the handlers of all tabs, by route name.
-
-    `public` means that other machines can reach the page.
-    """
+    """Return the handlers of all tabs by route name; `public`: others can reach the page."""
     handlers = live_handlers(registry) | form_handlers(registry)
     pretrained = PretrainedJobs(hosted=public)
     hub = HubJobs(has_one_user=bool(registry.single_owner))
@@ -118,10 +115,7 @@ def launch_options(
     port: int | None,
     share: bool = False,
 ) -> dict[str, Any]:
-    """Return the options of `launch`.
-
-    With a `host`, with `share`, and on a Space, other machines can reach the page.
-    """
+    """Return the options of `launch`; see `is_public` for `host` and `share`."""
     host = host or os.environ.get("GRADIO_SERVER_NAME") or None
     datasets, public = DatasetHandlers(registry), is_public(host, share)
     cards = Cards(registry)
@@ -187,10 +181,7 @@ def root_path() -> str:
 
 
 def is_public(host: str | None, share: bool = False) -> bool:
-    """Return whether other machines can reach the page.
-
-    That is so on a Space, with a share link, and for a host name other than this machine's own.
-    """
+    """Return whether other machines can reach the page: on a Space, by a link or a host name."""
     return (
         share
         or "SPACE_ID" in os.environ
@@ -199,10 +190,7 @@ def is_public(host: str | None, share: bool = False) -> bool:
 
 
 def report_device(registry: Registry) -> None:
-    """Report where runs train, on the page and in the log.
-
-    A process with torch determines the device after the launch.
-    """
+    """Report where runs train, on the page and in the log; a process with torch determines it."""
 
     def on_done(job: Job) -> None:
         if summary := job.response().get("summary"):
@@ -214,8 +202,6 @@ def report_device(registry: Registry) -> None:
 
 
 def _shut_down_on_signals(registry: Registry, experiments: ExperimentService) -> None:
-    """Save every run and exit when a signal arrives."""
-
     def shut_down() -> None:
         experiments.close()
         saved, killed = registry.shutdown()

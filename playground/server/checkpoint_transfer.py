@@ -63,8 +63,6 @@ MIN_BYTES_PER_S = 20_000  # bytes per second
 
 
 class Transfer:
-    """A running upload or download."""
-
     def __init__(self, address: str, deadline: asyncio.Timeout) -> None:
         self.address, self.deadline = address, deadline
         self.started_at, self.bytes, self.is_complete = time.monotonic(), 0, False
@@ -79,7 +77,6 @@ class Transfer:
         self.deadline.reschedule(None)
 
     def rate(self) -> float:
-        """Return the average bytes per second."""
         return self.bytes / max(1e-6, time.monotonic() - self.started_at)
 
     def is_slow(self) -> bool:
@@ -89,12 +86,7 @@ class Transfer:
 
 
 class TransferSlots:
-    """The transfers of one kind.
-
-    Args:
-        admission: how many there may be at a time.
-        timeout_s: the maximum duration of a transfer.
-    """
+    """The transfers of one kind, each of at most `timeout_s` seconds."""
 
     def __init__(self, admission: Admission, timeout_s: float) -> None:
         self.admission, self.timeout_s = admission, timeout_s
@@ -237,10 +229,7 @@ class CheckpointTransfer:
 
 
 class TemporaryZipResponse(Response):
-    """A response that packs a checkpoint into a zip file, sends it and removes it.
-
-    It holds a slot for downloads.
-    """
+    """A response that packs a checkpoint, sends it and removes it, and holds a slot meanwhile."""
 
     def __init__(
         self,
@@ -287,10 +276,7 @@ class TemporaryZipResponse(Response):
                 zip_path.unlink(missing_ok=True)
 
     async def _pack(self) -> Path:
-        """Return the zip file.
-
-        The thread that packs continues after a cancellation; its file is then removed.
-        """
+        """Return the zip file; the thread continues after a cancellation, and its file goes."""
         packing = asyncio.ensure_future(self.make_zip())
         try:
             return await asyncio.shield(packing)
@@ -322,10 +308,7 @@ def zip_checkpoint(folder: Path, run: Run) -> Path:
 
 
 async def save_body(request: Request, path: Path, transfer: Transfer | None = None) -> None:
-    """Write the body of a request to a file, and count its bytes for the transfer.
-
-    Raises UserError if the body is larger than MAX_UPLOAD_BYTES.
-    """
+    """Write a body to a file; raise UserError if it is larger than MAX_UPLOAD_BYTES."""
     received = 0
     with open(path, "wb") as file:
         async for chunk in request.stream():
@@ -341,11 +324,7 @@ async def save_body(request: Request, path: Path, transfer: Transfer | None = No
 
 
 def check_central_directory(zip_path: Path) -> None:
-    """Validate the end record of a zip file before its central directory is read.
-
-    The central directory of a hostile file may have a million entries. Raises zipfile.BadZipFile if
-    it is not a zip file. Raises UserError if the directory is larger than that of a checkpoint.
-    """
+    """Check the end record of a zip file: that of a hostile one may name a million entries."""
     with open(zip_path, "rb") as file:
         file.seek(max(0, zip_path.stat().st_size - 42))
         data = file.read()
@@ -359,11 +338,7 @@ def check_central_directory(zip_path: Path) -> None:
 
 
 def extract_checkpoint(zip_path: Path, folder: Path) -> None:
-    """Extract the files of a checkpoint from an untrusted zip file.
-
-    Raises UserError if it has another file, lacks a file, or is too large. Raises
-    zipfile.BadZipFile if it is not a zip file.
-    """
+    """Extract an untrusted zip file of a checkpoint, or raise UserError or BadZipFile."""
     folder.mkdir()
     remaining_bytes = MAX_EXPANSION * MAX_UPLOAD_BYTES
     check_central_directory(zip_path)
@@ -389,10 +364,7 @@ def extract_checkpoint(zip_path: Path, folder: Path) -> None:
 
 
 def _checkpoint_members(archive: zipfile.ZipFile) -> list[tuple[zipfile.ZipInfo, str]]:
-    """Return the files of a checkpoint in a zip file, each with its name without folders.
-
-    Raises UserError if it has another file, lacks a file, or uses another compression.
-    """
+    """Return the files of a checkpoint in a zip file with their names, or raise UserError."""
     members = [member for member in archive.infolist() if not member.is_dir()]
     names = [member.filename.rpartition("/")[2] for member in members]
     unexpected = next((name for name in names if name not in CHECKPOINT_FILES), None)

@@ -183,7 +183,6 @@ class DatasetHandlers(HandlerGroup):
     # Reading
 
     async def upload(self, http_request: Request) -> Response:
-        """Read an upload; return its report."""
         try:
             request = parse(UploadDataset, _header_fields(http_request.headers))
             token = await self._resolve_token(request, http_request)
@@ -212,10 +211,7 @@ class DatasetHandlers(HandlerGroup):
             return json_error(UserError(transfer.reason or timeout_message))
 
     async def _resolve_token(self, request: UploadDataset, http_request: Request) -> str | None:
-        """Return the user's token for a dataset on the Hub, or ""; None for another upload.
-
-        Raises UserError if the entered text cannot be a token.
-        """
+        """Return the token for a dataset on the Hub, or ""; None for another upload."""
         if not request.name.startswith(HUB_PREFIX):
             return None
         return await asyncio.to_thread(
@@ -259,11 +255,7 @@ class DatasetHandlers(HandlerGroup):
         return report
 
     async def read_dataset(self, owner: str, read_request: dict[str, Any]) -> dict[str, Any]:
-        """Return the report of the reader process.
-
-        A new upload of the same user cancels the earlier one, and a new preview the earlier one.
-        Raises UserError if too many datasets wait.
-        """
+        """Return the report of the reader process; a newer upload or preview ends this one."""
         key = (owner, "preview" if "dataset" in read_request else "upload")
         if previous := self._read_jobs.pop(key, None):
             self._read_queue.cancel(previous, f"a newer {key[1]} replaced this one")
@@ -280,11 +272,6 @@ class DatasetHandlers(HandlerGroup):
 
     @handler("datasets/action", ActOnDataset, DatasetResponse)
     async def act_on_dataset(self, request: ActOnDataset, _: Request | None) -> dict[str, Any]:
-        """Handle an action of the panel.
-
-        `use` stores an uploaded dataset, `show` previews a stored one, `list` lists those of the
-        user, `remove` removes one.
-        """
         owner, sha256 = request.owner, request.sha256
         if request.action == "list":
             return {"datasets": await asyncio.to_thread(self.library.list_datasets, owner)}
@@ -302,8 +289,6 @@ class DatasetHandlers(HandlerGroup):
 
 
 def _header_fields(headers: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of an upload, which its headers have."""
-
     def text(name: str) -> str:
         return unquote(headers.get(name, ""))
 

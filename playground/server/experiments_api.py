@@ -75,11 +75,7 @@ class ExperimentHandlers(HandlerGroup):
 
     @handler("experiments/presets", OwnerRequest, PresetList)
     def presets(self, request: OwnerRequest) -> dict[str, Any]:
-        """Return the prepared experiments and the settings that a new experiment may vary.
-
-        Each prepared experiment has its runs, an estimated duration, and the owner's experiment
-        with the same settings, if there is one.
-        """
+        """Return the prepared experiments and the settings that a new experiment may vary."""
         presets = [self._describe_preset(name, request.owner) for name in EXPERIMENT_PRESETS]
         return {"presets": presets, "settings": VARIABLE_SETTINGS}
 
@@ -107,10 +103,7 @@ class ExperimentHandlers(HandlerGroup):
     async def places(
         self, request: PlanExperiment, base: Access | None, http_request: Request
     ) -> dict[str, Any]:
-        """Return where the requester can train experiments, and what machines cost for this one.
-
-        The owner's experiments that need the token of the requester get it.
-        """
+        """Return where the requester can train, and prices; remote experiments get the token."""
         return await asyncio.to_thread(self._places, request, base, _session(http_request))
 
     def _places(
@@ -164,11 +157,7 @@ class ExperimentHandlers(HandlerGroup):
 
     @handler("experiments/poll", PollExperiments, ExperimentList)
     def poll(self, request: PollExperiments) -> dict[str, Any]:
-        """Return the owner's experiments and the data of the one that is `open`.
-
-        A stored result can be open as well. Results are included only if their version
-        differs from `version`.
-        """
+        """Return the owner's experiments and the open one, with results that the page lacks."""
         owner = request.owner
         response: dict[str, Any] = {"experiments": [], "open": None}
         for each in self.experiments.list_for_owner(owner):
@@ -197,7 +186,6 @@ class ExperimentHandlers(HandlerGroup):
 
     @handler("experiments/action", ActOnExperiment, Done)
     def run_action(self, request: ActOnExperiment) -> dict[str, Any]:
-        """Pause, cancel, resume or delete an experiment."""
         actions = {
             "pause": self.experiments.pause,
             "cancel": self.experiments.cancel,
@@ -303,10 +291,7 @@ def _split_results(details: dict[str, Any], known_version: Any) -> dict[str, Any
 
 
 def _list_rows(results: dict[str, Any], lengths: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the results of up to `MAX_ROWS` variants, without the parts that no page draws.
-
-    Where the charts have only some lines, the best variants come first.
-    """
+    """Return up to `MAX_ROWS` variants, the best first, without the parts that no page draws."""
     variants, drawn = results["variants"], set(results["drawn"])
     places: Sequence[int] = range(len(variants))
     if len(variants) > MAX_DRAWN:
@@ -345,10 +330,7 @@ def _default_name(grid: Mapping[str, Any]) -> str:
 
 
 def _parse_grid(pairs: list[list[str]]) -> dict[str, list[Any]]:
-    """Parse the varied settings of the form, [[name, "value, value"], ...].
-
-    Raises ConfigError naming the setting.
-    """
+    """Parse the varied settings, [[name, "value, value"], ...]; raise ConfigError with the name."""
     grid: dict[str, list[Any]] = {}
     for name, text in pairs:
         if name in grid:

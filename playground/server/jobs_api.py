@@ -88,10 +88,7 @@ class JobHandlers(HandlerGroup):
         return bool(model and model.right >= (RIGHTS_BY_KIND[request.kind] or 0))
 
     def _pretrained_request(self, request: SubmitJob, model: Access | None) -> dict[str, Any]:
-        """Return the user's fields and the folder of the selected model.
-
-        Raises UserError for a request above the limits, or a run without a checkpoint.
-        """
+        """Return the user's fields and the folder of the selected model, or raise UserError."""
         fields = {key: value for key, value in request.request.items() if key not in SERVER_FIELDS}
         if len(json.dumps(fields)) > MAX_REQUEST_LENGTH:
             raise UserError("the request is too long; shorten the text")

@@ -132,8 +132,6 @@ class GuessResult(TypedDict):
 
 
 class LessonHandlers(HandlerGroup):
-    """The handlers of the Learn tab."""
-
     def __init__(self, registry: Registry, jobs: LessonJobs) -> None:
         self.registry, self.jobs = registry, jobs
 
@@ -164,7 +162,6 @@ class LessonHandlers(HandlerGroup):
 
     @handler("lessons/guess", SubmitGuess, GuessResult)
     def submit_guess(self, request: SubmitGuess) -> dict[str, Any]:
-        """Check a guess of the bug or its line, or reveal the bug on request."""
         return self.jobs.submit_guess(
             request.job, request.owner, request.bug, request.line, request.reveal
         )
@@ -191,10 +188,7 @@ def recorded_path(name: str) -> Path:
 
 
 def start_lesson_job(jobs: LessonJobs, request: SubmitJob) -> Job:
-    """Start the training of a lesson, or of the two copies of a bug.
-
-    Raises UserError for an invalid request, or above a limit.
-    """
+    """Start the training of a lesson or of the two copies of a bug, or raise UserError."""
     if request.kind == "lesson":
         fields = parse(LessonRequest, request.request)
         return jobs.submit_lesson(fields.lesson, fields.options, request.owner)
@@ -250,15 +244,12 @@ class ClassGuesses(TypedDict):
 
 
 class ClassHandlers(HandlerGroup):
-    """The handlers of classes."""
-
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
         self.classes = Classes(registry.root / "classes")
 
     @handler("class/open", OwnerRequest, OpenedClass)
     def open(self, request: OwnerRequest) -> dict[str, Any]:
-        """Open a class, and return its code."""
         opened = self.classes.open(request.owner, self.registry.client_address())
         return {"code": opened.code, "days": int(TTL_S // 86_400)}
 
@@ -278,11 +269,9 @@ class ClassHandlers(HandlerGroup):
 
     @handler("class/poll", PollClass, ClassGuesses, missing=404)
     def poll(self, request: PollClass) -> dict[str, Any]:
-        """Return the guesses of a class in a lesson."""
         return self.classes.summary(request.code, request.owner, request.lesson)
 
     @handler("class/close", ClassRequest, Done, missing=404)
     def close(self, request: ClassRequest) -> dict[str, Any]:
-        """Remove a class with its file."""
         self.classes.close(request.code, request.owner)
         return {}

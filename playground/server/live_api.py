@@ -221,7 +221,6 @@ def for_right(right: Right, response: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _read_from_disk(run: Run) -> None:
-    """Read the data of a run from disk in a thread, off the event loop."""
     if run.live.points is None or run.live.weight_steps is None:
         await asyncio.to_thread(lambda: (run.load_points(), run.load_weight_steps()))
 
@@ -236,7 +235,6 @@ def _read_checkpoint(folder: Path) -> tuple[Manifest, MetricSeries, list[int], i
 async def snapshot(
     registry: Registry, request: ModelAtStep, model: Access, http_request: Request | None
 ) -> dict[str, Any]:
-    """Return the snapshot of a run, or of a recorded checkpoint, at an earlier step."""
     if (run := model.run) is None:
         return await asyncio.to_thread(_recorded_snapshot, model.folder, request.step or 0)
     await _read_from_disk(run)
@@ -249,7 +247,6 @@ async def snapshot(
 
 
 def _recorded_snapshot(folder: Path, step: int) -> dict[str, Any]:
-    """Return the recorded snapshot of a checkpoint that is nearest to a step."""
     replay = load_replay(folder)
     nearest = nearest_step(list(replay), step)
     if nearest is None:
@@ -261,10 +258,7 @@ def _recorded_snapshot(folder: Path, step: int) -> dict[str, Any]:
 async def predict(
     registry: Registry, request: Predict, model: Access, http_request: Request | None
 ) -> dict[str, Any]:
-    """Return the prediction for a typed sequence, now or at an earlier step.
-
-    A replay has no weights, so the prediction is that of the last step, which `step` names.
-    """
+    """Return the prediction for a typed sequence; a replay has only the last weights."""
     if model.run:
         await _read_from_disk(model.run)
     client = resolve_client(request, http_request)
@@ -281,10 +275,7 @@ async def predict(
 async def describe_model(
     registry: Registry, request: ModelRequest, model: Access, http_request: Request | None
 ) -> dict[str, Any]:
-    """Return what the engine of the page needs to run a model, beside its weights.
-
-    Viewers of a model on private data get no examples.
-    """
+    """Return what the engine needs beside the weights; no examples for viewers of private data."""
     if model.run:
         await _read_from_disk(model.run)
     client = resolve_client(request, http_request)
@@ -298,7 +289,6 @@ async def describe_model(
 async def load_view(
     registry: Registry, request: LoadView, model: Access, http_request: Request | None
 ) -> dict[str, Any]:
-    """Return one view of a model, on the user's sequence."""
     text = request.text if model.right >= Right.USE else None
     argument = json.dumps(request.options | {"view": request.view, "text": text}, sort_keys=True)
     if len(argument) > MAX_REQUEST_LENGTH:
@@ -314,7 +304,6 @@ async def load_view(
 def overlay_curves(
     registry: Registry, request: Curves, models: list[tuple[str, Access]]
 ) -> dict[str, Any]:
-    """Return the curves of other runs, to overlay on a chart."""
     return {
         "curves": [
             run.load_points().downsampled(MAX_CURVE_POINTS)
@@ -326,5 +315,5 @@ def overlay_curves(
 
 
 def live_handlers(registry: Registry) -> dict[str, Handler]:
-    """Return the handlers of this module and of the list of runs, by route name."""
+    """Return the handlers of this module and of runs_api.py, by route name."""
     return bind_handlers(registry, globals() | vars(runs_api))

@@ -78,12 +78,7 @@ SIGN_IN_ROUTE = ("GET", r"/login/(huggingface|callback)|/logout", 20)
 
 
 class RouteFilterMiddleware:
-    """Responds with 404 to every path that is not served.
-
-    Args:
-        can_sign_in: whether the sign-in routes of Hugging Face are served.
-        load: limits of the load of one client address.
-    """
+    """Responds with 404 to every path that is not served, and limits the load of an address."""
 
     def __init__(self, app: ASGIApp, can_sign_in: bool, load: LoadLimits) -> None:
         self.app, self.load = app, load
@@ -116,7 +111,6 @@ class RouteFilterMiddleware:
 
 
 def max_body_bytes(path: str) -> int:
-    """Return the maximum size of a request body for this path."""
     return (
         MAX_UPLOAD_BYTES
         if path in TRANSFER_PATHS
@@ -227,10 +221,7 @@ class GradioRequestMiddleware(HttpMiddleware):
 
     @staticmethod
     def _check_values(scope: Scope, content: Any) -> None:
-        """Check the endpoint and the arguments of a call; Gradio would answer 500 to wrong names.
-
-        Raises ValueError or HTTPException.
-        """
+        """Check a call, to which Gradio would answer 500; raise ValueError or HTTPException."""
         if not isinstance(content, dict):
             raise ValueError("a JSON object with a list `data` is expected")
         name = scope["path"].rstrip("/").rpartition("/")[2]
@@ -271,10 +262,7 @@ class GradioRequestMiddleware(HttpMiddleware):
 
 
 def check_json(body: bytes) -> Any:
-    """Parse a body's JSON.
-
-    Raises ValueError for JSON that is malformed, has too many brackets, or holds a file.
-    """
+    """Parse a body; raise ValueError for invalid JSON, too many brackets, or a file."""
     content = parse_body(body)
     pending = [content]
     while pending:

@@ -51,8 +51,6 @@ class HtmlFile(TypedDict):
 
 
 class ReportHandlers(HandlerGroup):
-    """The handlers of the files of the Share dialog."""
-
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
         self._queue = process_queue(
@@ -70,17 +68,13 @@ class ReportHandlers(HandlerGroup):
     async def export_report(
         self, request: ModelRequest, model: Access, http_request: Request | None
     ) -> Response:
-        """Return a report."""
         return await self._write("report", model, "-report.html", http_request)
 
     @handler("runs/page", ModelRequest, HtmlFile, Right.OWN)
     async def export_page(
         self, request: ModelRequest, model: Access, http_request: Request | None
     ) -> Response:
-        """Return the page that runs a model.
-
-        It needs the right of a download: it contains the weights and rows of the dataset.
-        """
+        """Return the page that runs a model; it contains the weights and rows of the dataset."""
         return await self._write("page", model, ".html", http_request)
 
     async def _write(
@@ -121,7 +115,6 @@ class Cards:
         self._stored: dict[tuple[str, ...], bytes] = {}
 
     def route(self) -> Route:
-        """Return the route of the pictures."""
         return Route(CARD_PATH, self.respond, methods=["GET"])
 
     async def tags(self, request: Request) -> str:
@@ -135,7 +128,6 @@ class Cards:
         return str(TAGS.format(name=name, result=result, image=image))
 
     async def respond(self, request: Request) -> Response:
-        """Respond with the picture of a model."""
         ref = linked_model(request)
         try:
             png = await self._draw(ref, request)

@@ -57,10 +57,7 @@ LOAD_MS_BY_ROUTE = {name: ms for ms, names in ROUTES_BY_LOAD_MS.items() for name
 
 
 def build_routes(handlers: Mapping[str, Handler], load: LoadLimits | None = None) -> list[Route]:
-    """Return a route for each handler; `load` limits the load of owners.
-
-    The middleware limits that of client addresses.
-    """
+    """Return a route for each handler; `load` limits owners, the middleware limits addresses."""
     load = load or LoadLimits(0.0, 0.0)
     return [
         Route(
@@ -71,7 +68,6 @@ def build_routes(handlers: Mapping[str, Handler], load: LoadLimits | None = None
 
 
 def load_ms_of(name: str) -> float:
-    """Return the estimated load of a request to a route."""
     return LOAD_MS_BY_ROUTE.get(name, DEFAULT_LOAD_MS)
 
 
@@ -105,10 +101,7 @@ def _make_endpoint(
 
 
 def parse_body(body: bytes) -> Any:
-    """Parse the JSON of a request.
-
-    Raises UserError for JSON that is malformed or has too many brackets.
-    """
+    """Parse the JSON of a request; raise UserError if it is malformed or has too many brackets."""
     if body.count(b"[") + body.count(b"{") > MAX_BRACKETS:
         raise UserError(f"this JSON has more than {MAX_BRACKETS} lists and objects; send fewer")
     try:
@@ -156,7 +149,6 @@ def handler(
         is_coroutine = iscoroutinefunction(function)
 
         def measured(*arguments: Any) -> tuple[dict[str, Any], float]:
-            """Return the response, and the CPU time of its thread in seconds."""
             start = time.thread_time()
             return function(*arguments), time.thread_time() - start
 
@@ -199,5 +191,4 @@ class HandlerGroup:
         self.registry = registry
 
     def handlers(self) -> dict[str, Handler]:
-        """Return the handlers by route name."""
         return bind_handlers(self, vars(type(self)))

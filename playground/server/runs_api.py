@@ -85,7 +85,6 @@ class ActOnRun(ModelRequest):
 
 @handler("runs/list", ListRuns, RunList)
 def list_runs(registry: Registry, request: ListRuns) -> dict[str, Any]:
-    """Return the runs of the owner, and the public checkpoints."""
     owner = request.owner if OWNER_KEY_PATTERN.fullmatch(request.owner) else ""
     checkpoints = []
     for name, folder in registry.storage.list_checkpoints().items():
@@ -120,10 +119,7 @@ def list_runs(registry: Registry, request: ListRuns) -> dict[str, Any]:
 
 @handler("runs/action", ActOnRun, ModelChange, Right.OWN)
 def run_action(registry: Registry, request: ActOnRun, model: Access) -> dict[str, Any]:
-    """Apply an action of the owner to a run.
-
-    The response may contain the `subject` that the page opens next.
-    """
+    """Apply an action; the response may name the `subject` that the page opens next."""
     run = model.run
     if run is None:
         raise UserError("this is a checkpoint, which has no actions; select a run")
@@ -335,7 +331,6 @@ class DamagedHandlers(HandlerGroup):
 
     @handler("damaged/list", OwnerRequest, DamagedList)
     def list_damaged(self, request: OwnerRequest) -> dict[str, Any]:
-        """Return the damaged records of the owner."""
         return {
             "damaged": [
                 {"kind": kind, "name": name, "reason": each.reason, "bytes": each.n_bytes}
@@ -345,7 +340,6 @@ class DamagedHandlers(HandlerGroup):
 
     @handler("damaged/remove", RemoveDamaged, Done)
     def remove(self, request: RemoveDamaged) -> dict[str, Any]:
-        """Delete a damaged record with its folder."""
         damaged = self._find(request.owner).get((request.kind, request.name))
         if damaged is None:
             raise UserError("this record is no longer here, or not yours; reload the page")

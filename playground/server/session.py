@@ -30,7 +30,6 @@ COOKIE_MAX_AGE_S = 180 * 86400
 
 
 def owner_cookie(owner: str) -> str:
-    """Return the Set-Cookie header that stores an owner key."""
     return (
         f"{COOKIE}={owner}; Max-Age={COOKIE_MAX_AGE_S}; Path=/; Secure; HttpOnly; SameSite=None; "
         "Partitioned"

@@ -25,7 +25,6 @@ class VariableSetting(TypedDict):
 
 
 def _setting_info(name: str, group: str) -> VariableSetting:
-    """Return the help, the accepted values and the suggested values of a setting."""
     if name == "architecture":
         choices, default, help = list(ARCHITECTURES), "transformer", "Which model is trained."
     else:

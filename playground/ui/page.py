@@ -120,10 +120,7 @@ FIRST_STYLE = "\n" + "".join(map(read_static, FIRST_STYLES))
 
 
 def module_graph(*entries: str) -> list[str]:
-    """Return entry modules and the modules that they load, by their paths in `static`.
-
-    Unless they are preloaded, a browser requests an import only after the module that imports it.
-    """
+    """Return entry modules and all that they import, which would else load one after another."""
     modules = list(entries)
     for module in modules:
         for path in IMPORT_PATTERN.findall(read_static(module)):
@@ -134,10 +131,7 @@ def module_graph(*entries: str) -> list[str]:
 
 
 def draw_map(weights: list[int], n_columns: int) -> list[Markup]:
-    """Return the paths of a head's squares by shade, the lightest first; the largest is darkest.
-
-    `weights` are thousandths, row by row; a square has the size 1.
-    """
+    """Return the paths of a head's squares by shade, the lightest first; `weights` are rows."""
     paths, largest = [""] * N_SHADES, max(weights)
     for i, weight in enumerate(weights):
         if shade := round(N_SHADES * weight / largest):
@@ -180,12 +174,7 @@ def first_view() -> dict[str, Any]:
 
 
 def build_page(project_links: dict[str, str], space: str) -> str:
-    """Return the document.
-
-    Args:
-        project_links: the addresses of the documentation and the source by name.
-        space: the id of the Space that serves the page, or empty.
-    """
+    """Return the document with these links; `space` is the id of its Space, or empty."""
     links = {"Paper": PAPER_URL, **project_links}
     if space:
         source = f"{HUB}/spaces/{quote(space)}"
