@@ -65,7 +65,7 @@ class SessionHandlers(HandlerGroup):
 
     @handler("session/store", OwnerRequest, Done)
     async def store(self, request: OwnerRequest, http_request: Request) -> Any:
-        """Store the owner key in a cookie; `session/open` then tells whether the browser did."""
+        """Store the owner key in a cookie; `session/open` then shows if it is there."""
         if self.registry.single_owner or not http_request.headers.get("origin"):
             return {}
         headers = {"set-cookie": owner_cookie(request.owner), "cache-control": "no-store"}
