@@ -123,7 +123,6 @@ def launch_options(
     return {
         "server_name": f"[{host.strip('[]')}]" if host and ":" in host else host,
         "server_port": port,
-        "root_path": root_path(),
         "share": share,
         "pwa": True,
         "favicon_path": UI_DIR / "icon.svg",
@@ -172,12 +171,6 @@ def page_route(cards: Cards) -> Route:
         return HTMLResponse(bodies[encoding], headers=headers)
 
     return Route("/", page, methods=["GET"])
-
-
-def root_path() -> str:
-    """Return the path of GRADIO_ROOT_PATH, below which a proxy serves the page; empty for none."""
-    path = os.environ.get("GRADIO_ROOT_PATH", "").strip().rstrip("/")
-    return path if not path or "://" in path else "/" + path.lstrip("/")
 
 
 def is_public(host: str | None, share: bool = False) -> bool:
