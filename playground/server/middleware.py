@@ -99,7 +99,7 @@ class RouteFilterMiddleware:
             await self.app(scope, receive, send)
             return
         load = self.find_load(scope["method"], scope["path"]) if scope["type"] == "http" else None
-        if load is None or not _is_served_query(scope):
+        if load is None:
             await send_error(404, "Not found.", scope, receive, send)
             return
         address = resolve_client_address(Request(scope))
@@ -326,12 +326,6 @@ def _is_embedded_view(scope: Scope) -> bool:
     """Return whether the query selects exactly one embedded view."""
     views = _query(scope).get("embed", [])
     return len(views) == 1 and views[0] in EMBED_VIEWS
-
-
-def _is_served_query(scope: Scope) -> bool:
-    """Return False for a count of redirects that Gradio cannot read."""
-    redirects = _query(scope).get("_nb_redirects", [])
-    return all(re.fullmatch("[0-9]{1,3}", each) for each in redirects)
 
 
 def _query(scope: Scope) -> dict[str, list[str]]:
