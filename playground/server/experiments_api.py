@@ -14,6 +14,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
+from playground.architectures import ARCHITECTURES
 from playground.common.validation import parse
 from playground.errors import UserError
 from playground.experiments import length_generalization
@@ -23,11 +24,13 @@ from playground.experiments.service import ExperimentService
 from playground.experiments.spec import GRID, LENGTHS, Experiment, ExperimentSpec
 from playground.experiments.store import EXPERIMENT_MISSING
 from playground.experiments.variant import VARIANT_KEY, Variant, format_value, parse_value
-from playground.models.config_fields import ConfigError, short_repr
+from playground.models.config_fields import ConfigError, format_number, short_repr
 from playground.runs.access import Access, Right
 from playground.runs.record import owner_id
 from playground.runs.registry import Registry
-from playground.ui.setting_groups import label_of
+from playground.tasks import LOOKUP
+from playground.training.run_config import field_named, section_of_field
+from playground.ui.setting_groups import ADVANCED_SETTINGS, DERIVED_SETTINGS, label_of
 
 from .hub_token import jobs_access, resolve_token
 from .routes import HandlerGroup, handler
@@ -48,13 +51,14 @@ from .schemas.experiments import (
     PollExperiments,
     PresetList,
     StartedExperiment,
+    VariableSetting,
 )
 from .schemas.responses import Done
-from .variable_settings import VARIABLE_SETTINGS
 
 MAX_DRAWN = 12  # with more variants, the charts begin with the lines of the best ones
 N_BEST_DRAWN = 5
 MAX_LISTED_RUNS = 200
+SUGGESTED_VALUES = 5  # values of a setting that the form suggests
 MEASURES = ("exact_match", "steps_to", "at_budget", "seconds")
 SPREAD = ("n", "median", "low", "high", "reached")
 LENGTH_FIELDS = ("times", "n")
@@ -65,6 +69,54 @@ SHORT_RUNS: dict[str, dict[str, Any]] = {
 }
 NO_JOBS = "jobs of Hugging Face need your sign-in with access to jobs; sign in, and try again"
 NO_SLURM = "this server has several users, so it starts no jobs of SLURM; start your own playground"
+
+
+def _setting_info(name: str, group: str) -> VariableSetting:
+    if name == "architecture":
+        choices, default, help = list(ARCHITECTURES), "transformer", "Which model is trained."
+    else:
+        setting: Any = field_named(name)
+        default, help = setting.default, setting.metadata["help"]
+        choices = [
+            choice for choice in setting.metadata["choices"] if (name, choice) != ("task", LOOKUP)
+        ]
+    if choices:
+        accepts, suggestion = "any of " + ", ".join(choices), ", ".join(choices[:SUGGESTED_VALUES])
+    elif isinstance(default, bool):
+        accepts, suggestion = "on or off", "on, off"
+    else:
+        kind = "whole numbers" if isinstance(default, int) else "numbers"
+        low, high = (format_number(setting.metadata[key]) for key in ("low", "high"))
+        accepts, suggestion = f"{kind} from {low} to {high}", ""
+    return {
+        "name": name,
+        "label": label_of(name),
+        "group": group,
+        "help": help,
+        "accepts": accepts,
+        "suggested": suggestion,
+        "default": format_value(default),
+    }
+
+
+def _all_setting_info() -> list[VariableSetting]:
+    grouped = {
+        "Model and task": ("architecture", "task", "min_length", "max_length"),
+        **ADVANCED_SETTINGS,
+    }
+    listed = [(name, group) for group, names in grouped.items() for name in names]
+    others = [
+        (name, "Other architectures")
+        for name in section_of_field()
+        if name not in {listed_name for listed_name, _ in listed}
+    ]
+    excluded = (*DERIVED_SETTINGS, "dataset_sha256", "seed", "device", "num_threads")
+    return [
+        _setting_info(name, group) for name, group in (*listed, *others) if name not in excluded
+    ]
+
+
+VARIABLE_SETTINGS = _all_setting_info()
 
 
 class ExperimentHandlers(HandlerGroup):

@@ -198,24 +198,19 @@ class GradioRequestMiddleware(HttpMiddleware):
             return
         try:
             body = await Request(scope, receive).body()
+            content = check_json(body)
             if not scope["path"].startswith("/gradio_api/mcp"):
-                self._check_values(scope, check_json(body))
-            else:
-                check_json(body)
+                self._check_values(scope, content)
         except ValueError as error:
             await json_error(error, 422)(scope, receive, send)
             return
         except HTTPException as error:
             await send_error(error.status_code, error.detail, scope, receive, send)
             return
-        is_replayed = False
+        unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def replay() -> Message:
-            nonlocal is_replayed
-            if is_replayed:
-                return await receive()
-            is_replayed = True
-            return {"type": "http.request", "body": body, "more_body": False}
+            return unread.pop() if unread else await receive()
 
         await self.app(scope, replay, send)
 

@@ -37,9 +37,6 @@ class TokenBuckets:
         self.capacity, self.per_second = capacity, per_second
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens, time
 
-    def __len__(self) -> int:
-        return len(self._buckets)
-
     def take(self, key: str, tokens: float = 1.0, now: float | None = None) -> float:
         """Return 0.0 and take tokens of a key; if there are too few, return the seconds to wait."""
         if not self.per_second:

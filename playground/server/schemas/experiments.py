@@ -16,7 +16,6 @@ from playground.models.config_fields import ConfigError
 from playground.runs.access import Access, ModelRef, Right, require
 from playground.runs.registry import Registry
 from playground.server.hub_token import JobsAccess
-from playground.server.variable_settings import VariableSetting
 
 from .base import MAX_TEXT_LENGTH, JsonObject, Name, OwnerRequest, RequestBody, Token
 
@@ -117,6 +116,18 @@ class ExperimentPreset(TypedDict):
     estimate: Estimate
     experiment: str | None
     stored: list[StoredVariant]
+
+
+class VariableSetting(TypedDict):
+    """A setting that an experiment may vary; `accepts` describes its values."""
+
+    name: str
+    label: str
+    group: str
+    help: str
+    accepts: str
+    suggested: str
+    default: str
 
 
 class PresetList(TypedDict):

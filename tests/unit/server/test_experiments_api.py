@@ -12,9 +12,8 @@ from playground.experiments.claims import CLAIMS
 from playground.experiments.service import ExperimentService
 from playground.experiments.spec import ExperimentSpec
 from playground.runs.registry import Registry
-from playground.server.experiments_api import ExperimentHandlers
+from playground.server.experiments_api import VARIABLE_SETTINGS, ExperimentHandlers
 from playground.server.replications_api import ReplicationHandlers
-from playground.server.variable_settings import VARIABLE_SETTINGS
 from playground.training.run_config import RunConfig
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT
