@@ -271,7 +271,7 @@ class DatasetHandlers(HandlerGroup):
     # Storing
 
     @handler("datasets/action", ActOnDataset, DatasetResponse)
-    async def act_on_dataset(self, request: ActOnDataset, _: Request | None) -> dict[str, Any]:
+    async def act_on_dataset(self, request: ActOnDataset) -> dict[str, Any]:
         owner, sha256 = request.owner, request.sha256
         if request.action == "list":
             return {"datasets": await asyncio.to_thread(self.library.list_datasets, owner)}

@@ -4,7 +4,6 @@ The front end is in ui/static/compare/experiments. experiments/service.py runs t
 the page polls them. This module does not load torch.
 """
 
-import asyncio
 import json
 import shutil
 from collections.abc import Mapping, Sequence
@@ -152,16 +151,11 @@ class ExperimentHandlers(HandlerGroup):
         return self.experiments.plan(_parse_spec(request, base), request.owner, bool(request.on))
 
     @handler("experiments/places", PlanExperiment, Places, Right.REUSE)
-    async def places(
+    def places(
         self, request: PlanExperiment, base: Access | None, http_request: Request
     ) -> dict[str, Any]:
         """Return where the requester can train, and prices; remote experiments get the token."""
-        return await asyncio.to_thread(self._places, request, base, _session(http_request))
-
-    def _places(
-        self, request: PlanExperiment, base: Access | None, session: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        is_local = bool(self.registry.single_owner)
+        session, is_local = http_request.scope.get("session", {}), bool(self.registry.single_owner)
         places: dict[str, Any] = {
             "slurm": is_local and shutil.which("sbatch") is not None,
             "hf_jobs": jobs_access(session, is_local),
@@ -180,20 +174,16 @@ class ExperimentHandlers(HandlerGroup):
         return places
 
     @handler("experiments/submit", PlanExperiment, StartedExperiment, Right.REUSE)
-    async def start(
+    def start(
         self, request: PlanExperiment, base: Access | None, http_request: Request
     ) -> dict[str, Any]:
         """Start a prepared or a new experiment; return its id as `experiment`."""
-        return await asyncio.to_thread(self._start, request, base, _session(http_request))
-
-    def _start(
-        self, request: PlanExperiment, base: Access | None, session: Mapping[str, Any]
-    ) -> dict[str, Any]:
         spec, is_local = _parse_spec(request, base), bool(self.registry.single_owner)
         if not request.on:
             return {"experiment": self.experiments.start(spec, request.owner).id}
         token = ""
         if request.on == "hf-jobs":
+            session = http_request.scope.get("session", {})
             if jobs_access(session, is_local) == "ready":
                 token = resolve_token(request.token, session, is_local)
             if not token:
@@ -292,11 +282,6 @@ def _describe_stored(name: str) -> list[dict[str, Any]]:
             }
         )
     return answers
-
-
-def _session(http_request: Request | None) -> Mapping[str, Any]:
-    """Return the session of a browser, which has the sign-in of a Space."""
-    return http_request.scope.get("session", {}) if http_request else {}
 
 
 def _parse_spec(request: PlanExperiment, model: Access | None) -> dict[str, Any]:

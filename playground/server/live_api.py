@@ -22,6 +22,7 @@ from playground.runs.access import (
     CHECKPOINT_PREFIX,
     PRIVATE_EXAMPLES,
     Access,
+    ModelRef,
     Right,
     find_access,
 )
@@ -40,7 +41,6 @@ from .schemas.base import (
     MAX_INT,
     Index,
     JsonObject,
-    ModelRequest,
     Name,
     OptionalOwner,
     RequestBody,
@@ -75,7 +75,7 @@ NOT_FOUND_RESPONSE: dict[str, Any] = {
 }
 
 
-class PollModel(ModelRequest):
+class PollModel(ModelRef):
     """The data that the page has already; the response contains only newer data."""
 
     n_points: Index = 0
@@ -84,7 +84,7 @@ class PollModel(ModelRequest):
     changes: Version = -1
 
 
-class ModelAtStep(ModelRequest):
+class ModelAtStep(ModelRef):
     """A model; `step` selects an earlier step of a run."""
 
     step: Index | None = None
@@ -124,7 +124,7 @@ class Curves(RequestBody):
 
     def require(self, registry: Registry, right: Right) -> list[tuple[str, Access]]:
         """Return each subject with its model, without those that the requester may not see."""
-        refs = [ModelRequest(subject=each, owner=self.owner) for each in self.subjects]
+        refs = [ModelRef(subject=each, owner=self.owner) for each in self.subjects]
         models = [(ref.subject, find_access(registry, ref)) for ref in refs]
         return [(subject, model) for subject, model in models if model and model.right >= right]
 
@@ -271,9 +271,9 @@ async def predict(
     return response
 
 
-@handler("runs/model", ModelRequest, ModelDescription, Right.USE)
+@handler("runs/model", ModelRef, ModelDescription, Right.USE)
 async def describe_model(
-    registry: Registry, request: ModelRequest, model: Access, http_request: Request | None
+    registry: Registry, request: ModelRef, model: Access, http_request: Request | None
 ) -> dict[str, Any]:
     """Return what the engine needs beside the weights; no examples for viewers of private data."""
     if model.run:

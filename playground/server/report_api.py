@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from playground.errors import UserError
 from playground.jobs.admission import limit
-from playground.runs.access import CHECKPOINT_PREFIX, SHARE_PREFIX, Access, Right, require
+from playground.runs.access import CHECKPOINT_PREFIX, SHARE_PREFIX, Access, ModelRef, Right, require
 from playground.runs.registry import Registry
 
 from .asgi import json_error, root_url
@@ -28,7 +28,6 @@ from .live_api import for_right
 from .process_calls import await_result, process_queue, run_job
 from .routes import HandlerGroup, handler
 from .runs_api import describe_result, load_points
-from .schemas.base import ModelRequest
 
 WRITE_TIMEOUT_S = 100  # seconds
 CARD_PATH = "/playground/card"
@@ -64,15 +63,15 @@ class ReportHandlers(HandlerGroup):
             timeout_advice="try again, or choose a run with fewer steps",
         )
 
-    @handler("runs/report", ModelRequest, HtmlFile, Right.REUSE)
+    @handler("runs/report", ModelRef, HtmlFile, Right.REUSE)
     async def export_report(
-        self, request: ModelRequest, model: Access, http_request: Request | None
+        self, request: ModelRef, model: Access, http_request: Request | None
     ) -> Response:
         return await self._write("report", model, "-report.html", http_request)
 
-    @handler("runs/page", ModelRequest, HtmlFile, Right.OWN)
+    @handler("runs/page", ModelRef, HtmlFile, Right.OWN)
     async def export_page(
-        self, request: ModelRequest, model: Access, http_request: Request | None
+        self, request: ModelRef, model: Access, http_request: Request | None
     ) -> Response:
         """Return the page that runs a model; it contains the weights and rows of the dataset."""
         return await self._write("page", model, ".html", http_request)
@@ -94,11 +93,11 @@ class ReportHandlers(HandlerGroup):
         return Response(response["json"], media_type="application/json")
 
 
-def linked_model(request: Request) -> ModelRequest:
+def linked_model(request: Request) -> ModelRef:
     """Return the reference in a link, as the page reads it (ui/static/shared/links.js)."""
     params = request.query_params
     model = params.get("model") or SHARE_PREFIX + params.get("watch", "")
-    return ModelRequest(subject=(model if ":" in model else CHECKPOINT_PREFIX + model)[:400])
+    return ModelRef(subject=(model if ":" in model else CHECKPOINT_PREFIX + model)[:400])
 
 
 class Cards:
@@ -136,11 +135,11 @@ class Cards:
         # the owner may take back the consent
         return Response(png, media_type="image/png", headers={"Cache-Control": "no-cache"})
 
-    def _describe(self, ref: ModelRequest) -> tuple[str, str]:
+    def _describe(self, ref: ModelRef) -> tuple[str, str]:
         model: Access = require(self.registry, ref, Right.WATCH)
         return model.name, describe_result(model)
 
-    async def _draw(self, ref: ModelRequest, request: Request) -> bytes:
+    async def _draw(self, ref: ModelRef, request: Request) -> bytes:
         model: Access = await asyncio.to_thread(require, self.registry, ref, Right.WATCH)
         result = await asyncio.to_thread(describe_result, model)
         url = urlsplit(root_url(request))
@@ -156,7 +155,7 @@ class Cards:
                 del self._stored[next(iter(self._stored))]
         return self._stored[key]
 
-    async def _example(self, ref: ModelRequest, model: Access, request: Request) -> dict[str, Any]:
+    async def _example(self, ref: ModelRef, model: Access, request: Request) -> dict[str, Any]:
         """Return the latest snapshot with its labels as a viewer sees it; empty without weights."""
         client = resolve_client(ref, request)
         future = self.registry.snapshots.request("snapshot", model.source, client=client)

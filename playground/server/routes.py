@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial, wraps
-from inspect import iscoroutinefunction
+from inspect import iscoroutinefunction, signature
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -124,7 +124,8 @@ def handler(
 
     The arguments of the handler are its context (`self` or the registry), the validated request
     and, of a request that names models, what `require` returns for it: the only way to a model.
-    A coroutine also receives the HTTP request. A plain function runs in a thread, so it may block.
+    An argument `http_request` receives the HTTP request. A plain function runs in a thread, so it
+    may block.
 
     Args:
         needs: the right that a request needs on the models that it names, or a function of the
@@ -146,7 +147,7 @@ def handler(
         return request.require(registry, right)
 
     def decorate(function: Callable[..., Any]) -> HandlerMethod:
-        is_coroutine = iscoroutinefunction(function)
+        takes_request = "http_request" in signature(function).parameters
 
         def measured(*arguments: Any) -> tuple[dict[str, Any], float]:
             start = time.thread_time()
@@ -159,12 +160,12 @@ def handler(
             try:
                 request = parse(request_type, payload)
                 models = () if needs is None else (await find_model(context, request),)
-                if is_coroutine:
-                    response = await function(context, request, *models, http_request)
-                else:
-                    response, seconds = await asyncio.to_thread(measured, context, request, *models)
-                    if http_request is not None:
-                        http_request.state.handler_cpu_s = seconds
+                arguments = (context, request, *models, *[http_request] * takes_request)
+                if iscoroutinefunction(function):
+                    return await function(*arguments)
+                response, seconds = await asyncio.to_thread(measured, *arguments)
+                if http_request is not None:
+                    http_request.state.handler_cpu_s = seconds
                 return response
             except (ValueError, OSError) as error:
                 if missing is not None and getattr(error, "code", "") == NOT_FOUND:

@@ -19,7 +19,14 @@ from playground.common.storage import directory_size
 from playground.errors import UserError, error_text
 from playground.experiments.curves import first_step_reaching
 from playground.experiments.service import ExperimentService
-from playground.runs.access import CHECKPOINT_PREFIX, RUN_PREFIX, Access, Right, is_single_owner
+from playground.runs.access import (
+    CHECKPOINT_PREFIX,
+    RUN_PREFIX,
+    Access,
+    ModelRef,
+    Right,
+    is_single_owner,
+)
 from playground.runs.commands import COMMANDS
 from playground.runs.damaged import Damaged, describe_damage
 from playground.runs.metric_series import MetricSeries
@@ -36,7 +43,6 @@ from playground.training.run_config import RunConfig
 from .routes import HandlerGroup, handler
 from .schemas.base import (
     Index,
-    ModelRequest,
     Name,
     OptionalOwner,
     OwnerRequest,
@@ -71,7 +77,7 @@ class ListRuns(RequestBody):
     owner: OptionalOwner = ""
 
 
-class ActOnRun(ModelRequest):
+class ActOnRun(ModelRef):
     """An action of the owner on a run."""
 
     action: RunAction
@@ -193,8 +199,8 @@ ACTIONS: dict[str, Callable[[Registry, Run, ActOnRun], dict[str, Any] | None]] =
 }
 
 
-@handler("runs/details", ModelRequest, RunDetails, Right.WATCH)
-def run_details(registry: Registry, request: ModelRequest, model: Access) -> dict[str, Any]:
+@handler("runs/details", ModelRef, RunDetails, Right.WATCH)
+def run_details(registry: Registry, request: ModelRef, model: Access) -> dict[str, Any]:
     """Return the settings of a model; for its owner also the checkpoints and the share link."""
     response: dict[str, Any] = {
         "settings": displayed_settings(model),

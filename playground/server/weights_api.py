@@ -21,7 +21,7 @@ from starlette.routing import Route
 from playground.checkpoints.manifest import cached_manifest
 from playground.common.validation import parse
 from playground.errors import BusyError, UserError
-from playground.runs.access import NOT_FOUND, Access, Right, require
+from playground.runs.access import NOT_FOUND, Access, ModelRef, Right, require
 from playground.runs.browser_model import runs_in_browser
 from playground.runs.registry import Registry
 from playground.runs.weight_history import NO_WEIGHTS, find_weights, weights_path
@@ -29,7 +29,7 @@ from playground.runs.weight_history import NO_WEIGHTS, find_weights, weights_pat
 from .asgi import json_error
 from .client import resolve_client_address
 from .rate_limit import LoadLimits
-from .schemas.base import Index, ModelRequest
+from .schemas.base import Index
 
 WEIGHTS_PATH = "/playground/weights"
 BYTES_PER_MS = 200_000  # that the server reads, hashes and sends in a millisecond
@@ -40,7 +40,7 @@ def _parse_number(value: object) -> object:
     return int(value) if isinstance(value, str) and re.fullmatch("[0-9]{1,15}", value) else value
 
 
-class LoadWeights(ModelRequest):
+class LoadWeights(ModelRef):
     """A model and the step of its weights, from a URL."""
 
     step: Annotated[Index, BeforeValidator(_parse_number)]

@@ -62,10 +62,6 @@ class OwnerRequest(RequestBody):
     owner: OwnerKey
 
 
-class ModelRequest(ModelRef):
-    """A request about a model, of its owner or of a viewer."""
-
-
 class OwnedModelRequest(ModelRef):
     """A request about a model, which needs an owner key."""
 

@@ -12,13 +12,13 @@ import shutil
 import pytest
 
 from playground.pretrained.jobs import KINDS
-from playground.runs.access import Right
+from playground.runs.access import ModelRef, Right
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.record import RunRecord
 from playground.server.api_calls import ENDPOINTS, endpoint
 from playground.server.jobs_api import RIGHTS_BY_KIND
 from playground.server.routes import ROUTE_PREFIX, handler
-from playground.server.schemas.base import ModelRequest, OwnerRequest
+from playground.server.schemas.base import OwnerRequest
 from playground.server.schemas.responses import Done
 from tests.support.page_client import zipped_small_checkpoint
 from tests.support.private_run import (
@@ -78,7 +78,7 @@ def test_every_route_kind_and_endpoint_has_a_request_here(site):
 
 
 def test_a_request_that_names_a_model_must_declare_its_right(site):
-    for request_type, needs in ((ModelRequest, None), (OwnerRequest, Right.USE)):
+    for request_type, needs in ((ModelRef, None), (OwnerRequest, Right.USE)):
         with pytest.raises(TypeError, match="declares the right that it needs"):
             handler("runs/new", request_type, Done, needs)
 

@@ -55,7 +55,7 @@ def lab(registry):
 
 
 def send(lab, route, owner=OWNER, **fields):
-    response = run_in_thread(lab.handlers()[route]({"owner": owner, **fields}, None))
+    response = run_in_thread(lab.handlers()[route]({"owner": owner, **fields}, FakeRequest()))
     json.dumps(response, allow_nan=False)
     return response
 
@@ -290,8 +290,9 @@ def pending_evaluations(lab, registry, monkeypatch):
 class FakeRequest:
     """Provide what a route reads of a request; `leave` closes its connection."""
 
-    def __init__(self, address):
-        self.client, self.headers = SimpleNamespace(host=address), {}
+    def __init__(self):
+        self.client, self.headers = SimpleNamespace(host="10.0.0.1"), {}
+        self.state = SimpleNamespace()
         self.scope = {"path": "/playground/api/replications/outcome"}
         self.leave = asyncio.Event()
 
@@ -303,7 +304,7 @@ class FakeRequest:
 def test_the_loss_of_a_model_is_measured_once(lab, pending_evaluations):
     async def answer():
         fields = {"owner": OWNER, "name": "annotated-copy"}
-        response = asyncio.ensure_future(lab.outcome(fields, FakeRequest("10.0.0.1")))
+        response = asyncio.ensure_future(lab.outcome(fields, FakeRequest()))
         await until(lambda: pending_evaluations)
         pending_evaluations[0].set_result({"loss": 0.25})
         return await response
@@ -315,7 +316,7 @@ def test_the_loss_of_a_model_is_measured_once(lab, pending_evaluations):
 
 def test_measurements_stop_when_the_page_closes(lab, pending_evaluations):
     async def disconnect():
-        request = FakeRequest("10.0.0.1")
+        request = FakeRequest()
         fields = {"owner": OWNER, "name": "annotated-copy"}
         task = asyncio.ensure_future(lab.outcome(fields, request))
         await until(lambda: pending_evaluations)
