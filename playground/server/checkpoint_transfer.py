@@ -11,16 +11,14 @@ The upload route of Gradio stays closed (middleware.py), because it checks neith
 
 import asyncio
 import math
-import os
 import re
 import shutil
 import struct
-import tempfile
 import time
 import zipfile
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from contextvars import copy_context
 from pathlib import Path
@@ -158,8 +156,6 @@ class CheckpointTransfer:
         """Send the checkpoint of a download token as a zip file."""
         token = http_request.path_params["ticket"]
         tokens = self.registry.download_tokens
-        if http_request.method == "HEAD" and tokens.is_valid(token):
-            return Response(media_type="application/zip")
         checkpoint_and_run = tokens.redeem(token)
         if checkpoint_and_run is None:
             return PlainTextResponse(
@@ -170,7 +166,8 @@ class CheckpointTransfer:
         return TemporaryZipResponse(
             self.downloads,
             resolve_client_address(http_request),
-            lambda: self._run(zip_checkpoint, folder, run),
+            lambda new: self._pool.submit(zip_checkpoint, folder, run, new),
+            self.registry.storage.new_scratch(),
             f"{title}-step-{int(folder.name[:7])}.zip",
         )
 
@@ -229,25 +226,32 @@ class CheckpointTransfer:
 
 
 class TemporaryZipResponse(Response):
-    """A response that packs a checkpoint, sends it and removes it, and holds a slot meanwhile."""
+    """A response that packs a checkpoint, sends it and removes it, and holds a slot meanwhile.
+
+    `start_packing` packs it into a new folder, in a thread that continues after a cancellation.
+    """
 
     def __init__(
         self,
         slots: TransferSlots,
         address: str,
-        make_zip: Callable[[], Awaitable[Path]],
+        start_packing: Callable[[Path], Future[Path]],
+        folder: Path,
         filename: str,
     ) -> None:
         super().__init__(media_type="application/zip")
-        self.slots, self.address, self.make_zip, self.filename = slots, address, make_zip, filename
+        self.slots, self.address, self.filename = slots, address, filename
+        self.start_packing, self.folder = start_packing, folder
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        zip_path: Path | None = None
+        packing: Future[Path] | None = None
+        is_packed = False
         try:
             async with self.slots.hold(self.address) as transfer:
                 transfer.started_at = math.inf  # a client is not slow before the first byte
-                zip_path = await self._pack()
-                transfer.started_at = time.monotonic()
+                packing = self.start_packing(self.folder)
+                zip_path = await asyncio.wrap_future(packing)
+                is_packed, transfer.started_at = True, time.monotonic()
 
                 async def send_counted(message: Message) -> None:
                     await send(message)
@@ -258,7 +262,7 @@ class TemporaryZipResponse(Response):
                 )
                 await response(scope, receive, send_counted)
         except (FileNotFoundError, CheckpointError):
-            if zip_path is not None:
+            if is_packed:
                 raise
             message = "This checkpoint was deleted or is damaged: select another one."
             await PlainTextResponse(message, status_code=404)(scope, receive, send)
@@ -267,44 +271,23 @@ class TemporaryZipResponse(Response):
         except TimeoutError:
             pass  # the connection ends early, and the browser reports a failed download
         except OSError as error:
-            if zip_path is not None:
+            if is_packed:
                 raise
             message = f"The server could not pack it: {error.strerror or error}; try again later."
             await PlainTextResponse(message, status_code=507)(scope, receive, send)
         finally:
-            if zip_path is not None:
-                zip_path.unlink(missing_ok=True)
-
-    async def _pack(self) -> Path:
-        """Return the zip file; the thread continues after a cancellation, and its file goes."""
-        packing = asyncio.ensure_future(self.make_zip())
-        try:
-            return await asyncio.shield(packing)
-        except asyncio.CancelledError:
-            packing.add_done_callback(_remove_zip)
-            raise
+            if packing:
+                packing.add_done_callback(lambda _: shutil.rmtree(self.folder, True))
 
 
-def _remove_zip(packing: asyncio.Future[Path]) -> None:
-    if not packing.cancelled() and packing.exception() is None:
-        packing.result().unlink(missing_ok=True)
-
-
-def zip_checkpoint(folder: Path, run: Run) -> Path:
-    """Pack a checkpoint with its metrics into a temporary file, which the caller removes."""
-    with (
-        tempfile.NamedTemporaryFile(suffix=".zip", delete=False) as zip_file,
-        tempfile.TemporaryDirectory() as scratch,
-    ):
-        try:
-            export_folder = export_checkpoint(folder, run.folder, Path(scratch) / "checkpoint")
-            with zipfile.ZipFile(zip_file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-                for path in sorted(export_folder.iterdir()):
-                    archive.write(path, path.name)
-        except BaseException:
-            os.unlink(zip_file.name)
-            raise
-    return Path(zip_file.name)
+def zip_checkpoint(checkpoint: Path, run: Run, folder: Path) -> Path:
+    """Pack a checkpoint with its metrics into a zip file in a new folder."""
+    exported = export_checkpoint(checkpoint, run.folder, folder / "checkpoint")
+    zip_path = folder / "packed.zip"
+    with zipfile.ZipFile(zip_path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for path in sorted(exported.iterdir()):
+            archive.write(path, path.name)
+    return zip_path
 
 
 async def save_body(request: Request, path: Path, transfer: Transfer | None = None) -> None:

@@ -71,7 +71,7 @@ SERVED_ROUTES: tuple[tuple[str, str, float], ...] = (
     ("POST", r"/playground/api/[a-z]{1,20}/[a-z-]{1,20}", 0),
     (PAGE_METHODS, r"/playground/weights", 5),
     (PAGE_METHODS, r"/playground/card", 50),
-    ("GET HEAD", r"/playground/checkpoints/[\w-]{1,60}", 50),
+    ("GET", r"/playground/checkpoints/[\w-]{1,60}", 50),
     ("POST", r"/playground/(checkpoints|datasets)", 100),
 )
 SIGN_IN_ROUTE = ("GET", r"/login/(huggingface|callback)|/logout", 20)

@@ -149,6 +149,7 @@ def test_a_forwarded_host_reaches_the_app_only_if_it_is_configured(monkeypatch):
         ("GET", "/assets/\u00e9.js"),
         ("GET", "/login/huggingface"),
         ("GET", "/logout"),
+        ("HEAD", "/playground/checkpoints/ticket"),
     ],
 )
 def test_unused_routes_return_404(client, method, path):
