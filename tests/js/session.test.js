@@ -12,7 +12,8 @@ let sent, answers;
 globalThis.fetch = async (url, { body }) => {
   const route = url.pathname.split("/api/")[1];
   sent.push([route, JSON.parse(body)]);
-  const json = async () => (Array.isArray(answers[route]) ? answers[route].shift() : answers[route]);
+  const answer = answers[route];
+  const json = async () => (Array.isArray(answer) ? answer.shift() : answer);
   return { ok: true, status: 200, headers: new Headers(), json };
 };
 

@@ -1,4 +1,4 @@
-"""The picture of a shared model with the tags of a link to it, and a report that nobody reads."""
+"""The picture of a shared model with the tags of a link to it, and a report without a reader."""
 
 import asyncio
 import io
