@@ -62,15 +62,10 @@ class OwnerRequest(RequestBody):
     owner: OwnerKey
 
 
-class OwnedModelRequest(ModelRef):
-    """A request about a model, which needs an owner key."""
-
-    owner: OwnerKey
-
-
-class SubmitJob(OwnedModelRequest):
+class SubmitJob(ModelRef):
     """The kind of a job, and its request, which the job validates."""
 
+    owner: OwnerKey
     kind: Name
     request: JsonObject = Field(default_factory=dict)
 
