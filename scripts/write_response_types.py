@@ -87,10 +87,9 @@ def declare(declaration: type) -> str:
     """Return a typed dictionary as an interface."""
     base, comments = base_of(declaration), find_comments(declaration)
     extended = f" extends {base.__name__}" if is_typeddict(base) else ""
-    lines = [
-        f"/** {' '.join((declaration.__doc__ or '').split())} */",
-        f"export interface {declaration.__name__}{extended} {{",
-    ]
+    text = " ".join((declaration.__doc__ or "").split())
+    lines = [f"/** {text} */"] if text else []
+    lines.append(f"export interface {declaration.__name__}{extended} {{")
     for name, comment in comments.items():
         annotation = declaration.__annotations__[name]
         is_optional = get_origin(annotation) is NotRequired

@@ -33,11 +33,6 @@ class DownloadTokens:
             self._issued[token] = (now + TOKEN_TTL_S, folder, run, address)
             return token
 
-    def is_valid(self, token: str) -> bool:
-        """Return whether a token can be redeemed, without redeeming it."""
-        with self._lock:
-            return self._issued.get(token, (0.0,))[0] > time.monotonic()
-
     def redeem(self, token: str) -> tuple[Path, Run] | None:
         """Return the folder and run of a token and invalidate it; None if it is invalid."""
         with self._lock:

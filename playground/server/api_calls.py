@@ -3,13 +3,13 @@
 import asyncio
 import inspect
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Annotated, Any, ClassVar, get_type_hints
+from typing import Annotated, Any, ClassVar, TypeVar, get_type_hints
 
 import gradio as gr
-from pydantic import BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BeforeValidator, ConfigDict, Field, create_model, field_validator
 from starlette.requests import Request
 
 from playground.common.validation import parse
@@ -33,10 +33,11 @@ from playground.runs.registry import Registry
 from .client import resolve_client_address
 from .rate_limit import LoadLimits, busy
 from .routes import Handler
-from .schemas.base import MAX_INT, Name, RequestBody, Sequence, whole_number
+from .schemas.base import RequestBody, whole_number
 
 POLL_INTERVAL_S = 0.25  # of a job
 Result = dict[str, Any]
+Function = TypeVar("Function", bound=Callable[..., Awaitable[dict[str, Any]]])
 ENDPOINTS: dict[str, type["Endpoint"]] = {}  # by name
 
 
@@ -46,10 +47,7 @@ def has_mcp() -> bool:
 
 
 def _parse_owner(value: object) -> object:
-    """Return the owner key, or an empty string for none.
-
-    The key is secret, so the error message does not contain the value.
-    """
+    """Return the owner key, or an empty string for none; no message repeats the secret value."""
     if value in ("", None):
         return ""
     if not isinstance(value, str) or not OWNER_KEY_PATTERN.fullmatch(value):
@@ -57,59 +55,35 @@ def _parse_owner(value: object) -> object:
     return value
 
 
-def _argument(type_: Any, description: str, *examples: Any, **limits: Any) -> Any:
-    """Return the type of an argument with its text, and its value in the example programs."""
-    return Annotated[type_, Field(description=description, examples=list(examples), **limits)]
+def text(description: str, *examples: Any, **limits: Any) -> Any:
+    """Return the text and limits of an argument, with its value in the example programs."""
+    return Field(description=description, examples=list(examples), **limits)
 
 
 OwnerKey = Annotated[str, BeforeValidator(_parse_owner)]
-# Arguments of several endpoints. Words in capitals stand for values of the user.
-Model = _argument(Name, "a run's id, watch:ID, or checkpoint:NAME.", "checkpoint:reverse")
-Tokens = _argument(Sequence, 'tokens of the model\'s task, such as "3 1 4".', "3 1 4")
-Owner = _argument(OwnerKey, "the key that start returned, for a run's id.")
-Step = _argument(
-    int,
-    "use the recorded weights nearest to this step of a run; -1 for the latest.",
-    ge=-1,
-    le=MAX_INT,
-)
-Index = Annotated[int, Field(ge=-1, le=MAX_INT, examples=[0])]
-JobId = _argument(Name, "the job that compare or push returned.", "JOB", min_length=1)
-JobOwner = _argument(OwnerKey, "the owner that it returned.", "OWNER")
-JobCaller = _argument(OwnerKey, "the key that start returned; without it, a new key for the job.")
-Seconds = _argument(
-    float, "seconds to wait for the end, up to 240; then use the job endpoint.", ge=0, le=240
-)
 
 
 class Endpoint(RequestBody):
-    """An endpoint: its arguments are the fields, its text is the docstring of the class.
-
-    Unknown arguments are an error. A field has a description, and as example its value in the
-    example programs. The last paragraph of a docstring describes the result.
-    """
+    """The arguments of an endpoint; unknown ones are an error."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+    function: ClassVar[Callable[..., Awaitable[Result]]]
     load: ClassVar[float]
     needs: ClassVar[Right | None]
 
     whole_numbers = field_validator("*", mode="before")(whole_number)
 
-    async def respond(self, call: "Call") -> Result:
-        """Return the response to a call with these arguments."""
-        raise NotImplementedError
-
     @classmethod
     def texts(cls) -> tuple[str, str]:
-        """Return the description of the endpoint, and that of its result."""
-        description, _, result = (inspect.getdoc(cls) or "").partition("\n\nReturns:")
+        description, _, result = (inspect.getdoc(cls.function) or "").partition("\n\nReturns:")
         return " ".join(description.split()), " ".join(result.split())
 
 
-def endpoint(
-    load: float = 0.0, needs: Right | None = None
-) -> Callable[[type[Endpoint]], type[Endpoint]]:
-    """Decorate an endpoint of the public API: its name is that of the class, in lower case.
+def endpoint(load: float = 0.0, needs: Right | None = None) -> Callable[[Function], Function]:
+    """Decorate an endpoint of the public API: a function of the call and of its arguments.
+
+    The call has the model, owner and step of the arguments too. The last paragraph of the docstring
+    describes the result.
 
     Args:
         load: what a call costs an address beyond its request, in milliseconds (rate_limit.py).
@@ -118,13 +92,18 @@ def endpoint(
     Raises TypeError for a call that names a model without a right that it needs, or vice versa.
     """
 
-    def decorate(arguments: type[Endpoint]) -> type[Endpoint]:
-        name = arguments.__name__.lower()
-        if bool({"model", "run"} & set(arguments.model_fields)) != (needs is not None):
+    def decorate(function: Function) -> Function:
+        name, (_, *parameters) = function.__name__, inspect.signature(function).parameters.values()
+        fields: dict[str, Any] = {
+            each.name: (each.annotation, ... if each.default is each.empty else each.default)
+            for each in parameters
+        }
+        if bool({"model", "run"} & set(fields)) != (needs is not None):
             raise TypeError(f"{name}: a call that names a model declares its right")
-        arguments.load, arguments.needs = load, needs
+        arguments = create_model(name, __base__=Endpoint, **fields)
+        arguments.function, arguments.load, arguments.needs = staticmethod(function), load, needs
         ENDPOINTS[name] = arguments
-        return arguments
+        return function
 
     return decorate
 
@@ -145,15 +124,11 @@ class Call:
     access: Access
 
     async def send(self, handler: str, **fields: Any) -> Result:
-        """Return the response of a handler of the page.
-
-        Raises UserError with the error of the response.
-        """
+        """Return the response of a handler of the page; raise UserError with its error."""
         payload = {**self.fields, "owner": self.owner, **fields}
         return raise_for_error(await self.site.handlers[handler](payload, self.request))
 
     async def run_job(self, kind: str, fields: Mapping[str, Any], wait: float) -> Result:
-        """Start a job of the caller; see `wait_for_job`."""
         self.owner = self.owner or new_owner_key()
         response = await self.send("jobs/submit", kind=kind, request=fields)
         return await self.wait_for_job(response["job"], wait)
@@ -191,12 +166,7 @@ def _without_paths(value: Any) -> Any:
 
 
 class Endpoints:
-    """The endpoints over a registry and the handlers of the page.
-
-    Args:
-        handlers: the handlers of the page by name.
-        is_public: whether the instance is shared, so calls are limited.
-    """
+    """The endpoints over a registry and the handlers of the page."""
 
     def __init__(
         self, registry: Registry, handlers: Mapping[str, Handler], is_public: bool
@@ -215,11 +185,7 @@ class Endpoints:
             gr.api(self._gradio_function(name), api_name=name, queue=False)
 
     async def call(self, name: str, request: Request, arguments: Mapping[str, Any]) -> Result:
-        """Return the response of an endpoint.
-
-        Raises UserError for invalid arguments, too many calls, an unknown model, a run of another
-        owner, or a caller who may do less.
-        """
+        """Return the response of an endpoint, or raise UserError."""
         client = resolve_client_address(request)
         CLIENT_ADDRESS.set(client)  # Gradio runs some calls outside of the request
         if seconds := self.load.take_address(client, ENDPOINTS[name].load):
@@ -232,10 +198,9 @@ class Endpoints:
             step = getattr(checked, "step", -1)
             call.access, subject = await self._require(model, owner, checked.needs)
             call.fields = {"subject": subject} | ({"step": step} if step >= 0 else {})
-        return await checked.respond(call)
+        return await checked.function(call, **dict(checked))
 
     async def _require(self, model: str, owner: str, right: Right) -> tuple[Access, str]:
-        """Return a model on which the caller holds a right, and its reference."""
         name = model.strip()
         has_prefix = name.startswith((RUN_PREFIX, SHARE_PREFIX, CHECKPOINT_PREFIX))
         ref = ModelRef(subject=name if has_prefix else RUN_PREFIX + name, owner=owner)
@@ -255,18 +220,12 @@ class Endpoints:
 
         Unexpected errors reach the client without their text.
         """
-        fields = ENDPOINTS[name].model_fields
-        types = get_type_hints(ENDPOINTS[name])
-        types = {each: types[each] for each in fields} | {"request": gr.Request}
-        empty, kind = inspect.Parameter.empty, inspect.Parameter.POSITIONAL_OR_KEYWORD
-        defaults = {
-            each: empty if field.is_required() else field.get_default()
-            for each, field in fields.items()
-        } | {"request": None}
-        parameters = [
-            inspect.Parameter(each, kind, default=default) for each, default in defaults.items()
-        ]
-        signature = inspect.Signature(parameters, return_annotation=Result)
+        fields, function = ENDPOINTS[name].model_fields, ENDPOINTS[name].function
+        types = get_type_hints(function) | {"request": gr.Request}
+        del types["call"]
+        _, *parameters = inspect.signature(function).parameters.values()
+        last = inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
+        signature = inspect.Signature([*parameters, last], return_annotation=Result)
 
         async def respond(*args: Any, **kwargs: Any) -> Result:
             arguments = dict(signature.bind(*args, **kwargs).arguments)
@@ -282,6 +241,6 @@ class Endpoints:
         texts = (f"    {each}: {field.description}" for each, field in fields.items())
         respond.__doc__ = "\n".join([description, "Args:", *texts, "Returns:", result])
         respond.__signature__ = signature  # type: ignore[attr-defined]
-        respond.__annotations__ = types | {"return": Result}
+        respond.__annotations__ = types
         respond.__name__ = name
         return respond

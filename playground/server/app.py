@@ -40,27 +40,24 @@ from .api import Endpoints
 from .api_calls import has_mcp
 from .api_page import API_PAGE
 from .asgi import accepted_encoding
-from .card_api import Cards
 from .checkpoint_transfer import CheckpointTransfer
-from .classes_api import ClassHandlers
 from .connections import configure_uvicorn, sweep_connections
-from .damaged_api import DamagedHandlers
 from .datasets_api import DatasetHandlers
 from .experiments_api import ExperimentHandlers
 from .form_api import form_handlers
-from .gradio_patches import apply_patches
 from .hub_api import HubHandlers
 from .hub_token import can_sign_in
 from .jobs_api import JobHandlers
-from .lessons_api import LessonHandlers
+from .lessons_api import ClassHandlers, LessonHandlers
 from .live_api import live_handlers
 from .middleware import build_middleware
 from .process_calls import process_queue
 from .project_files import ProjectFiles
 from .rate_limit import LoadLimits
 from .replications_api import ReplicationHandlers
-from .report_api import ReportHandlers
+from .report_api import Cards, ReportHandlers
 from .routes import Handler, HandlerGroup, build_routes
+from .runs_api import DamagedHandlers
 from .session import SessionHandlers
 from .static_files import encode_text, static_route
 from .weights_api import weights_route
@@ -90,10 +87,7 @@ def build_app(endpoints: Endpoints) -> gr.Blocks:
 def build_handlers(
     registry: Registry, experiments: ExperimentService, public: bool
 ) -> dict[str, Handler]:
-    """Return the handlers of all tabs, by route name.
-
-    `public` means that other machines can reach the page.
-    """
+    """Return the handlers of all tabs by route name; `public`: others can reach the page."""
     handlers = live_handlers(registry) | form_handlers(registry)
     pretrained = PretrainedJobs(hosted=public)
     hub = HubJobs(has_one_user=bool(registry.single_owner))
@@ -121,11 +115,7 @@ def launch_options(
     port: int | None,
     share: bool = False,
 ) -> dict[str, Any]:
-    """Return the options of `launch`.
-
-    With a `host`, with `share`, and on a Space, other machines can reach the page.
-    """
-    apply_patches()
+    """Return the options of `launch`; see `is_public` for `host` and `share`."""
     host = host or os.environ.get("GRADIO_SERVER_NAME") or None
     datasets, public = DatasetHandlers(registry), is_public(host, share)
     cards = Cards(registry)
@@ -133,7 +123,6 @@ def launch_options(
     return {
         "server_name": f"[{host.strip('[]')}]" if host and ":" in host else host,
         "server_port": port,
-        "root_path": root_path(),
         "share": share,
         "pwa": True,
         "favicon_path": UI_DIR / "icon.svg",
@@ -184,17 +173,8 @@ def page_route(cards: Cards) -> Route:
     return Route("/", page, methods=["GET"])
 
 
-def root_path() -> str:
-    """Return the path of GRADIO_ROOT_PATH, below which a proxy serves the page; empty for none."""
-    path = os.environ.get("GRADIO_ROOT_PATH", "").strip().rstrip("/")
-    return path if not path or "://" in path else "/" + path.lstrip("/")
-
-
 def is_public(host: str | None, share: bool = False) -> bool:
-    """Return whether other machines can reach the page.
-
-    That is so on a Space, with a share link, and for a host name other than this machine's own.
-    """
+    """Return whether other machines can reach the page: on a Space, by a link or a host name."""
     return (
         share
         or "SPACE_ID" in os.environ
@@ -203,10 +183,7 @@ def is_public(host: str | None, share: bool = False) -> bool:
 
 
 def report_device(registry: Registry) -> None:
-    """Report where runs train, on the page and in the log.
-
-    A process with torch determines the device after the launch.
-    """
+    """Report where runs train, on the page and in the log; a process with torch determines it."""
 
     def on_done(job: Job) -> None:
         if summary := job.response().get("summary"):
@@ -218,8 +195,6 @@ def report_device(registry: Registry) -> None:
 
 
 def _shut_down_on_signals(registry: Registry, experiments: ExperimentService) -> None:
-    """Save every run and exit when a signal arrives."""
-
     def shut_down() -> None:
         experiments.close()
         saved, killed = registry.shutdown()

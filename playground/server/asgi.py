@@ -21,14 +21,12 @@ class HttpMiddleware:
         await (self.handle if scope["type"] == "http" else self.app)(scope, receive, send)
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         raise NotImplementedError
 
 
 def json_error(
     error: Exception, status_code: int = 200, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
-    """Return the response that reports an error."""
     return JSONResponse(error_response(error), status_code, headers)
 
 

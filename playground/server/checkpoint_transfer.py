@@ -1,5 +1,7 @@
 """Download and upload checkpoints, as one zip file each.
 
+Transfers hold slots; a slow one loses its slot when another one needs it.
+
     GET  playground/checkpoint/TICKET   the ticket of the owner is valid once and for a minute
     POST playground/checkpoint          the body is the zip file, X-Owner the owner key of the new
                                         run, and X-Name its name
@@ -9,16 +11,15 @@ The upload route of Gradio stays closed (middleware.py), because it checks neith
 
 import asyncio
 import math
-import os
 import re
 import shutil
 import struct
-import tempfile
 import time
 import zipfile
 import zlib
-from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from contextvars import copy_context
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ from playground.checkpoints.manifest import CheckpointError, read_manifest
 from playground.common.atomic_write import remedy
 from playground.common.env import env_bytes
 from playground.errors import UserError
-from playground.jobs.admission import limit
+from playground.jobs.admission import Admission, Client, limit
 from playground.models.config_fields import ConfigError
 from playground.runs.access import RUN_PREFIX
 from playground.runs.export import CHECKPOINT_FILES, export_checkpoint
@@ -45,7 +46,6 @@ from .asgi import json_error
 from .client import resolve_client_address
 from .process_calls import process_queue, run_job
 from .schemas.base import require_owner_key
-from .transfer_slots import Transfer, TransferSlots
 
 CHECKPOINT_PATH = "/playground/checkpoints"
 MAX_UPLOAD_BYTES = env_bytes("UPLOAD_MB")  # bytes of the zip file
@@ -56,6 +56,71 @@ COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 UNPACK_ERRORS = (RuntimeError, NotImplementedError, EOFError, ValueError, struct.error, zlib.error)
 UPLOAD_A_DOWNLOAD = f"upload one that Download created, with {', '.join(CHECKPOINT_FILES)}"
 MAX_DIRECTORY_BYTES = 10_000  # bytes of the central directory of a zip file
+GRACE_PERIOD_S = 3.0  # before a transfer can count as slow
+MIN_BYTES_PER_S = 20_000  # bytes per second
+
+
+class Transfer:
+    def __init__(self, address: str, deadline: asyncio.Timeout) -> None:
+        self.address, self.deadline = address, deadline
+        self.started_at, self.bytes, self.is_complete = time.monotonic(), 0, False
+        self.reason = ""  # of an early end
+
+    def add_bytes(self, size: int) -> None:
+        self.bytes += size
+
+    def complete(self) -> None:
+        """Mark all bytes as received: the transfer has no deadline and keeps its slot."""
+        self.is_complete = True
+        self.deadline.reschedule(None)
+
+    def rate(self) -> float:
+        return self.bytes / max(1e-6, time.monotonic() - self.started_at)
+
+    def is_slow(self) -> bool:
+        """Return whether another transfer may take its slot."""
+        is_past_grace_period = time.monotonic() - self.started_at >= GRACE_PERIOD_S
+        return is_past_grace_period and not self.is_complete and self.rate() < MIN_BYTES_PER_S
+
+
+class TransferSlots:
+    """The transfers of one kind, each of at most `timeout_s` seconds."""
+
+    def __init__(self, admission: Admission, timeout_s: float) -> None:
+        self.admission, self.timeout_s = admission, timeout_s
+        self._transfers: list[Transfer] = []
+
+    @asynccontextmanager
+    async def hold(self, address: str) -> AsyncIterator[Transfer]:
+        """Hold a slot; the body runs under a deadline, which expires at once if it loses the slot.
+
+        Raises UserError if no slot is free and no transfer is slow. Raises TimeoutError if the
+        deadline expires.
+        """
+
+        def end(transfer: Transfer) -> int:
+            reason = "the transfer was too slow while another one was waiting; try again"
+            self.end(transfer, reason)
+            return 1
+
+        present = {each: Client(each.address) for each in self._transfers}
+        slow = sorted(filter(Transfer.is_slow, present), key=Transfer.rate)
+        self.admission.admit_or_evict(Client(address), present, slow, end)
+        async with asyncio.timeout(self.timeout_s) as deadline:
+            transfer = Transfer(address, deadline)
+            self._transfers.append(transfer)
+            try:
+                yield transfer
+            finally:
+                if transfer in self._transfers:
+                    self._transfers.remove(transfer)
+
+    def end(self, transfer: Transfer, reason: str) -> None:
+        """End a transfer and free its slot; its task gets TimeoutError."""
+        if transfer in self._transfers:
+            self._transfers.remove(transfer)
+            transfer.reason = reason
+            transfer.deadline.reschedule(0)
 
 
 class CheckpointTransfer:
@@ -91,8 +156,6 @@ class CheckpointTransfer:
         """Send the checkpoint of a download token as a zip file."""
         token = http_request.path_params["ticket"]
         tokens = self.registry.download_tokens
-        if http_request.method == "HEAD" and tokens.is_valid(token):
-            return Response(media_type="application/zip")
         checkpoint_and_run = tokens.redeem(token)
         if checkpoint_and_run is None:
             return PlainTextResponse(
@@ -103,7 +166,8 @@ class CheckpointTransfer:
         return TemporaryZipResponse(
             self.downloads,
             resolve_client_address(http_request),
-            lambda: self._run(zip_checkpoint, folder, run),
+            lambda new: self._pool.submit(zip_checkpoint, folder, run, new),
+            self.registry.storage.new_scratch(),
             f"{title}-step-{int(folder.name[:7])}.zip",
         )
 
@@ -162,28 +226,32 @@ class CheckpointTransfer:
 
 
 class TemporaryZipResponse(Response):
-    """A response that packs a checkpoint into a zip file, sends it and removes it.
+    """A response that packs a checkpoint, sends it and removes it, and holds a slot meanwhile.
 
-    It holds a slot for downloads.
+    `start_packing` packs it into a new folder, in a thread that continues after a cancellation.
     """
 
     def __init__(
         self,
         slots: TransferSlots,
         address: str,
-        make_zip: Callable[[], Awaitable[Path]],
+        start_packing: Callable[[Path], Future[Path]],
+        folder: Path,
         filename: str,
     ) -> None:
         super().__init__(media_type="application/zip")
-        self.slots, self.address, self.make_zip, self.filename = slots, address, make_zip, filename
+        self.slots, self.address, self.filename = slots, address, filename
+        self.start_packing, self.folder = start_packing, folder
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        zip_path: Path | None = None
+        packing: Future[Path] | None = None
+        is_packed = False
         try:
             async with self.slots.hold(self.address) as transfer:
                 transfer.started_at = math.inf  # a client is not slow before the first byte
-                zip_path = await self._pack()
-                transfer.started_at = time.monotonic()
+                packing = self.start_packing(self.folder)
+                zip_path = await asyncio.wrap_future(packing)
+                is_packed, transfer.started_at = True, time.monotonic()
 
                 async def send_counted(message: Message) -> None:
                     await send(message)
@@ -194,7 +262,7 @@ class TemporaryZipResponse(Response):
                 )
                 await response(scope, receive, send_counted)
         except (FileNotFoundError, CheckpointError):
-            if zip_path is not None:
+            if is_packed:
                 raise
             message = "This checkpoint was deleted or is damaged: select another one."
             await PlainTextResponse(message, status_code=404)(scope, receive, send)
@@ -203,54 +271,27 @@ class TemporaryZipResponse(Response):
         except TimeoutError:
             pass  # the connection ends early, and the browser reports a failed download
         except OSError as error:
-            if zip_path is not None:
+            if is_packed:
                 raise
             message = f"The server could not pack it: {error.strerror or error}; try again later."
             await PlainTextResponse(message, status_code=507)(scope, receive, send)
         finally:
-            if zip_path is not None:
-                zip_path.unlink(missing_ok=True)
-
-    async def _pack(self) -> Path:
-        """Return the zip file.
-
-        The thread that packs continues after a cancellation; its file is then removed.
-        """
-        packing = asyncio.ensure_future(self.make_zip())
-        try:
-            return await asyncio.shield(packing)
-        except asyncio.CancelledError:
-            packing.add_done_callback(_remove_zip)
-            raise
+            if packing:
+                packing.add_done_callback(lambda _: shutil.rmtree(self.folder, True))
 
 
-def _remove_zip(packing: asyncio.Future[Path]) -> None:
-    if not packing.cancelled() and packing.exception() is None:
-        packing.result().unlink(missing_ok=True)
-
-
-def zip_checkpoint(folder: Path, run: Run) -> Path:
-    """Pack a checkpoint with its metrics into a temporary file, which the caller removes."""
-    with (
-        tempfile.NamedTemporaryFile(suffix=".zip", delete=False) as zip_file,
-        tempfile.TemporaryDirectory() as scratch,
-    ):
-        try:
-            export_folder = export_checkpoint(folder, run.folder, Path(scratch) / "checkpoint")
-            with zipfile.ZipFile(zip_file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-                for path in sorted(export_folder.iterdir()):
-                    archive.write(path, path.name)
-        except BaseException:
-            os.unlink(zip_file.name)
-            raise
-    return Path(zip_file.name)
+def zip_checkpoint(checkpoint: Path, run: Run, folder: Path) -> Path:
+    """Pack a checkpoint with its metrics into a zip file in a new folder."""
+    exported = export_checkpoint(checkpoint, run.folder, folder / "checkpoint")
+    zip_path = folder / "packed.zip"
+    with zipfile.ZipFile(zip_path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for path in sorted(exported.iterdir()):
+            archive.write(path, path.name)
+    return zip_path
 
 
 async def save_body(request: Request, path: Path, transfer: Transfer | None = None) -> None:
-    """Write the body of a request to a file, and count its bytes for the transfer.
-
-    Raises UserError if the body is larger than MAX_UPLOAD_BYTES.
-    """
+    """Write a body to a file; raise UserError if it is larger than MAX_UPLOAD_BYTES."""
     received = 0
     with open(path, "wb") as file:
         async for chunk in request.stream():
@@ -266,11 +307,7 @@ async def save_body(request: Request, path: Path, transfer: Transfer | None = No
 
 
 def check_central_directory(zip_path: Path) -> None:
-    """Validate the end record of a zip file before its central directory is read.
-
-    The central directory of a hostile file may have a million entries. Raises zipfile.BadZipFile if
-    it is not a zip file. Raises UserError if the directory is larger than that of a checkpoint.
-    """
+    """Check the end record of a zip file: that of a hostile one may name a million entries."""
     with open(zip_path, "rb") as file:
         file.seek(max(0, zip_path.stat().st_size - 42))
         data = file.read()
@@ -284,11 +321,7 @@ def check_central_directory(zip_path: Path) -> None:
 
 
 def extract_checkpoint(zip_path: Path, folder: Path) -> None:
-    """Extract the files of a checkpoint from an untrusted zip file.
-
-    Raises UserError if it has another file, lacks a file, or is too large. Raises
-    zipfile.BadZipFile if it is not a zip file.
-    """
+    """Extract an untrusted zip file of a checkpoint, or raise UserError or BadZipFile."""
     folder.mkdir()
     remaining_bytes = MAX_EXPANSION * MAX_UPLOAD_BYTES
     check_central_directory(zip_path)
@@ -314,10 +347,7 @@ def extract_checkpoint(zip_path: Path, folder: Path) -> None:
 
 
 def _checkpoint_members(archive: zipfile.ZipFile) -> list[tuple[zipfile.ZipInfo, str]]:
-    """Return the files of a checkpoint in a zip file, each with its name without folders.
-
-    Raises UserError if it has another file, lacks a file, or uses another compression.
-    """
+    """Return the files of a checkpoint in a zip file with their names, or raise UserError."""
     members = [member for member in archive.infolist() if not member.is_dir()]
     names = [member.filename.rpartition("/")[2] for member in members]
     unexpected = next((name for name in names if name not in CHECKPOINT_FILES), None)

@@ -41,10 +41,7 @@ def network_of(address: str) -> str:
 
 
 def resolve_client(ref: ModelRef, request: Request | None) -> Client:
-    """Return the client that a request to a process counts for.
-
-    A viewer of a shared run has a quota apart from the run's owner, also at the same address.
-    """
+    """Return the client that a request counts for; viewers have quotas apart from the owner's."""
     name = VIEWER if ref.is_share_link else owner_id(ref.owner) if ref.owner else ""
     return Client(resolve_client_address(request) if request else "", name)
 

@@ -94,10 +94,7 @@ def sweep(
 
 
 def _awaits_request(connection: Any) -> bool:
-    """Return whether the server waits for a request, or for the rest of one.
-
-    Uploads have limits of their own (transfer_slots.py).
-    """
+    """Return whether the server waits for a request or its rest; uploads have other limits."""
     cycle = connection.cycle
     if cycle is None or cycle.response_complete:
         return True

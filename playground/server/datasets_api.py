@@ -37,13 +37,12 @@ from playground.runs.dataset_library import DatasetLibrary
 from playground.runs.registry import Registry
 
 from .asgi import json_error
-from .checkpoint_transfer import save_body
+from .checkpoint_transfer import Transfer, TransferSlots, save_body
 from .client import resolve_client_address
 from .hub_token import resolve_token
 from .routes import HandlerGroup, handler
 from .schemas.base import OwnerRequest
 from .schemas.responses import Done
-from .transfer_slots import Transfer, TransferSlots
 
 UPLOAD_PATH = "/playground/datasets"
 UPLOAD_TIMEOUT_S = 120  # seconds
@@ -139,8 +138,6 @@ class PartialDataset(DatasetSummary):
 
 
 class StoredDataset(TypedDict):
-    """A dataset in the response of `datasets/action` with `list`."""
-
     sha256: str
     name: str  # the name under which the user added it; empty if there is none
     bytes: int
@@ -151,8 +148,6 @@ class StoredDataset(TypedDict):
 
 
 class StoredDatasets(TypedDict):
-    """The response of `datasets/action` with `list`."""
-
     datasets: list[StoredDataset]
 
 
@@ -188,7 +183,6 @@ class DatasetHandlers(HandlerGroup):
     # Reading
 
     async def upload(self, http_request: Request) -> Response:
-        """Read an upload; return its report."""
         try:
             request = parse(UploadDataset, _header_fields(http_request.headers))
             token = await self._resolve_token(request, http_request)
@@ -217,10 +211,7 @@ class DatasetHandlers(HandlerGroup):
             return json_error(UserError(transfer.reason or timeout_message))
 
     async def _resolve_token(self, request: UploadDataset, http_request: Request) -> str | None:
-        """Return the user's token for a dataset on the Hub, or ""; None for another upload.
-
-        Raises UserError if the entered text cannot be a token.
-        """
+        """Return the token for a dataset on the Hub, or ""; None for another upload."""
         if not request.name.startswith(HUB_PREFIX):
             return None
         return await asyncio.to_thread(
@@ -264,11 +255,7 @@ class DatasetHandlers(HandlerGroup):
         return report
 
     async def read_dataset(self, owner: str, read_request: dict[str, Any]) -> dict[str, Any]:
-        """Return the report of the reader process.
-
-        A new upload of the same user cancels the earlier one, and a new preview the earlier one.
-        Raises UserError if too many datasets wait.
-        """
+        """Return the report of the reader process; a newer upload or preview ends this one."""
         key = (owner, "preview" if "dataset" in read_request else "upload")
         if previous := self._read_jobs.pop(key, None):
             self._read_queue.cancel(previous, f"a newer {key[1]} replaced this one")
@@ -284,12 +271,7 @@ class DatasetHandlers(HandlerGroup):
     # Storing
 
     @handler("datasets/action", ActOnDataset, DatasetResponse)
-    async def act_on_dataset(self, request: ActOnDataset, _: Request | None) -> dict[str, Any]:
-        """Handle an action of the panel.
-
-        `use` stores an uploaded dataset, `show` previews a stored one, `list` lists those of the
-        user, `remove` removes one.
-        """
+    async def act_on_dataset(self, request: ActOnDataset) -> dict[str, Any]:
         owner, sha256 = request.owner, request.sha256
         if request.action == "list":
             return {"datasets": await asyncio.to_thread(self.library.list_datasets, owner)}
@@ -307,8 +289,6 @@ class DatasetHandlers(HandlerGroup):
 
 
 def _header_fields(headers: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of an upload, which its headers have."""
-
     def text(name: str) -> str:
         return unquote(headers.get(name, ""))
 

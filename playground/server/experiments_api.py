@@ -4,7 +4,6 @@ The front end is in ui/static/compare/experiments. experiments/service.py runs t
 the page polls them. This module does not load torch.
 """
 
-import asyncio
 import json
 import shutil
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
+from playground.architectures import ARCHITECTURES
 from playground.common.validation import parse
 from playground.errors import UserError
 from playground.experiments import length_generalization
@@ -23,11 +23,13 @@ from playground.experiments.service import ExperimentService
 from playground.experiments.spec import GRID, LENGTHS, Experiment, ExperimentSpec
 from playground.experiments.store import EXPERIMENT_MISSING
 from playground.experiments.variant import VARIANT_KEY, Variant, format_value, parse_value
-from playground.models.config_fields import ConfigError, short_repr
+from playground.models.config_fields import ConfigError, format_number, short_repr
 from playground.runs.access import Access, Right
 from playground.runs.record import owner_id
 from playground.runs.registry import Registry
-from playground.ui.setting_groups import label_of
+from playground.tasks import LOOKUP
+from playground.training.run_config import field_named, section_of_field
+from playground.ui.setting_groups import ADVANCED_SETTINGS, DERIVED_SETTINGS, label_of
 
 from .hub_token import jobs_access, resolve_token
 from .routes import HandlerGroup, handler
@@ -48,13 +50,14 @@ from .schemas.experiments import (
     PollExperiments,
     PresetList,
     StartedExperiment,
+    VariableSetting,
 )
 from .schemas.responses import Done
-from .variable_settings import VARIABLE_SETTINGS
 
 MAX_DRAWN = 12  # with more variants, the charts begin with the lines of the best ones
 N_BEST_DRAWN = 5
 MAX_LISTED_RUNS = 200
+SUGGESTED_VALUES = 5  # values of a setting that the form suggests
 MEASURES = ("exact_match", "steps_to", "at_budget", "seconds")
 SPREAD = ("n", "median", "low", "high", "reached")
 LENGTH_FIELDS = ("times", "n")
@@ -67,6 +70,54 @@ NO_JOBS = "jobs of Hugging Face need your sign-in with access to jobs; sign in, 
 NO_SLURM = "this server has several users, so it starts no jobs of SLURM; start your own playground"
 
 
+def _setting_info(name: str, group: str) -> VariableSetting:
+    if name == "architecture":
+        choices, default, help = list(ARCHITECTURES), "transformer", "Which model is trained."
+    else:
+        setting: Any = field_named(name)
+        default, help = setting.default, setting.metadata["help"]
+        choices = [
+            choice for choice in setting.metadata["choices"] if (name, choice) != ("task", LOOKUP)
+        ]
+    if choices:
+        accepts, suggestion = "any of " + ", ".join(choices), ", ".join(choices[:SUGGESTED_VALUES])
+    elif isinstance(default, bool):
+        accepts, suggestion = "on or off", "on, off"
+    else:
+        kind = "whole numbers" if isinstance(default, int) else "numbers"
+        low, high = (format_number(setting.metadata[key]) for key in ("low", "high"))
+        accepts, suggestion = f"{kind} from {low} to {high}", ""
+    return {
+        "name": name,
+        "label": label_of(name),
+        "group": group,
+        "help": help,
+        "accepts": accepts,
+        "suggested": suggestion,
+        "default": format_value(default),
+    }
+
+
+def _all_setting_info() -> list[VariableSetting]:
+    grouped = {
+        "Model and task": ("architecture", "task", "min_length", "max_length"),
+        **ADVANCED_SETTINGS,
+    }
+    listed = [(name, group) for group, names in grouped.items() for name in names]
+    others = [
+        (name, "Other architectures")
+        for name in section_of_field()
+        if name not in {listed_name for listed_name, _ in listed}
+    ]
+    excluded = (*DERIVED_SETTINGS, "dataset_sha256", "seed", "device", "num_threads")
+    return [
+        _setting_info(name, group) for name, group in (*listed, *others) if name not in excluded
+    ]
+
+
+VARIABLE_SETTINGS = _all_setting_info()
+
+
 class ExperimentHandlers(HandlerGroup):
     def __init__(self, registry: Registry, experiments: ExperimentService) -> None:
         self.registry, self.experiments = registry, experiments
@@ -75,11 +126,7 @@ class ExperimentHandlers(HandlerGroup):
 
     @handler("experiments/presets", OwnerRequest, PresetList)
     def presets(self, request: OwnerRequest) -> dict[str, Any]:
-        """Return the prepared experiments and the settings that a new experiment may vary.
-
-        Each prepared experiment has its runs, an estimated duration, and the owner's experiment
-        with the same settings, if there is one.
-        """
+        """Return the prepared experiments and the settings that a new experiment may vary."""
         presets = [self._describe_preset(name, request.owner) for name in EXPERIMENT_PRESETS]
         return {"presets": presets, "settings": VARIABLE_SETTINGS}
 
@@ -104,19 +151,11 @@ class ExperimentHandlers(HandlerGroup):
         return self.experiments.plan(_parse_spec(request, base), request.owner, bool(request.on))
 
     @handler("experiments/places", PlanExperiment, Places, Right.REUSE)
-    async def places(
+    def places(
         self, request: PlanExperiment, base: Access | None, http_request: Request
     ) -> dict[str, Any]:
-        """Return where the requester can train experiments, and what machines cost for this one.
-
-        The owner's experiments that need the token of the requester get it.
-        """
-        return await asyncio.to_thread(self._places, request, base, _session(http_request))
-
-    def _places(
-        self, request: PlanExperiment, base: Access | None, session: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        is_local = bool(self.registry.single_owner)
+        """Return where the requester can train, and prices; remote experiments get the token."""
+        session, is_local = http_request.scope.get("session", {}), bool(self.registry.single_owner)
         places: dict[str, Any] = {
             "slurm": is_local and shutil.which("sbatch") is not None,
             "hf_jobs": jobs_access(session, is_local),
@@ -135,20 +174,16 @@ class ExperimentHandlers(HandlerGroup):
         return places
 
     @handler("experiments/submit", PlanExperiment, StartedExperiment, Right.REUSE)
-    async def start(
+    def start(
         self, request: PlanExperiment, base: Access | None, http_request: Request
     ) -> dict[str, Any]:
         """Start a prepared or a new experiment; return its id as `experiment`."""
-        return await asyncio.to_thread(self._start, request, base, _session(http_request))
-
-    def _start(
-        self, request: PlanExperiment, base: Access | None, session: Mapping[str, Any]
-    ) -> dict[str, Any]:
         spec, is_local = _parse_spec(request, base), bool(self.registry.single_owner)
         if not request.on:
             return {"experiment": self.experiments.start(spec, request.owner).id}
         token = ""
         if request.on == "hf-jobs":
+            session = http_request.scope.get("session", {})
             if jobs_access(session, is_local) == "ready":
                 token = resolve_token(request.token, session, is_local)
             if not token:
@@ -164,11 +199,7 @@ class ExperimentHandlers(HandlerGroup):
 
     @handler("experiments/poll", PollExperiments, ExperimentList)
     def poll(self, request: PollExperiments) -> dict[str, Any]:
-        """Return the owner's experiments and the data of the one that is `open`.
-
-        A stored result can be open as well. Results are included only if their version
-        differs from `version`.
-        """
+        """Return the owner's experiments and the open one, with results that the page lacks."""
         owner = request.owner
         response: dict[str, Any] = {"experiments": [], "open": None}
         for each in self.experiments.list_for_owner(owner):
@@ -197,7 +228,6 @@ class ExperimentHandlers(HandlerGroup):
 
     @handler("experiments/action", ActOnExperiment, Done)
     def run_action(self, request: ActOnExperiment) -> dict[str, Any]:
-        """Pause, cancel, resume or delete an experiment."""
         actions = {
             "pause": self.experiments.pause,
             "cancel": self.experiments.cancel,
@@ -254,11 +284,6 @@ def _describe_stored(name: str) -> list[dict[str, Any]]:
     return answers
 
 
-def _session(http_request: Request | None) -> Mapping[str, Any]:
-    """Return the session of a browser, which has the sign-in of a Space."""
-    return http_request.scope.get("session", {}) if http_request else {}
-
-
 def _parse_spec(request: PlanExperiment, model: Access | None) -> dict[str, Any]:
     """Return the experiment of a request; raise ConfigError naming the field of the form."""
     if request.question is not None:
@@ -303,10 +328,7 @@ def _split_results(details: dict[str, Any], known_version: Any) -> dict[str, Any
 
 
 def _list_rows(results: dict[str, Any], lengths: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the results of up to `MAX_ROWS` variants, without the parts that no page draws.
-
-    Where the charts have only some lines, the best variants come first.
-    """
+    """Return up to `MAX_ROWS` variants, the best first, without the parts that no page draws."""
     variants, drawn = results["variants"], set(results["drawn"])
     places: Sequence[int] = range(len(variants))
     if len(variants) > MAX_DRAWN:
@@ -345,10 +367,7 @@ def _default_name(grid: Mapping[str, Any]) -> str:
 
 
 def _parse_grid(pairs: list[list[str]]) -> dict[str, list[Any]]:
-    """Parse the varied settings of the form, [[name, "value, value"], ...].
-
-    Raises ConfigError naming the setting.
-    """
+    """Parse the varied settings, [[name, "value, value"], ...]; raise ConfigError with the name."""
     grid: dict[str, list[Any]] = {}
     for name, text in pairs:
         if name in grid:

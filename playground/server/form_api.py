@@ -49,14 +49,10 @@ class FormCheck(TypedDict):
 
 
 class FormValues(TypedDict):
-    """The values of the form by field."""
-
     values: dict[str, Any]
 
 
 class StartedRun(TypedDict):
-    """The run that started, or the errors by field."""
-
     subject: NotRequired[str]
     errors: NotRequired[dict[str, str]]
 

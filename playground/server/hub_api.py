@@ -64,8 +64,6 @@ class HubRequest(RequestBody):
 
 
 class HubSession(TypedDict):
-    """How users sign in here, and whether this user has."""
-
     method: Literal["oauth", "none", "machine", "typed"]
     signed_in: bool
     name: str
@@ -99,10 +97,7 @@ def start_hub_job(
     model: Access | None,
     session: Mapping[str, Any],
 ) -> Job:
-    """Start a job of the Hub with the token of its requester.
-
-    Raises UserError for an invalid request, without a token that it needs, or above a limit.
-    """
+    """Start a job of the Hub with the token of its requester, or raise UserError."""
     fields = parse(HubRequest, request.request)
     token = resolve_token(fields.token, session, bool(registry.single_owner))
     on_result: OnResult | None = None
@@ -153,7 +148,7 @@ def _publish_task(kind: str, fields: HubRequest, model: Access, token: str) -> H
 def _import_pulled_checkpoint(
     registry: Registry, result: Response, folder: Path, owner: str, name: str
 ) -> Response:
-    """Import a downloaded checkpoint as a run of the owner; raise UserError if that fails."""
+    """Import a downloaded checkpoint as a run of the owner, or raise UserError."""
     try:
         run = registry.import_checkpoint(folder, owner, name)
     except (UserError, ConfigError, OSError) as error:

@@ -58,10 +58,7 @@ def narrow_sign_in(location: str, query: Mapping[str, list[str]]) -> str:
 
 
 def resolve_token(entered: str, session: Mapping[str, Any], is_single_user: bool) -> str:
-    """Return the token of a request; empty if there is none.
-
-    Raises UserError if the entered text cannot be a token.
-    """
+    """Return the token of a request, or ""; raise UserError for a text that is none."""
     if is_space():
         oauth_info = session.get("oauth_info")
         if not isinstance(oauth_info, dict):

@@ -11,7 +11,6 @@ nor transformers.
 
 import asyncio
 import json
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -56,21 +55,20 @@ class JobHandlers(HandlerGroup):
     @handler(
         "jobs/submit", SubmitJob, SubmittedJob, lambda request: RIGHTS_BY_KIND.get(request.kind)
     )
-    async def start(
+    def start(
         self, request: SubmitJob, model: Access | None, http_request: Request
     ) -> dict[str, Any]:
         """Queue a job; return its id as `job`."""
         if request.kind not in RIGHTS_BY_KIND:
             raise UserError(messages.unknown_job(request.kind, RIGHTS_BY_KIND))
-        session = http_request.scope.get("session", {})
-        return {"job": (await asyncio.to_thread(self._start, request, model, session)).id}
-
-    def _start(self, request: SubmitJob, model: Access | None, session: Mapping[str, Any]) -> Job:
         if request.kind in LESSON_KINDS:
-            return start_lesson_job(self.lessons, request)
-        if request.kind in KINDS:
-            return self._start_pretrained(request, model)
-        return start_hub_job(self.registry, self.hub, request, model, session)
+            job = start_lesson_job(self.lessons, request)
+        elif request.kind in KINDS:
+            job = self._start_pretrained(request, model)
+        else:
+            session = http_request.scope.get("session", {})
+            job = start_hub_job(self.registry, self.hub, request, model, session)
+        return {"job": job.id}
 
     def _start_pretrained(self, request: SubmitJob, model: Access | None) -> Job:
         fields = self._pretrained_request(request, model)
@@ -88,10 +86,7 @@ class JobHandlers(HandlerGroup):
         return bool(model and model.right >= (RIGHTS_BY_KIND[request.kind] or 0))
 
     def _pretrained_request(self, request: SubmitJob, model: Access | None) -> dict[str, Any]:
-        """Return the user's fields and the folder of the selected model.
-
-        Raises UserError for a request above the limits, or a run without a checkpoint.
-        """
+        """Return the user's fields and the folder of the selected model, or raise UserError."""
         fields = {key: value for key, value in request.request.items() if key not in SERVER_FIELDS}
         if len(json.dumps(fields)) > MAX_REQUEST_LENGTH:
             raise UserError("the request is too long; shorten the text")
@@ -109,7 +104,7 @@ class JobHandlers(HandlerGroup):
         raise UserError(JOB_MISSING, retryable=True)
 
     @handler("jobs/poll", PollJob, JobPoll)
-    async def poll_job(self, request: PollJob, _: Request | None) -> dict[str, Any]:
+    async def poll_job(self, request: PollJob) -> dict[str, Any]:
         """Return the status of a job with its rows from `cursor` on."""
         queue, job = self._find(request)
         poll = partial(queue.poll, job.id, request.owner, request.cursor)

@@ -1,7 +1,13 @@
-"""Serve the Learn tab: lessons, the exercise Find the bug, and a page for teachers.
+"""Serve the Learn tab: lessons, the exercise Find the bug, and the classes of teachers.
 
-The front end is in ui/static/learn. The measurements are jobs of lessons/service.py. This module
-does not load torch.
+    class/open    returns the code of a new class
+    class/join    {code}: counts a pupil
+    class/guess   {code, lesson, guess}
+    class/poll    {code, lesson}: returns its guesses in a lesson, to its teacher
+    class/close   {code}: removes it, for its teacher
+
+A code without a class answers 404. The front end is in ui/static/learn. The measurements are jobs
+of lessons/service.py. This module does not load torch.
 """
 
 from pathlib import Path
@@ -19,6 +25,7 @@ from playground.lessons.bugs import (
     FIRST_SEED,
     STEPS_RANGE,
 )
+from playground.lessons.classes import CODE_LENGTH, TTL_S, Classes
 from playground.lessons.lessons import LESSONS, Lesson
 from playground.lessons.measurement import BugResult
 from playground.lessons.service import MEASUREMENT_TIMEOUT_S, LessonJobs
@@ -29,6 +36,7 @@ from playground.ui.page import STATIC_DIR
 from .project_files import ProjectFiles, heading_anchor
 from .routes import HandlerGroup, handler
 from .schemas.base import Index, Name, OwnerRequest, RequestBody, SubmitJob
+from .schemas.responses import Done
 
 
 class LessonRequest(RequestBody):
@@ -92,15 +100,11 @@ class LessonInfo(TypedDict):
 
 
 class BugInfo(TypedDict):
-    """A bug without its line."""
-
     name: str
     title: str
 
 
 class Machine(TypedDict):
-    """The limits of this server."""
-
     slots: int
     slots_per_owner: int
     max_measurements: int
@@ -109,8 +113,6 @@ class Machine(TypedDict):
 
 
 class Catalog(TypedDict):
-    """The response of `lessons/catalog`."""
-
     lessons: list[LessonInfo]
     bugs: list[BugInfo]
     machine: Machine
@@ -130,8 +132,6 @@ class GuessResult(TypedDict):
 
 
 class LessonHandlers(HandlerGroup):
-    """The handlers of the Learn tab."""
-
     def __init__(self, registry: Registry, jobs: LessonJobs) -> None:
         self.registry, self.jobs = registry, jobs
 
@@ -162,7 +162,6 @@ class LessonHandlers(HandlerGroup):
 
     @handler("lessons/guess", SubmitGuess, GuessResult)
     def submit_guess(self, request: SubmitGuess) -> dict[str, Any]:
-        """Check a guess of the bug or its line, or reveal the bug on request."""
         return self.jobs.submit_guess(
             request.job, request.owner, request.bug, request.line, request.reveal
         )
@@ -189,10 +188,7 @@ def recorded_path(name: str) -> Path:
 
 
 def start_lesson_job(jobs: LessonJobs, request: SubmitJob) -> Job:
-    """Start the training of a lesson, or of the two copies of a bug.
-
-    Raises UserError for an invalid request, or above a limit.
-    """
+    """Start the training of a lesson or of the two copies of a bug, or raise UserError."""
     if request.kind == "lesson":
         fields = parse(LessonRequest, request.request)
         return jobs.submit_lesson(fields.lesson, fields.options, request.owner)
@@ -214,3 +210,68 @@ def _lesson_info(lesson: Lesson) -> dict[str, Any]:
             for name, option in lesson.options.items()
         ],
     }
+
+
+class ClassRequest(OwnerRequest):
+    """A request about the class with a code."""
+
+    code: Annotated[str, Field(min_length=CODE_LENGTH, max_length=CODE_LENGTH)]
+
+
+class ClassGuess(ClassRequest):
+    """A guess in a lesson, which the lesson validates."""
+
+    lesson: Any = None
+    guess: Any = None
+
+
+class PollClass(ClassRequest):
+    """The lesson whose guesses are sent."""
+
+    lesson: Name = ""
+
+
+class OpenedClass(TypedDict):
+    code: str
+    days: int
+
+
+class ClassGuesses(TypedDict):
+    lesson: str
+    n_pupils: int
+    n_guesses: dict[str, int]
+    guesses: list[list[int] | int | str]
+
+
+class ClassHandlers(HandlerGroup):
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self.classes = Classes(registry.root / "classes")
+
+    @handler("class/open", OwnerRequest, OpenedClass)
+    def open(self, request: OwnerRequest) -> dict[str, Any]:
+        opened = self.classes.open(request.owner, self.registry.client_address())
+        return {"code": opened.code, "days": int(TTL_S // 86_400)}
+
+    @handler("class/join", ClassRequest, Done, missing=404)
+    def join(self, request: ClassRequest) -> dict[str, Any]:
+        """Count a pupil."""
+        self.classes.add(request.code, request.owner)
+        return {}
+
+    @handler("class/guess", ClassGuess, Done, missing=404)
+    def guess(self, request: ClassGuess) -> dict[str, Any]:
+        """Store the guess of a pupil, which replaces the one before."""
+        lesson = lessons.find(request.lesson)
+        guess = lessons.validate_guess(lesson, request.guess)
+        self.classes.add(request.code, request.owner, lesson=request.lesson, guess=guess)
+        return {}
+
+    @handler("class/poll", PollClass, ClassGuesses, missing=404)
+    def poll(self, request: PollClass) -> dict[str, Any]:
+        return self.classes.summary(request.code, request.owner, request.lesson)
+
+    @handler("class/close", ClassRequest, Done, missing=404)
+    def close(self, request: ClassRequest) -> dict[str, Any]:
+        self.classes.close(request.code, request.owner)
+        return {}

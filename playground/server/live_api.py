@@ -9,15 +9,23 @@ import json
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import BeforeValidator, Field
 from starlette.requests import Request
 
 from playground.architectures.parameter_groups import parameter_count
 from playground.checkpoints.manifest import Manifest, read_manifest
 from playground.errors import UserError, error_text
 from playground.jobs.admission import Client
-from playground.runs.access import PRIVATE_EXAMPLES, Access, Right
+from playground.runs.access import (
+    CHECKPOINT_PREFIX,
+    PRIVATE_EXAMPLES,
+    Access,
+    ModelRef,
+    Right,
+    find_access,
+)
 from playground.runs.metric_series import MetricSeries
 from playground.runs.registry import Registry
 from playground.runs.replay import load_replay
@@ -27,9 +35,17 @@ from playground.runs.weight_history import nearest_step
 from . import runs_api
 from .client import resolve_client
 from .process_calls import RESPONSE_TIMEOUT_S, await_result
-from .results import load_metric_series
 from .routes import Handler, bind_handlers, handler
-from .schemas.base import ModelRequest
+from .runs_api import load_metric_series
+from .schemas.base import (
+    MAX_INT,
+    Index,
+    JsonObject,
+    Name,
+    OptionalOwner,
+    RequestBody,
+    Sequence,
+)
 from .schemas.responses import (
     CurveList,
     ModelDescription,
@@ -39,7 +55,6 @@ from .schemas.responses import (
     RunPoll,
     SnapshotAtStep,
 )
-from .schemas.runs import Curves, LoadView, ModelAtStep, PollModel, Predict
 from .schemas.views import View
 
 SLOW_VIEWS = ("heads", "ablation")
@@ -47,6 +62,8 @@ SLOW_VIEWS = ("heads", "ablation")
 RIGHTS_BY_VIEW = {"heads": Right.WATCH}
 SLOW_VIEW_TIMEOUT_S = 280  # seconds
 MAX_REQUEST_LENGTH = 8000  # characters of the request of a view
+MAX_CURVES = 8
+Version = Annotated[int, Field(ge=-1, le=MAX_INT)]  # -1: the page has none
 MAX_CURVE_POINTS = 400  # points of an overlaid curve
 NOT_FOUND_RESPONSE: dict[str, Any] = {
     "status": "not-found",
@@ -56,6 +73,60 @@ NOT_FOUND_RESPONSE: dict[str, Any] = {
     "weight_steps": [],
     "step": 0,
 }
+
+
+class PollModel(ModelRef):
+    """The data that the page has already; the response contains only newer data."""
+
+    n_points: Index = 0
+    series_id: Version = -1
+    snapshot_version: Index = 0
+    changes: Version = -1
+
+
+class ModelAtStep(ModelRef):
+    """A model; `step` selects an earlier step of a run."""
+
+    step: Index | None = None
+
+
+class Predict(ModelAtStep):
+    """A model and the source sequence of a prediction."""
+
+    text: Sequence
+    with_forward_pass: bool = False  # what the diagram draws
+
+
+class LoadView(ModelAtStep):
+    """A view of the Inspect tab; the inspection process validates the options."""
+
+    view: Name
+    options: JsonObject = Field(default_factory=dict)
+    text: Sequence | None = None
+
+
+def _filter_subjects(value: object) -> object:
+    """Return the first MAX_CURVES different strings of a list."""
+    if not isinstance(value, list):
+        return value
+    return [*dict.fromkeys(each for each in value if isinstance(each, str))][:MAX_CURVES]
+
+
+class Curves(RequestBody):
+    """The models whose curves are requested, at most MAX_CURVES."""
+
+    subjects: Annotated[list[str], BeforeValidator(_filter_subjects)] = Field([])
+    owner: OptionalOwner = ""
+
+    @property
+    def reads_disk(self) -> bool:
+        return any(subject.startswith(CHECKPOINT_PREFIX) for subject in self.subjects)
+
+    def require(self, registry: Registry, right: Right) -> list[tuple[str, Access]]:
+        """Return each subject with its model, without those that the requester may not see."""
+        refs = [ModelRef(subject=each, owner=self.owner) for each in self.subjects]
+        models = [(ref.subject, find_access(registry, ref)) for ref in refs]
+        return [(subject, model) for subject, model in models if model and model.right >= right]
 
 
 @handler(
@@ -150,7 +221,6 @@ def for_right(right: Right, response: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _read_from_disk(run: Run) -> None:
-    """Read the data of a run from disk in a thread, off the event loop."""
     if run.live.points is None or run.live.weight_steps is None:
         await asyncio.to_thread(lambda: (run.load_points(), run.load_weight_steps()))
 
@@ -165,7 +235,6 @@ def _read_checkpoint(folder: Path) -> tuple[Manifest, MetricSeries, list[int], i
 async def snapshot(
     registry: Registry, request: ModelAtStep, model: Access, http_request: Request | None
 ) -> dict[str, Any]:
-    """Return the snapshot of a run, or of a recorded checkpoint, at an earlier step."""
     if (run := model.run) is None:
         return await asyncio.to_thread(_recorded_snapshot, model.folder, request.step or 0)
     await _read_from_disk(run)
@@ -178,7 +247,6 @@ async def snapshot(
 
 
 def _recorded_snapshot(folder: Path, step: int) -> dict[str, Any]:
-    """Return the recorded snapshot of a checkpoint that is nearest to a step."""
     replay = load_replay(folder)
     nearest = nearest_step(list(replay), step)
     if nearest is None:
@@ -190,10 +258,7 @@ def _recorded_snapshot(folder: Path, step: int) -> dict[str, Any]:
 async def predict(
     registry: Registry, request: Predict, model: Access, http_request: Request | None
 ) -> dict[str, Any]:
-    """Return the prediction for a typed sequence, now or at an earlier step.
-
-    A replay has no weights, so the prediction is that of the last step, which `step` names.
-    """
+    """Return the prediction for a typed sequence; a replay has only the last weights."""
     if model.run:
         await _read_from_disk(model.run)
     client = resolve_client(request, http_request)
@@ -206,14 +271,11 @@ async def predict(
     return response
 
 
-@handler("runs/model", ModelRequest, ModelDescription, Right.USE)
+@handler("runs/model", ModelRef, ModelDescription, Right.USE)
 async def describe_model(
-    registry: Registry, request: ModelRequest, model: Access, http_request: Request | None
+    registry: Registry, request: ModelRef, model: Access, http_request: Request | None
 ) -> dict[str, Any]:
-    """Return what the engine of the page needs to run a model, beside its weights.
-
-    Viewers of a model on private data get no examples.
-    """
+    """Return what the engine needs beside the weights; no examples for viewers of private data."""
     if model.run:
         await _read_from_disk(model.run)
     client = resolve_client(request, http_request)
@@ -227,7 +289,6 @@ async def describe_model(
 async def load_view(
     registry: Registry, request: LoadView, model: Access, http_request: Request | None
 ) -> dict[str, Any]:
-    """Return one view of a model, on the user's sequence."""
     text = request.text if model.right >= Right.USE else None
     argument = json.dumps(request.options | {"view": request.view, "text": text}, sort_keys=True)
     if len(argument) > MAX_REQUEST_LENGTH:
@@ -243,7 +304,6 @@ async def load_view(
 def overlay_curves(
     registry: Registry, request: Curves, models: list[tuple[str, Access]]
 ) -> dict[str, Any]:
-    """Return the curves of other runs, to overlay on a chart."""
     return {
         "curves": [
             run.load_points().downsampled(MAX_CURVE_POINTS)
@@ -255,5 +315,5 @@ def overlay_curves(
 
 
 def live_handlers(registry: Registry) -> dict[str, Handler]:
-    """Return the handlers of this module and of the list of runs, by route name."""
+    """Return the handlers of this module and of runs_api.py, by route name."""
     return bind_handlers(registry, globals() | vars(runs_api))

@@ -71,19 +71,14 @@ SERVED_ROUTES: tuple[tuple[str, str, float], ...] = (
     ("POST", r"/playground/api/[a-z]{1,20}/[a-z-]{1,20}", 0),
     (PAGE_METHODS, r"/playground/weights", 5),
     (PAGE_METHODS, r"/playground/card", 50),
-    ("GET HEAD", r"/playground/checkpoints/[\w-]{1,60}", 50),
+    ("GET", r"/playground/checkpoints/[\w-]{1,60}", 50),
     ("POST", r"/playground/(checkpoints|datasets)", 100),
 )
 SIGN_IN_ROUTE = ("GET", r"/login/(huggingface|callback)|/logout", 20)
 
 
 class RouteFilterMiddleware:
-    """Responds with 404 to every path that is not served.
-
-    Args:
-        can_sign_in: whether the sign-in routes of Hugging Face are served.
-        load: limits of the load of one client address.
-    """
+    """Responds with 404 to every path that is not served, and limits the load of an address."""
 
     def __init__(self, app: ASGIApp, can_sign_in: bool, load: LoadLimits) -> None:
         self.app, self.load = app, load
@@ -104,7 +99,7 @@ class RouteFilterMiddleware:
             await self.app(scope, receive, send)
             return
         load = self.find_load(scope["method"], scope["path"]) if scope["type"] == "http" else None
-        if load is None or not _is_served_query(scope):
+        if load is None:
             await send_error(404, "Not found.", scope, receive, send)
             return
         address = resolve_client_address(Request(scope))
@@ -116,7 +111,6 @@ class RouteFilterMiddleware:
 
 
 def max_body_bytes(path: str) -> int:
-    """Return the maximum size of a request body for this path."""
     return (
         MAX_UPLOAD_BYTES
         if path in TRANSFER_PATHS
@@ -204,33 +198,25 @@ class GradioRequestMiddleware(HttpMiddleware):
             return
         try:
             body = await Request(scope, receive).body()
+            content = check_json(body)
             if not scope["path"].startswith("/gradio_api/mcp"):
-                self._check_values(scope, check_json(body))
-            else:
-                check_json(body)
+                self._check_values(scope, content)
         except ValueError as error:
             await json_error(error, 422)(scope, receive, send)
             return
         except HTTPException as error:
             await send_error(error.status_code, error.detail, scope, receive, send)
             return
-        is_replayed = False
+        unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def replay() -> Message:
-            nonlocal is_replayed
-            if is_replayed:
-                return await receive()
-            is_replayed = True
-            return {"type": "http.request", "body": body, "more_body": False}
+            return unread.pop() if unread else await receive()
 
         await self.app(scope, replay, send)
 
     @staticmethod
     def _check_values(scope: Scope, content: Any) -> None:
-        """Check the endpoint and the arguments of a call; Gradio would answer 500 to wrong names.
-
-        Raises ValueError or HTTPException.
-        """
+        """Check a call, to which Gradio would answer 500; raise ValueError or HTTPException."""
         if not isinstance(content, dict):
             raise ValueError("a JSON object with a list `data` is expected")
         name = scope["path"].rstrip("/").rpartition("/")[2]
@@ -271,10 +257,7 @@ class GradioRequestMiddleware(HttpMiddleware):
 
 
 def check_json(body: bytes) -> Any:
-    """Parse a body's JSON.
-
-    Raises ValueError for JSON that is malformed, has too many brackets, or holds a file.
-    """
+    """Parse a body; raise ValueError for invalid JSON, too many brackets, or a file."""
     content = parse_body(body)
     pending = [content]
     while pending:
@@ -338,12 +321,6 @@ def _is_embedded_view(scope: Scope) -> bool:
     """Return whether the query selects exactly one embedded view."""
     views = _query(scope).get("embed", [])
     return len(views) == 1 and views[0] in EMBED_VIEWS
-
-
-def _is_served_query(scope: Scope) -> bool:
-    """Return False for a count of redirects that Gradio cannot read."""
-    redirects = _query(scope).get("_nb_redirects", [])
-    return all(re.fullmatch("[0-9]{1,3}", each) for each in redirects)
 
 
 def _query(scope: Scope) -> dict[str, list[str]]:

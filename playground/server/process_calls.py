@@ -61,10 +61,7 @@ async def await_result(
 
 
 async def _wait_for_disconnect(request: Request) -> None:
-    """Return when the client has disconnected.
-
-    The request body must have been read.
-    """
+    """Return when the client, whose body must have been read, has disconnected."""
     try:
         while (await request.receive())["type"] != "http.disconnect":
             pass

@@ -100,11 +100,7 @@ class ProjectFiles:
         return FILES_URL + path
 
     def find(self, path: str | Path) -> Path:
-        """Return the file or folder of a relative path.
-
-        Raises:
-            HTTPException: 404, for a path that does not exist or is not public.
-        """
+        """Return the file or folder of a relative path; raise HTTPException(404) for any other."""
         resolved = (self.root / path).resolve()
         is_public = any(resolved.is_relative_to(self.root / name) for name in self.names)
         if is_public and (resolved.is_dir() or self.has_public_type(resolved)):

@@ -37,15 +37,8 @@ class TokenBuckets:
         self.capacity, self.per_second = capacity, per_second
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens, time
 
-    def __len__(self) -> int:
-        return len(self._buckets)
-
     def take(self, key: str, tokens: float = 1.0, now: float | None = None) -> float:
-        """Take tokens from the bucket of a key.
-
-        Returns:
-            0.0 if there were enough; otherwise it uses none and returns the seconds to wait.
-        """
+        """Return 0.0 and take tokens of a key; if there are too few, return the seconds to wait."""
         if not self.per_second:
             return 0.0
         now = time.monotonic() if now is None else now
@@ -84,7 +77,6 @@ class LoadLimits:
 
     @classmethod
     def from_environment(cls, is_public: bool) -> LoadLimits:
-        """Read the limits from the environment."""
         return cls(_rate("ADDRESS_MS", is_public), _rate("OWNER_MS", is_public))
 
     def take_address(self, address: str, load: float) -> float:
@@ -92,7 +84,6 @@ class LoadLimits:
         return self._addresses.take(address, load) if load else 0.0
 
     def take_owner(self, owner: object, load: float) -> float:
-        """Count a request's load for its owner, if it names one. Returns the seconds to wait."""
         is_named = load and isinstance(owner, str) and owner
         return self._owners.take(str(owner)[:64], load) if is_named else 0.0
 
@@ -120,10 +111,8 @@ class LoadLimits:
 
 
 def too_many_requests(seconds: float) -> Response:
-    """Return the response to a client that has to wait."""
     return json_error(busy(seconds), 429, {"Retry-After": str(math.ceil(seconds))})
 
 
 def busy(seconds: float) -> BusyError:
-    """Return the error of a client that has to wait."""
     return BusyError("too many requests at once", f"in {math.ceil(seconds)} s")

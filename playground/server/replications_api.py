@@ -46,8 +46,6 @@ class ClaimRequest(OwnerRequest):
 
 
 class ClaimStatus(TypedDict):
-    """A published claim, the project's own result, and the state of the owner's replication."""
-
     name: str
     title: str
     source: str
@@ -73,8 +71,6 @@ class ClaimStatus(TypedDict):
 
 
 class ClaimList(TypedDict):
-    """The response of `replications/list`."""
-
     claims: list[ClaimStatus]
 
 
@@ -84,7 +80,6 @@ class ReplicationHandlers(HandlerGroup):
 
     @handler("replications/list", OwnerRequest, ClaimList)
     def list_claims(self, request: OwnerRequest) -> dict[str, Any]:
-        """Return all claims with the status of the owner's replication."""
         return {
             "claims": [
                 _describe_claim(name, claim)
@@ -95,7 +90,6 @@ class ReplicationHandlers(HandlerGroup):
         }
 
     def _replication_status(self, owner: str, name: str) -> dict[str, Any]:
-        """Return the progress of the owner's replication of a claim."""
         status: dict[str, Any] = {
             "experiment": None,
             "state": "none",
@@ -118,16 +112,12 @@ class ReplicationHandlers(HandlerGroup):
 
     @handler("replications/start", ClaimRequest, StartedExperiment)
     def start(self, request: ClaimRequest) -> dict[str, Any]:
-        """Start the experiment of a claim."""
         spec = CLAIMS[_claim_name(request)].experiment.model_dump()
         return {"experiment": self.experiments.start(spec, request.owner).id}
 
     @handler("replications/outcome", ClaimRequest, Result)
     async def outcome(self, request: ClaimRequest, http_request: Request | None) -> dict[str, Any]:
-        """Compare a finished replication with the published figure.
-
-        A closed connection ends the wait for the loss of a model.
-        """
+        """Compare a finished replication with the published figure."""
         name, owner = _claim_name(request), request.owner
         experiment = await asyncio.to_thread(self._find_experiment, owner, name)
         if experiment is None:
@@ -177,7 +167,6 @@ def _describe_claim(name: str, claim: Claim) -> dict[str, Any]:
 
 
 def _describe_training(spec: ExperimentSpec) -> str:
-    """Return a short description of what an experiment trains."""
     if len(spec.variants) == 1:
         config = spec.variants[0].config(0)
         return (

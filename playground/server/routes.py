@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial, wraps
-from inspect import iscoroutinefunction
+from inspect import iscoroutinefunction, signature
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -57,10 +57,7 @@ LOAD_MS_BY_ROUTE = {name: ms for ms, names in ROUTES_BY_LOAD_MS.items() for name
 
 
 def build_routes(handlers: Mapping[str, Handler], load: LoadLimits | None = None) -> list[Route]:
-    """Return a route for each handler; `load` limits the load of owners.
-
-    The middleware limits that of client addresses.
-    """
+    """Return a route for each handler; `load` limits owners, the middleware limits addresses."""
     load = load or LoadLimits(0.0, 0.0)
     return [
         Route(
@@ -71,7 +68,6 @@ def build_routes(handlers: Mapping[str, Handler], load: LoadLimits | None = None
 
 
 def load_ms_of(name: str) -> float:
-    """Return the estimated load of a request to a route."""
     return LOAD_MS_BY_ROUTE.get(name, DEFAULT_LOAD_MS)
 
 
@@ -99,17 +95,13 @@ def _make_endpoint(
         content = json.dumps(response, separators=(",", ":"), allow_nan=False)
         seconds = time.thread_time() - start + getattr(request.state, "handler_cpu_s", 0.0)
         load.add(address, owner, 1000 * seconds - load_ms)
-        headers = getattr(request.state, "response_headers", None)  # set by a handler
-        return Response(content, media_type="application/json", headers=headers)
+        return Response(content, media_type="application/json")
 
     return endpoint
 
 
 def parse_body(body: bytes) -> Any:
-    """Parse the JSON of a request.
-
-    Raises UserError for JSON that is malformed or has too many brackets.
-    """
+    """Parse the JSON of a request; raise UserError if it is malformed or has too many brackets."""
     if body.count(b"[") + body.count(b"{") > MAX_BRACKETS:
         raise UserError(f"this JSON has more than {MAX_BRACKETS} lists and objects; send fewer")
     try:
@@ -132,7 +124,8 @@ def handler(
 
     The arguments of the handler are its context (`self` or the registry), the validated request
     and, of a request that names models, what `require` returns for it: the only way to a model.
-    A coroutine also receives the HTTP request. A plain function runs in a thread, so it may block.
+    An argument `http_request` receives the HTTP request. A plain function runs in a thread, so it
+    may block.
 
     Args:
         needs: the right that a request needs on the models that it names, or a function of the
@@ -154,10 +147,9 @@ def handler(
         return request.require(registry, right)
 
     def decorate(function: Callable[..., Any]) -> HandlerMethod:
-        is_coroutine = iscoroutinefunction(function)
+        takes_request = "http_request" in signature(function).parameters
 
         def measured(*arguments: Any) -> tuple[dict[str, Any], float]:
-            """Return the response, and the CPU time of its thread in seconds."""
             start = time.thread_time()
             return function(*arguments), time.thread_time() - start
 
@@ -168,12 +160,12 @@ def handler(
             try:
                 request = parse(request_type, payload)
                 models = () if needs is None else (await find_model(context, request),)
-                if is_coroutine:
-                    response = await function(context, request, *models, http_request)
-                else:
-                    response, seconds = await asyncio.to_thread(measured, context, request, *models)
-                    if http_request is not None:
-                        http_request.state.handler_cpu_s = seconds
+                arguments = (context, request, *models, *[http_request] * takes_request)
+                if iscoroutinefunction(function):
+                    return await function(*arguments)
+                response, seconds = await asyncio.to_thread(measured, *arguments)
+                if http_request is not None:
+                    http_request.state.handler_cpu_s = seconds
                 return response
             except (ValueError, OSError) as error:
                 if missing is not None and getattr(error, "code", "") == NOT_FOUND:
@@ -200,5 +192,4 @@ class HandlerGroup:
         self.registry = registry
 
     def handlers(self) -> dict[str, Handler]:
-        """Return the handlers by route name."""
         return bind_handlers(self, vars(type(self)))

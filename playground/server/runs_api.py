@@ -1,41 +1,96 @@
-"""Serve the run list, and the actions of an owner on their runs.
+"""Serve the run list, the actions of an owner on their runs, and damaged records.
 
-A share link gives access to the settings of a run. All else requires the owner key.
+A share link gives access to the settings of a run. All else requires the owner key. The owner of a
+local instance gets all damaged records; others get those in which their fingerprint is legible.
 """
 
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from playground.architectures.parameter_groups import parameter_count
-from playground.checkpoints.manifest import cached_manifest
+from playground.checkpoints.manifest import Manifest, cached_manifest
+from playground.checkpoints.train_command import training_command
 from playground.common.atomic_write import remove_dir
-from playground.common.format import format_count
+from playground.common.format import format_count, format_duration, format_percent
 from playground.common.storage import directory_size
 from playground.errors import UserError, error_text
-from playground.runs.access import CHECKPOINT_PREFIX, RUN_PREFIX, Access, Right
+from playground.experiments.curves import first_step_reaching
+from playground.experiments.service import ExperimentService
+from playground.runs.access import (
+    CHECKPOINT_PREFIX,
+    RUN_PREFIX,
+    Access,
+    ModelRef,
+    Right,
+    is_single_owner,
+)
 from playground.runs.commands import COMMANDS
+from playground.runs.damaged import Damaged, describe_damage
+from playground.runs.metric_series import MetricSeries
 from playground.runs.owner_keys import OWNER_KEY_PATTERN
+from playground.runs.record import owner_id
 from playground.runs.registry import MAX_STEPS, Registry
 from playground.runs.state import Run
 from playground.runs.summary import architecture_suffix, task_label
+from playground.runs.weight_history import read_lines
 from playground.runs.worker_protocol import PINNED_SUFFIX
 from playground.training.optimizer_groups import describe_optimizer_groups
 from playground.training.run_config import RunConfig
 
-from .results import describe_result, find_command
-from .routes import handler
-from .schemas.base import ModelRequest
-from .schemas.responses import ModelChange, RunDetails, RunList
-from .schemas.runs import ActOnRun, ListRuns
+from .routes import HandlerGroup, handler
+from .schemas.base import (
+    Index,
+    Name,
+    OptionalOwner,
+    OwnerRequest,
+    RequestBody,
+    ShortText,
+)
+from .schemas.responses import DamagedRecord, Done, ModelChange, RunDetails, RunList
 
+RunAction = Literal[
+    "pause",
+    "resume",
+    "step",
+    "stop",
+    "save",
+    "change",
+    "extend",
+    "rename",
+    "share",
+    "delete",
+    "undelete",
+    "rerun",
+    "branch",
+    "download",
+    "remove",
+]
 CHECKPOINT_MISSING = "this checkpoint is no longer on the server; select another one"
+
+
+class ListRuns(RequestBody):
+    """The owner whose runs are requested; without a key, the response lists only checkpoints."""
+
+    owner: OptionalOwner = ""
+
+
+class ActOnRun(ModelRef):
+    """An action of the owner on a run."""
+
+    action: RunAction
+    setting: ShortText | None = None
+    value: Any = None
+    name: ShortText | None = None
+    viewers_may_use: bool | None = None
+    step: Index | None = None
+    checkpoint: ShortText | None = None
 
 
 @handler("runs/list", ListRuns, RunList)
 def list_runs(registry: Registry, request: ListRuns) -> dict[str, Any]:
-    """Return the runs of the owner, and the public checkpoints."""
     owner = request.owner if OWNER_KEY_PATTERN.fullmatch(request.owner) else ""
     checkpoints = []
     for name, folder in registry.storage.list_checkpoints().items():
@@ -51,7 +106,7 @@ def list_runs(registry: Registry, request: ListRuns) -> dict[str, Any]:
                     "best": manifest.scores["exact_match"] if manifest.scores else None,
                 }
             )
-        except (ValueError, OSError):  # damaged_api.py lists it
+        except (ValueError, OSError):  # `damaged/list` has it
             continue
     runs, storage_message = (
         (registry.summaries(owner), registry.storage_quota.eviction_message(owner))
@@ -70,10 +125,7 @@ def list_runs(registry: Registry, request: ListRuns) -> dict[str, Any]:
 
 @handler("runs/action", ActOnRun, ModelChange, Right.OWN)
 def run_action(registry: Registry, request: ActOnRun, model: Access) -> dict[str, Any]:
-    """Apply an action of the owner to a run.
-
-    The response may contain the `subject` that the page opens next.
-    """
+    """Apply an action; the response may name the `subject` that the page opens next."""
     run = model.run
     if run is None:
         raise UserError("this is a checkpoint, which has no actions; select a run")
@@ -147,8 +199,8 @@ ACTIONS: dict[str, Callable[[Registry, Run, ActOnRun], dict[str, Any] | None]] =
 }
 
 
-@handler("runs/details", ModelRequest, RunDetails, Right.WATCH)
-def run_details(registry: Registry, request: ModelRequest, model: Access) -> dict[str, Any]:
+@handler("runs/details", ModelRef, RunDetails, Right.WATCH)
+def run_details(registry: Registry, request: ModelRef, model: Access) -> dict[str, Any]:
     """Return the settings of a model; for its owner also the checkpoints and the share link."""
     response: dict[str, Any] = {
         "settings": displayed_settings(model),
@@ -215,9 +267,109 @@ def displayed_settings(model: Access) -> dict[str, Any]:
     return {name: value for name, value in model.settings().items() if name not in derived}
 
 
+@lru_cache(maxsize=32)
+def load_metric_series(folder: Path, modified_ns: int) -> MetricSeries:
+    """Return the points of a checkpoint; `modified_ns` keys the cache."""
+    try:
+        return MetricSeries(read_lines(folder))
+    except ValueError:  # other lines: the checkpoint opens without curves
+        return MetricSeries()
+
+
+def load_points(model: Access) -> MetricSeries:
+    """Return the points of a run or a checkpoint. It reads the disk."""
+    if model.run:
+        return model.run.load_points()
+    return load_metric_series(model.folder, (model.folder / "config.json").stat().st_mtime_ns)
+
+
+def describe_result(model: Access) -> str:
+    """Describe in one sentence what a model learned; empty before its first score."""
+    points = load_points(model)
+    scores = model.run.record.scores if model.run else cached_manifest(model.folder).scores
+    if scores:
+        score, count = scores["exact_match"], scores["n"]
+    elif points.evaluations:
+        _, score, _, count, _ = points.evaluations[-1]
+    else:
+        return ""
+    task = task_label(model.config)
+    start = f"{task} after {format_count(points.last, 'step')}"
+    step = first_step_reaching([(step, exact) for step, exact, *_ in points.evaluations])
+    if step is not None:
+        seconds = points.columns["seconds"][step - points.first]
+        start = f"Learned {task} in {format_count(step, 'step')}, {format_duration(seconds)}"
+    unseen = format_count(count, "unseen sequence")
+    return f"{start}: {format_percent(score)} of {unseen} right"
+
+
+def find_command(model: Access) -> str | None:
+    """Return the command that trains a model again, if there is one."""
+    if run := model.run:
+        config = run.config
+        return training_command(Manifest(config, run.steps, 0.0, config.training.device))
+    return training_command(cached_manifest(model.folder))
+
+
 def describe_config(config: RunConfig) -> str:
     """Describe a run briefly: task, lengths and shape."""
     model = config.model
     layers = format_count(model.n_layers, "layer")
     heads = format_count(model.attention_heads, "head")
     return f"{task_label(config)}{architecture_suffix(config)}, {layers} × {heads}"
+
+
+class RemoveDamaged(OwnerRequest):
+    """A damaged record of the owner."""
+
+    kind: Literal["run", "checkpoint", "experiment"]
+    name: Name
+
+
+class DamagedList(TypedDict):
+    damaged: list[DamagedRecord]
+
+
+class DamagedHandlers(HandlerGroup):
+    def __init__(self, registry: Registry, experiments: ExperimentService) -> None:
+        self.registry = registry
+        self._listed_at_start = {"run": registry.damaged, "experiment": experiments.store.damaged}
+
+    @handler("damaged/list", OwnerRequest, DamagedList)
+    def list_damaged(self, request: OwnerRequest) -> dict[str, Any]:
+        return {
+            "damaged": [
+                {"kind": kind, "name": name, "reason": each.reason, "bytes": each.n_bytes}
+                for (kind, name), each in self._find(request.owner).items()
+            ]
+        }
+
+    @handler("damaged/remove", RemoveDamaged, Done)
+    def remove(self, request: RemoveDamaged) -> dict[str, Any]:
+        damaged = self._find(request.owner).get((request.kind, request.name))
+        if damaged is None:
+            raise UserError("this record is no longer here, or not yours; reload the page")
+        damaged.remove()
+        self._listed_at_start.get(request.kind, {}).pop(request.name, None)
+        return {}
+
+    def _find(self, owner: str) -> dict[tuple[str, str], Damaged]:
+        owns_machine, fingerprint = is_single_owner(self.registry, owner), owner_id(owner)
+        kinds = dict(self._listed_at_start)
+        if owns_machine:
+            kinds["checkpoint"] = self._damaged_checkpoints()
+        return {
+            (kind, name): each
+            for kind, records in kinds.items()
+            for name, each in records.copy().items()
+            if owns_machine or each.owner == fingerprint
+        }
+
+    def _damaged_checkpoints(self) -> dict[str, Damaged]:
+        damaged = {}
+        for name, folder in self.registry.storage.list_checkpoints().items():
+            try:
+                cached_manifest(folder)
+            except (ValueError, OSError) as error:
+                damaged[name] = describe_damage(folder, folder / "config.json", error)
+        return damaged

@@ -17,11 +17,12 @@ from typing import Annotated, Any, TypedDict
 
 from pydantic import Field
 from starlette.requests import Request
+from starlette.responses import JSONResponse
 
 from playground.runs.owner_keys import OWNER_KEY_PATTERN, new_owner_key, owner_from_session
 
 from .routes import HandlerGroup, handler
-from .schemas.base import OptionalOwner, OwnerRequest, RequestBody
+from .schemas.base import OwnerRequest, RequestBody
 from .schemas.responses import Done
 
 COOKIE = "__Host-playground-owner"  # with this prefix no other host of the domain can set it
@@ -29,7 +30,6 @@ COOKIE_MAX_AGE_S = 180 * 86400
 
 
 def owner_cookie(owner: str) -> str:
-    """Return the Set-Cookie header that stores an owner key."""
     return (
         f"{COOKIE}={owner}; Max-Age={COOKIE_MAX_AGE_S}; Path=/; Secure; HttpOnly; SameSite=None; "
         "Partitioned"
@@ -50,22 +50,8 @@ class OpenSession(RequestBody):
     stored: Annotated[str, Field(max_length=1000)] = ""
 
 
-class CheckSession(RequestBody):
-    """The owner key that the cookie should have."""
-
-    owner: OptionalOwner = ""
-
-
 class OpenedSession(TypedDict):
-    """The owner key of the browser."""
-
     owner: str
-
-
-class CheckedSession(TypedDict):
-    """Whether the browser has stored the owner key."""
-
-    is_stored: bool
 
 
 class SessionHandlers(HandlerGroup):
@@ -78,18 +64,9 @@ class SessionHandlers(HandlerGroup):
         return {"owner": self.registry.single_owner or stored or new_owner_key()}
 
     @handler("session/store", OwnerRequest, Done)
-    async def store(self, request: OwnerRequest, http_request: Request) -> dict[str, Any]:
-        """Store the owner key in a cookie."""
-        if not self.registry.single_owner and http_request.headers.get("origin"):
-            http_request.state.response_headers = {
-                "set-cookie": owner_cookie(request.owner),
-                "cache-control": "no-store",
-            }
-        return {}
-
-    @handler("session/is-stored", CheckSession, CheckedSession)
-    async def is_stored(self, request: CheckSession, http_request: Request) -> dict[str, Any]:
-        """Return whether the browser has stored the owner key."""
-        owner = request.owner
-        is_in_cookie = bool(owner) and owner_from_cookie(http_request) == owner
-        return {"is_stored": bool(self.registry.single_owner) or is_in_cookie}
+    async def store(self, request: OwnerRequest, http_request: Request) -> Any:
+        """Store the owner key in a cookie; `session/open` then shows if it is there."""
+        if self.registry.single_owner or not http_request.headers.get("origin"):
+            return {}
+        headers = {"set-cookie": owner_cookie(request.owner), "cache-control": "no-store"}
+        return JSONResponse({}, headers=headers)

@@ -62,7 +62,6 @@ class VersionedFiles(StaticFiles):
         return os.path.normpath(str(scope["path_params"]["path"]))
 
     async def encode(self, response: FileResponse, encoding: str) -> Response:
-        """Return the response in an encoding of HTTP."""
         if int(response.headers["content-length"]) < MIN_COMPRESSED_BYTES:
             encoding = "identity"
         path, version = str(response.path), response.headers["etag"]
@@ -74,10 +73,7 @@ class VersionedFiles(StaticFiles):
 
 @lru_cache(maxsize=1000)
 def encode_file(path: str, encoding: str, version: str) -> bytes:
-    """Return the content of a file without comments, in an encoding of HTTP.
-
-    `version` keys the cache.
-    """
+    """Return a file without comments, in an encoding of HTTP; `version` keys the cache."""
     content = Path(path).read_bytes()
     if pattern := COMMENT_PATTERNS.get(Path(path).suffix):
         content = remove_comments(content.decode(), pattern).encode()
@@ -85,7 +81,6 @@ def encode_file(path: str, encoding: str, version: str) -> bytes:
 
 
 def encode_text(content: bytes, encoding: str) -> bytes:
-    """Return a text in an encoding of HTTP."""
     if encoding == "br":
         return bytes(brotli.compress(content, mode=brotli.MODE_TEXT, quality=BROTLI_QUALITY))
     return gzip.compress(content) if encoding == "gzip" else content
@@ -97,5 +92,4 @@ def remove_comments(text: str, pattern: re.Pattern[str]) -> str:
 
 
 def static_route(folder: Path = STATIC_DIR) -> Route:
-    """Return the route of the playground's files."""
     return Route(f"/{STATIC_URL}{{path:path}}", VersionedFiles(directory=folder), methods=["GET"])

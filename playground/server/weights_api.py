@@ -9,8 +9,11 @@ another series id before one of its steps gets other weights, so a browser may c
 import asyncio
 import hashlib
 import os
+import re
 from pathlib import Path
+from typing import Annotated
 
+from pydantic import BeforeValidator
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
@@ -18,7 +21,7 @@ from starlette.routing import Route
 from playground.checkpoints.manifest import cached_manifest
 from playground.common.validation import parse
 from playground.errors import BusyError, UserError
-from playground.runs.access import NOT_FOUND, Access, Right, require
+from playground.runs.access import NOT_FOUND, Access, ModelRef, Right, require
 from playground.runs.browser_model import runs_in_browser
 from playground.runs.registry import Registry
 from playground.runs.weight_history import NO_WEIGHTS, find_weights, weights_path
@@ -26,10 +29,21 @@ from playground.runs.weight_history import NO_WEIGHTS, find_weights, weights_pat
 from .asgi import json_error
 from .client import resolve_client_address
 from .rate_limit import LoadLimits
-from .schemas.runs import LoadWeights
+from .schemas.base import Index
 
 WEIGHTS_PATH = "/playground/weights"
 BYTES_PER_MS = 200_000  # that the server reads, hashes and sends in a millisecond
+
+
+def _parse_number(value: object) -> object:
+    """Return a number of a URL; any other value as it is."""
+    return int(value) if isinstance(value, str) and re.fullmatch("[0-9]{1,15}", value) else value
+
+
+class LoadWeights(ModelRef):
+    """A model and the step of its weights, from a URL."""
+
+    step: Annotated[Index, BeforeValidator(_parse_number)]
 
 
 def weights_route(registry: Registry, load: LoadLimits) -> Route:

@@ -24,10 +24,7 @@ MAX_SETTINGS_LENGTH = 40_000  # characters; the vocabulary of a dataset may have
 
 
 def run_config(values: dict[str, Any], owns_dataset: OwnsDataset = OWNS_NONE) -> RunConfig:
-    """Return the run of the form values.
-
-    Settings that its architecture ignores are left out. Raises ConfigError, naming the field.
-    """
+    """Return the run of the form values, or raise ConfigError with the field."""
     family = values["architecture"]
     if isinstance(family, str) and family in ARCHITECTURES:  # validation rejects others below
         values = {
@@ -84,10 +81,7 @@ def dataset_settings(values: dict[str, Any], owns_dataset: OwnsDataset) -> dict[
 
 
 def parse_settings(text: str) -> RunConfig:
-    """Return the run that a link or a JSON text describes.
-
-    Raises ValueError for any other text; with the labels of the form in place of setting names.
-    """
+    """Return the run of a link or JSON text; raise ValueError, with the labels of the form."""
     try:
         content = (
             parse_strict_json(text.encode("utf-8", "replace"))
@@ -141,10 +135,7 @@ def with_labels(error: ConfigError) -> str:
 
 
 def form_values(config: RunConfig) -> dict[str, Any]:
-    """Return the form values of a run, for the settings that a preset covers.
-
-    Settings that the architecture ignores have their default.
-    """
+    """Return the form values of a run, for the settings that a preset covers."""
     fields = config.to_flat()
     return {
         name: fields[name] if name in fields else field_named(name).default

@@ -49,39 +49,6 @@ FIRST_STYLES = (
     "train/live.css",
     "shared/diagram/diagram.css",
 )
-
-# The dialog Help lists the keys, and the words of the figures.
-KEYS = (
-    ("space", "pause, resume"),
-    ("→", "one step, while paused"),
-    ("← →", "on a slider of steps: the stored step before or after"),
-    ("← → ↑ ↓", "on a head of the diagram: select another head"),
-    ("Enter", "on the selected head: open it in Inspect"),
-    ("← → ↑ ↓", "on a curve: read single values"),
-    ("+ − 0", "on a curve: zoom in, zoom out, show all steps"),
-    ("?", "this list"),
-)
-TERMS = (
-    ("SOS, EOS, PAD", "tokens for the start of a sequence, its end, and positions without a token"),
-    ("training loss", "of one batch, with the weights in training"),
-    (
-        "held-out loss",
-        "of sequences that are never trained on, with the weights that the model predicts with: "
-        "averaged ones in the preset Fast, whose loss is far lower",
-    ),
-    ("prediction", "what the model writes by itself, token by token"),
-    ("guess", "its next token after the right ones before it, with the probability as a bar"),
-    (
-        "orange bar of a part",
-        "share of right tokens that become wrong if that part alone is off; once a part was off",
-    ),
-    ("exact match", "fraction of held-out sequences whose output has no wrong token"),
-    (
-        "number of a block",
-        "how long the vectors are that it adds, relative to those it adds them to; at 1.00 both "
-        "are equally long",
-    ),
-)
 FIRST_CHECKPOINT = CHECKPOINT_PREFIX + "reverse"  # the model that a first visit opens
 N_SHADES = 4
 BLOCKS = {  # by stack, from the top of a layer: kind, title and name of each block
@@ -120,10 +87,7 @@ FIRST_STYLE = "\n" + "".join(map(read_static, FIRST_STYLES))
 
 
 def module_graph(*entries: str) -> list[str]:
-    """Return entry modules and the modules that they load, by their paths in `static`.
-
-    Unless they are preloaded, a browser requests an import only after the module that imports it.
-    """
+    """Return entry modules and all that they import, which would else load one after another."""
     modules = list(entries)
     for module in modules:
         for path in IMPORT_PATTERN.findall(read_static(module)):
@@ -134,10 +98,7 @@ def module_graph(*entries: str) -> list[str]:
 
 
 def draw_map(weights: list[int], n_columns: int) -> list[Markup]:
-    """Return the paths of a head's squares by shade, the lightest first; the largest is darkest.
-
-    `weights` are thousandths, row by row; a square has the size 1.
-    """
+    """Return the paths of a head's squares by shade, the lightest first; `weights` are rows."""
     paths, largest = [""] * N_SHADES, max(weights)
     for i, weight in enumerate(weights):
         if shade := round(N_SHADES * weight / largest):
@@ -180,12 +141,7 @@ def first_view() -> dict[str, Any]:
 
 
 def build_page(project_links: dict[str, str], space: str) -> str:
-    """Return the document.
-
-    Args:
-        project_links: the addresses of the documentation and the source by name.
-        space: the id of the Space that serves the page, or empty.
-    """
+    """Return the document with these links; `space` is the id of its Space, or empty."""
     links = {"Paper": PAPER_URL, **project_links}
     if space:
         source = f"{HUB}/spaces/{quote(space)}"
@@ -206,8 +162,6 @@ def build_page(project_links: dict[str, str], space: str) -> str:
         first_model=FIRST_CHECKPOINT,
         tabs=TABS,
         links=links,
-        help_keys=KEYS,
-        help_terms=TERMS,
         **first_view(),
     )
 

@@ -193,13 +193,9 @@ PRESET_SETTINGS = tuple(
 
 
 def label_of(name: str) -> str:
-    """Return the label of a setting."""
     return LABELS.get(name, name.replace("_", " ").capitalize())
 
 
 def is_used_by_architecture(name: str, family: str) -> bool:
-    """Return whether an architecture uses a setting.
-
-    Every architecture uses the settings of task and training.
-    """
+    """Return whether an architecture uses a setting; all use those of task and training."""
     return section_of_field()[name] != "model" or name in ARCHITECTURES[family].setting_names()

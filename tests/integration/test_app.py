@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from playground.server.app import is_public, root_path
+from playground.server.app import is_public
 from tests.support.app_server import ROOT, AppServer
 
 
@@ -51,19 +51,3 @@ def test_a_space_a_foreign_address_or_a_link_opens_the_app_to_all(monkeypatch, h
         monkeypatch.setenv("SPACE_ID", space)
     assert is_public(host) is opened
     assert is_public(host, share=True)
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        ("", ""),
-        (" / ", ""),
-        ("/play", "/play"),
-        ("play/", "/play"),
-        ("//a/b/", "/a/b"),
-        ("https://example.org/play/", "https://example.org/play"),
-    ],
-)
-def test_the_path_of_the_page_has_one_form(monkeypatch, value, expected):
-    monkeypatch.setenv("GRADIO_ROOT_PATH", value)
-    assert root_path() == expected

@@ -35,11 +35,11 @@ from playground.runs.scheduler import RunScheduler
 from playground.server.api import Endpoints
 from playground.server.api_page import API_PAGE
 from playground.server.app import build_handlers, launch_options
-from playground.server.card_api import CARD_PATH
 from playground.server.dataset_reader import read_dataset
 from playground.server.jobs_api import RIGHTS_BY_KIND
+from playground.server.report_api import CARD_PATH
 from playground.server.routes import ROUTE_PREFIX
-from playground.server.schemas.runs import RunAction
+from playground.server.runs_api import RunAction
 from playground.server.static_files import static_route
 from playground.server.weights_api import WEIGHTS_PATH
 from playground.training.run_config import RunConfig
@@ -187,7 +187,6 @@ VIEW = {"text": SOURCE, "options": {"examples": True, "mode": "teacher-forced", 
 REQUESTS = {
     "session/open": [{"stored": ""}],
     "session/store": [{}],
-    "session/is-stored": [{}],
     "form/check": [{"values": {}}],
     "form/fill": [{"settings": "{}"}],
     "form/start": [{"values": {"max_steps": 0}}],

@@ -17,10 +17,7 @@ MAX_SEQUENCE_LENGTH = 2000  # characters of a typed sequence
 
 
 def require_owner_key(value: object) -> str:
-    """Return an owner key.
-
-    Raises ValueError for any other value; the message does not repeat it.
-    """
+    """Return an owner key; raise ValueError for another value, which no message repeats."""
     if not isinstance(value, str) or not OWNER_KEY_PATTERN.fullmatch(value):
         raise ValueError("the request has no owner key; reload the page and try again")
     return value
@@ -65,19 +62,10 @@ class OwnerRequest(RequestBody):
     owner: OwnerKey
 
 
-class ModelRequest(ModelRef):
-    """A request about a model, of its owner or of a viewer."""
-
-
-class OwnedModelRequest(ModelRef):
-    """A request about a model, which needs an owner key."""
-
-    owner: OwnerKey
-
-
-class SubmitJob(OwnedModelRequest):
+class SubmitJob(ModelRef):
     """The kind of a job, and its request, which the job validates."""
 
+    owner: OwnerKey
     kind: Name
     request: JsonObject = Field(default_factory=dict)
 

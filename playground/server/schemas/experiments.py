@@ -16,7 +16,6 @@ from playground.models.config_fields import ConfigError
 from playground.runs.access import Access, ModelRef, Right, require
 from playground.runs.registry import Registry
 from playground.server.hub_token import JobsAccess
-from playground.server.variable_settings import VariableSetting
 
 from .base import MAX_TEXT_LENGTH, JsonObject, Name, OwnerRequest, RequestBody, Token
 
@@ -119,16 +118,24 @@ class ExperimentPreset(TypedDict):
     stored: list[StoredVariant]
 
 
-class PresetList(TypedDict):
-    """The response of `experiments/presets`: the form of a new experiment."""
+class VariableSetting(TypedDict):
+    """A setting that an experiment may vary; `accepts` describes its values."""
 
+    name: str
+    label: str
+    group: str
+    help: str
+    accepts: str
+    suggested: str
+    default: str
+
+
+class PresetList(TypedDict):
     presets: list[ExperimentPreset]
     settings: list[VariableSetting]
 
 
 class PlannedVariant(TypedDict):
-    """A variant of an experiment."""
-
     label: str
     values: dict[str, Any]
     parameters: int
@@ -136,26 +143,20 @@ class PlannedVariant(TypedDict):
 
 
 class Plan(TypedDict):
-    """The response of `experiments/plan`; `test` is what a test of the seeds can show."""
-
     runs: int
     variants: list[PlannedVariant]
     estimate: Estimate
-    test: str
+    test: str  # what a test of the seeds can show
 
 
 class Places(TypedDict):
-    """Where an experiment can train, beside this server; the machines have prices for `jobs`."""
-
     slurm: bool
     hf_jobs: JobsAccess
-    jobs: int
+    jobs: int  # for which the machines have prices
     machines: list[Machine]
 
 
 class StartedExperiment(TypedDict):
-    """The id of an experiment that started."""
-
     experiment: str
 
 
@@ -176,17 +177,13 @@ class ExperimentState(TypedDict):
 
 
 class ExperimentSummary(ExperimentState):
-    """An experiment in the list; `share` is the part of its steps that is done."""
-
-    share: float
+    share: float  # of its steps that is done
 
 
 class PlannedRun(TypedDict):
-    """A run of the plan; `run` is null for one that does not exist."""
-
     variant: str
     seed: int
-    run: str | None
+    run: str | None  # null for one that does not exist
     status: str
     step: int
     queue_position: int | None
@@ -209,8 +206,6 @@ class VariantResults(TypedDict):
 
 
 class LengthResults(TypedDict):
-    """The results of all schemes by length."""
-
     trained: tuple[int, int]
     max_length: int
     n_requested: int
@@ -220,8 +215,6 @@ class LengthResults(TypedDict):
 
 
 class Results(TypedDict):
-    """The results of an experiment, and its settings."""
-
     results: VariantResults
     lengths: NotRequired[LengthResults]
     spec: NotRequired[dict[str, Any]]
@@ -238,8 +231,6 @@ class OpenExperiment(ExperimentState):
 
 
 class ExperimentList(TypedDict):
-    """The response of `experiments/poll`."""
-
     experiments: list[ExperimentSummary]
     open: OpenExperiment | None
 
@@ -249,6 +240,4 @@ class ExportedExperiment(Results):
 
 
 class CsvFile(TypedDict):
-    """A file with the results of an experiment."""
-
     csv: str

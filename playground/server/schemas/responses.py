@@ -23,8 +23,6 @@ class ErrorResponse(TypedDict):
 
 
 class LengthScore(TypedDict):
-    """The scores of the sequences of one length."""
-
     length: int
     n: int
     exact_match: float | None
@@ -33,8 +31,6 @@ class LengthScore(TypedDict):
 
 
 class Scores(TypedDict):
-    """The final scores of a model."""
-
     n: int
     exact_match: float
     token_accuracy: float
@@ -42,8 +38,6 @@ class Scores(TypedDict):
 
 
 class RunSummary(TypedDict):
-    """A run in the list of models."""
-
     subject: str
     name: str
     status: RunStatus
@@ -63,8 +57,6 @@ class RunSummary(TypedDict):
 
 
 class CheckpointSummary(TypedDict):
-    """A checkpoint in the list of models."""
-
     subject: str
     name: str
     about: str
@@ -74,8 +66,6 @@ class CheckpointSummary(TypedDict):
 
 
 class RunList(TypedDict):
-    """The response of `runs/list`."""
-
     runs: list[RunSummary]
     checkpoints: list[CheckpointSummary]
     storage_message: str
@@ -99,8 +89,6 @@ class Points(TypedDict):
 
 
 class LatestPoint(TypedDict):
-    """The metrics of the latest step."""
-
     step: int
     loss: NotRequired[float]
     learning_rate: NotRequired[float]
@@ -110,16 +98,12 @@ class LatestPoint(TypedDict):
 
 
 class Sample(TypedDict):
-    """A held-out sequence with the right and the predicted output."""
-
     source: list[str]
     target: list[str]
     prediction: list[str]
 
 
 class TargetPrediction(TypedDict):
-    """The right tokens, the predicted ones and their probabilities."""
-
     target: list[str]
     predicted: list[str]
     probability: list[int]
@@ -137,8 +121,6 @@ class Snapshot(TypedDict):
 
 
 class ProbeInfo(TypedDict):
-    """What the live view needs once for a model."""
-
     source: list[str]
     # the labels of the rows and the columns by kind of attention
     axes: dict[str, tuple[list[str], list[str]]]
@@ -181,8 +163,6 @@ class ModelPoll(TypedDict):
 
 
 class RunPoll(ModelPoll):
-    """The same for a run."""
-
     changes_version: int
     branched_from_step: int | None
     queue_position: int | None
@@ -222,8 +202,6 @@ class ModelDescription(TypedDict):
 
 
 class RunCheckpoint(TypedDict):
-    """A checkpoint of a run."""
-
     name: str
     step: int
     bytes: int
@@ -234,8 +212,6 @@ class RunCheckpoint(TypedDict):
 
 
 class DamagedRecord(TypedDict):
-    """A run, checkpoint or experiment on disk that cannot be read."""
-
     kind: str
     name: str
     reason: str  # a sentence
@@ -260,8 +236,6 @@ class RunDetails(TypedDict):
 
 
 class JobPoll(TypedDict):
-    """The response of `jobs/poll`."""
-
     status: Literal["waiting", "working", "done", "failed", "cancelled"]
     kind: str
     message: str
@@ -296,8 +270,6 @@ class SnapshotAtStep(TypedDict):
 
 
 class ForwardPass(TypedDict):
-    """What the diagram draws for a typed sequence."""
-
     source: list[str]
     axes: dict[str, tuple[list[str], list[str]]]
     attention: dict[str, list[list[list[int]]]]
@@ -306,8 +278,6 @@ class ForwardPass(TypedDict):
 
 
 class Prediction(TypedDict):
-    """The response of `runs/predict`."""
-
     prediction: list[str]
     target: list[str] | None
     correct: bool | None
@@ -317,8 +287,6 @@ class Prediction(TypedDict):
 
 
 class OverlaidCurve(Points):
-    """The curves of another model."""
-
     subject: str
     name: str
     status: RunStatus
@@ -326,12 +294,8 @@ class OverlaidCurve(Points):
 
 
 class CurveList(TypedDict):
-    """The response of `runs/curves`."""
-
     curves: list[OverlaidCurve]
 
 
 class SubmittedJob(TypedDict):
-    """The response of `jobs/submit`: the id of the job."""
-
     job: str

@@ -7,8 +7,6 @@ Row = dict[str, Any]
 
 
 class InspectView(TypedDict):
-    """What every view of the Inspect tab has."""
-
     step: int
     default_input: NotRequired[str]  # an example input in the symbols of the model
 
@@ -23,8 +21,6 @@ class AnswerView(InspectView):
 
 
 class AttentionView(AnswerView):
-    """The view `attention`."""
-
     kind: Literal["encoder", "decoder", "cross"]
     kinds: list[str]
     layers: int
@@ -37,8 +33,6 @@ class AttentionView(AnswerView):
 
 
 class HeadsView(InspectView):
-    """The view `heads`."""
-
     sequences: int
     lengths: list[int]
     patterns: dict[str, str]
@@ -46,8 +40,6 @@ class HeadsView(InspectView):
 
 
 class AblationView(InspectView):
-    """The view `ablation`."""
-
     method: Literal["mean", "zero", "resample"]
     set: Literal["single", "groups", "keep"]
     sequences: int
@@ -58,8 +50,6 @@ class AblationView(InspectView):
 
 
 class OutputView(AnswerView):
-    """The view `output`."""
-
     source: list[str]
     vocabulary: list[str]
 
@@ -74,8 +64,6 @@ class LayerTable(TypedDict):
 
 
 class PatchView(InspectView):
-    """The view `patch`."""
-
     source: list[str]
     corrupted_source: list[str]
     source_position: int
@@ -91,8 +79,6 @@ class PatchView(InspectView):
 
 
 class LensView(AnswerView):
-    """The view `lens`."""
-
     layers: list[str]
     decoder_input: list[str]
     labels: list[str]
@@ -116,8 +102,6 @@ class ContributionsView(AnswerView):
 
 
 class TraceView(AnswerView):
-    """The view `trace`."""
-
     steps: list[Row]
     stages: list[Row]
     chosen: Row
@@ -184,8 +168,6 @@ class AttentionScoresView(InspectView):
 
 
 class EmbeddingsView(AnswerView):
-    """The view `embeddings`."""
-
     side: Literal["source", "target"]
     positions: Row
     tokens: list[str]
@@ -195,15 +177,11 @@ class EmbeddingsView(AnswerView):
 
 
 class ParametersView(AnswerView):
-    """The view `parameters`."""
-
     components: list[Row]
     total: int
 
 
 class GatesView(AnswerView):
-    """The view `gates`."""
-
     cell: str
     stack: Literal["encoder", "decoder"]
     layer: int

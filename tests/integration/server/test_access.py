@@ -12,13 +12,13 @@ import shutil
 import pytest
 
 from playground.pretrained.jobs import KINDS
-from playground.runs.access import Right
+from playground.runs.access import ModelRef, Right
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.record import RunRecord
-from playground.server.api_calls import ENDPOINTS, Endpoint, endpoint
+from playground.server.api_calls import ENDPOINTS, endpoint
 from playground.server.jobs_api import RIGHTS_BY_KIND
 from playground.server.routes import ROUTE_PREFIX, handler
-from playground.server.schemas.base import ModelRequest, OwnerRequest
+from playground.server.schemas.base import OwnerRequest
 from playground.server.schemas.responses import Done
 from tests.support.page_client import zipped_small_checkpoint
 from tests.support.private_run import (
@@ -78,19 +78,17 @@ def test_every_route_kind_and_endpoint_has_a_request_here(site):
 
 
 def test_a_request_that_names_a_model_must_declare_its_right(site):
-    for request_type, needs in ((ModelRequest, None), (OwnerRequest, Right.USE)):
+    for request_type, needs in ((ModelRef, None), (OwnerRequest, Right.USE)):
         with pytest.raises(TypeError, match="declares the right that it needs"):
             handler("runs/new", request_type, Done, needs)
 
-    class OfModel(Endpoint):
-        model: str
+    async def of_model(call, model): ...
 
-    class OfJob(Endpoint):
-        job: str
+    async def of_job(call, job): ...
 
-    for arguments, needs in ((OfModel, None), (OfJob, Right.USE)):
+    for function, needs in ((of_model, None), (of_job, Right.USE)):
         with pytest.raises(TypeError, match="declares its right"):
-            endpoint(needs=needs)(arguments)
+            endpoint(needs=needs)(function)
     fields = {"subject", "subjects", "base", "model", "checkpoint", "run"}
     for each in site.endpoints.handlers.values():
         request_type = each.func.request_type

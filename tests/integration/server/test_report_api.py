@@ -24,28 +24,22 @@ def request_file(registry, route, **fields):
 
 
 @pytest.mark.smoke
-def test_a_report_exists_for_viewers_and_the_owner_of_a_run_only(registry, trained_checkpoint):
+@pytest.mark.parametrize(
+    ("route", "model", "name", "title"),
+    [
+        ("runs/report", "watch:{run.share_id}", "b-my-run-report.html", "<h1>&lt;b&gt;my run</h1>"),
+        ("runs/page", "run:{run.id}", "b-my-run.html", "&lt;b&gt;my run: break this transformer"),
+    ],
+)
+def test_a_file_has_the_name_of_the_run_and_no_id(
+    registry, trained_checkpoint, route, model, name, title
+):
     owner = new_owner_key()
-    sent = shutil.copytree(trained_checkpoint, registry.root / ".sent")
+    sent = shutil.copytree(trained_checkpoint, registry.root / f".{name}")
     run = registry.import_checkpoint(sent, owner, "<b>my run")
-    report = request_file(registry, "runs/report", subject=f"watch:{run.share_id}", owner="")
-    assert report["name"] == "b-my-run-report.html"
-    assert "<h1>&lt;b&gt;my run</h1>" in report["html"]
-    assert str(registry.root) not in report["html"]
-    assert run.id not in report["html"]
-    for owner in (new_owner_key(), "", None):
-        response = request_file(registry, "runs/report", subject=f"run:{run.id}", owner=owner)
-        assert "not yours" in response["error"]
-
-
-def test_the_page_of_a_run_exists_for_its_owner_only(registry, trained_checkpoint):
-    owner = new_owner_key()
-    sent = shutil.copytree(trained_checkpoint, registry.root / ".copy")
-    run = registry.import_checkpoint(sent, owner, "<b>my run")
-    page = request_file(registry, "runs/page", subject=f"run:{run.id}", owner=owner)
-    assert page["name"] == "b-my-run.html"
-    assert "<title>&lt;b&gt;my run: break this transformer</title>" in page["html"]
-    assert str(registry.root) not in page["html"]
-    assert run.id not in page["html"]
-    viewer = {"subject": f"watch:{run.share_id}", "owner": new_owner_key()}
-    assert "not yours" in request_file(registry, "runs/page", **viewer)["error"]
+    subject = model.format(run=run)
+    file = request_file(registry, route, subject=subject, owner=owner)
+    assert file["name"] == name
+    assert title in file["html"]
+    assert str(registry.root) not in file["html"]
+    assert run.id not in file["html"]

@@ -27,8 +27,6 @@ from playground.server.datasets_api import (
 )
 from playground.server.routes import ROUTE_PREFIX, build_routes
 from playground.server.schemas import responses, views
-from playground.server.schemas.experiments import PresetList
-from playground.server.schemas.responses import ErrorResponse
 from scripts import write_response_types
 from tests.support.app_server import ROOT
 from tests.support.handcrafted_models import recurrent_model
@@ -50,8 +48,6 @@ def registry(tmp_path_factory):
     root = tmp_path_factory.mktemp("checkpoints")
     shutil.copytree(ROOT / "checkpoints" / "reverse", root / "reverse")
     registry = Registry(root)
-    imported = shutil.copytree(root / "reverse", root / ".imported")
-    registry.import_checkpoint(imported, OWNER, "my run")
     registry.snapshots.inspector = InProcessInspector()
     yield registry
     registry.shutdown()
@@ -65,12 +61,6 @@ def request_json(registry):
     with TestClient(Starlette(routes=routes)) as client:
         yield lambda route, **payload: client.post(ROUTE_PREFIX + route, json=payload).json()
     experiments.close()
-
-
-@pytest.fixture(scope="module")
-def run(registry):
-    (run,) = registry.list_for_owner(OWNER)
-    return {"subject": f"run:{run.id}", "owner": OWNER}
 
 
 def test_the_matcher_reports_each_kind_of_difference():
@@ -90,43 +80,11 @@ def test_the_matcher_reports_each_kind_of_difference():
     assert problems("asleep", responses.RunStatus, "x")
 
 
-@pytest.mark.smoke
-def test_the_list_of_runs(request_json):
-    response = request_json("runs/list", owner=OWNER)
-    assert response["runs"]
-    assert response["checkpoints"]
-    assert problems(response, responses.RunList, "response") == []
-
-
-def test_polls(request_json, run):
-    response = request_json("runs/poll", **run)
-    assert response["points"]["steps"]
-    assert problems(response, responses.RunPoll, "run") == []
-    assert problems(request_json("runs/poll", **REVERSE), responses.ModelPoll, "checkpoint") == []
-    missing = request_json("runs/poll", subject="run:none", owner=OWNER)
-    assert problems(missing, responses.NotFoundPoll, "missing") == []
+def test_bundled_checkpoints(request_json):
+    """tests/support/private_run.py compares the responses about runs, of every route."""
+    assert problems(request_json("runs/poll", **REVERSE), responses.ModelPoll, "poll") == []
+    assert problems(request_json("runs/details", **REVERSE), responses.RunDetails, "details") == []
     assert problems(json.loads(json.dumps(Job("train").to_json())), responses.JobPoll, "job") == []
-
-
-def test_details(request_json, run):
-    assert problems(request_json("runs/details", **run), responses.RunDetails, "run") == []
-    assert (
-        problems(request_json("runs/details", **REVERSE), responses.RunDetails, "checkpoint") == []
-    )
-
-
-def test_the_form_of_the_lab(request_json):
-    response = request_json("experiments/presets", owner=OWNER)
-    assert response["presets"]
-    assert response["settings"]
-    assert problems(response, PresetList, "form") == []
-
-
-def test_errors(request_json):
-    assert problems(request_json("runs/details", subject="run:none"), ErrorResponse, "e") == []
-    unknown = request_json("experiments/plan", owner=OWNER, question="none")
-    assert unknown["field"] == "question"
-    assert problems(unknown, ErrorResponse, "e") == []
 
 
 def read_file(tmp_path, text: str) -> dict:

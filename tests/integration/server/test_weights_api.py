@@ -62,16 +62,6 @@ def test_another_step_gets_the_nearest_weights_and_their_step(shared):
     assert get(f"run:{run.id}", step + 5).headers["x-step"] == str(step)
 
 
-def test_viewers_need_the_owners_consent_and_others_get_nothing(shared):
-    registry, run, _, get = shared
-    watch = f"watch:{run.share_id}"
-    for consent, status in ((False, 400), (True, 200)):
-        registry.update_metadata(run, viewers_may_use=consent)
-        assert get(watch, 1, owner=new_owner_key()).status_code == status
-    for subject in (f"run:{run.id}", f"watch:{run.id}", "run:", "checkpoint:../x"):
-        assert get(subject, 1, owner=new_owner_key()).status_code == 404
-
-
 def test_a_model_that_only_the_server_runs_has_no_weights_here(shared, monkeypatch):
     _, run, _, get = shared
     monkeypatch.setattr("playground.runs.browser_model.MAX_PARAMETERS", 100)

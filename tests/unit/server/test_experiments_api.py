@@ -14,7 +14,6 @@ from playground.experiments.spec import ExperimentSpec
 from playground.runs.registry import Registry
 from playground.server.experiments_api import ExperimentHandlers
 from playground.server.replications_api import ReplicationHandlers
-from playground.server.variable_settings import VARIABLE_SETTINGS
 from playground.training.run_config import RunConfig
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT
@@ -56,20 +55,13 @@ def lab(registry):
 
 
 def send(lab, route, owner=OWNER, **fields):
-    response = run_in_thread(lab.handlers()[route]({"owner": owner, **fields}, None))
+    response = run_in_thread(lab.handlers()[route]({"owner": owner, **fields}, FakeRequest()))
     json.dumps(response, allow_nan=False)
     return response
 
 
-def form(*grid, base="", seeds="0, 1", kind="grid", name="", **options):
-    return {
-        "base": base,
-        "grid": [list(pair) for pair in grid],
-        "seeds": seeds,
-        "kind": kind,
-        "name": name,
-        **options,
-    }
+def form(*grid, seeds="0, 1", kind="grid", **options):
+    return {"grid": [list(pair) for pair in grid], "seeds": seeds, "kind": kind} | options
 
 
 def trained_run(registry, owner=OWNER, **settings):
@@ -81,71 +73,43 @@ def trained_run(registry, owner=OWNER, **settings):
 
 
 def test_an_experiment_preset_lists_its_runs_and_status(lab):
-    response = send(lab, "experiments/presets")
-    norm = next(entry for entry in response["presets"] if entry["name"] == "norm")
-    assert (norm["runs"], norm["varied"], norm["experiment"]) == (
-        10,
-        "norm_placement: pre, post",
-        None,
-    )
+    def presets(owner=OWNER):
+        return {each["name"]: each for each in send(lab, "experiments/presets", owner)["presets"]}
+
+    norm = presets()["norm"]
+    assert (norm["runs"], norm["varied"]) == (10, "norm_placement: pre, post")
     assert norm["estimate"]["seconds"] > 0
     assert not norm["estimate"]["is_measured"]
-    experiment_id = send(lab, "experiments/submit", question="norm")["experiment"]
-    assert {
-        entry["name"]: entry["experiment"]
-        for entry in send(lab, "experiments/presets")["presets"]
-        if entry["experiment"]
-    } == {"norm": experiment_id}
-    assert not any(
-        entry["experiment"] for entry in send(lab, "experiments/presets", owner=OTHER)["presets"]
-    )
-    assert send(lab, "experiments/presets")["settings"] == VARIABLE_SETTINGS
-    assert {"architecture", "task", "norm_placement", "cell"} <= {
-        entry["name"] for entry in VARIABLE_SETTINGS
-    }
+    experiment = send(lab, "experiments/submit", question="norm")["experiment"]
+    for owner, own in ((OWNER, {"norm": experiment}), (OTHER, {})):
+        listed = {name: each["experiment"] for name, each in presets(owner).items()}
+        assert {name: each for name, each in listed.items() if each} == own
+    names = {entry["name"] for entry in send(lab, "experiments/presets")["settings"]}
+    assert {"architecture", "task", "norm_placement", "cell"} <= names
 
 
 def test_custom_experiment_keeps_run_settings_except_seed_and_varied(lab, registry):
-    run = trained_run(registry, seed=7, norm_placement="post")
+    run, norm = (
+        trained_run(registry, seed=7, norm_placement="post"),
+        ["norm_placement", "pre, post"],
+    )
     base = f"run:{run.id}"
-    response = send(
-        lab,
-        "experiments/plan",
-        form=form(["norm_placement", "pre, post"], ["n_heads", "1,2"], base=base),
-    )
-    first = response["variants"][0]
-    assert (response["runs"], first["label"], first["steps"]) == (
-        8,
-        "norm_placement pre, n_heads 1",
-        20,
-    )
-    experiment_id = send(
-        lab,
-        "experiments/submit",
-        form=form(["norm_placement", "pre, post"], ["max_steps", "30"], base=base, seeds="3"),
-    )["experiment"]
+    plan = send(lab, "experiments/plan", form=form(norm, ["n_heads", "1,2"], base=base))
+    first = plan["variants"][0]
+    assert (plan["runs"], first["steps"]) == (8, 20)
+    assert first["label"] == "norm_placement pre, n_heads 1"
+    custom = form(norm, ["max_steps", "30"], base=base, seeds="3")
+    experiment_id = send(lab, "experiments/submit", form=custom)["experiment"]
     experiment = lab.experiments.find(experiment_id, OWNER)
-    assert (experiment.name, dict(experiment.grid), experiment.seeds) == (
-        "Norm placement",
-        {"norm_placement": ["pre", "post"]},
-        (3,),
-    )
+    assert (experiment.name, experiment.seeds) == ("Norm placement", (3,))
+    assert dict(experiment.grid) == {"norm_placement": ["pre", "post"]}
     assert experiment.base["max_steps"] == 30  # a single value is no variable
     assert experiment.base["d_model"] == 16
     assert not {"seed", "norm_placement"} & set(experiment.base)
-    assert (
-        "not yours"
-        in send(
-            lab,
-            "experiments/plan",
-            owner=OTHER,
-            form=form(["norm_placement", "pre, post"], base=base),
-        )["error"]
-    )
-    response = send(
-        lab, "experiments/plan", form=form(["n_heads", "1, 2"], base="checkpoint:reverse")
-    )
-    assert response["variants"][0]["parameters"] == 171_597
+    assert "not yours" in send(lab, "experiments/plan", OTHER, form=custom)["error"]
+    of_checkpoint = form(["n_heads", "1, 2"], base="checkpoint:reverse")
+    plan = send(lab, "experiments/plan", form=of_checkpoint)
+    assert plan["variants"][0]["parameters"] == 171_597
 
 
 @pytest.mark.parametrize(
@@ -171,28 +135,19 @@ def test_invalid_values_are_reported_with_their_field_and_nothing_starts(
 
 
 def test_experiment_is_visible_to_its_owner_only(lab):
-    experiment_id = send(lab, "experiments/submit", question="norm")["experiment"]
-    response = send(lab, "experiments/poll", open=experiment_id)
-    assert [row["id"] for row in response["experiments"]] == [experiment_id]
+    experiment = send(lab, "experiments/submit", question="norm")["experiment"]
+    response = send(lab, "experiments/poll", open=experiment)
+    assert [row["id"] for row in response["experiments"]] == [experiment]
     assert response["open"]["results"]["results"]["summary"] == "No run has finished yet."
-    assert send(lab, "experiments/poll", owner=OTHER, open=experiment_id) == {
-        "experiments": [],
-        "open": None,
-    }
-    assert send(lab, "experiments/csv", experiment=experiment_id)["csv"].startswith(
-        "norm_placement,"
-    )
-    for route, fields in (
-        ("experiments/action", {"action": "delete"}),
-        ("experiments/csv", {}),
-        ("experiments/json", {}),
-    ):
-        assert (
-            "not yours"
-            in send(lab, route, owner=OTHER, experiment=experiment_id, **fields)["error"]
-        )
-    assert send(lab, "experiments/action", experiment=experiment_id, action="delete") == {}
-    assert send(lab, "experiments/poll", open=experiment_id) == {"experiments": [], "open": None}
+    nothing = {"experiments": [], "open": None}
+    assert send(lab, "experiments/poll", OTHER, open=experiment) == nothing
+    text = send(lab, "experiments/csv", experiment=experiment)["csv"]
+    assert text.startswith("norm_placement,")
+    delete = {"experiment": experiment, "action": "delete"}
+    for name in ("action", "csv", "json"):
+        assert "not yours" in send(lab, f"experiments/{name}", OTHER, **delete)["error"]
+    assert send(lab, "experiments/action", **delete) == {}
+    assert send(lab, "experiments/poll", open=experiment) == nothing
 
 
 def test_a_large_experiment_sends_lines_and_runs_of_few_variants(lab, monkeypatch):
@@ -237,40 +192,34 @@ def finish_replication(lab, registry, name, settings, owner=OWNER):
     return experiment
 
 
+def claim_of(lab, name, owner=OWNER):
+    claims = send(lab, "replications/list", owner)["claims"]
+    return next(each for each in claims if each["name"] == name)
+
+
 def test_claim_lists_its_experiment_and_gets_a_verdict(lab, registry, monkeypatch):
-    settings = change_claim(monkeypatch, "mingpt-sort", min_length=6, max_length=6)
-
-    def claim(owner=OWNER):
-        return next(
-            entry
-            for entry in send(lab, "replications/list", owner=owner)["claims"]
-            if entry["name"] == "mingpt-sort"
-        )
-
-    assert (claim()["state"], claim()["experiment"]) == ("none", None)
-    assert claim()["command"] == "python -m benchmarks published --only mingpt-sort"
-    assert claim()["settings"]["architecture"] == ["decoder-only"]
-    assert send(lab, "replications/outcome", name="mingpt-sort")["summary"] == "not run yet"
-    experiment = finish_replication(lab, registry, "mingpt-sort", settings)
-    assert (claim()["experiment"], claim()["state"], claim()["step"]) == (experiment, "done", 20)
-    assert claim(OTHER)["state"] == "none"
-    response = send(lab, "replications/outcome", name="mingpt-sort")
+    name = "mingpt-sort"
+    settings = change_claim(monkeypatch, name, min_length=6, max_length=6)
+    claim = claim_of(lab, name)
+    assert (claim["state"], claim["experiment"]) == ("none", None)
+    assert claim["command"] == "python -m benchmarks published --only mingpt-sort"
+    assert claim["settings"]["architecture"] == ["decoder-only"]
+    assert send(lab, "replications/outcome", name=name)["summary"] == "not run yet"
+    experiment = finish_replication(lab, registry, name, settings)
+    claim = claim_of(lab, name)
+    assert (claim["experiment"], claim["state"], claim["step"]) == (experiment, "done", 20)
+    assert claim_of(lab, name, OTHER)["state"] == "none"
+    response = send(lab, "replications/outcome", name=name)
     assert response["passed"] is False  # after 20 steps
     assert "of the sequences, on " in response["measured_text"]
 
 
 def test_a_claim_with_an_experiment_shows_its_result(lab):
-    experiment_id = send(lab, "replications/start", name="length-order")["experiment"]
-    response = next(
-        entry
-        for entry in send(lab, "replications/list")["claims"]
-        if entry["name"] == "length-order"
-    )
-    assert (response["experiment"], response["step"]) == (experiment_id, 0)
-    assert (
-        "not every position encoding"
-        in send(lab, "replications/outcome", name="length-order")["summary"]
-    )
+    experiment = send(lab, "replications/start", name="length-order")["experiment"]
+    claim = claim_of(lab, "length-order")
+    assert (claim["experiment"], claim["step"]) == (experiment, 0)
+    summary = send(lab, "replications/outcome", name="length-order")["summary"]
+    assert "not every position encoding" in summary
 
 
 @pytest.fixture
@@ -291,8 +240,9 @@ def pending_evaluations(lab, registry, monkeypatch):
 class FakeRequest:
     """Provide what a route reads of a request; `leave` closes its connection."""
 
-    def __init__(self, address):
-        self.client, self.headers = SimpleNamespace(host=address), {}
+    def __init__(self):
+        self.client, self.headers = SimpleNamespace(host="10.0.0.1"), {}
+        self.state = SimpleNamespace()
         self.scope = {"path": "/playground/api/replications/outcome"}
         self.leave = asyncio.Event()
 
@@ -301,24 +251,25 @@ class FakeRequest:
         return {"type": "http.disconnect"}
 
 
+ANNOTATED = {"owner": OWNER, "name": "annotated-copy"}
+
+
 def test_the_loss_of_a_model_is_measured_once(lab, pending_evaluations):
     async def answer():
-        fields = {"owner": OWNER, "name": "annotated-copy"}
-        response = asyncio.ensure_future(lab.outcome(fields, FakeRequest("10.0.0.1")))
+        response = asyncio.ensure_future(lab.outcome(ANNOTATED, FakeRequest()))
         await until(lambda: pending_evaluations)
         pending_evaluations[0].set_result({"loss": 0.25})
         return await response
 
     assert run_in_thread(asyncio.wait_for(answer(), 60))["measured"] == 0.25
-    assert send(lab, "replications/outcome", name="annotated-copy")["measured"] == 0.25
+    assert send(lab, "replications/outcome", **ANNOTATED)["measured"] == 0.25
     assert len(pending_evaluations) == 1
 
 
 def test_measurements_stop_when_the_page_closes(lab, pending_evaluations):
     async def disconnect():
-        request = FakeRequest("10.0.0.1")
-        fields = {"owner": OWNER, "name": "annotated-copy"}
-        task = asyncio.ensure_future(lab.outcome(fields, request))
+        request = FakeRequest()
+        task = asyncio.ensure_future(lab.outcome(ANNOTATED, request))
         await until(lambda: pending_evaluations)
         request.leave.set()
         await task
@@ -347,36 +298,29 @@ def poll_and_count(lab, open, known=None):
     return response, counts
 
 
-@pytest.mark.parametrize("kind", ["grid", "lengths"])
-def test_a_poll_of_an_unchanged_experiment_computes_nothing(lab, registry, kind):
+@pytest.mark.parametrize(
+    ("kind", "options"), [("grid", {}), ("lengths", {"times": 2, "n": 20})], ids=["grid", "lengths"]
+)
+def test_a_poll_of_an_unchanged_experiment_computes_nothing(lab, registry, kind, options):
     trained_run(registry)  # its speed is measured
-    expected = form(
-        ["n_heads", "1, 2"],
-        base="",
-        seeds="0, 1, 2",
-        kind=kind,
-        **({"times": 2, "n": 20} if kind == "lengths" else {}),
-    )
-    experiment_id = send(lab, "experiments/submit", form=expected)["experiment"]
-    first, _ = poll_and_count(lab, experiment_id)
-    second, counts = poll_and_count(lab, experiment_id, first["open"]["version"])
-    assert counts == {"configs": 0, "sorted": 0}
-    assert first["open"]["results"]
-    assert {line["status"] for line in first["open"]["planned_runs"]} == {"planned"}
+    new, nothing = form(["n_heads", "1, 2"], seeds="0, 1, 2", kind=kind, **options), (0, 0)
+    experiment_id = send(lab, "experiments/submit", form=new)["experiment"]
+    first = poll_and_count(lab, experiment_id)[0]["open"]
+    second, counts = poll_and_count(lab, experiment_id, first["version"])
+    assert tuple(counts.values()) == nothing
+    assert first["results"]
+    assert {line["status"] for line in first["planned_runs"]} == {"planned"}
     assert second["open"]["results"] is None
-    assert second["open"]["estimate"] == first["open"]["estimate"]
+    assert second["open"]["estimate"] == first["estimate"]
 
     run = trained_run(registry, seed=1)  # as if the experiment had trained it
-    experiment = lab.experiments.store.states[experiment_id]
-    experiment.runs["0/1"] = run.id
-    changed, counts = poll_and_count(lab, experiment_id, first["open"]["version"])
-    assert changed["open"]["version"] != first["open"]["version"]
-    assert [
-        seed_result["done"]
-        for seed_result in changed["open"]["results"]["results"]["variants"][0]["seeds"]
-    ] == [False, True, False]
-    final, counts = poll_and_count(lab, experiment_id, changed["open"]["version"])
-    assert (counts, final["open"]["results"]) == ({"configs": 0, "sorted": 0}, None)
+    lab.experiments.store.states[experiment_id].runs["0/1"] = run.id
+    changed = poll_and_count(lab, experiment_id, first["version"])[0]["open"]
+    assert changed["version"] != first["version"]
+    seeds = changed["results"]["results"]["variants"][0]["seeds"]
+    assert [each["done"] for each in seeds] == [False, True, False]
+    final, counts = poll_and_count(lab, experiment_id, changed["version"])
+    assert (tuple(counts.values()), final["open"]["results"]) == (nothing, None)
 
 
 @pytest.mark.parametrize("lookup", ["find", "list_for_owner"])
@@ -394,10 +338,10 @@ def test_an_experiment_deleted_at_any_moment_gets_an_answer(lab, monkeypatch, lo
 
     for route, fields in (
         ("experiments/poll", {}),
-        ("experiments/action", {"action": "pause"}),
-        ("experiments/action", {"action": "cancel"}),
-        ("experiments/action", {"action": "resume"}),
-        ("experiments/action", {"action": "delete"}),
+        *(
+            ("experiments/action", {"action": action})
+            for action in ("pause", "cancel", "resume", "delete")
+        ),
         ("experiments/csv", {}),
         ("experiments/presets", {}),
         ("replications/list", {}),

@@ -112,10 +112,6 @@ ASSUMPTIONS: dict[str, Callable[[], bool]] = {
     "A stream of Starlette is not cancelled by a disconnect from ASGI 2.4 on": lambda: contains(
         starlette.responses, "spec_version >= (2, 4)"
     ),
-    "gradio.queueing and gradio.routes print errors through the module traceback": lambda: all(
-        contains(module, "traceback.print_exc()") and has(module, "traceback")
-        for module in (gradio.queueing, gradio.routes)
-    ),
     "The compiled page is in the folder BUILD_PATH_LIB": lambda: has(
         gradio.route_utils, "BUILD_PATH_LIB"
     ),

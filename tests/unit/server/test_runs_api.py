@@ -1,12 +1,15 @@
-"""The actions of an owner on a run."""
+"""The actions of an owner on a run, and the sentence and the command that a user shares."""
 
 from types import SimpleNamespace
 
 import pytest
 
 from playground.errors import UserError
+from playground.runs.access import Access, Right
+from playground.runs.metric_series import MetricSeries
 from playground.runs.registry import MAX_STEPS
-from playground.server.runs_api import ACTIONS, list_runs
+from playground.server.runs_api import ACTIONS, describe_result, find_command, list_runs
+from playground.training.run_config import RunConfig
 from tests.support.coroutines import run_in_thread
 from tests.support.small_runs import start_run
 
@@ -22,3 +25,45 @@ def test_run_with_the_maximum_of_steps_cannot_be_extended():
     registry = SimpleNamespace(commands=SimpleNamespace(ensure_trainable=lambda run: None))
     with pytest.raises(UserError, match=r"has 1,000,000 steps, .* start a new run"):
         ACTIONS["extend"](registry, SimpleNamespace(step=MAX_STEPS), None)
+
+
+def model_with(scores=None, config=None, **evaluations):
+    """A run with these exact matches by step, as `step_2=0.5`; a step takes two seconds."""
+    by_step = {int(name.removeprefix("step_")): score for name, score in evaluations.items()}
+    points = MetricSeries(
+        {"step": step, "loss": 1.0, "seconds": 2.0 * step}
+        | ({"exact_match": by_step[step], "eval_size": 256} if step in by_step else {})
+        for step in range(1, max(by_step, default=0) + 1)
+    )
+    config = config or RunConfig.from_flat({"task": "sort", "max_length": 8})
+    record = SimpleNamespace(scores=scores)
+    run = SimpleNamespace(load_points=lambda: points, record=record, config=config, steps=50)
+    return Access(Right.OWN, run)
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        (
+            model_with({"exact_match": 0.9925, "n": 2000}, step_2=0.4, step_5=0.991),
+            "Learned sort 1–8 in 5 steps, 10.0 s: 99.2 % of 2,000 unseen sequences right",
+        ),
+        (
+            model_with(step_1=0.995, step_3=0.2),
+            "Learned sort 1–8 in 1 step, 2.0 s: 20.0 % of 256 unseen sequences right",
+        ),
+        (model_with(step_4=0.5), "sort 1–8 after 4 steps: 50.0 % of 256 unseen sequences right"),
+        (model_with(), ""),
+    ],
+)
+def test_the_sentence_has_the_first_step_at_99_percent_and_the_last_score(model, expected):
+    assert describe_result(model) == expected
+
+
+def test_the_command_has_the_planned_steps_and_no_dataset():
+    expected = "--task sort --min-length 1 --length 8 --preset adam --max-steps 50"
+    assert find_command(model_with()) == "python -m playground train " + expected
+    own = RunConfig.from_flat(
+        {"task": "dataset", "dataset_symbols": "a b", "dataset_sha256": "a" * 64}
+    )
+    assert find_command(model_with(config=own)) is None

@@ -3,16 +3,15 @@
 import pytest
 
 from playground.server import form_api, live_api, runs_api
-from playground.server.classes_api import ClassHandlers
-from playground.server.damaged_api import DamagedHandlers
 from playground.server.datasets_api import DatasetHandlers
 from playground.server.experiments_api import ExperimentHandlers
 from playground.server.hub_api import HubHandlers
 from playground.server.jobs_api import JobHandlers
-from playground.server.lessons_api import LessonHandlers
+from playground.server.lessons_api import ClassHandlers, LessonHandlers
 from playground.server.replications_api import ReplicationHandlers
 from playground.server.report_api import ReportHandlers
 from playground.server.routes import LOAD_MS_BY_ROUTE
+from playground.server.runs_api import DamagedHandlers
 from playground.server.session import SessionHandlers
 
 GROUPS = (

@@ -8,9 +8,15 @@ from playground.architectures import ARCHITECTURES
 from playground.architectures.parameter_groups import parameter_count
 from playground.datasets.sources import read_text
 from playground.datasets.storage import store
+from playground.tasks import TASKS
 from playground.training.presets import PRESETS, architecture_preset, preset_config
 from playground.training.run_config import field_named, section_of_field
-from playground.ui.form_schema import form_defaults, form_schema
+from playground.ui.form_schema import (
+    describe_task,
+    form_defaults,
+    form_schema,
+    format_difficulty,
+)
 from playground.ui.form_values import (
     check_form,
     form_values,
@@ -224,3 +230,35 @@ def test_errors_of_a_link_name_the_labels_of_settings(settings, expected):
     with pytest.raises(ValueError, match=f"^{expected}") as raised:
         parse_settings(json.dumps(settings))
     assert not any(name in str(raised.value) for name in section_of_field() if "_" in name)
+
+
+def test_difficulty_of_a_task_is_formatted_from_measurements():
+    row = {
+        "task": "x",
+        "seeds": 3,
+        "budget": 600,
+        "steps": [40, 60, 50],
+        "scores": [0.991, 0.999, 0.995],
+    }
+    assert format_difficulty(row) == (
+        "Solved in about 50 steps with Fast (3 seeds).",
+        "Measured by python -m benchmarks tasks: 99 % exact match, fast preset, 600 steps, "
+        "lengths 1 to 10, 3 seeds",
+    )
+    for changes, sentence in (
+        ({"steps": [40, 60], "scores": [0.991, 0.999, 0.5]}, "Solved with Fast in 2 of 3 runs;"),
+        ({"steps": [40], "scores": [0.991, 0.7, 0.5]}, "the worst reaches 50 % exact match."),
+        (
+            {"seeds": 1, "steps": [], "scores": [0.0049]},
+            "Not solved with Fast: 0.4 % exact match (1 seed).",
+        ),
+    ):
+        assert sentence in format_difficulty(row | changes)[0]
+
+
+def test_a_task_has_a_description_an_example_and_its_minimum_length():
+    about = describe_task("reverse")
+    assert about["example"] == "3 1 4 1 5 → 5 1 4 1 3"
+    assert about["description"].endswith(".")
+    assert about["lengths"] == ""
+    assert "Sequences have 2 tokens or more." in {describe_task(name)["lengths"] for name in TASKS}

@@ -33,13 +33,11 @@ export interface LessonResult {
 export interface Done {
 }
 
-/** The response of `class/open`. */
 export interface OpenedClass {
   code: string;
   days: number;
 }
 
-/** The response of `class/poll`: the number of pupils, of guesses by lesson, and the guesses. */
 export interface ClassGuesses {
   lesson: string;
   n_pupils: number;
@@ -47,7 +45,6 @@ export interface ClassGuesses {
   guesses: (number[] | number | string)[];
 }
 
-/** A run, checkpoint or experiment on disk that cannot be read. */
 export interface DamagedRecord {
   kind: string;
   name: string;
@@ -56,12 +53,10 @@ export interface DamagedRecord {
   bytes: number;
 }
 
-/** The response of `damaged/list`. */
 export interface DamagedList {
   damaged: DamagedRecord[];
 }
 
-/** A dataset in the response of `datasets/action` with `list`. */
 export interface StoredDataset {
   sha256: string;
   /** the name under which the user added it; empty if there is none */
@@ -74,7 +69,6 @@ export interface StoredDataset {
   damaged?: string;
 }
 
-/** The response of `datasets/action` with `list`. */
 export interface StoredDatasets {
   datasets: StoredDataset[];
 }
@@ -140,7 +134,6 @@ export interface DatasetErrors {
   splits?: string[];
 }
 
-/** A file with the results of an experiment. */
 export interface CsvFile {
   csv: string;
 }
@@ -197,7 +190,6 @@ export interface SchemeResult {
   runs: Record<string, any>[];
 }
 
-/** The results of all schemes by length. */
 export interface LengthResults {
   trained: [number, number];
   max_length: number;
@@ -207,7 +199,6 @@ export interface LengthResults {
   test: string;
 }
 
-/** The results of an experiment, and its settings. */
 export interface Results {
   results: VariantResults;
   lengths?: LengthResults;
@@ -228,15 +219,14 @@ export interface Machine {
   cost: number;
 }
 
-/** Where an experiment can train, beside this server; the machines have prices for `jobs`. */
 export interface Places {
   slurm: boolean;
   hf_jobs: "ready" | "sign-in" | "no-token" | "off";
+  /** for which the machines have prices */
   jobs: number;
   machines: Machine[];
 }
 
-/** A variant of an experiment. */
 export interface PlannedVariant {
   label: string;
   values: Record<string, any>;
@@ -253,11 +243,11 @@ export interface Estimate {
   message: string;
 }
 
-/** The response of `experiments/plan`; `test` is what a test of the seeds can show. */
 export interface Plan {
   runs: number;
   variants: PlannedVariant[];
   estimate: Estimate;
+  /** what a test of the seeds can show */
   test: string;
 }
 
@@ -291,15 +281,15 @@ export interface ExperimentState {
   elsewhere?: Elsewhere | null;
 }
 
-/** An experiment in the list; `share` is the part of its steps that is done. */
 export interface ExperimentSummary extends ExperimentState {
+  /** of its steps that is done */
   share: number;
 }
 
-/** A run of the plan; `run` is null for one that does not exist. */
 export interface PlannedRun {
   variant: string;
   seed: number;
+  /** null for one that does not exist */
   run: string | null;
   status: string;
   step: number;
@@ -317,7 +307,6 @@ export interface OpenExperiment extends ExperimentState {
   results: Results | null;
 }
 
-/** The response of `experiments/poll`. */
 export interface ExperimentList {
   experiments: ExperimentSummary[];
   open: OpenExperiment | null;
@@ -357,13 +346,11 @@ export interface VariableSetting {
   default: string;
 }
 
-/** The response of `experiments/presets`: the form of a new experiment. */
 export interface PresetList {
   presets: ExperimentPreset[];
   settings: VariableSetting[];
 }
 
-/** The id of an experiment that started. */
 export interface StartedExperiment {
   experiment: string;
 }
@@ -374,18 +361,15 @@ export interface FormCheck {
   errors: Record<string, string>;
 }
 
-/** The values of the form by field. */
 export interface FormValues {
   values: Record<string, any>;
 }
 
-/** The run that started, or the errors by field. */
 export interface StartedRun {
   subject?: string;
   errors?: Record<string, string>;
 }
 
-/** How users sign in here, and whether this user has. */
 export interface HubSession {
   method: "oauth" | "none" | "machine" | "typed";
   signed_in: boolean;
@@ -394,7 +378,6 @@ export interface HubSession {
   lasting: boolean;
 }
 
-/** What every view of the Inspect tab has. */
 export interface InspectView {
   step: number;
   /** an example input in the symbols of the model */
@@ -410,7 +393,6 @@ export interface AnswerView extends InspectView {
   views: string[];
 }
 
-/** The view `attention`. */
 export interface AttentionView extends AnswerView {
   kind: "encoder" | "decoder" | "cross";
   kinds: string[];
@@ -424,7 +406,6 @@ export interface AttentionView extends AnswerView {
   architecture: string;
 }
 
-/** The view `heads`. */
 export interface HeadsView extends InspectView {
   sequences: number;
   lengths: number[];
@@ -432,7 +413,6 @@ export interface HeadsView extends InspectView {
   heads: Record<string, any>[];
 }
 
-/** The view `ablation`. */
 export interface AblationView extends InspectView {
   method: "mean" | "zero" | "resample";
   set: "single" | "groups" | "keep";
@@ -443,7 +423,6 @@ export interface AblationView extends InspectView {
   rows: Record<string, any>[];
 }
 
-/** The view `output`. */
 export interface OutputView extends AnswerView {
   source: string[];
   vocabulary: string[];
@@ -457,7 +436,6 @@ export interface LayerTable {
   lost: ((number | null)[])[];
 }
 
-/** The view `patch`. */
 export interface PatchView extends InspectView {
   source: string[];
   corrupted_source: string[];
@@ -473,7 +451,6 @@ export interface PatchView extends InspectView {
   layers: LayerTable[];
 }
 
-/** The view `lens`. */
 export interface LensView extends AnswerView {
   layers: string[];
   decoder_input: string[];
@@ -497,7 +474,6 @@ export interface ContributionsView extends AnswerView {
   logit: number | null;
 }
 
-/** The view `trace`. */
 export interface TraceView extends AnswerView {
   steps: Record<string, any>[];
   stages: Record<string, any>[];
@@ -565,7 +541,6 @@ export interface AttentionScoresView extends InspectView {
   weights: (number | null)[];
 }
 
-/** The view `embeddings`. */
 export interface EmbeddingsView extends AnswerView {
   side: "source" | "target";
   positions: Record<string, any>;
@@ -575,13 +550,11 @@ export interface EmbeddingsView extends AnswerView {
   map: Record<string, any>;
 }
 
-/** The view `parameters`. */
 export interface ParametersView extends AnswerView {
   components: Record<string, any>[];
   total: number;
 }
 
-/** The view `gates`. */
 export interface GatesView extends AnswerView {
   cell: string;
   stack: "encoder" | "decoder";
@@ -595,7 +568,6 @@ export interface GatesView extends AnswerView {
   of: number[];
 }
 
-/** The response of `jobs/poll`. */
 export interface JobPoll {
   status: "waiting" | "working" | "done" | "failed" | "cancelled";
   kind: string;
@@ -614,7 +586,6 @@ export interface JobPoll {
   queue_position: number;
 }
 
-/** The response of `jobs/submit`: the id of the job. */
 export interface SubmittedJob {
   job: string;
 }
@@ -649,13 +620,11 @@ export interface LessonInfo {
   estimate: Estimate;
 }
 
-/** A bug without its line. */
 export interface BugInfo {
   name: string;
   title: string;
 }
 
-/** The limits of this server. */
 export interface Machine {
   slots: number;
   slots_per_owner: number;
@@ -664,7 +633,6 @@ export interface Machine {
   is_shared: boolean;
 }
 
-/** The response of `lessons/catalog`. */
 export interface Catalog {
   lessons: LessonInfo[];
   bugs: BugInfo[];
@@ -712,7 +680,6 @@ export interface StoredResult {
   seeds: number;
 }
 
-/** A published claim, the project's own result, and the state of the owner's replication. */
 export interface ClaimStatus {
   name: string;
   title: string;
@@ -738,7 +705,6 @@ export interface ClaimStatus {
   message: string;
 }
 
-/** The response of `replications/list`. */
 export interface ClaimList {
   claims: ClaimStatus[];
 }
@@ -776,7 +742,6 @@ export interface Points {
   evaluations: ([number, number, number, number, number | null])[];
 }
 
-/** The curves of another model. */
 export interface OverlaidCurve extends Points {
   subject: string;
   name: string;
@@ -784,12 +749,10 @@ export interface OverlaidCurve extends Points {
   step: number;
 }
 
-/** The response of `runs/curves`. */
 export interface CurveList {
   curves: OverlaidCurve[];
 }
 
-/** A checkpoint of a run. */
 export interface RunCheckpoint {
   name: string;
   step: number;
@@ -820,7 +783,6 @@ export interface RunDetails {
   damaged?: DamagedRecord[];
 }
 
-/** A run in the list of models. */
 export interface RunSummary {
   subject: string;
   name: string;
@@ -842,7 +804,6 @@ export interface RunSummary {
   queue_position: number | null;
 }
 
-/** A checkpoint in the list of models. */
 export interface CheckpointSummary {
   subject: string;
   name: string;
@@ -852,7 +813,6 @@ export interface CheckpointSummary {
   best: number | null;
 }
 
-/** The response of `runs/list`. */
 export interface RunList {
   runs: RunSummary[];
   checkpoints: CheckpointSummary[];
@@ -885,13 +845,11 @@ export interface ModelDescription {
   examples: Example[];
 }
 
-/** A file to save: its content and its name. */
 export interface HtmlFile {
   html: string;
   name: string;
 }
 
-/** The metrics of the latest step. */
 export interface LatestPoint {
   step: number;
   loss?: number;
@@ -901,14 +859,12 @@ export interface LatestPoint {
   steps_per_second?: number;
 }
 
-/** A held-out sequence with the right and the predicted output. */
 export interface Sample {
   source: string[];
   target: string[];
   prediction: string[];
 }
 
-/** The right tokens, the predicted ones and their probabilities. */
 export interface TargetPrediction {
   target: string[];
   predicted: string[];
@@ -925,7 +881,6 @@ export interface Snapshot {
   contributions: Record<string, number>;
 }
 
-/** What the live view needs once for a model. */
 export interface ProbeInfo {
   source: string[];
   /** the labels of the rows and the columns by kind of attention */
@@ -940,7 +895,6 @@ export interface ProbeInfo {
   in_browser: boolean;
 }
 
-/** The scores of the sequences of one length. */
 export interface LengthScore {
   length: number;
   n: number;
@@ -949,7 +903,6 @@ export interface LengthScore {
   available: number | null;
 }
 
-/** The final scores of a model. */
 export interface Scores {
   n: number;
   exact_match: number;
@@ -986,7 +939,6 @@ export interface ModelPoll {
   learning_rate: number;
 }
 
-/** The same for a run. */
 export interface RunPoll extends ModelPoll {
   changes_version: number;
   branched_from_step: number | null;
@@ -1006,7 +958,6 @@ export interface NotFoundPoll {
   retryable?: boolean;
 }
 
-/** What the diagram draws for a typed sequence. */
 export interface ForwardPass {
   source: string[];
   axes: Record<string, [string[], string[]]>;
@@ -1015,7 +966,6 @@ export interface ForwardPass {
   contributions: Record<string, number>;
 }
 
-/** The response of `runs/predict`. */
 export interface Prediction {
   prediction: string[];
   target: string[] | null;
@@ -1031,12 +981,6 @@ export interface SnapshotAtStep {
   probe_info?: ProbeInfo;
 }
 
-/** Whether the browser has stored the owner key. */
-export interface CheckedSession {
-  is_stored: boolean;
-}
-
-/** The owner key of the browser. */
 export interface OpenedSession {
   owner: string;
 }

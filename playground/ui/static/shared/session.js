@@ -20,7 +20,7 @@ export async function openSession() {
 async function keepInCookie(owner) {
   try {
     await request("session/store", { owner });
-    isStored.value = (await request("session/is-stored", { owner })).is_stored;
+    isStored.value = (await request("session/open", {})).owner === owner;
   } catch {
     isStored.value = false;
   }
