@@ -98,11 +98,10 @@ const PRODUCT = {
   ...{ kind: "product", row: 0, column: 1, names: ["query", "key"], at: [0, 3], terms: 4 },
   ...{ left: [1, 2], right: [3, 4], products: [3, 8], sum: 11, root: 2, bias: null, value: 5.5 },
 };
-const makeStage = (block, name, step) => ({
+const makeStage = (block, name) => ({
   ...{
     block,
     name,
-    step,
     formula: "x",
     shape: "S D = 2 × 2",
     words: "2 × 2",
@@ -113,8 +112,7 @@ const makeStage = (block, name, step) => ({
   ...{ file: "a.py", line: 1, text: "x = y" },
 });
 const FORWARD = {
-  steps: [{ title: "Embedding", stage: 0, head: 0, description: "Two vectors." }],
-  stages: [makeStage("source embedding", "tokens", 0), makeStage("source embedding", "sum", 0)],
+  stages: [makeStage("source embedding", "tokens"), makeStage("source embedding", "sum")],
   chosen: {
     ...{ stage: 0, head: 0, heads: 0, truncation: "", most_likely: null, signed: true, max: 2 },
     ...{ axes: ["tokens", "dimensions"], rows: ["3", "EOS"], columns: ["0", "1"] },

@@ -27,7 +27,6 @@ from .request import (
     json_number,
 )
 from .shared_fields import answer_fields
-from .trace_phases import PHASES, phase_fields
 
 AXIS_WORDS = {
     "S": "source tokens",
@@ -84,15 +83,12 @@ def trace(subject: InspectedModel, request: TraceRequest) -> dict[str, Any]:
     keys = [stage.key for stage in forward_trace.stages]
     index = keys.index(request.stage) if request.stage in keys else 0
     return {
-        "steps": phase_fields(forward_trace, head),
         "stages": [_stage_fields(stage) for stage in forward_trace.stages],
         "chosen": {
             "stage": index,
             "head": head,
             **_tensor_fields(forward_trace, forward_trace.stages[index], head),
         },
-        "source": forward_trace.source,
-        "decoder_input": forward_trace.decoder_input,
         **answer_fields(example),
     }
 
@@ -170,9 +166,6 @@ def _stage_fields(stage: TraceStage) -> dict[str, Any]:
     finite = stage.tensor[stage.tensor.isfinite()].float()  # masked scores are not
     low, high = map(float, finite.aminmax()) if len(finite) else (None, None)
     return {
-        "step": next(
-            i for i, blocks in enumerate(PHASES.values()) if stage.block.startswith(blocks)
-        ),
         "block": stage.block,
         "name": stage.name,
         "formula": stage.formula,

@@ -118,11 +118,8 @@ class ContributionsView(AnswerView):
 class TraceView(AnswerView):
     """The view `trace`."""
 
-    steps: list[Row]
     stages: list[Row]
     chosen: Row
-    source: list[str]
-    decoder_input: list[str]
 
 
 class ProductCellView(InspectView):

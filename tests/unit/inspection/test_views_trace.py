@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from playground.architectures.parameter_groups import parameter_count
-from playground.inspection.attention_recording import record_teacher_forced
 from playground.inspection.forward_trace import ForwardTrace
 from playground.inspection.hooks import Component
 from playground.inspection.views import render_view
@@ -105,43 +104,6 @@ def test_masked_cells_are_marked_and_have_no_number():
     assert [[value is not None for value in row] for row in chosen["weights"]] == [
         [k <= q for k in range(4)] for q in range(4)
     ]
-
-
-def test_the_phases_describe_the_input_sequence(mixed):
-    actual = render(mixed, "trace")
-    steps = actual["steps"]
-    assert len(steps) == 6
-    assert [actual["stages"][step["stage"]]["step"] for step in steps] == list(range(6))
-    assert "5 3 9 EOS: 4 vectors of size 64" in steps[0]["description"]
-    assert "Decoder input SOS 9 3 5, target 9 3 5 EOS" in steps[3]["description"]
-    assert "positions 3 2 1" in steps[4]["description"]  # backwards over the memory
-    assert steps[5]["description"].endswith("9 3 5 EOS.")
-    own = record_teacher_forced(mixed.transformer, mixed.encode_text("5 3 9")).attention_weights[
-        "encoder"
-    ][0, 0, 0, 0]
-    assert f"{float(own.max()):.2f} of " in steps[2]["description"]
-    assert "vectors of size 64 to 128 and back to 64" in steps[2]["description"]
-    assert "Each sublayer computes x + Sublayer(LayerNorm(x))." in steps[2]["description"]
-    crossing = render(
-        mixed,
-        "trace",
-        stage=actual["stages"][steps[4]["stage"]]["block"] + "/softmax",
-        head=steps[4]["head"],
-    )["chosen"]
-    assert [row.index(max(row)) for row in crossing["weights"]][:3] == [2, 1, 0]
-
-
-@pytest.mark.parametrize(
-    ("settings", "formula"),
-    [
-        ({"norm_placement": "post"}, "LayerNorm(x + Sublayer(x))"),
-        ({"norm_type": "rms", "activation": "swiglu"}, "x + Sublayer(RMSNorm(x))"),
-        ({"bias": False, "activation": "gelu"}, "x + Sublayer(LayerNorm(x))"),
-    ],
-)
-def test_feed_forward_phase_has_the_formula_of_the_model(settings, formula):
-    description = render(random_model(**settings), "trace")["steps"][2]["description"]
-    assert f"computes {formula}." in description
 
 
 def test_unknown_stage_or_head_falls_back_to_an_existing_one(one_head):

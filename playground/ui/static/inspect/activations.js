@@ -49,25 +49,6 @@ const isDimension = ({ axes }) => axes[1].startsWith("dimensions");
 export const nameColumn = (chosen, k) =>
   isDimension(chosen) ? `dimension ${k}` : `column ${k + 1} (${chosen.columns[k]})`;
 
-function Phases({ data: { steps, stages, chosen } }) {
-  const current = stages[chosen.stage].step;
-  return html`<ol class="trace-phases" aria-label="Phases">
-      ${steps.map(
-        ({ title, stage, head }, i) =>
-          html`<li key=${title}>
-            <button
-              type="button"
-              aria-current=${i === current ? "step" : "false"}
-              onClick=${() => selectStage(stageKey(stages[stage]), head)}
-            >
-              ${title}
-            </button>
-          </li>`,
-      )}
-    </ol>
-    <p class="trace-description">${steps[current].description}</p>`;
-}
-
 /** All steps, by block. The block of the current step is open and in view. */
 function StageList({ data: { stages, chosen } }) {
   const list = useRef(/** @type {HTMLElement | null} */ (null)),
@@ -244,7 +225,6 @@ function Activations({ data }) {
     moveStage(data, offset);
   };
   return html`<div onKeyDown=${onKeyDown}>
-    <${Phases} data=${data} />
     <div class="pg-columns trace-columns">
       <${StageList} data=${data} />
       <${Stage} data=${data} />

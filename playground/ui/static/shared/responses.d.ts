@@ -499,11 +499,8 @@ export interface ContributionsView extends AnswerView {
 
 /** The view `trace`. */
 export interface TraceView extends AnswerView {
-  steps: Record<string, any>[];
   stages: Record<string, any>[];
   chosen: Record<string, any>;
-  source: string[];
-  decoder_input: string[];
 }
 
 /** A number of a stage in the view `trace-cell`: a dot product. */
