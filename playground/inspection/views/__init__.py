@@ -36,7 +36,6 @@ VIEWS: dict[str, ViewFunction] = {
     "lens": attribution.lens,
     "contributions": attribution.logit_attribution,
     "trace": stages.trace,
-    "trace-cell": stages.trace_cell,
     "attention-scores": stages.attention_scores,
     "embeddings": embedding_maps.embeddings,
     "parameters": parameters.parameters,

@@ -164,18 +164,10 @@ def inspector() -> Inspector:
     return Inspector()
 
 
-CELLS = {
-    "ProductCellView": "output/logits",
-    "MixedCellView": "encoder self-attention, layer 1/weighted sum",
-    "EquationCellView": "encoder self-attention, layer 1/softmax",
-}
 INSPECT_CASES = [
-    *(
-        (f"{name.title().replace('-', '')}View", {"view": name})
-        for name in VIEWS
-        if name not in ("trace-cell", "gates")  # gates exist for a recurrent model only
-    ),
-    *((interface, {"view": "trace-cell", "stage": stage}) for interface, stage in CELLS.items()),
+    (f"{name.title().replace('-', '')}View", {"view": name})
+    for name in VIEWS
+    if name != "gates"  # they exist for a recurrent model only
 ]
 
 
