@@ -39,9 +39,7 @@ from ..loading.resolver import resolve
 from ..prompts import Example
 from ..requests import JobRequest, ModelName
 from ..tokens import check_symbols
-from .causal_lm import PretrainedCausalLM
 from .examples import MAX_FEW_SHOT_EXAMPLES, ExampleSet, sample_examples
-from .masked_lm import PretrainedMaskedLM, find_symbol_tokens
 from .metrics import MetricAccumulator, correct_positions, exact_match
 from .models import (
     BenchmarkModel,
@@ -49,7 +47,10 @@ from .models import (
     CopyBaseline,
     MajorityTargetBaseline,
     MajorityTokenBaseline,
+    PretrainedCausalLM,
+    PretrainedMaskedLM,
     RandomBaseline,
+    find_symbol_tokens,
 )
 
 MAX_EXAMPLES = 500

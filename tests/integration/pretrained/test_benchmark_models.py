@@ -16,15 +16,15 @@ from playground.checkpoints.checkpoint import load_model
 from playground.errors import UserError
 from playground.evaluation import evaluate
 from playground.jobs.progress import JobCancelled, ProgressReporter
-from playground.pretrained.benchmark.causal_lm import PretrainedCausalLM
 from playground.pretrained.benchmark.examples import sample_examples
 from playground.pretrained.benchmark.job import Benchmark, BenchmarkRequest
-from playground.pretrained.benchmark.masked_lm import PretrainedMaskedLM
 from playground.pretrained.benchmark.models import (
     CheckpointModel,
     CopyBaseline,
     MajorityTargetBaseline,
     MajorityTokenBaseline,
+    PretrainedCausalLM,
+    PretrainedMaskedLM,
     RandomBaseline,
 )
 from playground.pretrained.finetuning.seq2seq import PromptTemplate
