@@ -25,8 +25,7 @@ from playground.models.transformer import Transformer
 from playground.tasks import SOS
 from playground.tasks.task import Batch
 
-from .request import SequenceRequest
-from .shared_fields import answer_fields, attention_labels
+from .fields import SequenceRequest, answer_fields, attention_labels
 
 WEIGHT_SCALE = 1000
 

@@ -15,8 +15,7 @@ from playground.inspection.activation_patching import (
 from playground.inspection.inspected_model import InspectedModel, InspectionError
 from playground.inspection.logit_lens import direct_logit_attribution, logit_lens
 
-from .request import Index, Name, SequenceRequest, json_array, json_number
-from .shared_fields import answer_fields, head_id
+from .fields import Index, Name, SequenceRequest, answer_fields, head_id, json_array, json_number
 
 TOP_K = 3
 

@@ -14,17 +14,17 @@ from playground.inspection.forward_trace import ForwardTrace, TraceStage
 from playground.inspection.hooks import AttentionKind, Component
 from playground.inspection.inspected_model import Example, InspectedModel, InspectionError
 
-from .request import (
+from .fields import (
     MAX_COLUMNS,
     MAX_ROWS,
     Index,
     LayerOrHead,
     Name,
     SequenceRequest,
+    answer_fields,
     json_array,
     json_number,
 )
-from .shared_fields import answer_fields
 
 AXIS_WORDS = {
     "S": "source tokens",

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from playground.inspection.views.embedding_maps import nearest_tokens, project, token_embeddings
+from playground.inspection.views.weights import nearest_tokens, project, token_embeddings
 from tests.support.handcrafted_models import random_model
 
 

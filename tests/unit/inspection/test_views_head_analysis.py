@@ -17,9 +17,9 @@ from playground.inspection.hooks import (
     all_heads,
     component_groups,
 )
-from playground.inspection.views import VIEWS, component_ranking, render_view
-from playground.inspection.views.component_ranking import MIN_SEQUENCES, sequences_within_budget
-from playground.inspection.views.request import ViewRequest
+from playground.inspection.views import VIEWS, head_analysis, render_view
+from playground.inspection.views.fields import ViewRequest
+from playground.inspection.views.head_analysis import MIN_SEQUENCES, sequences_within_budget
 from tests.support.handcrafted_models import (
     REVERSING_HEAD,
     random_model,
@@ -201,8 +201,8 @@ def test_sequence_budget_counts_only_the_time_of_passes(handmade, monkeypatch):
             self.passes += 1
             return super().score()
 
-    monkeypatch.setattr(component_ranking, "Ablation", Slow)
-    monkeypatch.setattr(component_ranking.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(head_analysis, "Ablation", Slow)
+    monkeypatch.setattr(head_analysis.time, "perf_counter", lambda: now[0])
     assert sequences_within_budget(handmade, 1, 10.0) == 10 * MIN_SEQUENCES
 
 

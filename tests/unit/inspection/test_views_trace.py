@@ -8,7 +8,7 @@ from playground.architectures.parameter_groups import parameter_count
 from playground.inspection.forward_trace import ForwardTrace
 from playground.inspection.hooks import Component
 from playground.inspection.views import render_view
-from playground.inspection.views.request import MAX_COLUMNS
+from playground.inspection.views.fields import MAX_COLUMNS
 from tests.support.app_server import ROOT
 from tests.support.handcrafted_models import VARIANTS, random_model
 
