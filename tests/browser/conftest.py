@@ -24,11 +24,7 @@ from tests.support.fake_hub import FakeHub
 from tests.support.page_client import PageClient
 
 # names on the Hub, and the fixtures that stand there
-SERVED = {
-    "gpt2": "tiny-gpt2",
-    "bert-base-uncased": "tiny-bert",
-    "google-t5/t5-small": "tiny-t5",
-}
+SERVED = {"gpt2": "tiny-gpt2", "bert-base-uncased": "tiny-bert", "google-t5/t5-small": "tiny-t5"}
 VIEWPORT = {"width": 1440, "height": 950}
 REDUCED_MOTION = "reduce"  # no recording plays on the first visit
 # how Gradio's validators say no; the browser logs it, the page explains it

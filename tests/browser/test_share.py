@@ -9,12 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from playground.ui.page import STATIC_DIR
-from tests.support.browser_page import (
-    count_colors,
-    plotted_steps,
-    wait_for_status,
-    wait_for_text,
-)
+from tests.support.browser_page import count_colors, plotted_steps, wait_for_status, wait_for_text
 
 SHARE_DIALOG = STATIC_DIR / "train" / "share_dialog.js"
 
@@ -149,13 +144,7 @@ def test_a_frame_shows_one_view_in_a_page_of_another_site(app, open_page, visiti
     host = visiting(foreign_page(code))
     frame = host.frame_locator("iframe")
     frame.locator(".diagram .head canvas").first.wait_for()
-    for absent in (
-        "#header",
-        "#train",
-        "#tabs [role=tab]",
-        ".live .runs",
-        ".loss-chart",
-    ):
+    for absent in ("#header", "#train", "#tabs [role=tab]", ".live .runs", ".loss-chart"):
         assert not frame.locator(absent).first.is_visible(), absent
     inner = next(each for each in host.frames if "embed=attention" in each.url)
     # the frame has no owner key

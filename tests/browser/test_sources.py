@@ -36,12 +36,7 @@ def expect_place(page, place, query):
 
 def test_links_open_the_views_that_they_name(app, open_page):
     links = sources_links()
-    assert {place.split(",")[0] for place in links} == {
-        "Train",
-        "Inspect",
-        "Compare",
-        "Learn",
-    }
+    assert {place.split(",")[0] for place in links} == {"Train", "Inspect", "Compare", "Learn"}
     page, sections = open_page(app.url), set(chain.from_iterable(INSPECT_SECTIONS.values()))
     for place, query in links.items():
         if place.startswith("Inspect"):

@@ -10,10 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from playground.inspection.attention_recording import (
-    AttentionRecording,
-    recording_of,
-)
+from playground.inspection.attention_recording import AttentionRecording, recording_of
 from playground.inspection.hooks import ATTENTION_KINDS, AttentionKind
 from playground.inspection.inspected_model import (
     Example,

@@ -16,12 +16,7 @@ from playground.inspection.views.attention_maps import pack_uint16
 from playground.jobs.progress import ProgressReporter
 
 from ..loading.model_files import ResolvedModel, kind_of, read_config
-from ..loading.pipelines import (
-    PIPELINE_BY_KIND,
-    check_kind,
-    load_tokenizer,
-    open_pipeline,
-)
+from ..loading.pipelines import PIPELINE_BY_KIND, check_kind, load_tokenizer, open_pipeline
 from ..loading.resolver import resolve
 from ..requests import JobRequest, ModelName, Text
 

@@ -30,11 +30,7 @@ from ..loading.model_files import (
     read_config,
     training_data_note,
 )
-from ..loading.pipelines import (
-    check_kind,
-    load_and_detect_kind,
-    load_tokenizer,
-)
+from ..loading.pipelines import check_kind, load_and_detect_kind, load_tokenizer
 from ..loading.resolver import resolve
 from ..prompts import Example
 from ..requests import JobRequest, ModelName
@@ -195,9 +191,7 @@ class Benchmark:
 
     def add_random_baseline(self) -> None:
         scores = RandomBaseline.scores(
-            self.examples,
-            len(self.example_set.target_symbols),
-            self.task.predict_eos,
+            self.examples, len(self.example_set.target_symbols), self.task.predict_eos
         )
         more = {"n": len(self.examples), "finished": True}
         self.emit(self.new_row(RandomBaseline()) | scores | more)

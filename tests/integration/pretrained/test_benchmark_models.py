@@ -6,11 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from transformers import (
-    AutoTokenizer,
-    GPT2Config,
-    GPT2LMHeadModel,
-)
+from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
 from playground.checkpoints.checkpoint import load_model
 from playground.errors import UserError

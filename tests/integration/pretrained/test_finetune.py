@@ -360,9 +360,7 @@ def test_too_large_a_learning_rate_is_reported_and_nothing_is_saved(
     finetune_request, root, monkeypatch
 ):
     monkeypatch.setattr(
-        seq2seq.CausalSeq2Seq,
-        "loss",
-        lambda *_: torch.tensor(float("nan"), requires_grad=True),
+        seq2seq.CausalSeq2Seq, "loss", lambda *_: torch.tensor(float("nan"), requires_grad=True)
     )
     with pytest.raises(UserError, match="try again with a learning rate below"):
         job.finetune(finetune_request(), ProgressReporter())
@@ -390,8 +388,7 @@ def test_hosted_finetuning_limits_steps_and_evicts_the_oldest_model(
     assert resolve(names[2], ProgressReporter()).location == "directory"
     with pytest.raises(UserError):
         resolve(
-            str(root / "compared" / names[2].removeprefix(FINETUNED_PREFIX)),
-            ProgressReporter(),
+            str(root / "compared" / names[2].removeprefix(FINETUNED_PREFIX)), ProgressReporter()
         )
 
 

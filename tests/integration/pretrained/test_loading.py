@@ -399,9 +399,7 @@ def test_excessive_config_counts_are_rejected_before_transformers(
     from transformers import AutoConfig
 
     monkeypatch.setattr(
-        AutoConfig,
-        "from_pretrained",
-        lambda *_, **__: pytest.fail("this may use up all memory"),
+        AutoConfig, "from_pretrained", lambda *_, **__: pytest.fail("this may use up all memory")
     )
     message = get_load_error(copy_with_config(tiny_gpt2, tmp_path / "vast", **COUNTS[name]))
     assert f"its config.json sets {name} to 1e+" in message

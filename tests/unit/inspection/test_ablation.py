@@ -2,12 +2,7 @@ import pytest
 import torch
 
 from playground.inspection.ablation import METHODS, Ablation
-from playground.inspection.hooks import (
-    Component,
-    all_components,
-    all_heads,
-    replace_outputs,
-)
+from playground.inspection.hooks import Component, all_components, all_heads, replace_outputs
 from playground.tasks import PAD
 from tests.support.handcrafted_models import REVERSING_HEAD, reversing_model
 

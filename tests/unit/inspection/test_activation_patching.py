@@ -21,11 +21,7 @@ def test_the_share_is_of_the_way_back_to_the_logit_difference_before(one_head):
         task.vocabulary.token_name(pair.clean_token),
         task.vocabulary.token_name(pair.corrupted_token),
         pair.position,
-    ) == (
-        "2",
-        "5",
-        3,
-    )
+    ) == ("2", "5", 3)
     input_BT = one_head.encode_text("2718").decoder_input_BT
 
     def difference(text):

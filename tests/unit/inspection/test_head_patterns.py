@@ -6,10 +6,7 @@ import torch
 
 from playground.inspection import head_patterns as heads_module
 from playground.inspection.attention_recording import record_teacher_forced
-from playground.inspection.head_patterns import (
-    PATTERNS,
-    score_heads,
-)
+from playground.inspection.head_patterns import PATTERNS, score_heads
 from playground.inspection.hooks import Component, all_heads
 from playground.inspection.inspected_model import InspectedModel
 from playground.tasks.task import Task

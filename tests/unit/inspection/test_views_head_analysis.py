@@ -11,12 +11,7 @@ from playground.inspection.ablation import (
     describe_spared_heads,
 )
 from playground.inspection.head_patterns import PATTERN_SENTENCES, PATTERNS, HeadScore
-from playground.inspection.hooks import (
-    Component,
-    all_components,
-    all_heads,
-    component_groups,
-)
+from playground.inspection.hooks import Component, all_components, all_heads, component_groups
 from playground.inspection.views import VIEWS, head_analysis, render_view
 from playground.inspection.views.fields import ViewRequest
 from playground.inspection.views.head_analysis import MIN_SEQUENCES, sequences_within_budget
@@ -232,12 +227,7 @@ def test_patching_finds_the_working_head(handmade):
         data["position"],
         data["clean_token"],
         data["corrupted_token"],
-    ) == (
-        [*"37415"],
-        3,
-        "1",
-        "7",
-    )
+    ) == ([*"37415"], 3, "1", "7")
     assert data["clean_logit_diff"] > 5 > -5 > data["corrupted_logit_diff"]
     for row in data["heads"]:
         assert row["recovered_fraction"] == pytest.approx(

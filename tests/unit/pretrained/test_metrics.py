@@ -6,12 +6,7 @@ import pytest
 from scipy.stats import binomtest
 
 from playground.common.stats import wilson_interval
-from playground.pretrained.benchmark.export import (
-    RESULT_COLUMNS,
-    latest_rows,
-    to_csv,
-    to_json,
-)
+from playground.pretrained.benchmark.export import RESULT_COLUMNS, latest_rows, to_csv, to_json
 from playground.pretrained.benchmark.metrics import (
     MetricAccumulator,
     correct_positions,
