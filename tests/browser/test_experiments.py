@@ -35,21 +35,6 @@ def wait_for_end(page, state="done", seconds=120):
     page.wait_for_selector(selector, timeout=seconds * 1000)
 
 
-def test_an_opened_result_and_the_skip_link_move_the_focus(app, open_page):
-    page = open_page(app.url, width=390, height=768)
-    to_experiments(page)
-    page.focus(".skip-link")
-    page.keyboard.press("Enter")
-    expect(page.locator("#panels > [role=tabpanel]:visible")).to_be_focused()
-    page.keyboard.press("Tab")
-    expect(page.get_by_role("tab", name="Experiments")).to_be_focused()
-    page.get_by_role("button", name="Open: Which learning rate?").click()
-    expect(page.locator(".results .title")).to_be_focused()
-    expect(page.locator(".results .title")).to_be_in_viewport(ratio=1)
-    page.click(".own > summary")
-    expect(page.locator(".own .values-0")).to_be_in_viewport(ratio=1)
-
-
 def test_new_experiment_is_run_survives_a_reload_and_opens_in_tabs(app, open_page, tmp_path):
     page = open_page(app.url)
     to_experiments(page)

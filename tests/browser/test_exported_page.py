@@ -71,18 +71,6 @@ def test_a_switch_changes_the_output_and_the_score(open_exported):
     expect(all_on).to_have_attribute("aria-disabled", "true")
 
 
-def test_typed_text_is_checked_as_on_the_server(open_exported):
-    page = open_exported()
-    for text, problem in (
-        ("3 x", "“x” is not a token of this task; type a sequence of 0–9."),
-        ("", "There is no token; type a sequence of 0–9."),
-        ("1 " * 60, "This model reads and writes at most"),
-    ):
-        page.get_by_role("textbox").fill(text)
-        expect(page.locator("#problem")).to_contain_text(problem)
-    expect_output(page, OUTPUT)  # the last input without a problem
-
-
 def test_a_block_opens_in_place_and_shows_what_a_row_reads(open_exported):
     page = open_exported()
     title = page.locator("[data-kind=cross] .diagram-block-title")

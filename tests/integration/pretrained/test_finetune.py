@@ -27,7 +27,6 @@ from playground.tasks.held_out import build_held_out_set
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT, wait_for
 from tests.support.command_runner import run_in_interpreter
-from tests.support.small_runs import tiny_config
 
 for_both_models = pytest.mark.parametrize("fixture", ["tiny-gpt2", "tiny-bert"])
 # half as many suffice for six seeds of each model, but not on every CPU
@@ -206,24 +205,6 @@ def test_losses_depend_on_the_seed_only(finetune_request):
         job.finetune(finetune_request(seed=seed), messages.reporter)
         losses.append([row["loss"] for row in messages.steps[1:]])
     assert losses[0] == losses[1] != losses[2]
-
-
-def test_unusable_tokenizer_is_reported_before_weights_load(tiny_models, tmp_path, monkeypatch):
-    trainer = Trainer(tiny_config(n_symbols=62, max_steps=1))
-    save_checkpoint(tmp_path / "letters", trainer, list(trainer))
-    monkeypatch.setattr(job, "load_and_detect_kind", lambda *_: pytest.fail("loaded"))
-    request = {"checkpoint": str(tmp_path / "letters"), "model": str(tiny_models / "tiny-bert")}
-    for function in (job.plan, job.finetune):  # its tokenizer converts to lower case
-        with pytest.raises(
-            UserError, match="tiny-bert cannot distinguish the symbol a from others"
-        ):
-            function(request, ProgressReporter())
-
-
-def test_sequences_beyond_the_models_positions_are_rejected(load_model):
-    model, _ = load_model("tiny-gpt2")
-    with pytest.raises(UserError, match="this model has 256 positions"):
-        model.config.ensure_fits_context(200, 200)
 
 
 def test_cancelling_saves_the_weights_so_far(finetune_request, root, tiny_models):

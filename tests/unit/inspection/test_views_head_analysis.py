@@ -257,15 +257,6 @@ def test_the_lens_ends_with_the_output_of_the_model():
         )
 
 
-def test_the_lens_shows_the_layer_in_which_the_working_head_writes(handmade):
-    data = rendered(handmade, "lens")
-    right = [
-        [candidates[0][0] == name for candidates, name in zip(row, data["labels"], strict=True)]
-        for row in data["candidates"]
-    ]
-    assert [all(row) for row in right] == [False, True, True]
-
-
 def test_attribution_view_sums_to_logit_and_defaults_to_runner_up(mixed):
     usual = rendered(mixed, "contributions", position=2)
     assert usual["labels"][usual["position"]] == "4"
