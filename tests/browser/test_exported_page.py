@@ -1,14 +1,13 @@
 """A model as one file, opened from disk: it works without a server, by keyboard, and on a phone."""
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from playground.reports.interactive_page import write_page
 from tests.support.app_server import ROOT, wait_for
+from tests.support.browser_page import SIZES, axe_violations
 from tests.support.firefox import find_firefox, started_firefox
 
-SIZES = {"wide": (1366, 768), "narrow": (390, 844), "narrowest": (320, 640)}
 INPUT, OUTPUT = "3 1 4 1 5", ["5", "1", "4", "1", "3", "EOS"]
 
 
@@ -21,27 +20,19 @@ def exported(tmp_path_factory):
 
 
 @pytest.fixture
-def open_exported(browser, exported):
-    """Return a function that opens the file; afterwards it has made no request and no message."""
-    seen, contexts = [], []
+def open_exported(open_alone, exported):
+    """Return a function that opens the file; afterwards it has requested nothing else."""
+    requested, pages = [], []
 
     def open_exported(size="wide", **options):
-        width, height = SIZES[size]
-        context = browser.new_context(viewport={"width": width, "height": height}, **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: seen.append(message.text))
-        page.on("pageerror", lambda error: seen.append(str(error)))
-        page.on("request", lambda request: seen.append(request.url))
-        page.goto(exported)
+        page = open_alone(exported, size, requested, **options)
+        pages.append(page)
         page.get_by_role("textbox").fill(INPUT)
         expect_output(page, OUTPUT)
         return page
 
     yield open_exported
-    for context in contexts:
-        context.close()
-    assert seen == [exported] * len(contexts)
+    assert requested == [exported] * len(pages)
 
 
 def expect_output(page, tokens):
@@ -138,9 +129,7 @@ def test_axe_finds_nothing_and_nothing_overflows(open_exported, size, scheme):
     assert page.evaluate("document.documentElement.scrollWidth") == SIZES[size][0]
     smallest = page.locator(".part-switch").first.bounding_box()["height"]
     assert smallest >= (32 if is_touch else 24)
-    page.evaluate(Axe().axe_script)
-    violations = page.evaluate("axe.run().then(({ violations }) => violations)")
-    assert [(each["id"], each["nodes"][0]["html"][:120]) for each in violations] == []
+    assert axe_violations(page) == []
 
 
 def test_the_file_works_in_firefox(exported, tmp_path):

@@ -1,8 +1,6 @@
 """The Share dialog: a link shows the sender's view, a frame embeds one view, a page is a file."""
 
 import re
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from urllib.parse import urlencode
 
 import pytest
@@ -12,37 +10,6 @@ from playground.ui.page import STATIC_DIR
 from tests.support.browser_page import count_colors, plotted_steps, wait_for_status, wait_for_text
 
 SHARE_DIALOG = STATIC_DIR / "train" / "share_dialog.js"
-
-
-@pytest.fixture(scope="module")
-def foreign_page():
-    """Serve the given HTML as a page of another site."""
-    served = {"body": ""}
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            content = (
-                "<!doctype html><title>A course</title><link rel=icon href='data:,'>"
-                f"{served['body']}"
-            ).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html")
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_):
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-
-    def address(body):
-        served["body"] = body
-        return f"http://127.0.0.1:{server.server_port}/"
-
-    yield address
-    server.shutdown()
-    server.server_close()
 
 
 @pytest.fixture
