@@ -84,34 +84,6 @@ def test_a_block_opens_in_place_and_shows_what_a_row_reads(open_exported):
     expect(page.locator("table")).to_have_count(0)
 
 
-def test_the_keyboard_reaches_heads_and_switches(open_exported):
-    page = open_exported()
-    cross = page.get_by_role("button", name="Cross-attention, layer 1, head 1")
-    expect(cross).to_have_attribute("aria-pressed", "true")
-    cross.focus()
-    page.keyboard.press("ArrowDown")
-    masked = page.get_by_role("button", name="Decoder self-attention, layer 1, head 1")
-    expect(masked).to_be_focused()
-    expect(page.locator(".diagram-note")).to_contain_text("Decoder self-attention")
-    page.keyboard.press("Tab")
-    page.keyboard.press("Space")
-    switch = page.get_by_role("switch", name="masked self-attention")
-    expect(switch).to_be_focused()
-    expect(switch).to_have_attribute("aria-checked", "false")
-
-
-@pytest.mark.parametrize("size", ["wide", "narrow"])
-def test_no_switch_moves_when_a_part_is_switched_off(open_exported, size):
-    page = open_exported(size)
-    switches = page.get_by_role("switch").all()
-    tops = "elements => elements.map(each => each.getBoundingClientRect().top + scrollY)"
-    before = page.get_by_role("switch").evaluate_all(tops)
-    for switch in switches:
-        switch.click()
-        expect(switch).to_have_attribute("aria-checked", "false")
-        assert page.get_by_role("switch").evaluate_all(tops) == before
-
-
 def test_bars_of_all_parts_have_one_width(open_exported):
     page = open_exported()
     boxes = [bar.bounding_box() for bar in page.locator(".diagram .importance").all()]

@@ -261,6 +261,7 @@ def test_a_post_norm_model_explains_missing_logit_attribution():
     subject = random_model(norm_placement="post")
     answer = render_view(subject, "contributions", {"text": "314"})
     assert "logit attribution needs a pre-norm model" in answer["error"]
+    assert "use the logit lens, ablation or activation patching" in answer["error"]
     assert (answer["code"], "lens" in answer["views"]) == ("not-applicable", True)
     assert rendered(subject, "lens", "314")["layers"][-1] == "layer 2"
 

@@ -9,7 +9,6 @@ from playground.inspection.forward_trace import ForwardTrace
 from playground.inspection.hooks import Component
 from playground.inspection.views import render_view
 from playground.inspection.views.fields import MAX_COLUMNS
-from tests.support.app_server import ROOT
 from tests.support.handcrafted_models import VARIANTS, random_model
 
 
@@ -54,9 +53,8 @@ def test_trace_lists_every_stage_in_order_and_renders_each_head(overrides):
     ]
     for i, stage in enumerate(path.stages):
         assert (stages[i]["formula"], stages[i]["shape"]) == (stage.formula, stage.size)
-        assert (ROOT / stages[i]["file"]).read_text().splitlines()[
-            stages[i]["line"] - 1
-        ].strip() == stages[i]["text"]
+        code = tuple(stages[i][name] for name in ("file", "line", "text"))
+        assert code == (stage.code.file, stage.code.line, stage.code.text)
         head = subject.transformer.config.n_heads - 1
         chosen = render(subject, "trace", stage=f"{stage.block}/{stage.name}", head=head)["chosen"]
         expected = (stage.tensor[head] if stage.shape.startswith("H") else stage.tensor).float()
