@@ -7,9 +7,7 @@ from tests.support.app_server import wait_for
 from tests.support.browser_page import (
     count_colors,
     go_to,
-    plotted_steps,
     selected_head_image,
-    start_run,
     wait_for_frames,
     wait_for_status,
     wait_for_step,
@@ -164,16 +162,6 @@ def test_theme_switch_changes_the_theme(page):
     assert page.evaluate("document.documentElement.classList.contains('dark')")
     page.click(".theme-switch")
     assert not page.evaluate("document.documentElement.classList.contains('dark')")
-
-
-@pytest.mark.smoke
-def test_a_short_run_trains_to_a_finished_curve(app, open_page):
-    page = open_page(app.url, visit=False)
-    start_run(page, app.url, max_steps=30, eval_every=10)
-    wait_for_status(page, "done")
-    assert plotted_steps(page) == list(range(1, 31))
-    wait_for(lambda: count_colors(page, ".loss-chart canvas") > 5, description="the curve")
-    expect(page.locator("#train")).to_be_visible()
 
 
 def test_one_click_trains_to_100_percent_on_screen(app, open_page):

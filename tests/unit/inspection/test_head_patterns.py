@@ -85,16 +85,6 @@ def test_uniform_attention_scores_one_on_uniform_baseline_elsewhere(scored, kind
     )
 
 
-def test_single_position_attention_has_baseline_uniform_score(scored):
-    score = scored("cross", rows(0, 1, 2, 3, 4, 5))
-    assert (
-        score.patterns["uniform"]
-        == pytest.approx(score.uniform_baseline["uniform"])
-        == pytest.approx(1 / 6)
-    )
-    assert score.above_baseline("uniform") == pytest.approx(0, abs=1e-6)
-
-
 def test_a_decoder_has_no_score_for_future_positions(scored):
     score = scored("decoder", rows(0, 1, 2, 3, 4, 5))
     assert [name for name, value in score.patterns.items() if value is None] == ["next", "last"]
