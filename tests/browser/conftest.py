@@ -282,7 +282,7 @@ def open_alone(browser: Browser) -> Iterator[Callable[..., Page]]:
 
 @pytest.fixture(scope="module")
 def foreign_page() -> Iterator[Callable[[str], str]]:
-    """Serve the given HTML as a page of another site than 127.0.0.1."""
+    """Serve the given HTML as a page of another origin, and under `localhost` of another site."""
     served = {"body": ""}
 
     class Handler(BaseHTTPRequestHandler):
@@ -298,7 +298,7 @@ def foreign_page() -> Iterator[Callable[[str], str]]:
 
     def address(body: str) -> str:
         served["body"] = body
-        return f"http://localhost:{server.server_port}/"
+        return f"http://127.0.0.1:{server.server_port}/"
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -44,7 +44,7 @@ def framing(browser, app, foreign_page):
             )
         page = contexts[-1].new_page()
         page.set_default_timeout(60_000)
-        page.goto(foreign_page(frame))
+        page.goto(foreign_page(frame).replace("127.0.0.1", "localhost"))  # another site
         return page
 
     yield open_framed
