@@ -1,7 +1,6 @@
 """The requests of views, which are untrusted input, and the fields that several views share."""
 
 import math
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, Any
 
@@ -145,10 +144,6 @@ def head_id(head: Component) -> dict[str, Any]:
         "layer": (head.layer or 0) + 1,
         "head": (head.head or 0) + 1,
     }
-
-
-def json_numbers(values: Mapping[str, float | None]) -> dict[str, float | None]:
-    return {name: json_number(value) for name, value in values.items()}
 
 
 def length_range(subject: InspectedModel) -> list[int]:

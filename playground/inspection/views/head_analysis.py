@@ -19,7 +19,7 @@ from playground.inspection.ablation import (
 )
 from playground.inspection.inspected_model import InspectedModel
 
-from .fields import ViewRequest, head_id, json_number, json_numbers, length_range
+from .fields import ViewRequest, head_id, json_number, length_range
 
 # seconds; a large model is measured on fewer sequences, and the result states it
 TIME_BUDGET = 60.0
@@ -39,8 +39,8 @@ def head_scores(subject: InspectedModel, request: ViewRequest) -> dict[str, Any]
     rows = [
         {
             **head_id(score.head),
-            "patterns": json_numbers(score.patterns),
-            "chance": json_numbers(score.uniform_baseline),
+            "patterns": {name: json_number(x) for name, x in score.patterns.items()},
+            "chance": {name: json_number(x) for name, x in score.uniform_baseline.items()},
             "entropy": json_number(score.entropy),
             "aligned": json_number(score.alignment_fraction),
             "distance": json_number(score.alignment_distance),

@@ -15,9 +15,9 @@ from tests.support.handcrafted_models import REVERSING_HEAD, random_model, rever
 
 def test_the_single_working_head_restores_the_whole_difference():
     for position in range(5):
-        result = patch_heads(corrupt(reversing_model().encode_text("31415"), position, "7"))
-        assert result.pair.position == 4 - position
-        recovered = dict(result.recovered_fraction)
+        pair = corrupt(reversing_model().encode_text("31415"), position, "7")
+        assert pair.position == 4 - position
+        _, _, recovered = patch_heads(pair)
         assert recovered.pop(Component("cross", *REVERSING_HEAD)) == pytest.approx(1, abs=0.01)
         assert list(recovered.values()) == [pytest.approx(0, abs=0.01)] * len(recovered)
 
