@@ -5,8 +5,7 @@ All get the same metrics. Rows as they are reported, each with its "kind":
     settings   a note on the examples, the few-shot examples, the caption
     model      the metrics of a model so far (see export.RESULT_COLUMNS), reported after every
                example; `index` is its line, `finished` whether all examples are done
-    example    a prediction: prompt, raw output, parsed tokens, whether each is
-               correct
+    example    a prediction: prompt, raw output, parsed tokens, whether all are correct
 """
 
 import time
@@ -36,7 +35,7 @@ from ..prompts import Example
 from ..requests import JobRequest, ModelName
 from ..tokens import check_symbols
 from .examples import MAX_FEW_SHOT_EXAMPLES, ExampleSet, sample_examples
-from .metrics import MetricAccumulator, correct_positions, exact_match
+from .metrics import MetricAccumulator, exact_match
 from .models import (
     BenchmarkModel,
     CheckpointModel,
@@ -237,9 +236,6 @@ class Benchmark:
             "raw_output": output.raw_output,
             "prediction": output.parsed and list(output.parsed),
             "correct": exact_match(output.parsed, example.target),
-            "correct_positions": correct_positions(
-                output.parsed, example.target, self.task.predict_eos
-            ),
             "seconds": seconds,
         }
 

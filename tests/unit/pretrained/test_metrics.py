@@ -88,7 +88,6 @@ RESULT = [
         "raw_output": ' 4 "1"\n',
         "prediction": ["4", None],
         "correct": False,
-        "correct_positions": [True, False],
     },
     {"kind": "model", "index": 1, "model": "a, b", "exact_match": 0.25, "finished": True},
 ]
