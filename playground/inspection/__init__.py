@@ -12,6 +12,6 @@ induction                  prefix-matching and copying scores of decoder-only mo
 probes                     linear probes of the encoder, with a control task
 logit_lens                 logit lens and direct logit attribution
 contributions              what each sublayer adds to the residual stream
-forward_trace              every tensor of one forward pass; trace_attention, trace_stage: stages
+forward_trace              every tensor of one forward pass
 views/                     the views of the Inspect tab
 """

@@ -52,27 +52,6 @@ class Pair:
         return float(logits_V[self.clean_token] - logits_V[self.corrupted_token])
 
 
-@dataclass(frozen=True)
-class PatchingResult:
-    """The effect of one replaced token, and the fraction of it that each head restores.
-
-    pair                  the clean and the corrupted source
-    clean_logit_diff      logit of `clean_token` minus logit of `corrupted_token` on the clean
-                          source; positive if the model prefers the target
-    corrupted_logit_diff  the same logit difference on the corrupted source
-    recovered_fraction    for each head, run on the corrupted source with this head's clean output:
-                          the fraction of the change from `corrupted_logit_diff` to
-                          `clean_logit_diff`. 0: no effect; 1: full recovery; below 0: the head
-                          opposes it. The fractions need not sum to 1, because the output of a head
-                          is an input of later heads
-    """
-
-    pair: Pair
-    clean_logit_diff: float
-    corrupted_logit_diff: float
-    recovered_fraction: dict[Component, float]
-
-
 def _replace_token(clean: Example, position: int, replacement: str | None) -> Example:
     """Return the example with one token replaced; by default with the next of the vocabulary."""
     subject, vocabulary = clean.subject, clean.subject.task.vocabulary
@@ -120,8 +99,12 @@ def corrupt(clean: Example, position: int, replacement: str | None = None) -> Pa
 
 
 @torch.no_grad()
-def patch_heads(pair: Pair) -> PatchingResult:
+def patch_heads(pair: Pair) -> tuple[float, float, dict[Component, float]]:
     """Patch each head: run on the corrupted source with its output on the clean one.
+
+    Returns the logit differences on the clean and on the corrupted source, and the fraction of this
+    change that each head recovers. 0: no effect; 1: full recovery; below 0: the head opposes it.
+    The fractions need not sum to 1, because the output of a head is an input of later heads.
 
     Both runs are teacher-forced with the target of the clean source, so only the source differs.
     Raises InspectionError for a replacement that hardly changes the model's logits.
@@ -144,7 +127,7 @@ def patch_heads(pair: Pair) -> PatchingResult:
     for head in all_heads(model.config):
         with replace_outputs(model, {head: clean_outputs[head]}):
             recovered[head] = (corrupted_run() - corrupted_logit_diff) / change
-    return PatchingResult(pair, clean_logit_diff, corrupted_logit_diff, recovered)
+    return clean_logit_diff, corrupted_logit_diff, recovered
 
 
 @dataclass(frozen=True)

@@ -10,29 +10,20 @@ V vocabulary; there is no batch dimension for one sequence.
 
 import math
 from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from playground.models.attention import MultiHeadAttention
+from playground.models.attention import MultiHeadAttention, split_heads
 from playground.models.config import TransformerConfig
-from playground.models.embeddings import InputEmbedding
-from playground.models.layers import ResidualNorm
+from playground.models.position_encoding import RelativePositionEncoding, RotaryEmbedding
 
 from .contributions import mean_contribution
 from .hooks import Component, ModuleCall
 from .inspected_model import Example
-from .trace_attention import AttentionCall
-from .trace_stage import (
-    Explain,
-    Norm,
-    TraceStage,
-    explain_equation,
-    explain_linear,
-    explain_norm,
-    explain_softmax,
-)
+from .source_lines import STAGE_LINES, Place, SourceLine, find_source_line
 
 # The activation of the feed-forward network: its name and formula.
 ACTIVATIONS = {
@@ -40,6 +31,51 @@ ACTIVATIONS = {
     "gelu": ("GELU", "h = a · P(standard normal variable ≤ a)"),
     "swiglu": ("SwiGLU", "h = g · sigmoid(g) · a"),
 }
+# The position bias that is added to the attention scores.
+POSITION_BIASES = {
+    "alibi": "bias = -slope of the head · |query position - key position|",
+    "t5": "bias = learned bias of the head for the bucket of the distance",
+}
+
+
+@dataclass(frozen=True)
+class TraceStage:
+    """One tensor of the forward pass.
+
+    `shape` has one letter per dimension; `block` is the part of the model. `line` is the place of
+    its line of code, or the key of it in `STAGE_LINES`, if that is not the name. `contribution` is
+    the size of a sublayer's output relative to the residual stream, for the sum of the two.
+    """
+
+    block: str
+    name: str
+    formula: str
+    shape: str
+    tensor: Tensor
+    line: str | Place = ""
+    contribution: float | None = None
+
+    @property
+    def code(self) -> SourceLine:
+        """Return the line of code that computes the stage."""
+        line = self.line or self.name
+        return find_source_line(*(STAGE_LINES[line] if isinstance(line, str) else line))
+
+    @property
+    def size(self) -> str:
+        """Return the shape in letters and numbers: "H Q M = 4 × 6 × 6"."""
+        return f"{' '.join(self.shape)} = {' × '.join(map(str, self.tensor.shape))}"
+
+    @property
+    def has_heads(self) -> bool:
+        return self.shape.startswith("H")
+
+    @property
+    def key(self) -> str:
+        """Return the name that identifies the stage: "block/name"."""
+        return f"{self.block}/{self.name}"
+
+
 # Stages of a part of the model; the result is the residual stream after it.
 Stages = Generator[TraceStage, None, Tensor]
 
@@ -82,213 +118,183 @@ class ForwardTrace:
         n_layers = self.model.config.n_layers
         x_SD = yield from self._embedding("source", self.example.source_BS)
         for i in range(n_layers):
-            x_SD = yield from self._sublayer("self_attn", Component("encoder", i), x_SD)
-            x_SD = yield from self._sublayer(
-                "feed_forward", Component("encoder feed-forward", i), x_SD
-            )
+            x_SD = yield from self._sublayer(Component("encoder", i), x_SD)
+            x_SD = yield from self._sublayer(Component("encoder feed-forward", i), x_SD)
         if self._is_pre_norm:
-            x_SD = yield from self._final_norm("encoder", "memory", x_SD)
+            x_SD = yield from self._final_norm("encoder", "memory")
         x_TD = yield from self._embedding("target", self.example.decoder_input_BT)
         for i in range(n_layers):
-            x_TD = yield from self._sublayer("self_attn", Component("decoder", i), x_TD)
-            x_TD = yield from self._sublayer("cross_attn", Component("cross", i), x_TD, x_SD)
-            x_TD = yield from self._sublayer(
-                "feed_forward", Component("decoder feed-forward", i), x_TD
-            )
+            x_TD = yield from self._sublayer(Component("decoder", i), x_TD)
+            x_TD = yield from self._sublayer(Component("cross", i), x_TD)
+            x_TD = yield from self._sublayer(Component("decoder feed-forward", i), x_TD)
         if self._is_pre_norm:
-            x_TD = yield from self._final_norm("decoder", "x", x_TD)
-        yield from self._output(x_TD)
+            x_TD = yield from self._final_norm("decoder", "x")
+        yield from self._output()
 
     def _embedding(self, side: str, tokens_BX: Tensor) -> Stages:
         block, shape = f"{side} embedding", f"{side[0].upper()}D"
         embedding = self.model.source_embedding if side == "source" else self.model.target_embedding
-        token_table = embedding.token_embedding.weight
-        embeddings_XD = token_table[tokens_BX[0]] * embedding.scale
-        is_scaled = self.model.config.scale_embeddings
-        scale = {"scale: square root of d_model": embedding.scale} if is_scaled else {}
-        explain = explain_equation(
-            "E · scale" if is_scaled else "E",
-            embeddings_XD,
-            lambda _head, row, column: {
-                "E, learned": float(token_table[tokens_BX[0, row], column]),
-                **scale,
-            },
-        )
-        formula = "E[token] · sqrt(d_model)" if is_scaled else "E[token]"
-        yield TraceStage(block, "token embeddings", formula, shape, embeddings_XD, explain)
+        embeddings_XD = embedding.token_embedding.weight[tokens_BX[0]] * embedding.scale
+        formula = "E[token] · sqrt(d_model)" if self.model.config.scale_embeddings else "E[token]"
+        yield TraceStage(block, "token embeddings", formula, shape, embeddings_XD)
         positions_XD = embedding.position_vectors(tokens_BX)
         if positions_XD is None:
             return embeddings_XD
         if positions_XD.dim() == 3:
             positions_XD = positions_XD[0]
         formula = _positions_formula(self.model.config, side)
-        explain = self._explain_position(embedding, tokens_BX, positions_XD)
-        yield TraceStage(block, "position vectors", formula, shape, positions_XD, explain)
+        yield TraceStage(block, "position vectors", formula, shape, positions_XD)
         x_XD = self._call(f"{side}_embedding").output[0]
-        explain = explain_equation(
-            "token embedding + position vector",
-            x_XD,
-            lambda _head, row, column: {
-                "token embeddings": float(embeddings_XD[row, column]),
-                "position vectors": float(positions_XD[row, column]),
-            },
-        )
         formula = "x = token embeddings + position vectors"
-        yield TraceStage(block, "sum", formula, shape, x_XD, explain)
+        yield TraceStage(block, "sum", formula, shape, x_XD)
         return cast(Tensor, x_XD)
 
-    def _explain_position(
-        self, embedding: InputEmbedding, tokens_BX: Tensor, positions_XD: Tensor
-    ) -> Explain:
-        config = self.model.config
-        if config.position_type == "sinusoidal":
-            explain_cosine, explain_sine = (
-                explain_equation(
-                    f"factor · {wave}(2π · position / wavelength)",
-                    positions_XD,
-                    lambda _head, row, column: {
-                        "factor": config.sinusoidal_scale,
-                        "position, from 0": row,
-                        "wavelength of this dimension": wavelength(column, config.d_model),
-                    },
-                )
-                for wave in ("cos", "sin")
-            )
-            return lambda head, row, column: (explain_cosine if column % 2 else explain_sine)(
-                head, row, column
-            )
-        position_ids = embedding.position_ids(tokens_BX)
-
-        def variables(_head: int, row: int, _column: int) -> dict[str, float]:
-            index = row if isinstance(position_ids, slice) else int(position_ids.flatten()[row])
-            return {"row of the table, from 0": index}
-
-        return explain_equation("learned, a row of the position table", positions_XD, variables)
-
-    def _final_norm(self, stack: str, result: str, x_XD: Tensor) -> Stages:
-        name, formula = f"{stack}_norm", f"{result} = {self._norm_name}(x)"
-        output_XD = self._call(name).output[0]
-        explain = explain_norm(getattr(self.model, name), x_XD, output_XD)
-        shape = "SD" if stack == "encoder" else "TD"
-        block, line = f"{stack} final norm", f"{stack} norm"
-        yield TraceStage(block, "norm", formula, shape, output_XD, explain, line)
+    def _final_norm(self, stack: str, result: str) -> Stages:
+        formula, shape = f"{result} = {self._norm_name}(x)", "SD" if stack == "encoder" else "TD"
+        output_XD = self._call(f"{stack}_norm").output[0]
+        yield TraceStage(f"{stack} final norm", "norm", formula, shape, output_XD, f"{stack} norm")
         return cast(Tensor, output_XD)
 
-    def _sublayer(
-        self, part: str, component: Component, x_XD: Tensor, memory_SD: Tensor | None = None
-    ) -> Stages:
+    def _sublayer(self, component: Component, x_XD: Tensor) -> Stages:
         """Yield the stages of a sublayer with its norm and residual connection."""
         block, shape = component.name, f"{component.side[0].upper()}D"
-        residual = cast(ResidualNorm, self.model.get_submodule(f"{component.module_name}_residual"))
-        norm = self._call(f"{component.module_name}_residual.norm")
-        y_XD, line = x_XD, "pre-norm" if self._is_pre_norm else "post-norm"
-        if self._is_pre_norm:
-            y_XD = norm.output[0]
-            explain = explain_norm(cast(Norm, residual.norm), x_XD, y_XD)
-            yield TraceStage(block, "norm", f"y = {self._norm_name}(x)", shape, y_XD, explain, line)
-        if part == "feed_forward":
-            output_XD = yield from self._feed_forward(component, y_XD)
-        else:
-            attention = AttentionCall(
-                component,
-                self.model.config,
-                cast(MultiHeadAttention, self.model.get_submodule(component.module_name)),
-                self._calls,
-                query_input_XD=y_XD,
-                memory_XD=y_XD if memory_SD is None else memory_SD,
-                source=self.example.source_BS[0].tolist(),
-            )
-            yield from attention.stages()
-            output_XD = attention.call("out_proj").output[0]
         residual_call = self._call(f"{component.module_name}_residual")
+        norm = self._call(f"{component.module_name}_residual.norm")
+        line = "pre-norm" if self._is_pre_norm else "post-norm"
+        if self._is_pre_norm:
+            formula = f"y = {self._norm_name}(x)"
+            yield TraceStage(block, "norm", formula, shape, norm.output[0], line)
+        is_network = component.kind.endswith("feed-forward")
+        part = self._feed_forward(component) if is_network else self._attention(component)
+        output_XD = yield from part
         sum_XD = residual_call.output[0] if self._is_pre_norm else norm.inputs[0][0]
-        explain = explain_equation(
-            "x + output",
-            sum_XD,
-            lambda _head, row, column: {
-                "x": float(x_XD[row, column]),
-                "output": float(output_XD[row, column]),
-            },
-        )
         size = mean_contribution(output_XD, x_XD)
-        yield TraceStage(block, "residual", "x = x + output", shape, sum_XD, explain, line, size)
+        yield TraceStage(block, "residual", "x = x + output", shape, sum_XD, line, size)
         if self._is_pre_norm:
             return cast(Tensor, sum_XD)
         normed_XD = norm.output[0]
-        explain = explain_norm(cast(Norm, residual.norm), sum_XD, normed_XD)
-        formula = f"x = {self._norm_name}(x)"
-        yield TraceStage(block, "norm", formula, shape, normed_XD, explain, line)
+        yield TraceStage(block, "norm", f"x = {self._norm_name}(x)", shape, normed_XD, line)
         return cast(Tensor, normed_XD)
 
-    def _feed_forward(self, component: Component, y_XD: Tensor) -> Stages:
+    def _feed_forward(self, component: Component) -> Stages:
         block, letter, module = component.name, component.side[0].upper(), component.module_name
         network: Any = self.model.get_submodule(module)
         activation = self.model.config.activation
         line = "gated feed-forward" if activation == "swiglu" else "feed-forward"
 
-        def project(name: str, formula: str, shape: str, layer: str, input_XD: Tensor) -> Stages:
+        def project(name: str, formula: str, shape: str, layer: str) -> Stages:
             linear: nn.Linear = getattr(network, layer)
             output = self._call(f"{module}.{layer}").output[0]
             if linear.bias is not None:
                 formula += f" + {formula.split()[-1].replace('W', 'b')}"
-            explain = explain_linear(linear, input_XD, output)
-            yield TraceStage(block, name, formula, shape, output, explain, line)
+            yield TraceStage(block, name, formula, shape, output, line)
             return cast(Tensor, output)
 
         y, wide = "y" if self._is_pre_norm else "x", f"{letter}F"
-        gate_XF = y_XD
         if activation == "swiglu":
-            gate_XF = yield from project("gate projection", f"g = {y} W_g", wide, "gate_proj", y_XD)
-        up_XF = yield from project("up projection", f"a = {y} W_1", wide, "up_proj", y_XD)
+            yield from project("gate projection", f"g = {y} W_g", wide, "gate_proj")
+        yield from project("up projection", f"a = {y} W_1", wide, "up_proj")
         hidden_XF = self._call(f"{module}.down_proj").inputs[0][0]
         name, formula = ACTIVATIONS.get(activation, (activation, f"h = {activation}(a)"))
-        explain = _explain_activation(activation, up_XF, gate_XF, hidden_XF)
-        yield TraceStage(block, name, formula, wide, hidden_XF, explain, line)
-        return (
-            yield from project(
-                "down projection", "output = h W_2", f"{letter}D", "down_proj", hidden_XF
-            )
-        )
+        yield TraceStage(block, name, formula, wide, hidden_XF, line)
+        return (yield from project("down projection", "output = h W_2", f"{letter}D", "down_proj"))
 
-    def _output(self, x_TD: Tensor) -> Iterator[TraceStage]:
-        layer, logits_BTV = self.model.output_proj, self._call("output_proj").output
-        formula = "logits = x W_out" + ("" if layer.bias is None else " + b_out")
-        explain = explain_linear(layer, x_TD, logits_BTV[0])
-        yield TraceStage("output", "logits", formula, "TV", logits_BTV[0], explain)
-        log_probs_BTV = self.model.log_probs(self._call("output_proj").inputs[0])
-        probs_TV = log_probs_BTV[0].exp()
+    def _attention(self, component: Component) -> Stages:
+        """Yield the stages of scaled dot-product attention, all heads at once."""
+        block, module = component.name, component.module_name
+        attention = cast(MultiHeadAttention, self.model.get_submodule(module))
+        call, encoding = self._call(module), attention.position_encoding
+        query_BHQK = split_heads(self._call(f"{module}.q_proj").output, attention.n_heads)
+        key_BGMK = split_heads(self._call(f"{module}.k_proj").output, attention.n_kv_heads)
+        value_BGMK = split_heads(self._call(f"{module}.v_proj").output, attention.n_kv_heads)
+        before = {"queries": query_BHQK[0], "keys": attention.repeat_kv(key_BGMK)[0]}
+        query_HQK = encoding.rotate(query_BHQK)[0]
+        key_HMK = attention.repeat_kv(encoding.rotate(key_BGMK))[0]
+        value_HMK = attention.repeat_kv(value_BGMK)[0]
+        for name, tensor in (before | {"values": value_HMK}).items():
+            formula = self._projection_formula(component, attention, name)
+            shape = "HQK" if name == "queries" else "HMK"
+            yield TraceStage(block, name, formula, shape, tensor)
+        if type(encoding).rotate is not RelativePositionEncoding.rotate:
+            yield self._rotated(block, encoding, "queries", "HQK", query_HQK)
+            yield self._rotated(block, encoding, "keys", "HMK", key_HMK)
+
+        n_queries, n_keys = query_HQK.shape[1], key_HMK.shape[1]
+        bias_HQM = encoding.bias(n_queries, n_keys, query_HQK.device)
+        scores_HQM = query_HQK @ key_HMK.transpose(-2, -1) / math.sqrt(query_HQK.shape[-1])
+        formula = "scores = Q Kᵀ / sqrt(head size)"
+        yield TraceStage(block, "scores", formula, "HQM", scores_HQM)
+        if bias_HQM is not None:  # an encoding may have one bias for all heads
+            bias_HQM = bias_HQM.expand(attention.n_heads, -1, -1)
+            yield self._position_bias(block, encoding, bias_HQM)
+            scores_HQM = scores_HQM + bias_HQM
+            yield TraceStage(block, "biased scores", "scores + bias", "HQM", scores_HQM)
+        assert call.attn_mask is not None
+        attn_mask_QM = call.attn_mask.expand(1, 1, n_queries, n_keys)[0, 0]
+        rule, line = "no query attends to padding", "padding mask"
+        if component.kind == "decoder":
+            rule, line = "a position attends to itself and to earlier positions", "causal mask"
+        yield TraceStage(block, "mask", f"true = may attend: {rule}", "QM", attn_mask_QM, line)
+        masked_HQM = scores_HQM.masked_fill(~attn_mask_QM, -torch.inf)
+        formula = "-infinity where the mask is false"
+        yield TraceStage(block, "masked scores", formula, "HQM", masked_HQM)
+        weights_HQM = cast(Tensor, call.weights)[0]
+        formula = "weights = exp(scores) / sum over the keys of exp(scores)"
+        yield TraceStage(block, "softmax", formula, "HQM", weights_HQM)
+
+        projection = self._call(f"{module}.out_proj")
+        head_outputs_HQK = split_heads(projection.inputs[0], attention.n_heads)[0]
+        formula = "weighted sum = weights V"
+        yield TraceStage(block, "weighted sum", formula, "HQK", head_outputs_HQK)
+        bias = "" if attention.out_proj.bias is None else " + b_O"
+        formula, shape = f"output = concatenated heads W_O{bias}", f"{component.side[0].upper()}D"
+        yield TraceStage(block, "output projection", formula, shape, projection.output[0])
+        return cast(Tensor, projection.output[0])
+
+    def _projection_formula(
+        self, component: Component, attention: MultiHeadAttention, name: str
+    ) -> str:
+        """Return the formula of queries, keys or values, before the rotation of RoPE."""
+        letter, source = name[0].upper(), "y" if self._is_pre_norm else "x"
+        layer = getattr(attention, f"{name[0]}_proj")
+        if name != "queries" and component.kind == "cross":
+            source = "memory"
+        formula = f"{letter} = {source} W_{letter}"
+        formula += "" if layer.bias is None else f" + b_{letter}"
+        formula += ", split into heads"
+        sharing = attention.n_heads // attention.n_kv_heads
+        formula += f", each shared by {sharing} heads" if name != "queries" and sharing > 1 else ""
+        return formula + ("; memory: the encoder output" if source == "memory" else "")
+
+    def _rotated(
+        self, block: str, encoding: RelativePositionEncoding, name: str, shape: str, after: Tensor
+    ) -> TraceStage:
+        """Return queries or keys after the rotation; a new encoding has no formula here."""
+        formula = f"rotated by {self.model.config.position_type}"
+        line: str | Place = (type(encoding).rotate, "def rotate(")
+        if isinstance(encoding, RotaryEmbedding):
+            formula = "pairs (i, i + K/2) rotated by position · 10000^(-2i/K)"
+            line = "rotation"
+        return TraceStage(block, f"rotated {name}", formula, shape, after, line)
+
+    def _position_bias(
+        self, block: str, encoding: RelativePositionEncoding, bias_HQM: Tensor
+    ) -> TraceStage:
+        """Return the bias that the position encoding adds; a new encoding has no formula here."""
+        type_name = self.model.config.position_type
+        formula = POSITION_BIASES.get(type_name, f"bias = {type_name}")
+        # A new encoding may return in several lines.
+        place = "return " if type_name in POSITION_BIASES else "def bias("
+        line = type(encoding).bias, place
+        return TraceStage(block, "position bias", formula, "HQM", bias_HQM, line)
+
+    def _output(self) -> Iterator[TraceStage]:
+        call = self._call("output_proj")
+        formula = "logits = x W_out" + ("" if self.model.output_proj.bias is None else " + b_out")
+        yield TraceStage("output", "logits", formula, "TV", call.output[0])
+        probs_TV = self.model.log_probs(call.inputs[0])[0].exp()
         formula = "p(v) = exp(logit_v) / sum over all tokens of exp(logit)"
-        explain = explain_softmax(probs_TV, logits_BTV[0], "logit", "all tokens")
-        yield TraceStage("output", "probabilities", formula, "TV", probs_TV, explain)
-
-
-def _explain_activation(
-    activation: str, up_XF: Tensor, gate_XF: Tensor, hidden_XF: Tensor
-) -> Explain:
-    """Explain a number of the activation of the feed-forward network."""
-    if activation == "gelu":
-        return explain_equation(
-            "a · probability",
-            hidden_XF,
-            lambda _head, row, column: {
-                "a": float(up_XF[row, column]),
-                "P(standard normal variable ≤ a)": float(torch.special.ndtr(up_XF[row, column])),
-            },
-        )
-    if activation == "swiglu":
-        return explain_equation(
-            "g · sigmoid(g) · a",
-            hidden_XF,
-            lambda _head, row, column: {
-                "g": float(gate_XF[row, column]),
-                "sigmoid(g)": float(gate_XF[row, column].sigmoid()),
-                "a": float(up_XF[row, column]),
-            },
-        )
-    formula = "max(0, a)" if activation == "relu" else f"{activation}(a)"
-    return explain_equation(
-        formula, hidden_XF, lambda _head, row, column: {"a": float(up_XF[row, column])}
-    )
+        yield TraceStage("output", "probabilities", formula, "TV", probs_TV)
 
 
 def _positions_formula(config: TransformerConfig, side: str) -> str:
@@ -305,12 +311,3 @@ def _positions_formula(config: TransformerConfig, side: str) -> str:
     factor = "" if config.sinusoidal_scale == 1 else f"{config.sinusoidal_scale:g} · "
     angle = "(i / 10000^(2j/d_model))"
     return f"P[i, 2j] = {factor}sin{angle}, P[i, 2j+1] = {factor}cos{angle}"
-
-
-def wavelength(dimension: int, d_model: int) -> float:
-    """Return the wavelength, in positions, of a dimension of the sinusoidal encoding.
-
-    It is 2 pi 10000^(2i / d_model), the same for the sine 2i and the cosine 2i + 1 (Vaswani et al.
-    2017, section 3.5): 6.3 for dimension 0, 47 for dimension 14 of 64. Dimensions count from 0.
-    """
-    return 2 * math.pi * 10_000 ** (dimension // 2 * 2 / d_model)

@@ -185,10 +185,6 @@ class InspectedModel:
             return n_labels
         return min(max(self.max_target_tokens, n_labels), self.model.config.max_positions)
 
-    def generated_tokens(self, batch: Batch) -> list[str]:
-        """Generate the model's output for one sequence, with EOS if it generates one."""
-        return self.token_names(self.generate(batch.source_BS, self.max_new_tokens(batch)))
-
     def generate(self, source_BS: Tensor, max_tokens: int) -> list[int]:
         """Generate the tokens of one output, up to its EOS."""
         tokens = self.model.generate(source_BS, max_tokens)[0].tolist()

@@ -42,8 +42,3 @@ def few_shot_prompt(example: Example, examples: Sequence[Example]) -> str:
 def masked_prompt(example: Example, examples: Sequence[Example], mask: str) -> str:
     """Return the prompt with a mask in place of each symbol of the target."""
     return f"{few_shot_prompt(example, examples)} {' '.join([mask] * len(example.target))}"
-
-
-def first_line(text: str) -> str:
-    """Return the generated text up to the end of the line."""
-    return text.split("\n", 1)[0]

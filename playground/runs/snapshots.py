@@ -25,7 +25,7 @@ SLOW_VIEW_TIMEOUT_S = 300.0  # the same for views that measure on hundreds of se
 MAX_FLOPS_PER_SECOND = 2e10  # multiply-adds per second of one core: an upper bound of the speed
 FLOPS_PER_SCORE = 64.0  # multiply-adds per attention score, beside its products
 HEAD_SCORE_SEQUENCES = 256  # as in inspection/head_patterns.py
-ABLATION_SEQUENCES = 32  # the minimum in inspection/views/component_ranking.py
+ABLATION_SEQUENCES = 32  # the minimum in inspection/views/head_analysis.py
 
 
 class Snapshots:

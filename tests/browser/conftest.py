@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,21 +20,15 @@ import pytest
 from playwright.sync_api import Browser, Error, Page, Request, expect, sync_playwright
 
 from tests.support.app_server import AppServer
-from tests.support.browser_page import storage_of, train_over_api, wait_for_status
+from tests.support.browser_page import SIZES, storage_of, train_over_api, wait_for_status
 from tests.support.chromium import FLAGS, find_browser
 from tests.support.fake_hub import FakeHub
 from tests.support.page_client import PageClient
 
 # names on the Hub, and the fixtures that stand there
-SERVED = {
-    "gpt2": "tiny-gpt2",
-    "bert-base-uncased": "tiny-bert",
-    "google-t5/t5-small": "tiny-t5",
-}
+SERVED = {"gpt2": "tiny-gpt2", "bert-base-uncased": "tiny-bert", "google-t5/t5-small": "tiny-t5"}
 VIEWPORT = {"width": 1440, "height": 950}
 REDUCED_MOTION = "reduce"  # no recording plays on the first visit
-# how Gradio's validators say no; the browser logs it, the page explains it
-REFUSED = "422 (Unprocessable Entity)"
 expect.set_options(timeout=60_000)  # a busy machine is slow, not wrong
 
 
@@ -227,11 +223,9 @@ def open_page(
             listen(
                 page,
                 "console",
-                lambda message: (
-                    message.text if message.type == "error" and not harmless(message.text) else None
-                ),
+                lambda message: message.text if message.type == "error" else None,
             )
-        listen(page, "pageerror", lambda error: None if cut_off(str(error)) else str(error))
+        listen(page, "pageerror", str)
         listen(page, "request", lambda request: request.url if foreign(request.url, url) else None)
         listen(
             page,
@@ -260,6 +254,56 @@ def open_page(
         if owner not in old_owners:
             delete_runs(runs_url, owner)
     assert complaints == []
+
+
+@pytest.fixture
+def open_alone(browser: Browser) -> Iterator[Callable[..., Page]]:
+    """Open an address in a profile of its own, in one of SIZES; its page may log nothing."""
+    contexts, logged = [], []
+
+    def open_alone(
+        url: str, size: str = "wide", requested: list[str] | None = None, **options: Any
+    ) -> Page:
+        width, height = SIZES[size]
+        contexts.append(browser.new_context(viewport={"width": width, "height": height}, **options))
+        page = contexts[-1].new_page()
+        page.on("console", lambda message: logged.append(message.text))
+        page.on("pageerror", lambda error: logged.append(str(error)))
+        if requested is not None:
+            page.on("request", lambda request: requested.append(request.url))
+        page.goto(url)
+        return page
+
+    yield open_alone
+    for context in contexts:
+        context.close()
+    assert logged == []
+
+
+@pytest.fixture(scope="module")
+def foreign_page() -> Iterator[Callable[[str], str]]:
+    """Serve the given HTML as a page of another origin, and under `localhost` of another site."""
+    served = {"body": ""}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            head = "<!doctype html><title>A course</title><link rel=icon href='data:,'>"
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(f"{head}{served['body']}".encode())
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    def address(body: str) -> str:
+        served["body"] = body
+        return f"http://127.0.0.1:{server.server_port}/"
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield address
+        server.shutdown()
 
 
 def last_of_file(item: pytest.Item) -> bool:
@@ -316,17 +360,6 @@ def forget(page: Page, url: str) -> bool:
     except Error:
         return False
     return True
-
-
-def harmless(message: str) -> bool:
-    return REFUSED in message or cut_off(message)
-
-
-def cut_off(error: str) -> bool:
-    """Return whether an error of Gradio comes from a page that was closed or reloaded."""
-    return (
-        error.startswith("AbortError") and "/assets/" in error
-    ) or error.strip() == "Unexpected error Connection errored out."
 
 
 def foreign(requested: str, page: str) -> bool:

@@ -4,13 +4,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from tests.support.browser_page import (
-    displayed_step,
-    go_to,
-    start_run,
-    wait_for_step,
-    wait_until,
-)
+from tests.support.browser_page import displayed_step, go_to, start_run, wait_for_step, wait_until
 
 NARROW = {"width": 390, "height": 844}
 TABS = "Train", "Inspect", "Compare", "Learn", "Hub"
@@ -121,10 +115,7 @@ def test_axe_finds_nothing_in_dialogs_and_beside_a_run(open_run, finished_run):
     page, actual = open_run(*finished_run), []
     actual += findings(page, "a run")
     page.locator(".runs .run .plot-run:enabled").check()
-    for button, name in (
-        ("#header [popovertarget=help]", "help"),
-        ("#header .share", "Share"),
-    ):
+    for button, name in (("#header [popovertarget=help]", "help"), ("#header .share", "Share")):
         page.locator(button).click()
         page.locator("dialog[open], :popover-open").wait_for()
         actual += findings_of_both_themes(page, name)

@@ -8,12 +8,6 @@ WORDS = [a + b + c for a in "abcdef" for b in "abcdef" for c in "abcdef"]
 TEXT = "\n".join(f"{word}\t{word[::-1]}" for word in WORDS)
 
 
-def open_panel(page: Page) -> None:
-    wait_for_status(page, "checkpoint", "done")
-    page.select_option("#field-task select", "dataset")
-    expect(page.locator(".dataset-panel")).to_be_visible()
-
-
 def count(page: Page, name: str) -> str:
     """Return a line of the panel's counts."""
     return (
@@ -23,15 +17,12 @@ def count(page: Page, name: str) -> str:
     )
 
 
-def use(page: Page) -> None:
-    page.click(".dataset-panel .use:enabled")
-    expect(page.locator(".dataset-panel .use")).to_have_text("Dataset in use")
-
-
 def test_pasted_rows_become_a_task_that_is_trained_tried_and_shared(app, open_page):
     page = open_page(settings_link(app.url, max_steps=40))
     wait_until(page, "document.querySelector('#field-max_length input')?.value === '5'")
-    open_panel(page)
+    wait_for_status(page, "checkpoint", "done")
+    page.select_option("#field-task select", "dataset")
+    expect(page.locator(".dataset-panel")).to_be_visible()
     wait_for_text(page, "#size", "press Use these examples")
     page.fill(".dataset-panel [name=text]", TEXT)
     expect(page.locator(".dataset-panel .counts")).to_contain_text("6 different characters")
@@ -39,7 +30,8 @@ def test_pasted_rows_become_a_task_that_is_trained_tried_and_shared(app, open_pa
     expect(page.locator(".dataset-panel .recognized")).to_contain_text("separated by tabs")
     expect(page.locator(".dataset-panel .held-out-warning")).to_contain_text("right means")
     expect(page.locator(".dataset-panel .use")).to_have_text("Use these 216 examples")
-    use(page)
+    page.click(".dataset-panel .use:enabled")
+    expect(page.locator(".dataset-panel .use")).to_have_text("Dataset in use")
     expect(page.locator("#field-min_length input")).to_have_value("3")
     expect(page.locator("#field-max_length input")).to_have_value("3")
     wait_for_text(page, "#size", "parameters")
@@ -63,33 +55,3 @@ def test_pasted_rows_become_a_task_that_is_trained_tried_and_shared(app, open_pa
     other.fill(".dataset-panel [name=text]", TEXT)
     expect(other.locator(".dataset-panel .use")).to_have_text("Dataset in use")
     assert count(other, "examples") == "216"
-
-
-def test_table_of_excel_is_read_as_chosen_and_reusable_when_stored(app, open_page):
-    page = open_page(app.url)
-    open_panel(page)
-    rows = "".join(f"{n};{word};{word.upper()}\r\n" for n, word in enumerate(WORDS))
-    table = f"sep=;\r\nNr;Wort;Größe\r\n{rows};only a source;\r\n"
-    page.click(".dataset-panel [data-value=file]")
-    page.set_input_files(
-        ".dataset-panel .file",
-        {"name": "<b>words.csv", "mimeType": "text/csv", "buffer": table.encode("latin-1")},
-    )
-    expect(page.locator(".dataset-panel .problem")).to_contain_text(
-        "name the two with sources and targets"
-    )
-    expect(page.locator(".dataset-panel .file-name")).to_contain_text("<b>words.csv")
-    page.select_option(".dataset-panel [name=sourceColumn]", "Wort")
-    page.select_option(".dataset-panel [name=targetColumn]", "Größe")
-    expect(page.locator(".dataset-panel .recognized")).to_contain_text("Latin-1")
-    expect(page.locator(".dataset-panel .left-out")).to_contain_text("1 of 217 rows is left out")
-    use(page)
-    page.reload()
-    open_panel(page)
-    page.click(".dataset-panel .stored summary")
-    expect(page.locator(".dataset-panel .stored .open-dataset")).to_contain_text("<b>words.csv")
-    page.click(".dataset-panel .stored .open-dataset")
-    expect(page.locator(".dataset-panel .counts")).to_contain_text("12 different characters")
-    use(page)
-    page.click(".dataset-panel .stored li button:has-text('Remove')")
-    expect(page.locator(".dataset-panel .stored")).to_be_hidden()

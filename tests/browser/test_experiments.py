@@ -16,51 +16,24 @@ def to_experiments(page):
     page.wait_for_selector(".of-experiments .presets li")
 
 
-def fill_form(page, *varied, seeds="0", kind="grid", name=""):
-    """Fill in the form of a new experiment: (setting, values) once or twice."""
-    if not page.locator(".own").evaluate("box => box.open"):
-        page.click(".own > summary")
-    page.wait_for_selector(f".own .base option[value='{BASE}']", state="attached")
-    page.select_option(".own .base", BASE)
-    for at, (setting, values) in enumerate(varied):
-        page.select_option(f".own .setting-{at}", setting)
-        page.fill(f".own .values-{at}", values)
-    page.fill(".own .seeds", seeds)
-    page.fill(".own .name", name)
-    page.select_option(".own .kind", kind)
-
-
-def wait_for_end(page, state="done", seconds=120):
-    selector = f".results .experiment-result[data-state={state}]"
-    page.wait_for_selector(selector, timeout=seconds * 1000)
-
-
-def test_an_opened_result_and_the_skip_link_move_the_focus(app, open_page):
-    page = open_page(app.url, width=390, height=768)
-    to_experiments(page)
-    page.focus(".skip-link")
-    page.keyboard.press("Enter")
-    expect(page.locator("#panels > [role=tabpanel]:visible")).to_be_focused()
-    page.keyboard.press("Tab")
-    expect(page.get_by_role("tab", name="Experiments")).to_be_focused()
-    page.get_by_role("button", name="Open: Which learning rate?").click()
-    expect(page.locator(".results .title")).to_be_focused()
-    expect(page.locator(".results .title")).to_be_in_viewport(ratio=1)
-    page.click(".own > summary")
-    expect(page.locator(".own .values-0")).to_be_in_viewport(ratio=1)
-
-
 def test_new_experiment_is_run_survives_a_reload_and_opens_in_tabs(app, open_page, tmp_path):
     page = open_page(app.url)
     to_experiments(page)
-    fill_form(page, ("norm_placement", "pre, post"), ("max_steps", "10"), name="norms")
+    page.click(".own > summary")
+    page.wait_for_selector(f".own .base option[value='{BASE}']", state="attached")
+    page.select_option(".own .base", BASE)
+    for at, (setting, values) in enumerate((("norm_placement", "pre, post"), ("max_steps", "10"))):
+        page.select_option(f".own .setting-{at}", setting)
+        page.fill(f".own .values-{at}", values)
+    page.fill(".own .seeds", "0")
+    page.fill(".own .name", "norms")
     expect(page.locator(".own .plan")).to_contain_text("2 runs: ")
     page.click(".own .begin")
     expect(page.locator(".results .title")).to_have_text("norms")
     page.reload()  # the experiment is on the server
     to_experiments(page)
     expect(page.locator(".results .title")).to_have_text("norms")
-    wait_for_end(page)
+    page.wait_for_selector(".results .experiment-result[data-state=done]", timeout=120_000)
     expect(page.locator(".results .measured-on")).to_contain_text("on 2,000 held-out sequences")
     assert page.locator(".variants .name").all_text_contents() == ["pre", "post"]
     for chart in (".score-chart", ".loss-chart"):

@@ -1,14 +1,13 @@
 """A model as one file, opened from disk: it works without a server, by keyboard, and on a phone."""
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from playground.reports.interactive_page import write_page
 from tests.support.app_server import ROOT, wait_for
+from tests.support.browser_page import SIZES, axe_violations
 from tests.support.firefox import find_firefox, started_firefox
 
-SIZES = {"wide": (1366, 768), "narrow": (390, 844), "narrowest": (320, 640)}
 INPUT, OUTPUT = "3 1 4 1 5", ["5", "1", "4", "1", "3", "EOS"]
 
 
@@ -21,27 +20,19 @@ def exported(tmp_path_factory):
 
 
 @pytest.fixture
-def open_exported(browser, exported):
-    """Return a function that opens the file; afterwards it has made no request and no message."""
-    seen, contexts = [], []
+def open_exported(open_alone, exported):
+    """Return a function that opens the file; afterwards it has requested nothing else."""
+    requested, pages = [], []
 
     def open_exported(size="wide", **options):
-        width, height = SIZES[size]
-        context = browser.new_context(viewport={"width": width, "height": height}, **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: seen.append(message.text))
-        page.on("pageerror", lambda error: seen.append(str(error)))
-        page.on("request", lambda request: seen.append(request.url))
-        page.goto(exported)
+        page = open_alone(exported, size, requested, **options)
+        pages.append(page)
         page.get_by_role("textbox").fill(INPUT)
         expect_output(page, OUTPUT)
         return page
 
     yield open_exported
-    for context in contexts:
-        context.close()
-    assert seen == [exported] * len(contexts)
+    assert requested == [exported] * len(pages)
 
 
 def expect_output(page, tokens):
@@ -71,18 +62,6 @@ def test_a_switch_changes_the_output_and_the_score(open_exported):
     expect(all_on).to_have_attribute("aria-disabled", "true")
 
 
-def test_typed_text_is_checked_as_on_the_server(open_exported):
-    page = open_exported()
-    for text, problem in (
-        ("3 x", "“x” is not a token of this task; type a sequence of 0–9."),
-        ("", "There is no token; type a sequence of 0–9."),
-        ("1 " * 60, "This model reads and writes at most"),
-    ):
-        page.get_by_role("textbox").fill(text)
-        expect(page.locator("#problem")).to_contain_text(problem)
-    expect_output(page, OUTPUT)  # the last input without a problem
-
-
 def test_a_block_opens_in_place_and_shows_what_a_row_reads(open_exported):
     page = open_exported()
     title = page.locator("[data-kind=cross] .diagram-block-title")
@@ -105,34 +84,6 @@ def test_a_block_opens_in_place_and_shows_what_a_row_reads(open_exported):
     expect(page.locator("table")).to_have_count(0)
 
 
-def test_the_keyboard_reaches_heads_and_switches(open_exported):
-    page = open_exported()
-    cross = page.get_by_role("button", name="Cross-attention, layer 1, head 1")
-    expect(cross).to_have_attribute("aria-pressed", "true")
-    cross.focus()
-    page.keyboard.press("ArrowDown")
-    masked = page.get_by_role("button", name="Decoder self-attention, layer 1, head 1")
-    expect(masked).to_be_focused()
-    expect(page.locator(".diagram-note")).to_contain_text("Decoder self-attention")
-    page.keyboard.press("Tab")
-    page.keyboard.press("Space")
-    switch = page.get_by_role("switch", name="masked self-attention")
-    expect(switch).to_be_focused()
-    expect(switch).to_have_attribute("aria-checked", "false")
-
-
-@pytest.mark.parametrize("size", ["wide", "narrow"])
-def test_no_switch_moves_when_a_part_is_switched_off(open_exported, size):
-    page = open_exported(size)
-    switches = page.get_by_role("switch").all()
-    tops = "elements => elements.map(each => each.getBoundingClientRect().top + scrollY)"
-    before = page.get_by_role("switch").evaluate_all(tops)
-    for switch in switches:
-        switch.click()
-        expect(switch).to_have_attribute("aria-checked", "false")
-        assert page.get_by_role("switch").evaluate_all(tops) == before
-
-
 def test_bars_of_all_parts_have_one_width(open_exported):
     page = open_exported()
     boxes = [bar.bounding_box() for bar in page.locator(".diagram .importance").all()]
@@ -150,9 +101,7 @@ def test_axe_finds_nothing_and_nothing_overflows(open_exported, size, scheme):
     assert page.evaluate("document.documentElement.scrollWidth") == SIZES[size][0]
     smallest = page.locator(".part-switch").first.bounding_box()["height"]
     assert smallest >= (32 if is_touch else 24)
-    page.evaluate(Axe().axe_script)
-    violations = page.evaluate("axe.run().then(({ violations }) => violations)")
-    assert [(each["id"], each["nodes"][0]["html"][:120]) for each in violations] == []
+    assert axe_violations(page) == []
 
 
 def test_the_file_works_in_firefox(exported, tmp_path):

@@ -4,8 +4,6 @@ The browser denies the frame its storage.
 """
 
 import re
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -17,23 +15,10 @@ OPENED = ".live:not([data-status=opening])"
 
 
 @pytest.fixture
-def framing(browser, app):
+def framing(browser, app, foreign_page):
     """Open the page in a frame of another site; `framed.reload()` loads it again."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html")
-            self.end_headers()
-            frame = f"<iframe src='{settings_link(app.url)}' width=1400 height=900></iframe>"
-            self.wfile.write(f"<!doctype html><link rel=icon href='data:,'>{frame}".encode())
-
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
     contexts = []
+    frame = f"<iframe src='{settings_link(app.url)}' width=1400 height=900></iframe>"
 
     def allow_frame(route):
         reply = route.fetch()
@@ -59,14 +44,12 @@ def framing(browser, app):
             )
         page = contexts[-1].new_page()
         page.set_default_timeout(60_000)
-        page.goto(f"http://localhost:{server.server_port}/")  # another site than 127.0.0.1
+        page.goto(foreign_page(frame).replace("127.0.0.1", "localhost"))  # another site
         return page
 
     yield open_framed
     for context in contexts:
         context.close()
-    server.shutdown()
-    server.server_close()
 
 
 def frame_of(page):

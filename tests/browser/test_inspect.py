@@ -7,7 +7,6 @@ from itertools import chain
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.app_server import wait_for
 from tests.support.browser_page import INSPECT_SECTIONS, open_section, wait_for_frames, wait_until
 
 HEAD_MAP = ".attention-focus .pg-heat-map > canvas"
@@ -66,43 +65,6 @@ def test_heads_on_a_custom_sequence(page):
     expect(page.locator(".of-attention h4")).to_have_text("Layer 1, head 1")
     page.locator(".pg-head-grid button").nth(6).click()
     expect(page.locator(".of-attention h4")).to_have_text("Layer 2, head 3")
-
-
-def test_typed_sequences_and_ablations_need_no_view_of_the_server(page):
-    type_sequence(page, "3 1 4")
-    sent = []
-    page.on("request", lambda request: sent.append(request))
-    type_sequence(page, "5 3")
-    page.click(".of-attention [data-value=encoder]")
-    expect(page.locator(".of-attention [data-value=encoder]")).to_have_attribute(
-        "aria-pressed", "true"
-    )
-    open_section(page, "ablation")
-    row = page.locator(".ablation-table tbody button", has_text="cross-attention, layer 2, head 1")
-    row.click(timeout=240_000)  # the last of 28 measurements in the browser
-    expect(page.locator(".switch-state")).to_contain_text("cross-attention 2.1 is off")
-    views = {each.post_data_json["view"] for each in sent if "inspect/view" in each.url}
-    assert views <= {"output", "heads"}  # of the section above
-    page.get_by_role("button", name="Switch all on").click()
-    inspect(page)
-
-
-def test_an_earlier_step_of_a_run_has_another_picture(open_run, finished_run):
-    def picture():
-        return page.evaluate(f"document.querySelector('{HEAD_MAP}').toDataURL()")
-
-    page = open_run(*finished_run)
-    inspect(page)
-    expect(page.locator(".page-bar .subject option:checked")).to_contain_text("reverse")
-    expect(page.locator(".step-words")).to_contain_text("latest, 60")
-    wait_for_frames(page)
-    last = picture()
-    page.focus(".page-bar .step")
-    page.keyboard.press("Home")
-    expect(page.locator(".step-words")).to_have_text("0")
-    wait_for(lambda: picture() != last)
-    page.keyboard.press("End")
-    wait_for(lambda: picture() == last)
 
 
 def test_a_view_is_exported_with_its_numbers(page, tmp_path):

@@ -43,26 +43,3 @@ def test_a_link_opens_a_lesson_whose_result_survives_a_reload(app, open_page):
     expect(page.locator(".runs .run-group > summary")).to_have_text("Lessons (1)")
     name = page.locator(".runs .run-group .name")
     expect(name).to_have_text("Length generalization: trained to 5")
-
-
-def test_the_guess_of_a_pupil_is_a_line_on_the_page_of_the_teacher(app, open_page):
-    # Chromium logs the status 404 of a class that ended
-    teacher = open_page(f"{app.url}/?learn=teach", may_complain=True)
-    teacher.click(".open-class")
-    expect(teacher.locator(".qr path")).to_have_attribute("d", re.compile("M2,2"))
-    link = teacher.input_value(".class-link")
-    teacher.goto(f"{app.url}/?learn=learning")
-    pupil = open_page(link, may_complain=True)
-    expect(pupil).not_to_have_url(link)
-    expect(pupil.locator(".class-bar")).to_contain_text("without a name")
-    pupil.click("text=Watch it learn")
-    draw_guess(pupil)
-    expect(teacher.locator(".class-bar")).to_contain_text("1 pupil joined, 1 guess")
-    expect(teacher.locator(".guess-plot .cloud")).to_have_count(1)
-    expect(pupil.locator(".sent")).to_have_text("✓ Your teacher has your guess.")
-    teacher.get_by_role("tab", name="For teachers").click()
-    teacher.click("text=Close the class")
-    teacher.click(".pg-confirm .danger")
-    expect(teacher.locator(".open-class")).to_be_visible()
-    draw_guess(pupil)
-    expect(pupil.get_by_text("The class was closed")).to_be_visible()

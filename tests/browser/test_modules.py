@@ -61,7 +61,7 @@ def test_a_picture_of_the_first_model_stands_in_until_the_page_has_it(app, open_
     expect(page.locator(".first-picture")).to_have_count(0)
 
 
-def test_a_dialog_loads_when_it_is_first_opened(app, open_page):
+def test_a_dialog_without_its_module_advises_a_reload(app, open_page):
     page = open_page(app.url, may_complain=True)
     page.wait_for_selector(".live[data-status=checkpoint]")
     page.route("**/train/share_dialog.js", lambda route: route.fulfill(status=404, body=""))
@@ -69,19 +69,6 @@ def test_a_dialog_loads_when_it_is_first_opened(app, open_page):
     expect(page.locator(".live .hand-note")).to_have_text(
         "This dialog could not be loaded. Reload the page."
     )
-    page.unroute("**/train/share_dialog.js")
-    page.reload()
-    page.wait_for_selector(".live[data-status=checkpoint]")
-    paths = requested_modules(page)
-    for _ in range(2):
-        page.click("#header .share")
-        expect(page.locator(".sharing .watch-link")).to_have_value(
-            re.compile("checkpoint%3Areverse")
-        )
-        expect(page.locator(".sharing")).to_be_visible()
-        page.keyboard.press("Escape")
-        expect(page.locator(".sharing")).to_be_hidden()
-    assert paths.count("train/share_dialog.js") == 1
 
 
 def test_a_tab_without_its_modules_advises_a_reload(app, open_page):

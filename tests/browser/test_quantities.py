@@ -35,10 +35,7 @@ def read_train(page: Page) -> dict[str, set[str]]:
             read(page, ".score-value", PERCENT),
             read(page, ".score-legend", rf"({PERCENT})\s*$"),
         },
-        "loss": {
-            read(page, ".loss-value", NUMBER),
-            read(page, legend, rf"training\s*({NUMBER})"),
-        },
+        "loss": {read(page, ".loss-value", NUMBER), read(page, legend, rf"training\s*({NUMBER})")},
         "step": {
             read(page, status, r"Done · (\d+) steps"),
             read(page, ".page-bar .step-words", r"\d+"),

@@ -92,15 +92,6 @@ def test_a_hostile_name_stays_text_and_typing_it_leaves_the_focus(app, open_run)
     assert page.locator(".live img, .page-bar img").count() == 0
 
 
-def test_a_run_lends_its_settings_to_the_form(app, open_run):
-    page = open_run(*train_over_api(app, n_heads=4, d_ff=24))
-    expect(page.locator("#field-max_length input")).to_have_value("10")
-    choose_run_action(page, run_names(page)[0], "use")
-    wait_until(page, "document.querySelector('#field-max_length input').value === '5'")
-    page.click("#advanced > summary")
-    expect(page.locator("#field-d_ff input")).to_have_value("24")
-
-
 @again_and_again
 def test_sigterm_saves_the_run_and_a_restart_resumes_it(own_server, open_page, turn):
     own, runs = own_server, own_server.checkpoints / "runs"

@@ -6,12 +6,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.browser_page import (
-    SESSION_KEY,
-    run_names,
-    storage_of,
-    wait_for_status,
-)
+from tests.support.browser_page import SESSION_KEY, run_names, storage_of, wait_for_status
 
 OPENED = ".live:not([data-status=opening])"
 

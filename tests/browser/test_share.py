@@ -1,53 +1,15 @@
 """The Share dialog: a link shows the sender's view, a frame embeds one view, a page is a file."""
 
 import re
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import expect
 
 from playground.ui.page import STATIC_DIR
-from tests.support.browser_page import (
-    count_colors,
-    plotted_steps,
-    wait_for_status,
-    wait_for_text,
-)
+from tests.support.browser_page import count_colors, plotted_steps, wait_for_status, wait_for_text
 
 SHARE_DIALOG = STATIC_DIR / "train" / "share_dialog.js"
-
-
-@pytest.fixture(scope="module")
-def foreign_page():
-    """Serve the given HTML as a page of another site."""
-    served = {"body": ""}
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            content = (
-                "<!doctype html><title>A course</title><link rel=icon href='data:,'>"
-                f"{served['body']}"
-            ).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html")
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_):
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-
-    def address(body):
-        served["body"] = body
-        return f"http://127.0.0.1:{server.server_port}/"
-
-    yield address
-    server.shutdown()
-    server.server_close()
 
 
 @pytest.fixture
@@ -149,13 +111,7 @@ def test_a_frame_shows_one_view_in_a_page_of_another_site(app, open_page, visiti
     host = visiting(foreign_page(code))
     frame = host.frame_locator("iframe")
     frame.locator(".diagram .head canvas").first.wait_for()
-    for absent in (
-        "#header",
-        "#train",
-        "#tabs [role=tab]",
-        ".live .runs",
-        ".loss-chart",
-    ):
+    for absent in ("#header", "#train", "#tabs [role=tab]", ".live .runs", ".loss-chart"):
         assert not frame.locator(absent).first.is_visible(), absent
     inner = next(each for each in host.frames if "embed=attention" in each.url)
     # the frame has no owner key

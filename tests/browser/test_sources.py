@@ -36,12 +36,7 @@ def expect_place(page, place, query):
 
 def test_links_open_the_views_that_they_name(app, open_page):
     links = sources_links()
-    assert {place.split(",")[0] for place in links} == {
-        "Train",
-        "Inspect",
-        "Compare",
-        "Learn",
-    }
+    assert {place.split(",")[0] for place in links} == {"Train", "Inspect", "Compare", "Learn"}
     page, sections = open_page(app.url), set(chain.from_iterable(INSPECT_SECTIONS.values()))
     for place, query in links.items():
         if place.startswith("Inspect"):
@@ -50,20 +45,3 @@ def test_links_open_the_views_that_they_name(app, open_page):
                 continue
         page.goto(f"{app.url}/?{query}")
         expect_place(page, place, query)
-
-
-def test_links_of_a_rendered_document_open(app, open_page):
-    page = open_page(f"{app.url}/playground/files/docs")
-    page.get_by_role("main").get_by_role("link", name="Hosting").click()
-    expect(page.get_by_role("heading", level=1)).to_contain_text("Hosting")
-    page.get_by_role("main").get_by_role("link", name="Teaching").click()
-    expect(page.get_by_role("heading", level=1)).to_contain_text("Teaching")
-    page.goto(f"{app.url}/playground/files/docs/sources.md")
-    page.get_by_role("link", name="Compare, Where").first.click()
-    expect(page.get_by_role("tab", name="Experiments")).to_have_attribute("aria-selected", "true")
-    page.go_back()
-    page.get_by_role("link", name="Sources: Wavelengths").first.click()
-    expect(page.get_by_role("heading", name="Wavelengths")).to_be_in_viewport()
-    assert page.evaluate("[...document.images].every((image) => image.naturalWidth > 0)")
-    page.goto(f"{app.url}/playground/files/README.md")
-    assert page.evaluate("[...document.images].every((image) => image.naturalWidth > 0)")

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.browser_page import start_run, wait_for_status, wait_for_step, wait_until
+from tests.support.browser_page import wait_for_status
 
 CROSS = "cross-attention 1.1"
 POSITIONS_JS = "each => each.map(({ offsetTop, offsetLeft }) => [offsetTop, offsetLeft])"
@@ -89,32 +89,3 @@ def overlap(a, b):
         a[start] + 0.5 < b[start] + b[size] and b[start] + 0.5 < a[start] + a[size]
         for start, size in (("x", "width"), ("y", "height"))
     )
-
-
-def test_parts_stay_off_while_the_model_trains(app, open_page):
-    page = open_page(app.url, visit=False)
-    start_run(page, app.url, speed=20, max_steps=100_000)
-    wait_for_step(page, 5)
-    requested = []
-    page.on("request", lambda request: "weights" in request.url and requested.append(request.url))
-    page.get_by_role("switch", name="cross-attention 1.1").click()
-    expect_state(page, "cross-attention 1.1 is off: this output is")
-    expect(page.locator(".switch-score b")).to_have_text(re.compile("of 64"))
-    step = "document.querySelector('.probe').textContent.match(/step (\\d+)/)[1]"
-    first = int(page.evaluate(step))
-    wait_until(page, f"{step} > {first + 20}")  # the diagram follows the weights
-    assert len(set(requested)) == len(requested) > 1
-
-
-def test_viewers_without_the_owners_consent_get_no_switches(app, open_page, finished_run):
-    client, run = finished_run
-    details = client.call("runs/details", subject=run)
-    act = {"subject": run, "action": "share"}
-    client.call("runs/action", **act, viewers_may_use=False)
-    page = open_page(f"{app.url}/?model=watch:{details['share_id']}")
-    wait_for_status(page, "done")
-    expect(page.locator(".private").first).to_be_visible()
-    assert page.get_by_role("switch").count() == 0
-    client.call("runs/action", **act, viewers_may_use=True)
-    page.get_by_role("switch").first.click()  # the owner's consent applies at once
-    expect_state(page, "is off: this output is")

@@ -3,27 +3,16 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from playground.architectures.parameter_groups import parameter_count
-from playground.training.presets import preset_config
 from tests.support.app_server import wait_for
 from tests.support.browser_page import (
     count_colors,
-    displayed_step,
-    fill_field,
     go_to,
-    plotted_steps,
     selected_head_image,
-    start_run,
     wait_for_frames,
     wait_for_status,
     wait_for_step,
     wait_until,
 )
-
-
-def toggle_settings(page: Page) -> None:
-    page.click("#advanced > summary")
-
 
 # The parts of the tab that are beyond the first screen, or whose content is cut.
 OFF_SCREEN_JS = """() => [
@@ -118,24 +107,6 @@ def test_nothing_is_cut_off_at_any_width(page):
     expect(page.locator("#form")).to_be_hidden()
 
 
-def test_diagram_shows_the_model_and_selects_its_heads(page):
-    canvas = page.locator(".diagram-canvas")
-    expect(canvas).to_have_attribute("aria-label", re.compile("8 heads of cross-attention"))
-    expect(canvas).to_have_attribute("aria-label", re.compile("6 of 6 predicted tokens are right"))
-    expect(page.locator(".diagram-note")).to_contain_text("Cross-attention, layer 2, head 1")
-    page.click(".head[data-kind=encoder][data-layer='1'][data-head='0']")
-    expect(page.locator(".diagram-note")).to_contain_text("Encoder self-attention, layer 2, head 1")
-    page.keyboard.press("ArrowRight")
-    expect(page.locator(".diagram-note")).to_contain_text("Encoder self-attention, layer 2, head 2")
-    expect(page.locator(".head[aria-pressed=true]")).to_be_focused()
-    page.click(".diagram-block[data-kind=cross] .diagram-block-title >> nth=0")
-    expect(page.locator(".open-block")).to_contain_text("Here the decoder reads the input")
-    expect(page.locator(".open-block")).to_contain_text("16,640 parameters")
-    expect(page.locator(".open-block tbody tr")).to_have_count(7)
-    page.click(".diagram-block[data-kind=cross] .diagram-block-title >> nth=0")
-    page.click(".head[data-kind=cross][data-layer='1'][data-head='0']")
-
-
 def test_enter_on_a_head_opens_it_in_inspect(page):
     page.click(".head[data-kind=encoder][data-layer='0'][data-head='2']")
     page.keyboard.press("Enter")
@@ -193,59 +164,6 @@ def test_theme_switch_changes_the_theme(page):
     assert not page.evaluate("document.documentElement.classList.contains('dark')")
 
 
-def test_a_preset_fills_the_form_and_another_model_can_be_opened(app, open_page):
-    page = open_page(app.url)
-    wait_for_status(page, "checkpoint")
-    page.click("#field-preset label:has-text('One head')")
-    expect(page.locator("#field-preset")).to_contain_text("small enough to interpret every figure")
-    expect(page.locator("#size")).to_contain_text(
-        f"{parameter_count(preset_config('one-head').model):,} parameters"
-    )
-    page.select_option(".subject", "checkpoint:copy")
-    wait_until(
-        page, "document.querySelector('.status-text').textContent.includes('Checkpoint copy')"
-    )
-    expect(page.locator(".live .answer")).to_have_text(re.compile(r"3 1 4 1 5\s*✓"))
-    page.reload()
-    wait_until(
-        page, "document.querySelector('.status-text')?.textContent.includes('Checkpoint copy')"
-    )
-
-
-def test_a_bad_value_is_explained_beside_its_field_and_nothing_starts(app, open_page):
-    page = open_page(app.url)
-    wait_for_status(page, "checkpoint")
-    toggle_settings(page)
-    fill_field(page, "n_heads", 5)
-    expect(page.locator("#problem")).to_contain_text("does not divide")
-    expect(page.locator("#field-n_heads")).to_contain_text(
-        "does not divide d_model 64; use one of 1, 2, 4, 8, 16, 32, 64"
-    )
-    fill_field(page, "n_heads", 4)
-    buttons_height = "document.querySelector('#buttons').clientHeight"
-    wait_until(page, "document.querySelector('#size').clientHeight > 0")
-    height = page.evaluate(buttons_height)
-    fill_field(page, "learning_rate", -1)
-    expect(page.locator("#problem")).to_contain_text("it must be a number from")
-    assert page.evaluate(buttons_height) == height  # the form below it does not move
-    page.click("#train")
-    expect(page.locator("#field-learning_rate")).to_contain_text(
-        "it must be a number from 0.000000001 to 100"
-    )
-    expect(page.locator("#problem")).to_contain_text("it must be a number from")
-    assert page.get_attribute(".live", "data-status") == "checkpoint"
-
-
-@pytest.mark.smoke
-def test_a_short_run_trains_to_a_finished_curve(app, open_page):
-    page = open_page(app.url, visit=False)
-    start_run(page, app.url, max_steps=30, eval_every=10)
-    wait_for_status(page, "done")
-    assert plotted_steps(page) == list(range(1, 31))
-    wait_for(lambda: count_colors(page, ".loss-chart canvas") > 5, description="the curve")
-    expect(page.locator("#train")).to_be_visible()
-
-
 def test_one_click_trains_to_100_percent_on_screen(app, open_page):
     page = open_page(app.url)
     wait_for_status(page, "checkpoint")
@@ -269,34 +187,3 @@ def test_one_click_trains_to_100_percent_on_screen(app, open_page):
     expect(page.locator(".loss-chart")).to_have_attribute(
         "aria-label", re.compile(r"training [\d.]+; held-out [\d.]+")
     )
-
-
-# Keep the nodes of the diagram and of the curves, and count what is added or removed in them.
-WATCH_NODES_JS = """() => {
-  const roots = ['.diagram', '.loss-box', '.score-box'].map(each => document.querySelector(each));
-  window.nodes = roots.flatMap(root => [...root.querySelectorAll('*')]);
-  window.changes = [];
-  const watcher = new MutationObserver(records => {
-    for (const { target, type } of records) window.changes.push(type + ' ' + target.className);
-  });
-  for (const root of roots) watcher.observe(root, { childList: true, subtree: true });
-}"""
-
-
-def test_training_replaces_no_node_of_the_diagram_and_the_curves(app, open_page):
-    page = open_page(app.url, visit=False)
-    start_run(page, app.url, speed=20, max_steps=100_000)
-    wait_until(page, "document.querySelector('.score-chart canvas')")
-    wait_for_step(page, 60)  # the first scores are there
-    first = displayed_step(page)
-    drawn = picture_of(page)
-    page.evaluate(WATCH_NODES_JS)
-    wait_for_step(page, first + 60)
-    assert picture_of(page) != drawn  # the diagram has changed
-    assert page.evaluate("nodes.length") > 20
-    assert page.evaluate("nodes.filter(node => !node.isConnected).length") == 0
-    assert page.evaluate("changes") == []
-
-
-def picture_of(page: Page) -> str:
-    return page.evaluate("document.querySelector('.diagram-canvas').toDataURL()")

@@ -8,7 +8,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from playground.experiments.service import ExperimentService
-from playground.inspection.views import component_ranking
+from playground.inspection.views import head_analysis
 from playground.jobs.executors import ProcessPerJob, ResidentProcess
 from playground.jobs.process import warm_up
 from playground.runs.owner_keys import new_owner_key
@@ -56,7 +56,7 @@ def server(registries, trained_checkpoint, tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     monkeypatch.setattr(ResidentProcess, "start", lambda executor, job: True)
     monkeypatch.setattr(ProcessPerJob, "start", finish_immediately)
-    monkeypatch.setattr(component_ranking, "TIME_BUDGET", 0.0)
+    monkeypatch.setattr(head_analysis, "TIME_BUDGET", 0.0)
     registry = registries()
     registry.scheduler.schedule = lambda: None
     registry.snapshots.inspector = registry.snapshots.slow_inspector = InProcessInspector()

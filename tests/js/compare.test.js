@@ -241,7 +241,6 @@ const example = (index, name, number, correct) => ({
   raw_output: correct ? "1 3" : "3",
   prediction: correct ? ["1", "3"] : ["3"],
   correct,
-  correct_positions: [correct, correct],
   seconds: 0.1,
   prompt: "Input: 3 1",
 });

@@ -8,6 +8,7 @@ import time
 from typing import Any
 from urllib.parse import quote
 
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Error, Frame, Page
 
 from playground.runs.owner_keys import new_owner_key
@@ -27,6 +28,7 @@ SMALL_SETTINGS = {
     "eval_every": 50,
 }
 
+SIZES = {"wide": (1366, 768), "narrow": (390, 844), "narrowest": (320, 640)}
 # The sections of the views of the Inspect tab that apply to a transformer.
 INSPECT_SECTIONS = {
     "attention": ["attention", "heads"],
@@ -122,12 +124,6 @@ def plotted_steps(page: Page) -> list[int]:
     return page.evaluate("document.querySelector('.loss-chart').steps")
 
 
-def fill_field(page: Page, field: str, value: object) -> None:
-    """Fill a number field of the form."""
-    page.fill(f"#field-{field} input", str(value))
-    page.press(f"#field-{field} input", "Tab")
-
-
 def settings_link(url: str, **fields: object) -> str:
     """Return a link that fills the form with a small run."""
     return f"{url}/?settings={quote(json.dumps(SMALL_SETTINGS | fields))}"
@@ -190,3 +186,10 @@ def count_colors(page: Page, selector: str) -> int:
 def selected_head_image(page: Page) -> str:
     """Return the picture of the selected head."""
     return page.evaluate("document.querySelector('.head[aria-pressed=true] canvas').toDataURL()")
+
+
+def axe_violations(page: Page) -> list[tuple[str, str]]:
+    """Return the rules of axe-core that the page breaks, each with an element."""
+    page.evaluate(Axe().axe_script)
+    violations = page.evaluate("axe.run().then(({ violations }) => violations)")
+    return [(each["id"], each["nodes"][0]["html"][:120]) for each in violations]

@@ -12,34 +12,23 @@ from playground.common.validation import parse
 from playground.errors import UserError, error_response
 from playground.inspection.inspected_model import InspectedModel, NotApplicableError
 
-from . import (
-    attention_maps,
-    attribution,
-    component_ranking,
-    embedding_maps,
-    gates,
-    head_scores,
-    parameters,
-    stages,
-)
-from .request import SequenceRequest
-from .shared_fields import answer_fields
+from . import attention_maps, attribution, gates, head_analysis, stages, weights
+from .fields import SequenceRequest, answer_fields
 
 log = logging.getLogger(__name__)
 ViewFunction = Callable[[InspectedModel, Any], dict[str, Any]]
 VIEWS: dict[str, ViewFunction] = {
     "attention": attention_maps.attention,
     "output": attention_maps.output,
-    "heads": head_scores.head_scores,
-    "ablation": component_ranking.ablation_view,
+    "heads": head_analysis.head_scores,
+    "ablation": head_analysis.ablation_view,
     "patch": attribution.activation_patching,
     "lens": attribution.lens,
     "contributions": attribution.logit_attribution,
     "trace": stages.trace,
-    "trace-cell": stages.trace_cell,
     "attention-scores": stages.attention_scores,
-    "embeddings": embedding_maps.embeddings,
-    "parameters": parameters.parameters,
+    "embeddings": weights.embeddings,
+    "parameters": weights.parameters,
     "gates": gates.gates,
 }
 

@@ -10,10 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from playground.inspection.attention_recording import (
-    AttentionRecording,
-    recording_of,
-)
+from playground.inspection.attention_recording import AttentionRecording, recording_of
 from playground.inspection.hooks import ATTENTION_KINDS, AttentionKind
 from playground.inspection.inspected_model import (
     Example,
@@ -25,8 +22,7 @@ from playground.models.transformer import Transformer
 from playground.tasks import SOS
 from playground.tasks.task import Batch
 
-from .request import SequenceRequest
-from .shared_fields import answer_fields, attention_labels
+from .fields import SequenceRequest, answer_fields, attention_labels
 
 WEIGHT_SCALE = 1000
 

@@ -15,8 +15,7 @@ from playground.inspection.activation_patching import (
 from playground.inspection.inspected_model import InspectedModel, InspectionError
 from playground.inspection.logit_lens import direct_logit_attribution, logit_lens
 
-from .request import Index, Name, SequenceRequest, json_array, json_number
-from .shared_fields import answer_fields, head_id
+from .fields import Index, Name, SequenceRequest, answer_fields, head_id, json_array, json_number
 
 TOP_K = 3
 
@@ -48,7 +47,7 @@ def activation_patching(subject: InspectedModel, request: PatchingRequest) -> di
     """
     name, position = subject.task.vocabulary.token_name, request.source_position
     pair = corrupt(request.example(subject), position, request.replacement)
-    result = patch_heads(pair)
+    clean_logit_diff, corrupted_logit_diff, recovered = patch_heads(pair)
     pairs = similar_pairs(pair) or [pair]
     source, corrupted = (
         subject.token_names(each.source_BS[0, :-1].tolist())
@@ -62,11 +61,11 @@ def activation_patching(subject: InspectedModel, request: PatchingRequest) -> di
         "position": pair.position,
         "clean_token": name(pair.clean_token),
         "corrupted_token": name(pair.corrupted_token),
-        "clean_logit_diff": json_number(result.clean_logit_diff),
-        "corrupted_logit_diff": json_number(result.corrupted_logit_diff),
+        "clean_logit_diff": json_number(clean_logit_diff),
+        "corrupted_logit_diff": json_number(corrupted_logit_diff),
         "heads": [
             {**head_id(head), "recovered_fraction": json_number(fraction)}
-            for head, fraction in result.recovered_fraction.items()
+            for head, fraction in recovered.items()
         ],
         "pairs": len(pairs),
         "layers": [_layer_fields(side, table) for side, table in patch_layers(pairs).items()],

@@ -4,16 +4,18 @@ Every value can be serialized as JSON. Tables are lists of rows with the same ke
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from playground.inspection.ablation import METHODS, NUM_SEQUENCES, Ablation
+from torch import Tensor
+
+from playground.inspection.ablation import METHODS, NUM_SEQUENCES, Ablation, AblationEffect
 from playground.inspection.hooks import ATTENTION_KINDS, Component
 from playground.inspection.inspected_model import Example, InspectedModel
 
-from .component_ranking import ablation_table
-from .shared_fields import attention_labels, rounded_list
+from .fields import attention_labels
 
+DECIMALS = 6  # of numbers in exported files
 # Names of a layer's weights in the attention dictionary of a Keras tutorial; encoders have none.
 LAYER_NAMES = {
     "decoder": "decoder_layer{}_block1_self_att",
@@ -44,10 +46,15 @@ def attention_tables(example: Example) -> dict[str, dict[str, Any]]:
                 LAYER_NAMES[kind].format(layer + 1)
                 for layer in range(len(recording.attention_weights[kind]))
             ],
-            "weights": rounded_list(recording.attention_weights[kind][:, 0]),
+            "weights": _rounded_list(recording.attention_weights[kind][:, 0]),
             "possible": recording.attn_mask[kind][0].tolist(),
         }
     return tables
+
+
+def _rounded_list(tensor: Tensor) -> Any:
+    """Convert a tensor to nested lists of numbers with six decimals."""
+    return (tensor.double() * 10**DECIMALS).round().div(10**DECIMALS).tolist()
 
 
 def head_table(tables: dict[str, dict[str, Any]], head: Component) -> dict[str, Any]:
@@ -88,3 +95,29 @@ def build_report(
     }.items():
         figures[name] = ablation_table(itertools.chain(*by_method.values()), n_examples)
     return figures
+
+
+def ablation_table(effects: Iterable[AblationEffect], n: int) -> list[dict[str, Any]]:
+    """Return one row per effect: the ablation, and both measures before and after it.
+
+    `drop_low` and `drop_high` are the 95 % interval of the drop of the log-probability.
+    """
+    rows = []
+    for effect in effects:
+        low, high = effect.log_prob_drop_interval
+        rows.append(
+            {
+                "name": effect.name,
+                "method": effect.method,
+                "keep_only": effect.keep_only,
+                "n": n,
+                "exact_match_before": effect.baseline.exact_match,
+                "exact_match": effect.ablated.exact_match,
+                "log_probability_before": round(effect.baseline.log_prob, DECIMALS),
+                "log_probability": round(effect.ablated.log_prob, DECIMALS),
+                "log_probability_drop": round(effect.log_prob_drop, DECIMALS),
+                "drop_low": round(low, DECIMALS),
+                "drop_high": round(high, DECIMALS),
+            }
+        )
+    return rows

@@ -14,8 +14,7 @@ from playground.inspection.inspected_model import Example, InspectedModel, NotAp
 from playground.models.recurrent import Recurrent
 from playground.models.rnn_cells import RNNCellBase
 
-from .request import MAX_COLUMNS, MAX_ROWS, LayerOrHead, SequenceRequest, json_array
-from .shared_fields import answer_fields
+from .fields import MAX_COLUMNS, MAX_ROWS, LayerOrHead, SequenceRequest, answer_fields, json_array
 
 HIDDEN_STATE = "hidden state: the output of the cell at this position"
 # The formula and the meaning of each number of a cell; sigma is the logistic function.

@@ -1,4 +1,4 @@
-"""The view of a trace: all stages of a forward pass, the tensor of one, and any of its numbers.
+"""The view of a trace: all stages of a forward pass, and the tensor of one.
 
 Shapes: S source, T target, H heads, Q queries, M memory, K head size, D d_model, F d_ff,
 V vocabulary.
@@ -9,25 +9,22 @@ from functools import lru_cache
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from playground.inspection.forward_trace import ForwardTrace
+from playground.inspection.forward_trace import ForwardTrace, TraceStage
 from playground.inspection.hooks import AttentionKind, Component
 from playground.inspection.inspected_model import Example, InspectedModel, InspectionError
-from playground.inspection.trace_stage import CellOrigin, DotProduct, TraceStage, WeightedSum
 
-from .request import (
+from .fields import (
     MAX_COLUMNS,
     MAX_ROWS,
     Index,
     LayerOrHead,
     Name,
     SequenceRequest,
+    answer_fields,
     json_array,
     json_number,
 )
-from .shared_fields import answer_fields
-from .trace_phases import PHASES, phase_fields
 
 AXIS_WORDS = {
     "S": "source tokens",
@@ -49,13 +46,6 @@ class TraceRequest(SequenceRequest):
     head: LayerOrHead = 0
 
 
-class CellRequest(TraceRequest):
-    """One number of a stage."""
-
-    row: Index = 0
-    column: Index = 0
-
-
 class ScoresRequest(SequenceRequest):
     """A query of a head."""
 
@@ -67,7 +57,7 @@ class ScoresRequest(SequenceRequest):
 
 @lru_cache(maxsize=1)
 def _trace_of(example: Example) -> ForwardTrace:
-    """Trace a sequence; the requests for the numbers of a trace use the same one."""
+    """Trace a sequence; the requests for the stages of a trace use the same one."""
     return ForwardTrace(example)
 
 
@@ -84,48 +74,13 @@ def trace(subject: InspectedModel, request: TraceRequest) -> dict[str, Any]:
     keys = [stage.key for stage in forward_trace.stages]
     index = keys.index(request.stage) if request.stage in keys else 0
     return {
-        "steps": phase_fields(forward_trace, head),
         "stages": [_stage_fields(stage) for stage in forward_trace.stages],
         "chosen": {
             "stage": index,
             "head": head,
             **_tensor_fields(forward_trace, forward_trace.stages[index], head),
         },
-        "source": forward_trace.source,
-        "decoder_input": forward_trace.decoder_input,
         **answer_fields(example),
-    }
-
-
-@torch.no_grad()
-def trace_cell(subject: InspectedModel, request: CellRequest) -> dict[str, Any]:
-    """Return the computation of one number of a stage, from the numbers of earlier stages.
-
-    The result has the `value` and a `kind`:
-
-    product   a dot product, with a term for each pair of numbers
-    mixed     a row as the sum of rows
-    parts     any other equation, with the values of its variables
-    """
-    head, row, column = request.head, request.row, request.column
-    forward_trace, n_heads = _trace_of(request.example(subject)), subject.transformer.config.n_heads
-    stage = next((each for each in forward_trace.stages if each.key == request.stage), None)
-    if stage is None:
-        raise InspectionError(f"this model has no stage {request.stage!r}; choose one of the list")
-    if head >= n_heads:
-        raise InspectionError(
-            f"there is no head {head + 1}; this model has {n_heads} in each layer"
-        )
-    if row >= stage.tensor.shape[-2] or column >= stage.tensor.shape[-1]:
-        shape = " x ".join(map(str, stage.tensor.shape[-2:]))
-        raise InspectionError(
-            f"there is no cell in row {row + 1}, column {column + 1}; {stage.name} is {shape}"
-        )
-    origin = stage.explain(head, row, column)
-    return {
-        "row": row,
-        "column": column,
-        **_origin_fields(forward_trace, stage, origin, column),
     }
 
 
@@ -170,9 +125,6 @@ def _stage_fields(stage: TraceStage) -> dict[str, Any]:
     finite = stage.tensor[stage.tensor.isfinite()].float()  # masked scores are not
     low, high = map(float, finite.aminmax()) if len(finite) else (None, None)
     return {
-        "step": next(
-            i for i, blocks in enumerate(PHASES.values()) if stage.block.startswith(blocks)
-        ),
         "block": stage.block,
         "name": stage.name,
         "formula": stage.formula,
@@ -222,77 +174,6 @@ def _tensor_fields(trace: ForwardTrace, stage: TraceStage, head: int) -> dict[st
         if stage.block == "output"
         else None,
     }
-
-
-def _origin_fields(
-    trace: ForwardTrace, stage: TraceStage, origin: CellOrigin, column: int
-) -> dict[str, Any]:
-    """Return the computation of one number as JSON; see `trace_cell` for the kinds."""
-    if isinstance(origin, DotProduct):
-        return _dot_product_fields(trace, stage, origin)
-    if isinstance(origin, WeightedSum):
-        names = list(origin.names) or _labels(trace, stage.block, "M", 0)
-        return _weighted_sum_fields(origin, names, column)
-    fields: dict[str, Any] = {
-        "kind": "parts",
-        "equation": origin.formula,
-        "parts": [[name, json_number(value)] for name, value in origin.variables.items()],
-        "value": json_number(origin.value),
-    }
-    if origin.score is not None:
-        fields["score"] = _dot_product_fields(trace, stage, origin.score)
-    return fields
-
-
-def _dot_product_fields(
-    trace: ForwardTrace, stage: TraceStage, origin: DotProduct
-) -> dict[str, Any]:
-    """Return a dot product; only its largest terms if there are very many."""
-    products = origin.left_K * origin.right_K
-    keep = products.abs().argsort(descending=True)[:MAX_COLUMNS].sort().values
-    names = list(origin.names)
-    if origin.query is not None and origin.key is not None:
-        queries, keys = (_labels(trace, stage.block, letter, 0) for letter in "QM")
-        names = [f"query of {queries[origin.query]}", f"key of {keys[origin.key]}"]
-    fields = {
-        "kind": "product",
-        "names": names,
-        "at": keep.tolist(),
-        "left": json_array(origin.left_K[keep]),
-        "right": json_array(origin.right_K[keep]),
-        "products": json_array(products[keep]),
-        "terms": len(products),
-        "sum": json_number(float(products.sum())),
-        "root": json_number(origin.root) if origin.root is not None else None,
-        "bias": json_number(origin.bias) if origin.bias is not None else None,
-        "value": json_number(origin.value),
-    }
-    if origin.attended is not None:
-        fields["attended"] = origin.attended
-    return fields
-
-
-def _weighted_sum_fields(origin: WeightedSum, names: list[str], column: int) -> dict[str, Any]:
-    """Return rows and their sum; if there are very many rows, the last ones as one."""
-    terms, weights = origin.terms_RN, origin.weights_R
-    others = max(0, len(terms) - MAX_ROWS)
-    if others:
-        names = [*names[:MAX_ROWS], f"the other {others}"]
-        terms = _merge_last_rows(terms)
-        weights = None if weights is None else _merge_last_rows(weights)
-    return {
-        "kind": "mixed",
-        "rows": names,
-        "others": others,
-        "weights": None if weights is None else json_array(weights),
-        "terms": json_array(terms[:, :MAX_COLUMNS]),
-        "result": json_array(origin.result_N[:MAX_COLUMNS]),
-        "value": json_number(float(origin.result_N[column])),
-    }
-
-
-def _merge_last_rows(rows: Tensor) -> Tensor:
-    return torch.cat([rows[:MAX_ROWS], rows[MAX_ROWS:].sum(0, keepdim=True)])
 
 
 def _queries_are_source(block: str) -> bool:

@@ -3,7 +3,6 @@
 Shapes: L layers, H heads, Q queries, M memory, B batch.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,7 @@ from playground.inspection.views.attention_maps import pack_uint16
 from playground.jobs.progress import ProgressReporter
 
 from ..loading.model_files import ResolvedModel, kind_of, read_config
-from ..loading.pipelines import (
-    PIPELINE_BY_KIND,
-    check_kind,
-    load_tokenizer,
-    open_pipeline,
-)
+from ..loading.pipelines import PIPELINE_BY_KIND, check_kind, load_tokenizer, open_pipeline
 from ..loading.resolver import resolve
 from ..requests import JobRequest, ModelName, Text
 
@@ -30,33 +24,6 @@ from ..requests import JobRequest, ModelName, Text
 MAX_TOKENS = 64
 DEFAULT_PROMPT = "The cat sat on the mat"
 MAX_SUM_ERROR = 1e-3  # of a row of weights
-
-
-@dataclass(frozen=True)
-class InspectedModel:
-    """A model loaded for inspection.
-
-    model      the model of transformers without its task head, with eager attention
-    tokenizer  its fast tokenizer, which returns the offsets of the tokens
-    kind       "causal", "masked", or empty for an encoder without either head
-    """
-
-    resolved: ResolvedModel
-    model: Any
-    tokenizer: Any
-    kind: str
-
-
-@dataclass(frozen=True)
-class AttentionOutputs:
-    """The attention of one forward pass.
-
-    weights_LHQM  attention weights: each query's sum to one
-    mask_QM       True where a query may attend to a key: masked weights are zero in every head
-    """
-
-    weights_LHQM: Tensor
-    mask_QM: Tensor
 
 
 class AttentionRequest(JobRequest):
@@ -73,35 +40,33 @@ def attention(request: dict[str, Any], progress: ProgressReporter) -> dict[str, 
     """
     parsed = AttentionRequest.parse(request)
     text = parsed.text
-    model = load_for_inspection(parsed.model, progress)
-    coded = model.tokenizer(
-        text, truncation=True, max_length=MAX_TOKENS, return_offsets_mapping=True
-    )
+    resolved, kind, model, tokenizer = load_for_inspection(parsed.model, progress)
+    coded = tokenizer(text, truncation=True, max_length=MAX_TOKENS, return_offsets_mapping=True)
     spans, ids = [tuple(span) for span in coded["offset_mapping"]], coded["input_ids"]
     if not ids:
         raise UserError(messages.NO_TOKENS)
     progress.message(f"Running the model on {len(ids)} tokens")
-    outputs = forward(model.model, ids)
-    layers, heads = outputs.weights_LHQM.shape[:2]
-    total = len(model.tokenizer(text, verbose=False)["input_ids"])
+    weights_LHQM, mask_QM = forward(model, ids)
+    layers, heads = weights_LHQM.shape[:2]
+    total = len(tokenizer(text, verbose=False)["input_ids"])
     notes = [
         f"The text has {total} tokens; the first {MAX_TOKENS} of them are shown."
         if total > len(ids)
         else "",
-        sink_note(outputs),
+        sink_note(weights_LHQM, mask_QM),
     ]
     return {
-        "model": model.resolved.name,
+        "model": resolved.name,
         "text": text,
-        "kind": model.kind,
-        "tokens": model.tokenizer.convert_ids_to_tokens(ids),
+        "kind": kind,
+        "tokens": tokenizer.convert_ids_to_tokens(ids),
         "spans": [list(span) for span in spans],
         "layers": layers,
         "heads": heads,
         # fewer than heads if some share their keys and values (Ainslie et al. 2023)
-        "kv_heads": getattr(model.model.config, "num_key_value_heads", None) or heads,
-        "weights": pack_uint16(outputs.weights_LHQM),
-        "mask": outputs.mask_QM.int().tolist(),
+        "kv_heads": getattr(model.config, "num_key_value_heads", None) or heads,
+        "weights": pack_uint16(weights_LHQM),
+        "mask": mask_QM.int().tolist(),
         "notes": [note for note in notes if note],
     }
 
@@ -116,12 +81,12 @@ def uniform_share(mask_QM: Tensor) -> float:
     return float((1 / mask_QM[1:].sum(1)).mean())
 
 
-def sink_note(outputs: AttentionOutputs) -> str:
+def sink_note(weights_LHQM: Tensor, mask_QM: Tensor) -> str:
     """Describe the layers whose heads attend mostly to the first token; empty if there are none."""
-    if len(outputs.mask_QM) < 2:
+    if len(mask_QM) < 2:
         return ""
-    share_L = first_token_shares(outputs.weights_LHQM).mean(1)
-    uniform = uniform_share(outputs.mask_QM)
+    share_L = first_token_shares(weights_LHQM).mean(1)
+    uniform = uniform_share(mask_QM)
     is_sink_L = is_sink(share_L, uniform)
     if not is_sink_L.any():
         return ""
@@ -132,8 +97,15 @@ def sink_note(outputs: AttentionOutputs) -> str:
     )
 
 
-def load_for_inspection(name: Any, progress: ProgressReporter) -> InspectedModel:
-    """Load a model of transformers with a single stack for inspection; loaded ones are shared."""
+def load_for_inspection(
+    name: str, progress: ProgressReporter
+) -> tuple[ResolvedModel, str, Any, Any]:
+    """Load a model with a single stack; loaded ones are shared.
+
+    Returns its files, its kind ("causal", "masked", or empty for an encoder without either head),
+    the model without its task head, with eager attention, and its fast tokenizer, which returns
+    the offsets of the tokens.
+    """
     resolved = resolve(name, progress, check_is_one_stack)
     config = read_config(resolved.folder, resolved.name)
     built = config.get("architectures")
@@ -143,7 +115,7 @@ def load_for_inspection(name: Any, progress: ProgressReporter) -> InspectedModel
     kind = kind_of(config)
     task = PIPELINE_BY_KIND.get(kind if with_head else "", "feature-extraction")
     pipe = open_pipeline(task, resolved, progress)
-    return InspectedModel(resolved, pipe.model.base_model, pipe.tokenizer, kind)
+    return resolved, kind, pipe.model.base_model, pipe.tokenizer
 
 
 def check_is_one_stack(name: str, folder: Path) -> None:
@@ -156,11 +128,11 @@ def check_is_one_stack(name: str, folder: Path) -> None:
 
 
 @torch.no_grad()
-def forward(model: Any, ids: list[int]) -> AttentionOutputs:
-    """Run the model on one text.
+def forward(model: Any, ids: list[int]) -> tuple[Tensor, Tensor]:
+    """Return the attention weights (LHQM) of one text, and which keys a query may attend to (QM).
 
-    Raises UserError if the text is too long, or if the model returns no attention weights that sum
-    to one (GPT-OSS adds a sink to each row).
+    Masked weights are zero in every head. Raises UserError if the text is too long, or if the model
+    returns no attention weights that sum to one (GPT-OSS adds a sink to each row).
     """
     max_tokens = getattr(model.config, "max_position_embeddings", None) or len(ids)
     if len(ids) > max_tokens:
@@ -182,4 +154,4 @@ def forward(model: Any, ids: list[int]) -> AttentionOutputs:
             f"the attention weights of {type(model).__name__} do not sum to one; choose a model "
             "such as BERT or GPT-2"
         )
-    return AttentionOutputs(weights_LHQM, (weights_LHQM > 0).flatten(0, 1).any(0))
+    return weights_LHQM, (weights_LHQM > 0).flatten(0, 1).any(0)

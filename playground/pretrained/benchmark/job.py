@@ -5,8 +5,7 @@ All get the same metrics. Rows as they are reported, each with its "kind":
     settings   a note on the examples, the few-shot examples, the caption
     model      the metrics of a model so far (see export.RESULT_COLUMNS), reported after every
                example; `index` is its line, `finished` whether all examples are done
-    example    a prediction: prompt, raw output, parsed tokens, whether each is
-               correct
+    example    a prediction: prompt, raw output, parsed tokens, whether all are correct
 """
 
 import time
@@ -30,26 +29,23 @@ from ..loading.model_files import (
     read_config,
     training_data_note,
 )
-from ..loading.pipelines import (
-    check_kind,
-    load_and_detect_kind,
-    load_tokenizer,
-)
+from ..loading.pipelines import check_kind, load_and_detect_kind, load_tokenizer
 from ..loading.resolver import resolve
 from ..prompts import Example
 from ..requests import JobRequest, ModelName
 from ..tokens import check_symbols
-from .causal_lm import PretrainedCausalLM
 from .examples import MAX_FEW_SHOT_EXAMPLES, ExampleSet, sample_examples
-from .masked_lm import PretrainedMaskedLM, find_symbol_tokens
-from .metrics import MetricAccumulator, correct_positions, exact_match
+from .metrics import MetricAccumulator, exact_match
 from .models import (
     BenchmarkModel,
     CheckpointModel,
     CopyBaseline,
     MajorityTargetBaseline,
     MajorityTokenBaseline,
+    PretrainedCausalLM,
+    PretrainedMaskedLM,
     RandomBaseline,
+    find_symbol_tokens,
 )
 
 MAX_EXAMPLES = 500
@@ -194,9 +190,7 @@ class Benchmark:
 
     def add_random_baseline(self) -> None:
         scores = RandomBaseline.scores(
-            self.examples,
-            len(self.example_set.target_symbols),
-            self.task.predict_eos,
+            self.examples, len(self.example_set.target_symbols), self.task.predict_eos
         )
         more = {"n": len(self.examples), "finished": True}
         self.emit(self.new_row(RandomBaseline()) | scores | more)
@@ -242,9 +236,6 @@ class Benchmark:
             "raw_output": output.raw_output,
             "prediction": output.parsed and list(output.parsed),
             "correct": exact_match(output.parsed, example.target),
-            "correct_positions": correct_positions(
-                output.parsed, example.target, self.task.predict_eos
-            ),
             "seconds": seconds,
         }
 

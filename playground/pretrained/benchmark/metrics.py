@@ -13,9 +13,8 @@ from playground.common.stats import mcnemar_test, wilson_interval
 
 
 def parse_answer(text: str, symbols: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the tokens of a text of symbols and spaces only; None for any other text."""
-    parts = text.split(" ")
-    parsed = tuple(part for part in parts if part)
+    """Return the tokens of the first line of a text; None unless it has symbols and spaces only."""
+    parsed = tuple(part for part in text.split("\n", 1)[0].split(" ") if part)
     return parsed if parsed and set(parsed) <= set(symbols) else None
 
 

@@ -1,4 +1,4 @@
-"""The models of the benchmark: baselines, the checkpoint and pretrained language models.
+"""The models of the benchmark: baselines, the checkpoint, causal and masked language models.
 
 Each predicts an answer for an example.
 """
@@ -10,16 +10,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
+from transformers import StoppingCriteria
 
 from playground.architectures.parallel import ParallelModel
 from playground.architectures.seq2seq_model import Seq2SeqModel
+from playground.common import messages
 from playground.errors import UserError
 from playground.jobs.progress import ProgressReporter
 from playground.tasks import EOS, PAD
 from playground.tasks.task import Task
 
-from ..prompts import Example
+from ..prompts import Example, few_shot_prompt, masked_prompt
 from ..tokens import max_input_tokens
+from .metrics import parse_answer
 
 # Tokens beyond the longest answer, which show whether the model would have stopped.
 EXTRA_NEW_TOKENS = 4
@@ -193,3 +197,118 @@ class PretrainedModel(BenchmarkModel):
 
     def add_caveat(self, caveat: str) -> None:
         self.caveat = f"{self.caveat}; {caveat}" if self.caveat else caveat
+
+
+class StopAtNewline(StoppingCriteria):
+    """Stop at the end of the line, and at once if the job is cancelled."""
+
+    def __init__(self, model: PretrainedModel, prompt_tokens: int) -> None:
+        self.model, self.prompt_tokens = model, prompt_tokens
+
+    def __call__(self, input_ids: Tensor, scores: Tensor, **unused: Any) -> Tensor:
+        self.model.progress.raise_if_cancelled()
+        texts = [self.model.tokenizer.decode(row[self.prompt_tokens :]) for row in input_ids]
+        return torch.tensor(["\n" in text for text in texts], device=input_ids.device)
+
+
+class PretrainedCausalLM(PretrainedModel):
+    """A causal language model: greedy generation after the prompt, to the end of the line."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        max_example = max(
+            self.items,
+            key=lambda item: len(self.token_ids(f"{item.source_text} {item.target_text}")),
+        )
+        self.max_new_tokens = EXTRA_NEW_TOKENS + max(
+            len(self.tokenizer.encode(f" {item.target_text}", add_special_tokens=False))
+            for item in self.items
+        )
+        self.fit_few_shot(
+            lambda shots: (
+                len(self.token_ids(few_shot_prompt(max_example, shots))) + self.max_new_tokens
+            )
+        )
+        self.decoding = (
+            f"greedy generation after {len(self.examples)} few-shot examples, up to the end of "
+            "the line"
+        )
+        if self.tokenizer.chat_template:
+            self.add_caveat("it was trained on chats, and these prompts are plain text")
+        together = self.tokenizer.encode(" " + " ".join(self.symbols), add_special_tokens=False)
+        if len(together) != len(self.symbols):
+            self.add_caveat(
+                f"its tokenizer splits the {len(self.symbols)} symbols into {len(together)} tokens"
+            )
+
+    def generate(self, example: Example) -> Output:
+        prompt = few_shot_prompt(example, self.examples)
+        generated_text = self.pipe(
+            prompt,
+            max_new_tokens=self.max_new_tokens,
+            do_sample=False,
+            return_full_text=False,
+            clean_up_tokenization_spaces=False,
+            pad_token_id=self.tokenizer.eos_token_id,
+            stopping_criteria=[StopAtNewline(self, len(self.token_ids(prompt)))],
+        )[0]["generated_text"]
+        parsed = parse_answer(generated_text, self.symbols)
+        return Output(prompt, generated_text, parsed)
+
+
+def find_symbol_tokens(tokenizer: Any, symbols: Sequence[str], name: str) -> dict[str, int]:
+    """Return the token id of each symbol, with a leading space if the vocabulary has that.
+
+    Raises UserError if the tokenizer of the model `name` has no mask, or no token for a symbol.
+    """
+    if not tokenizer.mask_token:
+        raise UserError(messages.missing_mask_token(name))
+    token_ids: dict[str, int] = {}
+    for symbol in symbols:
+        encoded = (
+            tokenizer.encode(text, add_special_tokens=False) for text in (f" {symbol}", symbol)
+        )
+        ids = [ids[0] for ids in encoded if len(ids) == 1 and ids[0] != tokenizer.unk_token_id]
+        if not ids:
+            raise UserError(
+                f"{name} has no single token for {symbol!r}, so it cannot predict it at one "
+                "masked position; compare on a task of digits"
+            )
+        token_ids[symbol] = int(ids[0])
+    return token_ids
+
+
+class PretrainedMaskedLM(PretrainedModel):
+    """A masked language model: predicts the target, whose length is known, at masked positions."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.mask = self.tokenizer.mask_token
+        self.token_id_by_symbol = find_symbol_tokens(self.tokenizer, self.symbols, self.name)
+        max_example = max(self.items, key=lambda item: len(item.source) + len(item.target))
+        self.fit_few_shot(
+            lambda shots: len(self.token_ids(masked_prompt(max_example, shots, self.mask)))
+        )
+        self.decoding = (
+            f"fill-mask after {len(self.examples)} few-shot examples, all positions masked at once"
+        )
+        ambiguous = [
+            symbol
+            for symbol, token in self.token_id_by_symbol.items()
+            if list(self.token_id_by_symbol.values()).index(token) != self.symbols.index(symbol)
+        ]
+        if ambiguous:
+            self.add_caveat(
+                f"its tokenizer maps {' '.join(ambiguous)} to the same token as another symbol"
+            )
+
+    @torch.no_grad()
+    def generate(self, example: Example) -> Output:
+        self.progress.raise_if_cancelled()
+        text = masked_prompt(example, self.examples, self.mask)
+        inputs = self.pipe.preprocess(text)
+        filled = self.pipe.postprocess(self.pipe.forward(inputs), top_k=1)
+        best = [each[0] for each in filled] if isinstance(filled[0], list) else filled
+        predicted = [each["token_str"].strip() for each in best]
+        parsed = tuple(each if each in self.symbols else None for each in predicted)
+        return Output(text, " ".join(predicted), parsed)

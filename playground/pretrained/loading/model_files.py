@@ -75,11 +75,6 @@ class ResolvedModel:
     location: str
 
 
-def max_model_bytes() -> int:
-    """Return the maximum size of a model in bytes."""
-    return env_bytes("MAX_MODEL_MB")
-
-
 def read_config(folder: Path | str, name: str = "") -> dict[str, Any]:
     """Read a model's config.json. Raises UserError if it is missing, invalid or implausible."""
     path = Path(folder) / "config.json"
@@ -232,10 +227,10 @@ def _parameter_count(path: Path, name: str) -> int:
 
 
 def ensure_size_allowed(name: str, size: int) -> None:
-    if size > max_model_bytes():
+    if size > (maximum := env_bytes("MAX_MODEL_MB")):
         raise UserError(
             f"{name} has {format_bytes(size)} of weights, more than the maximum of "
-            f"{format_bytes(max_model_bytes())}; choose a smaller model"
+            f"{format_bytes(maximum)}; choose a smaller model"
         )
 
 

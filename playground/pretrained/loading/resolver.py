@@ -24,10 +24,7 @@ from .model_names import local_folder, local_paths_allowed, validate_name
 
 
 def resolve(
-    name: str,
-    progress: ProgressReporter,
-    check: Check | None = None,
-    local_only: bool = False,
+    name: str, progress: ProgressReporter, check: Check | None = None, local_only: bool = False
 ) -> ResolvedModel:
     """Return a model's files on this machine; download them if necessary, unless `local_only`.
 

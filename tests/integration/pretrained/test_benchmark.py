@@ -1,6 +1,7 @@
 """The benchmark on real pipelines, in this process."""
 
 import json
+import shutil
 import threading
 
 import pytest
@@ -10,8 +11,9 @@ from playground.jobs.progress import JobCancelled, ProgressReporter
 from playground.pretrained.benchmark.export import ModelRow, format_row, latest_rows
 from playground.pretrained.benchmark.job import BenchmarkRequest
 from playground.pretrained.jobs import run
+from playground.pretrained.loading.model_files import training_data_note
 from playground.pretrained.loading.model_names import METADATA_FILE
-from playground.pretrained.loading.pipelines import unload
+from playground.pretrained.loading.resolver import resolve
 
 
 def run_benchmark(fields, cancel_when=None):
@@ -96,7 +98,7 @@ def test_every_item_has_the_input_of_the_model(full_benchmark, tiny_gpt2):
     assert [row["number"] for row in items] == [1, 2, 3, 4, 5, 6]
     for row in items:
         assert row["prompt"].endswith(f"Input: {row['source']}\nOutput:")
-        assert row["correct"] == all(row["correct_positions"]) or len(row["prediction"]) > 3
+        assert row["correct"] == (row["prediction"] == row["target"].split())
     json.dumps(full_benchmark[0], allow_nan=False)
 
 
@@ -117,23 +119,16 @@ def test_a_cancelled_benchmark_keeps_its_finished_rows(digits, tiny_gpt2):
     assert sum(row["kind"] == "example" and row["model"] == tiny_gpt2 for row in rows) == 2
 
 
-def test_fine_tuned_folder_has_a_description(digits, tiny_gpt2, tmp_path):
-    import shutil
-
+def test_fine_tuned_folder_has_a_description(tiny_gpt2, tmp_path):
     folder = shutil.copytree(tiny_gpt2, tmp_path / "tuned")
-    (folder / METADATA_FILE).write_text(
-        json.dumps({"from": "gpt2", "task": "reverse", "steps": 50})
-    )
-    _, result, _ = run_benchmark(
-        {"checkpoint": str(digits), "models": [str(folder)], "n": 1, "shots": 0}
-    )
-    assert result["rows"][-1]["description"] == "fine-tuned: 50 steps on reverse, from gpt2"
-    unload(str(folder))
-    (folder / METADATA_FILE).write_text("[1]")
-    _, result, _ = run_benchmark(
-        {"checkpoint": str(digits), "models": [str(folder)], "n": 1, "shots": 0}
-    )
-    assert "unknown" in result["rows"][-1]["description"]
+    resolved = resolve(str(folder), ProgressReporter())
+    metadata = json.dumps({"from": "gpt2", "task": "reverse", "steps": 50})
+    for text, note in (
+        (metadata, "fine-tuned: 50 steps on reverse, from gpt2"),
+        ("[1]", "unknown"),
+    ):
+        (folder / METADATA_FILE).write_text(text)
+        assert note in training_data_note(resolved)
 
 
 @pytest.mark.parametrize(

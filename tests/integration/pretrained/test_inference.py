@@ -97,6 +97,19 @@ def test_sampling_depends_on_the_seed_and_becomes_greedy(tiny_gpt2):
     assert sample(top_p=0.01) == sample("greedy") == sample(temperature=0.01)
 
 
+def test_top_p_samples_from_the_smallest_set_of_tokens():
+    logits = torch.tensor([0.1, 0.5, 0.25, 0.15]).log()
+    generator = torch.Generator().manual_seed(0)
+
+    def sampled_tokens(top_p):
+        return {inference.sample(logits, 1.0, top_p, generator) for _ in range(300)}
+
+    assert sampled_tokens(0.4) == {1}
+    assert sampled_tokens(0.6) == {1, 2}
+    assert sampled_tokens(0.76) == {1, 2, 3}
+    assert sampled_tokens(1.0) == {0, 1, 2, 3}
+
+
 def test_multibyte_characters_are_complete(tiny_gpt2, monkeypatch):
     tokenizer = load_generator(tiny_gpt2).tokenizer
     ids = tokenizer("né")["input_ids"]

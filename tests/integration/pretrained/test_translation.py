@@ -1,6 +1,5 @@
 """Encoder-decoders of transformers: their output and their cross-attention."""
 
-import base64
 import json
 import shutil
 from importlib.util import find_spec
@@ -19,6 +18,7 @@ from transformers import (
 
 from playground.errors import UserError
 from playground.inspection.cross_attention_alignment import diagonal, score_alignment
+from playground.inspection.views.attention_maps import unpack_uint16
 from playground.jobs.progress import JobCancelled, ProgressReporter
 from playground.lessons.tasks import MEASURES
 from playground.pretrained.attention.translation import MAX_SOURCE_TOKENS
@@ -26,6 +26,8 @@ from playground.pretrained.jobs import run
 from tests.support.handcrafted_models import reversing_model
 
 SENTENCE = "the dog saw the cat"
+SMALL = {"d_model": 32, "decoder_layers": 2, "decoder_attention_heads": 4, "eos_token_id": 1}
+SMALL |= {"encoder_ffn_dim": 32, "decoder_ffn_dim": 32, "max_position_embeddings": 64}
 
 
 def translate(model, text=SENTENCE, progress=None, **fields):
@@ -37,8 +39,8 @@ def translate(model, text=SENTENCE, progress=None, **fields):
 def unpack(result, kind, n_queries, n_memory):
     """Return the LHQM attention weights of a result."""
     packed = result["attention"][kind]
-    flat = np.frombuffer(base64.b64decode(packed["weights"]), "<i2")
-    return flat.reshape(packed["layers"], packed["heads"], n_queries, n_memory) / 1000
+    shape = packed["layers"], packed["heads"], n_queries, n_memory
+    return unpack_uint16(packed["weights"], *shape)
 
 
 @pytest.mark.smoke
@@ -103,7 +105,7 @@ def test_alignment_starts_after_the_task_prefix(tiny_t5, tmp_path):
     result = translate(str(folder), "one two the dog saw the cat", new_tokens=6)
     n_source = len(result["source"])
     assert (result["prefix_tokens"], n_source) == (2, 8)
-    weights = torch.tensor(unpack(result, "cross", len(result["generated"]), n_source)).float()
+    weights = unpack(result, "cross", len(result["generated"]), n_source)
     expected = score_alignment(weights, diagonal(len(result["generated"]), n_source, 2), 2)
     np.testing.assert_allclose(result["alignment"]["scores"], expected["scores"], atol=2e-3)
     assert translate(str(folder))["prefix_tokens"] == 0
@@ -113,19 +115,13 @@ def test_bart_may_have_different_encoder_and_decoder_sizes(tiny_t5, tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(tiny_t5)
     config = BartConfig(
         vocab_size=len(tokenizer),
-        d_model=32,
         encoder_layers=3,
-        decoder_layers=2,
         encoder_attention_heads=2,
-        decoder_attention_heads=4,
-        encoder_ffn_dim=32,
-        decoder_ffn_dim=32,
-        max_position_embeddings=64,
         pad_token_id=0,
         bos_token_id=1,
-        eos_token_id=1,
         decoder_start_token_id=1,
         forced_eos_token_id=1,
+        **SMALL,
     )
     torch.manual_seed(0)
     AutoModelForSeq2SeqLM.from_config(config).save_pretrained(tmp_path)
@@ -159,17 +155,11 @@ def test_other_architectures_and_long_texts_are_rejected(tiny_t5, tiny_gpt2):
 def test_marian_without_sentencepiece_names_the_package_to_install(tmp_path):
     config = MarianConfig(
         vocab_size=4,
-        d_model=8,
         encoder_layers=1,
-        decoder_layers=1,
         encoder_attention_heads=1,
-        decoder_attention_heads=1,
-        encoder_ffn_dim=8,
-        decoder_ffn_dim=8,
-        max_position_embeddings=16,
         pad_token_id=3,
-        eos_token_id=1,
         decoder_start_token_id=3,
+        **SMALL,
     )
     MarianMTModel(config).save_pretrained(tmp_path)
     (tmp_path / "vocab.json").write_text('{"a": 0, "</s>": 1, "<unk>": 2, "<pad>": 3}')

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 from playground.datasets.sources import ReadOptions, read_text
 from playground.datasets.storage import store
 from playground.experiments.service import ExperimentService
-from playground.inspection.views import VIEWS, component_ranking, render_view
+from playground.inspection.views import VIEWS, head_analysis, render_view
 from playground.jobs.job import Job
 from playground.runs.dataset_library import DatasetLibrary
 from playground.runs.inspector_process import Inspector
@@ -122,24 +122,16 @@ def inspector() -> Inspector:
     return Inspector()
 
 
-CELLS = {
-    "ProductCellView": "output/logits",
-    "MixedCellView": "encoder self-attention, layer 1/weighted sum",
-    "EquationCellView": "encoder self-attention, layer 1/softmax",
-}
 INSPECT_CASES = [
-    *(
-        (f"{name.title().replace('-', '')}View", {"view": name})
-        for name in VIEWS
-        if name not in ("trace-cell", "gates")  # gates exist for a recurrent model only
-    ),
-    *((interface, {"view": "trace-cell", "stage": stage}) for interface, stage in CELLS.items()),
+    (f"{name.title().replace('-', '')}View", {"view": name})
+    for name in VIEWS
+    if name != "gates"  # they exist for a recurrent model only
 ]
 
 
 @pytest.mark.parametrize(("interface", "request_fields"), INSPECT_CASES)
 def test_views_of_the_inspect_tab(monkeypatch, interface, request_fields):
-    monkeypatch.setattr(component_ranking, "TIME_BUDGET", 0.0)
+    monkeypatch.setattr(head_analysis, "TIME_BUDGET", 0.0)
     model = {"checkpoint": str(ROOT / "checkpoints" / "reverse")}
     request = json.dumps(request_fields | {"text": "3 1 4"})
     response = inspector().dispatch("show", model, request)

@@ -1,22 +1,8 @@
-import math
-
 import pytest
 import torch
 
-from playground.inspection.forward_trace import wavelength
-from playground.inspection.views.embedding_maps import nearest_tokens, project, token_embeddings
-from playground.models.embeddings import sinusoidal_positions
+from playground.inspection.views.weights import nearest_tokens, project, token_embeddings
 from tests.support.handcrafted_models import random_model
-
-
-@pytest.mark.parametrize(("dimension", "period"), [(0, 6.3), (15, 47)])
-def test_wavelengths_are_those_of_the_sinusoids(dimension, period):
-    assert wavelength(dimension, 64) == pytest.approx(period, rel=0.004)
-    wave_P = sinusoidal_positions(1000, 64)[:, dimension].double()
-    angle_P = 2 * math.pi * torch.arange(1000).double() / wavelength(dimension, 64)
-    torch.testing.assert_close(
-        wave_P, angle_P.cos() if dimension % 2 else angle_P.sin(), atol=1e-3, rtol=0
-    )
 
 
 def test_neighbors_are_ordered_by_the_cosine_of_the_learned_vectors():

@@ -6,10 +6,7 @@ import torch
 
 from playground.inspection import head_patterns as heads_module
 from playground.inspection.attention_recording import record_teacher_forced
-from playground.inspection.head_patterns import (
-    PATTERNS,
-    score_heads,
-)
+from playground.inspection.head_patterns import PATTERNS, score_heads
 from playground.inspection.hooks import Component, all_heads
 from playground.inspection.inspected_model import InspectedModel
 from playground.tasks.task import Task
@@ -86,16 +83,6 @@ def test_uniform_attention_scores_one_on_uniform_baseline_elsewhere(scored, kind
     assert score.uniform_baseline["first"] == pytest.approx(
         sum(1 / k for k in range(2, 7)) / 5 if kind == "decoder" else 1 / 6
     )
-
-
-def test_single_position_attention_has_baseline_uniform_score(scored):
-    score = scored("cross", rows(0, 1, 2, 3, 4, 5))
-    assert (
-        score.patterns["uniform"]
-        == pytest.approx(score.uniform_baseline["uniform"])
-        == pytest.approx(1 / 6)
-    )
-    assert score.above_baseline("uniform") == pytest.approx(0, abs=1e-6)
 
 
 def test_a_decoder_has_no_score_for_future_positions(scored):

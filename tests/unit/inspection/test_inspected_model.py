@@ -12,7 +12,7 @@ from playground.inspection.inspected_model import (
     load_inspected_model,
 )
 from playground.inspection.views import VIEWS, render_view
-from playground.inspection.views.shared_fields import SAME_WEIGHTS
+from playground.inspection.views.fields import SAME_WEIGHTS
 from playground.tasks import EOS, SOS, UnknownSymbolError
 from playground.tasks.held_out import build_held_out_set
 from playground.training.run_config import RunConfig
@@ -142,7 +142,7 @@ def test_a_target_too_long_for_the_model_names_the_longest_input():
 
 def test_unknown_target_is_replaced_by_the_generated_tokens(rowed):
     batch = rowed.encode_text("b a")
-    written = rowed.generated_tokens(batch)
+    written = rowed.token_names(batch.output)
     assert rowed.token_names(batch.labels_BT[0].tolist())[:-1] == written[:-1]
     assert (batch.has_target, rowed.encode_text("a b").has_target) == (False, True)
 

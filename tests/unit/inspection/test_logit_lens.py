@@ -4,7 +4,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playground.inspection.hooks import Component, all_heads, run_with_cache
-from playground.inspection.inspected_model import InspectionError
 from playground.inspection.logit_lens import direct_logit_attribution, logit_lens
 from tests.support.handcrafted_models import REVERSING_HEAD, random_model, reversing_model
 from tests.support.small_models import model_settings
@@ -99,13 +98,3 @@ def test_the_single_working_head_has_the_whole_attribution():
         }
         assert actual.pop(Component("cross", *REVERSING_HEAD)) > 10
         assert all(abs(logit) < 0.01 for logit in actual.values())
-
-
-def test_post_norm_attribution_is_rejected_with_alternatives():
-    subject = random_model(norm_placement="post")
-    activations = subject.encode_text("314").activations
-    with pytest.raises(
-        InspectionError,
-        match=r"pre-norm model;.*use the logit lens, ablation or activation patching",
-    ):
-        direct_logit_attribution(subject.transformer, activations, 0, 5)

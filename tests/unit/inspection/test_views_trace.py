@@ -1,4 +1,3 @@
-import itertools
 import json
 import math
 
@@ -6,12 +5,10 @@ import pytest
 import torch
 
 from playground.architectures.parameter_groups import parameter_count
-from playground.inspection.attention_recording import record_teacher_forced
 from playground.inspection.forward_trace import ForwardTrace
 from playground.inspection.hooks import Component
 from playground.inspection.views import render_view
-from playground.inspection.views.request import MAX_COLUMNS, MAX_ROWS
-from tests.support.app_server import ROOT
+from playground.inspection.views.fields import MAX_COLUMNS
 from tests.support.handcrafted_models import VARIANTS, random_model
 
 
@@ -36,8 +33,7 @@ def close(value):
 def test_all_views_of_a_sequence_share_one_teacher_forced_pass():
     subject, passes = random_model(), []
     subject.transformer.register_forward_hook(lambda *_: passes.append(1))
-    stage = render(subject, "trace")["stages"][0]
-    render(subject, "trace-cell", stage=f"{stage['block']}/{stage['name']}", row=1)
+    render(subject, "trace")
     render(subject, "attention-scores", kind="cross")
     render(subject, "attention", mode="teacher-forced")
     render(subject, "lens")
@@ -57,9 +53,8 @@ def test_trace_lists_every_stage_in_order_and_renders_each_head(overrides):
     ]
     for i, stage in enumerate(path.stages):
         assert (stages[i]["formula"], stages[i]["shape"]) == (stage.formula, stage.size)
-        assert (ROOT / stages[i]["file"]).read_text().splitlines()[
-            stages[i]["line"] - 1
-        ].strip() == stages[i]["text"]
+        code = tuple(stages[i][name] for name in ("file", "line", "text"))
+        assert code == (stage.code.file, stage.code.line, stage.code.text)
         head = subject.transformer.config.n_heads - 1
         chosen = render(subject, "trace", stage=f"{stage.block}/{stage.name}", head=head)["chosen"]
         expected = (stage.tensor[head] if stage.shape.startswith("H") else stage.tensor).float()
@@ -107,43 +102,6 @@ def test_masked_cells_are_marked_and_have_no_number():
     ]
 
 
-def test_the_phases_describe_the_input_sequence(mixed):
-    actual = render(mixed, "trace")
-    steps = actual["steps"]
-    assert len(steps) == 6
-    assert [actual["stages"][step["stage"]]["step"] for step in steps] == list(range(6))
-    assert "5 3 9 EOS: 4 vectors of size 64" in steps[0]["description"]
-    assert "Decoder input SOS 9 3 5, target 9 3 5 EOS" in steps[3]["description"]
-    assert "positions 3 2 1" in steps[4]["description"]  # backwards over the memory
-    assert steps[5]["description"].endswith("9 3 5 EOS.")
-    own = record_teacher_forced(mixed.transformer, mixed.encode_text("5 3 9")).attention_weights[
-        "encoder"
-    ][0, 0, 0, 0]
-    assert f"{float(own.max()):.2f} of " in steps[2]["description"]
-    assert "vectors of size 64 to 128 and back to 64" in steps[2]["description"]
-    assert "Each sublayer computes x + Sublayer(LayerNorm(x))." in steps[2]["description"]
-    crossing = render(
-        mixed,
-        "trace",
-        stage=actual["stages"][steps[4]["stage"]]["block"] + "/softmax",
-        head=steps[4]["head"],
-    )["chosen"]
-    assert [row.index(max(row)) for row in crossing["weights"]][:3] == [2, 1, 0]
-
-
-@pytest.mark.parametrize(
-    ("settings", "formula"),
-    [
-        ({"norm_placement": "post"}, "LayerNorm(x + Sublayer(x))"),
-        ({"norm_type": "rms", "activation": "swiglu"}, "x + Sublayer(RMSNorm(x))"),
-        ({"bias": False, "activation": "gelu"}, "x + Sublayer(LayerNorm(x))"),
-    ],
-)
-def test_feed_forward_phase_has_the_formula_of_the_model(settings, formula):
-    description = render(random_model(**settings), "trace")["steps"][2]["description"]
-    assert f"computes {formula}." in description
-
-
 def test_unknown_stage_or_head_falls_back_to_an_existing_one(one_head):
     chosen = render(one_head, "trace", stage="cross-attention, layer 2/softmax", head=3)["chosen"]
     assert (chosen["stage"], chosen["head"]) == (0, 0)
@@ -153,71 +111,25 @@ def test_wide_tensors_are_truncated_with_a_note():
     actual = render(random_model(d_model=160), "trace", stage="source embedding/sum")["chosen"]
     assert [len(row) for row in actual["weights"]] == [MAX_COLUMNS] * 4
     assert actual["truncation"] == "the first 4 of 4 rows, 128 of 160 columns"
-    product = render(
-        random_model(d_model=160),
-        "trace-cell",
-        stage="encoder feed-forward, layer 1/up projection",
-        row=0,
-        column=0,
-    )
-    assert (len(product["products"]), product["terms"]) == (MAX_COLUMNS, 160)
-    assert product["at"] == sorted(product["at"])
-
-
-@pytest.mark.parametrize("overrides", VARIANTS)
-def test_every_number_follows_from_the_displayed_inputs(overrides):
-    """Each number is recomputed from the displayed inputs, without the model."""
-    subject = random_model(**overrides)
-    path = ForwardTrace(subject.encode_text("5 3 9"))
-    head = subject.transformer.config.n_heads - 1
-    kinds = set()
-    for stage in path.stages:
-        table = stage.tensor[head] if stage.shape.startswith("H") else stage.tensor
-        for row, column in itertools.product((0, len(table) - 1), (0, table.shape[1] - 1)):
-            origin = render(
-                subject,
-                "trace-cell",
-                stage=f"{stage.block}/{stage.name}",
-                head=head,
-                row=row,
-                column=column,
-            )
-            expected = float(table[row, column].detach())
-            kinds.add(origin["kind"])
-            if math.isinf(expected):
-                assert (origin["value"], origin["attended"]) == (None, False)
-                continue
-            assert origin["value"] == close(expected)
-            assert {"product": summed, "mixed": mixed_up, "parts": joined}[origin["kind"]](
-                origin, column
-            ) == close(expected)
-    assert kinds == {"product", "mixed", "parts"}
 
 
 @pytest.mark.parametrize("overrides", VARIANTS[-4:])
 def test_attention_scores_are_those_of_the_stages(overrides):
     subject = random_model(**overrides)
-    config = subject.transformer.config
+    config, trace = subject.transformer.config, ForwardTrace(subject.encode_text("5 3 9"))
+    layer, head = config.n_layers - 1, config.n_heads - 1
     for kind, query in (("cross", 1), ("encoder", 0), ("decoder", 2)):
-        at = {"head": config.n_heads - 1, "query": query}
-        scores = render(subject, "attention-scores", kind=kind, layer=config.n_layers - 1, **at)
-        block = Component(kind, config.n_layers - 1).name
-        for key, weight in enumerate(scores["weights"]):
-            cell = {"head": at["head"], "row": query, "column": key}
-            origin = render(subject, "trace-cell", stage=f"{block}/softmax", **cell)
-            score = origin["score"]
-            assert weight == close(origin["value"])
-            assert (scores["query"], scores["keys"][key]) == (
-                [close(value) for value in score["left"]],
-                [close(value) for value in score["right"]],
-            )
-            assert scores["products"][key] == close(score["sum"])
-            assert scores["root"] == close(score["root"])
-            assert (scores["bias"] or [None] * 9)[key] == (
-                None if score["bias"] is None else close(score["bias"])
-            )
-            expected = score["value"]
-            assert scores["scores"][key] == (None if expected is None else close(expected))
+        at = {"kind": kind, "layer": layer, "head": head, "query": query}
+        scores = render(subject, "attention-scores", **at)
+        block = Component(kind, layer).name
+        for field, name in (("weights", "softmax"), ("scores", "masked scores")):
+            row = trace.stage(block, name).tensor[head, query].tolist()
+            assert scores[field] == [close(x) if math.isfinite(x) else None for x in row]
+        for key, vector in enumerate(scores["keys"]):
+            product = sum(a * b for a, b in zip(scores["query"], vector, strict=True))
+            assert scores["products"][key] == close(product)
+            bias = scores["bias"][key] if scores["bias"] else 0
+            assert scores["scores"][key] in (None, close(product / scores["root"] + bias))
 
 
 @pytest.mark.parametrize(
@@ -231,80 +143,6 @@ def test_attention_scores_are_those_of_the_stages(overrides):
 )
 def test_attention_scores_of_what_a_model_does_not_have_are_refused(options, message):
     assert message in refused(random_model(), "attention-scores", **options)
-
-
-def summed(origin, _):
-    assert origin["products"] == [
-        close(a * b) for a, b in zip(origin["left"], origin["right"], strict=True)
-    ]
-    return sum(origin["products"]) / (origin["root"] or 1) + (origin["bias"] or 0)
-
-
-def mixed_up(origin, column):
-    for k, result in enumerate(origin["result"]):
-        assert sum(row[k] for row in origin["terms"]) == close(result)
-    if origin["weights"]:
-        assert sum(origin["weights"]) == close(1)
-    return origin["result"][column]
-
-
-def joined(origin, column):
-    """Return the equation of each kind of stage, applied to its inputs."""
-    values = [value for _, value in origin["parts"]]
-    if "score" in origin:
-        assert origin["score"]["kind"] == "product"
-    return {
-        "exp(score − maximum) / sum": lambda a, b: a / b,
-        "exp(logit − maximum) / sum": lambda a, b: a / b,
-        "(x − mean) / deviation · weight + bias": lambda x, mean, deviation, gain, shift: (
-            (x - mean) / deviation * gain + shift
-        ),
-        "(x − mean) / deviation · weight": lambda x, mean, deviation, gain: (
-            (x - mean) / deviation * gain
-        ),
-        "x / RMS · weight": lambda x, root, gain: x / root * gain,
-        "a · probability": lambda a, chance: a * chance,
-        "g · sigmoid(g) · a": lambda g, sigmoid, a: g * sigmoid * a,
-        "first · cosine − second · sine": lambda first, second, cosine, sine: (
-            first * cosine - second * sine
-        ),
-        "second · cosine + first · sine": lambda first, second, cosine, sine: (
-            second * cosine + first * sine
-        ),
-        "−slope · distance": lambda slope, separate: -slope * separate,
-        "learned bias of this head for this bucket": lambda offset, bucket: origin["value"],
-        "x + output": lambda x, result: x + result,
-        "token embedding + position vector": lambda symbol, position: symbol + position,
-        "max(0, a)": lambda a: max(0, a),
-        "E · scale": lambda entry, root: entry * root,
-        "1 where column ≤ row": lambda row, column: float(column <= row),
-        "1 where the token is not PAD (id 0)": lambda token: float(token != 0),
-        "learned, a row of the position table": lambda position: origin["value"],
-        "factor · sin(2π · position / wavelength)": lambda f, i, wave: (
-            f * math.sin(2 * math.pi * i / wave)
-        ),
-        "factor · cos(2π · position / wavelength)": lambda f, i, wave: (
-            f * math.cos(2 * math.pi * i / wave)
-        ),
-    }[origin["equation"]](*values)
-
-
-def test_an_output_of_more_tokens_than_displayed_adds_up():
-    text, subject = " ".join("3141592653" * 9), random_model(max_length=90, max_positions=91)
-    origin = render(
-        subject,
-        "trace-cell",
-        text,
-        stage="encoder self-attention, layer 1/weighted sum",
-        row=0,
-        column=2,
-    )
-    assert (len(origin["rows"]), origin["rows"][-1], origin["others"]) == (
-        MAX_ROWS + 1,
-        "the other 11",
-        11,
-    )
-    assert mixed_up(origin, 2) == close(origin["value"])
 
 
 @pytest.mark.parametrize(
@@ -323,21 +161,6 @@ def test_an_output_of_more_tokens_than_displayed_adds_up():
 )
 def test_invalid_requests_for_the_trace_are_rejected(options, expected_message):
     assert expected_message in refused(random_model(), "trace", **options)
-
-
-@pytest.mark.parametrize(
-    ("options", "expected_message"),
-    [
-        ({"stage": "output/color"}, "no stage 'output/color'"),
-        ({"stage": "output/logits", "row": 4}, "no cell in row 5, column 1; logits is 4 x 13"),
-        ({"stage": "output/logits", "column": 13}, "no cell"),
-        ({"stage": "output/logits", "column": -1}, "column is -1"),
-        ({"stage": "output/logits", "row": "0"}, "row is '0'; give a whole number"),
-        ({"stage": "cross-attention, layer 1/scores", "head": 4}, "this model has 4 in each layer"),
-    ],
-)
-def test_missing_numbers_are_rejected(options, expected_message):
-    assert expected_message in refused(random_model(), "trace-cell", **options)
 
 
 # Embeddings and parameters.

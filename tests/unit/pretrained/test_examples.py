@@ -1,10 +1,7 @@
 import pytest
 import torch
 
-from playground.pretrained.benchmark.examples import (
-    MAX_FEW_SHOT_EXAMPLES,
-    sample_examples,
-)
+from playground.pretrained.benchmark.examples import MAX_FEW_SHOT_EXAMPLES, sample_examples
 from playground.pretrained.prompts import Example, few_shot_prompt, masked_prompt
 from playground.tasks import load_task
 from playground.tasks.held_out import is_held_out

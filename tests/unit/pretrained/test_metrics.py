@@ -6,19 +6,13 @@ import pytest
 from scipy.stats import binomtest
 
 from playground.common.stats import wilson_interval
-from playground.pretrained.benchmark.export import (
-    RESULT_COLUMNS,
-    latest_rows,
-    to_csv,
-    to_json,
-)
+from playground.pretrained.benchmark.export import RESULT_COLUMNS, latest_rows, to_csv, to_json
 from playground.pretrained.benchmark.metrics import (
     MetricAccumulator,
     correct_positions,
     exact_match,
     parse_answer,
 )
-from playground.pretrained.prompts import first_line
 
 
 @pytest.mark.parametrize(
@@ -31,15 +25,12 @@ from playground.pretrained.prompts import first_line
         (" 4 1\t3", None),
         (" ４ 1 3", None),
         ("   ", None),
+        (" 4 1 3\n\nInput: 2 2 1", ("4", "1", "3")),
+        ("\n4 1 3", None),
     ],
 )
 def test_an_answer_is_read_strictly(text, read):
     assert parse_answer(text, "0123456789") == read
-
-
-def test_only_the_first_line_is_an_answer():
-    assert first_line(" 4 1 3\n\nInput: 2 2 1") == " 4 1 3"
-    assert parse_answer(first_line("\n4 1 3"), "0123456789") is None
 
 
 def test_extra_tokens_prevent_an_exact_match():
@@ -97,7 +88,6 @@ RESULT = [
         "raw_output": ' 4 "1"\n',
         "prediction": ["4", None],
         "correct": False,
-        "correct_positions": [True, False],
     },
     {"kind": "model", "index": 1, "model": "a, b", "exact_match": 0.25, "finished": True},
 ]

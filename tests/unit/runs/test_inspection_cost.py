@@ -5,7 +5,7 @@ from concurrent.futures import Future
 import pytest
 
 from playground.inspection import head_patterns
-from playground.inspection.views.component_ranking import MIN_SEQUENCES
+from playground.inspection.views.head_analysis import MIN_SEQUENCES
 from playground.runs import snapshots
 from playground.runs.limits import Limits
 from playground.runs.registry import Registry

@@ -9,7 +9,7 @@ import { openSection } from "./state.js";
 /** @typedef {{ method: Method, set: import("./engine_views.js").AblationSet }} TableOptions */
 
 const MAX_WORK = 1e11; // multiply-adds of a table: half a minute
-const NEGLIGIBLE_DROP = 0.02; // of exact match, as in inspection/views/ablation.py
+const NEGLIGIBLE_DROP = 0.02; // of exact match, as in inspection/ablation.py
 
 // Two Workers: a table has the same weights from its first to its last row.
 const answers = new LocalModel(),

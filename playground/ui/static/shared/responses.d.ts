@@ -475,56 +475,8 @@ export interface ContributionsView extends AnswerView {
 }
 
 export interface TraceView extends AnswerView {
-  steps: Record<string, any>[];
   stages: Record<string, any>[];
   chosen: Record<string, any>;
-  source: string[];
-  decoder_input: string[];
-}
-
-/** A number of a stage in the view `trace-cell`: a dot product. */
-export interface ProductCellView extends InspectView {
-  kind: "product";
-  row: number;
-  column: number;
-  value: number | null;
-  names: [string, string];
-  /** the positions of the terms in the vectors; the largest ones if there are very many */
-  at: number[];
-  left: (number | null)[];
-  right: (number | null)[];
-  products: (number | null)[];
-  /** the number of all terms */
-  terms: number;
-  sum: number | null;
-  root: number | null;
-  bias: number | null;
-  /** whether the mask allows the score, if it is one */
-  attended?: boolean;
-}
-
-/** The same: a row as the sum of rows, the last of which stands for `others`. */
-export interface MixedCellView extends InspectView {
-  kind: "mixed";
-  row: number;
-  column: number;
-  value: number | null;
-  rows: string[];
-  others: number;
-  weights: (number | null)[] | null;
-  terms: ((number | null)[])[];
-  result: (number | null)[];
-}
-
-/** The same: an equation with its variables; a softmax also has its score. */
-export interface EquationCellView extends InspectView {
-  kind: "parts";
-  row: number;
-  column: number;
-  value: number | null;
-  equation: string;
-  parts: ([string, number | null])[];
-  score?: Record<string, any>;
 }
 
 /** The view `attention-scores`: how one query of a head gets its weights. */

@@ -1,8 +1,10 @@
-"""Fields that several views share, and the rounding of exported files."""
+"""The requests of views, which are untrusted input, and the fields that several views share."""
 
-from collections.abc import Mapping
-from typing import Any
+import math
+from functools import lru_cache
+from typing import Annotated, Any
 
+from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from playground.common import messages
@@ -13,11 +15,12 @@ from playground.models.recurrent import Recurrent
 from playground.models.transformer import Transformer
 from playground.tasks.task import Batch
 
-from .request import json_number
+MAX_ROWS, MAX_COLUMNS = 80, 128  # of a displayed tensor
+MAX_TEXT_LENGTH = 2000  # characters
 
-DECIMALS = 6  # of numbers in exported files
-
-
+Name = Annotated[str, Field(max_length=100)]
+LayerOrHead = Annotated[int, Field(ge=0, le=63)]
+Index = Annotated[int, Field(ge=0, le=1_000_000)]
 # The views of an encoder-decoder transformer; other architectures have some of the rest.
 TRANSFORMER_VIEWS = (
     "attention",
@@ -34,6 +37,50 @@ SAME_WEIGHTS = (
     "this model has PyTorch's layers; the view computes with the transformer from scratch and the "
     "same weights"
 )
+
+
+class ViewRequest(BaseModel):
+    """The options of a view; unknown ones are ignored, because pages of other versions send them.
+
+    Layers, heads and positions count from 0.
+    """
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+
+class SequenceRequest(ViewRequest):
+    """A request about a sequence that the user entered."""
+
+    text: Annotated[
+        str,
+        Field(
+            max_length=MAX_TEXT_LENGTH,
+            json_schema_extra={"accepts": messages.sequence_accepts(MAX_TEXT_LENGTH)},
+        ),
+    ]
+
+    def example(self, subject: InspectedModel) -> Example:
+        """Return the sequence with its target; the views of a sequence share its activations."""
+        return _encode_text(subject, self.text)
+
+
+@lru_cache(maxsize=1)
+def _encode_text(subject: InspectedModel, text: str) -> Example:
+    return subject.encode_text(text)
+
+
+def json_number(number: float | None, digits: int = 6) -> float | None:
+    """Round a number for JSON; None if it is None, infinite or NaN, which JSON does not have."""
+    if number is None or not math.isfinite(number):
+        return None
+    return float(f"{number:.{digits}g}")
+
+
+def json_array(values: Tensor, digits: int = 6) -> Any:
+    """Convert a tensor to nested lists of such numbers."""
+    if values.dim() > 1:
+        return [json_array(row, digits) for row in values]
+    return [json_number(value, digits) for value in values.tolist()]
 
 
 def answer_fields(
@@ -99,15 +146,6 @@ def head_id(head: Component) -> dict[str, Any]:
     }
 
 
-def json_numbers(values: Mapping[str, float | None]) -> dict[str, float | None]:
-    return {name: json_number(value) for name, value in values.items()}
-
-
 def length_range(subject: InspectedModel) -> list[int]:
     """Return the minimum and maximum length of the held-out sequences."""
     return [subject.config.task.min_length, subject.config.task.max_length]
-
-
-def rounded_list(tensor: Tensor) -> Any:
-    """Convert a tensor to nested lists of numbers with six decimals."""
-    return (tensor.double() * 10**DECIMALS).round().div(10**DECIMALS).tolist()

@@ -1,12 +1,13 @@
-"""Components ranked by ablation on held-out sequences.
+"""Views of held-out sequences: patterns of the heads, and components ranked by ablation.
 
-The page measures the models that it runs by itself (ui/static/inspect/local_views.js).
+They do not depend on the user's sequence. The page measures ablations of the models that it runs by
+itself (ui/static/inspect/local_views.js).
 """
 
 import time
-from collections.abc import Iterable
 from typing import Any
 
+from playground.inspection import head_patterns as scoring
 from playground.inspection.ablation import (
     NEGLIGIBLE_DROP,
     NUM_SEQUENCES,
@@ -18,8 +19,7 @@ from playground.inspection.ablation import (
 )
 from playground.inspection.inspected_model import InspectedModel
 
-from .request import ViewRequest, json_number
-from .shared_fields import DECIMALS, length_range
+from .fields import ViewRequest, head_id, json_number, length_range
 
 # seconds; a large model is measured on fewer sequences, and the result states it
 TIME_BUDGET = 60.0
@@ -31,6 +31,31 @@ class RankingRequest(ViewRequest):
 
     method: Method = "mean"
     set: Ranked = "single"
+
+
+def head_scores(subject: InspectedModel, request: ViewRequest) -> dict[str, Any]:
+    """Return the scores of every head over held-out sequences, and a description of each."""
+    batch = subject.held_out(scoring.NUM_SEQUENCES).batch
+    rows = [
+        {
+            **head_id(score.head),
+            "patterns": {name: json_number(x) for name, x in score.patterns.items()},
+            "chance": {name: json_number(x) for name, x in score.uniform_baseline.items()},
+            "entropy": json_number(score.entropy),
+            "aligned": json_number(score.alignment_fraction),
+            "distance": json_number(score.alignment_distance),
+            "best": score.best_pattern,
+            "clarity": json_number(score.clarity),
+            "description": score.description,
+        }
+        for score in scoring.score_heads(subject, batch)
+    ]
+    return {
+        "sequences": len(batch.source_BS),
+        "lengths": length_range(subject),
+        "patterns": scoring.PATTERNS,
+        "heads": rows,
+    }
 
 
 def ablation_view(subject: InspectedModel, request: RankingRequest) -> dict[str, Any]:
@@ -90,29 +115,3 @@ def _score_fields(score: Any) -> dict[str, Any]:
         "exact_match": json_number(score.exact_match),
         "log_probability": json_number(score.log_prob),
     }
-
-
-def ablation_table(effects: Iterable[AblationEffect], n: int) -> list[dict[str, Any]]:
-    """Return one row per effect: the ablation, and both measures before and after it.
-
-    `drop_low` and `drop_high` are the 95 % interval of the drop of the log-probability.
-    """
-    rows = []
-    for effect in effects:
-        low, high = effect.log_prob_drop_interval
-        rows.append(
-            {
-                "name": effect.name,
-                "method": effect.method,
-                "keep_only": effect.keep_only,
-                "n": n,
-                "exact_match_before": effect.baseline.exact_match,
-                "exact_match": effect.ablated.exact_match,
-                "log_probability_before": round(effect.baseline.log_prob, DECIMALS),
-                "log_probability": round(effect.ablated.log_prob, DECIMALS),
-                "log_probability_drop": round(effect.log_prob_drop, DECIMALS),
-                "drop_low": round(low, DECIMALS),
-                "drop_high": round(high, DECIMALS),
-            }
-        )
-    return rows

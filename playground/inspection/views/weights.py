@@ -1,19 +1,29 @@
-"""View of the embeddings before any attention: token embeddings and position vectors.
+"""Views of the weights: token embeddings and position vectors, and all parameters.
 
 Shapes: P positions, D d_model, N tokens.
 """
 
+import math
+from collections import Counter
 from typing import Any, Literal, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from playground.architectures.parameter_groups import parameter_count, parameter_groups
 from playground.inspection.inspected_model import InspectedModel
 from playground.models.embeddings import InputEmbedding
 
-from .request import MAX_COLUMNS, MAX_ROWS, Name, SequenceRequest, json_array, json_number
-from .shared_fields import answer_fields
+from .fields import (
+    MAX_COLUMNS,
+    MAX_ROWS,
+    Name,
+    SequenceRequest,
+    answer_fields,
+    json_array,
+    json_number,
+)
 
 
 class EmbeddingsRequest(SequenceRequest):
@@ -148,3 +158,28 @@ def _describe_positions(kind: str, side: str) -> str:
         "none": f"{inside}it has no position encoding. The encoder processes a set. The decoder "
         "can still infer positions from its causal mask.",
     }.get(kind, f"{inside}self-attention uses the encoding {kind}.")
+
+
+def parameters(subject: InspectedModel, request: SequenceRequest) -> dict[str, Any]:
+    """Return the weights of each component, the layers of a stack together, and their sum.
+
+    `shapes` counts equal shapes, as in "8 × [64, 64] + 8 × [64]". A weight that two components
+    share counts once, for the first of them.
+    """
+    config, rows = subject.model.config, []
+    for component, shapes in parameter_groups(config).items():
+        counts = Counter(shapes).items()
+        texts = [(f"{n} × " if n > 1 else "") + str(list(shape)) for shape, n in counts]
+        if shapes:
+            rows.append(
+                {
+                    "component": component,
+                    "shapes": " + ".join(texts),
+                    "parameters": sum(map(math.prod, shapes)),
+                }
+            )
+    return {
+        "components": rows,
+        "total": parameter_count(config),
+        **answer_fields(request.example(subject), of_own_layers=True),
+    }
