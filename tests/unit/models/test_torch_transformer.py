@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from playground.architectures.torch_weights import copy_weights
+from playground.architectures.encoder_decoder import copy_weights
 from playground.models.config import TorchTransformerConfig, TransformerConfig
 from playground.models.torch_transformer import TorchTransformer
 from playground.models.transformer import AttentionWeights, Transformer
