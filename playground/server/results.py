@@ -3,8 +3,7 @@
 from functools import lru_cache
 from pathlib import Path
 
-from playground.checkpoints.manifest import Manifest, cached_manifest
-from playground.checkpoints.train_command import training_command
+from playground.checkpoints.manifest import Manifest, cached_manifest, training_command
 from playground.common.format import format_count, format_duration, format_percent
 from playground.experiments.curves import first_step_reaching
 from playground.runs.access import Access

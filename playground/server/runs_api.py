@@ -21,8 +21,7 @@ from playground.runs.registry import MAX_STEPS, Registry
 from playground.runs.state import Run
 from playground.runs.summary import architecture_suffix, task_label
 from playground.runs.worker_protocol import PINNED_SUFFIX
-from playground.training.optimizer_groups import describe_optimizer_groups
-from playground.training.run_config import RunConfig
+from playground.training.run_config import RunConfig, describe_optimizer_groups
 
 from .results import describe_result, find_command
 from .routes import handler

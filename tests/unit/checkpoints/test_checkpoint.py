@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from playground.checkpoints import checkpoint
 from playground.checkpoints.checkpoint import (
+    iter_metrics,
     load_model,
     metrics_record,
-    read_metrics,
     restore_trainer,
     resume_trainer,
     save_checkpoint,
@@ -134,7 +134,7 @@ def test_scores_and_versions_are_stored_in_config_json(pristine, trainer):
 
 
 def test_metrics_have_one_line_per_step_without_unmeasured_values(pristine, trainer):
-    lines = read_metrics(pristine)
+    lines = list(iter_metrics(pristine))
     assert lines == [metrics_record(each) for each in trainer.metrics]
     assert [line["step"] for line in lines] == [1, 2, 3]
     assert ["exact_match" in line for line in lines] == [False, True, False]
@@ -244,7 +244,7 @@ def test_a_later_save_replaces_an_earlier_one_whole(trainer, folder):
     (folder / "stray").write_text("x")
     save_checkpoint(folder, trainer, trainer.metrics[:1], resumable=False)
     assert sorted(os.listdir(folder)) == ["config.json", "metrics.jsonl", "model.safetensors"]
-    assert len(read_metrics(folder)) == 1
+    assert len(list(iter_metrics(folder))) == 1
     assert os.listdir(folder.parent) == ["x"]
 
 
@@ -527,7 +527,7 @@ def test_a_bad_line_of_metrics_is_named_by_its_number(folder, line):
     lines.insert(2, line)
     (folder / "metrics.jsonl").write_bytes(b"\n".join(lines) + b"\n")
     with pytest.raises(CheckpointError, match=r"metrics\.jsonl, line 3: "):
-        read_metrics(folder)
+        list(iter_metrics(folder))
     with pytest.raises(CheckpointError, match=r"metrics\.jsonl, line 3: "):
         resume_trainer(folder)
 
@@ -536,12 +536,12 @@ def test_metrics_have_no_more_lines_than_a_run_has_steps(folder, monkeypatch):
     monkeypatch.setattr(checkpoint, "MAX_STEPS", 10, raising=False)
     lines = [b'{"step": %d, "loss": 1.0}\n' % step for step in range(1, 12)]
     (folder / "metrics.jsonl").write_bytes(b"".join(lines[:10]))
-    assert len(read_metrics(folder)) == 10
+    assert len(list(iter_metrics(folder))) == 10
     (folder / "metrics.jsonl").write_bytes(b"".join(lines))
     with pytest.raises(
         CheckpointError, match="line 11: at most 10 lines are read, one for each step"
     ):
-        read_metrics(folder)
+        list(iter_metrics(folder))
 
 
 @pytest.mark.parametrize("line", [b"3\n", b" " * 20_000_000], ids=["bad line", "endless line"])
@@ -551,7 +551,7 @@ def test_metrics_are_read_only_as_far_as_they_are_sound(folder, line):
     tracemalloc.start()
     try:
         with pytest.raises(CheckpointError, match="line 11: "):
-            read_metrics(folder)
+            list(iter_metrics(folder))
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
@@ -559,7 +559,7 @@ def test_metrics_are_read_only_as_far_as_they_are_sound(folder, line):
 
 def test_a_checkpoint_without_metrics_has_none(folder):
     (folder / "metrics.jsonl").unlink()
-    assert read_metrics(folder) == []
+    assert list(iter_metrics(folder)) == []
     assert resume_trainer(folder)[1] == []
 
 
