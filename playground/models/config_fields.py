@@ -22,8 +22,7 @@ def config_field(
     default: Any,
     description: str,
     *,
-    low: float | None = None,
-    high: float | None = None,
+    bounds: tuple[float | None, float | None] = (None, None),
     choices: tuple[str, ...] = (),
     role: str = "",
 ) -> Any:
@@ -31,7 +30,8 @@ def config_field(
 
     `role` is what a setting does in an experiment (train_config.py).
     """
-    metadata = {"help": description, "low": low, "high": high, "choices": choices, "role": role}
+    limits = dict(zip(("low", "high"), bounds, strict=True))
+    metadata = {"help": description, "choices": choices, "role": role} | limits
     return field(default=default, metadata=metadata)
 
 

@@ -5,10 +5,9 @@ import pytest
 import torch
 
 from playground.architectures import ARCHITECTURES, load_architecture
-from playground.training.optimizer_groups import optimizer_groups
 from playground.training.optimizers import build_optimizer
 from playground.training.presets import architecture_preset
-from playground.training.run_config import RunConfig
+from playground.training.run_config import RunConfig, optimizer_groups
 from playground.training.step import TrainingDivergedError
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT
@@ -96,7 +95,7 @@ def test_counts_of_the_groups_are_those_of_the_optimizer(
         name = "muon" if optimizer == "muon" and i == 0 else "adamw"
         expected[name, group["weight_decay"]] += sum(each.numel() for each in group["params"])
     assert {
-        (group.optimizer, group.weight_decay): group.parameters
+        (group["optimizer"], group["weight_decay"]): group["parameters"]
         for group in optimizer_groups(config)
     } == expected
     assert optimizer == "adamw" or expected["muon", 0.1] > 0
