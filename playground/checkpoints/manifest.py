@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator
 
 import playground
 from playground.architectures import ARCHITECTURES, check_architecture
@@ -77,6 +77,7 @@ Scores = Annotated[dict[str, Any], AfterValidator(_check_scores)]
 Changes = Annotated[
     tuple[SettingChange, ...],
     PlainValidator(lambda changes: tuple(SettingChange.parse(changes))),
+    PlainSerializer(lambda changes: [change.to_list() for change in changes]),
 ]
 
 
