@@ -219,8 +219,8 @@ class StackConfig(AttentionConfig):
             raise ConfigError(
                 name,
                 f"{name} is {getattr(self, name)}, so queries and keys have {self.key_size} "
-                f"numbers; rope rotates pairs of numbers and needs an even size: change {name}"
-                + ("" if self.d_k else " or set d_k"),
+                "numbers; rope rotates pairs of numbers and needs an even size: change "
+                + ("d_k" if self.d_k else "n_heads or set d_k"),
             )
 
     @property
@@ -270,9 +270,7 @@ class StackConfig(AttentionConfig):
 class TransformerConfig(StackConfig):
     """An encoder-decoder transformer as in "Attention Is All You Need" (Vaswani et al. 2017).
 
-    Options add later variants. The defaults learn the playground's tasks fast: pre-norm, learned
-    positions, separate embeddings for source and target, no dropout (benchmarks/RESULTS.md measures
-    each choice).
+    Options add later variants. The defaults learn fast (benchmarks/RESULTS.md measures each).
     """
 
     randomized_range: int = config_field(
@@ -328,10 +326,7 @@ class SingleStackConfig(StackConfig):
 
 @dataclass(frozen=True)
 class EncoderOnlyConfig(SingleStackConfig):
-    """One stack of encoder layers, as in BERT (Devlin et al. 2018).
-
-    It predicts a token at each position.
-    """
+    """One stack of encoder layers (as in BERT; Devlin et al. 2018): a token at each position."""
 
 
 @dataclass(frozen=True)

@@ -97,16 +97,14 @@ def test_batch_without_training_sequences_has_loss_zero():
 def test_rows_hold_every_token_once_and_pairs_in_the_same_row():
     _, batch = model_and_batch(batch_size=2 * GROUP_SIZE + 9, task="duplicate")
     rows = pack(batch, torch.ones(len(batch.source_BS), dtype=torch.bool))
-    for side, tokens_BM in ((rows.source, batch.source_BS), (rows.target, batch.labels_BT)):
+    for side, tokens_BM in zip(rows, (batch.source_BS, batch.labels_BT), strict=True):
         is_used_RM = side.sequence_RM >= 0
         assert int(is_used_RM.sum()) == len(side.position_N) == int((tokens_BM != PAD).sum())
         assert is_used_RM.float().mean() > 0.8
         tokens_N = tokens_BM.flatten()[side.token_RM.flatten()[side.position_N]]
         assert torch.equal(tokens_N, tokens_BM[tokens_BM != PAD])
     for i in range(len(batch.source_BS)):
-        rows_of_source, rows_of_target = (
-            (side.sequence_RM == i).any(1).nonzero() for side in (rows.source, rows.target)
-        )
+        rows_of_source, rows_of_target = ((x.sequence_RM == i).any(1).nonzero() for x in rows)
         assert len(rows_of_source) == 1
         assert torch.equal(rows_of_source, rows_of_target)
 
@@ -178,4 +176,4 @@ def test_trainer_packs_by_default():
 def test_rows_are_at_least_as_wide_as_a_vector_register_needs():
     _, batch = model_and_batch(max_length=5)
     rows = pack(batch, batch.loss_weight_B > 0)
-    assert rows.source.token_RM.shape[1] == rows.target.token_RM.shape[1] == MIN_WIDTH
+    assert [side.token_RM.shape[1] for side in rows] == [MIN_WIDTH, MIN_WIDTH]
