@@ -21,7 +21,7 @@ from playground.runs.registry import MAX_STEPS, Registry
 from playground.runs.state import Run
 from playground.runs.summary import architecture_suffix, task_label
 from playground.runs.worker_protocol import PINNED_SUFFIX
-from playground.training.run_config import RunConfig, describe_optimizer_groups
+from playground.training.run_config import RunConfig
 
 from .results import describe_result, find_command
 from .routes import handler
@@ -151,7 +151,6 @@ def run_details(registry: Registry, request: ModelRequest, model: Access) -> dic
     """Return the settings of a model; for its owner also the checkpoints and the share link."""
     response: dict[str, Any] = {
         "settings": displayed_settings(model),
-        "optimizer_groups": describe_optimizer_groups(model.config),
         "result": describe_result(model),
         "command": find_command(model),
     }

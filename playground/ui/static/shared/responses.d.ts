@@ -804,7 +804,6 @@ export interface RunCheckpoint {
 export interface RunDetails {
   settings: Record<string, any>;
   /** which optimizer trains which weights, in words */
-  optimizer_groups: string;
   /** what it learned, in a sentence; empty before the first score */
   result: string;
   /** trains it again on another computer */
