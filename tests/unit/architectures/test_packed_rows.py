@@ -66,16 +66,13 @@ def test_packed_loss_and_gradient_are_those_of_the_batch(overrides, label_smooth
     assert_same_loss_and_gradient(model, batch, label_smoothing)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"task": "parity"},
-        {"task": "duplicate"},
-        {"max_length": 31, "min_length": 31},
-        {"max_length": 40, "batch_size": 300},
-    ],
-    ids=str,
-)
+OTHERS = [
+    *({"task": "parity"}, {"task": "duplicate"}, {"max_length": 31, "min_length": 31}),
+    {"max_length": 40, "batch_size": 300},
+]
+
+
+@pytest.mark.parametrize("changes", OTHERS, ids=str)
 def test_packed_loss_holds_for_other_tasks_and_lengths(changes):
     assert_same_loss_and_gradient(*model_and_batch(**changes))
 
@@ -119,18 +116,13 @@ def test_rows_that_are_no_shorter_than_the_batch_are_not_used():
     model, batch = model_and_batch(min_length=10, max_length=10)
     assert pack(batch, batch.loss_weight_B > 0) is None
     assert packed_loss(model, batch) == model.loss(batch)
-    for packed, padded in zip(
-        packed_exact_match_and_loss(model, batch), model.exact_match_and_loss(batch), strict=True
-    ):
-        assert torch.equal(packed, padded)
+    packed = packed_exact_match_and_loss(model, batch)
+    assert all(map(torch.equal, packed, model.exact_match_and_loss(batch)))
 
 
 def test_scores_from_packed_rows_are_those_of_the_batch(monkeypatch):
-    trainer = Trainer(
-        RunConfig.from_flat(
-            SMALL | {"task": "copy", "learning_rate": 0.02, "max_steps": 60, "eval_every": 500}
-        )
-    )
+    training = {"task": "copy", "learning_rate": 0.02, "max_steps": 60, "eval_every": 500}
+    trainer = Trainer(RunConfig.from_flat(SMALL | training))
     list(trainer)
     held_out = build_held_out_set(trainer.task, 100, 1, 10)
     packed_B, loss_B = packed_exact_match_and_loss(trainer.model, held_out.batch, 0.1)
