@@ -39,8 +39,10 @@ def match_parameter_count(config: RunConfig, architecture: str) -> RunConfig:
     heads = base_settings.get("n_heads", getattr(spec.config_class, "n_heads", 1))
     base_settings["d_model"] = max(1, round(base_settings["d_model"] / heads)) * heads
     start = architecture_preset(architecture, **base_settings).model
-    fit = _fit_depth_and_d_ff if isinstance(start, AttentionConfig) else _fit_d_model
-    sizes = fit(start, target_count)
+    if isinstance(start, AttentionConfig):
+        sizes = _fit_depth_and_d_ff(start, target_count)
+    else:
+        sizes = _fit_d_model(start, target_count)
     result = architecture_preset(architecture, **base_settings | sizes)
     if abs(parameter_count(result.model) / target_count - 1) > TOLERANCE:
         raise ConfigError(
