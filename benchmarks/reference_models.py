@@ -21,16 +21,12 @@ from torch import Tensor, nn
 
 from playground.architectures.encoder_decoder import TransformerModel
 from playground.architectures.huggingface import Bart as EagerAttentionBart
-from playground.architectures.huggingface_sizes import BartSizes
 from playground.architectures.seq2seq_model import (
     Seq2SeqModel,
     TeacherForcedModel,
-    check_lengths,
-    eval_mode,
-    generate_tokens,
 )
 from playground.models.attention import causal_mask
-from playground.models.config import TransformerConfig
+from playground.models.config import BartSizes, TransformerConfig
 from playground.models.embeddings import sinusoidal_positions
 from playground.models.transformer import AttentionWeights
 from playground.tasks import PAD
@@ -54,16 +50,13 @@ class ReferenceModel(TeacherForcedModel):
     def logits(self, batch: Batch) -> Tensor:
         return self.decode(batch.decoder_input_BT, self.encode(batch.source_BS), batch.source_BS)
 
-    @torch.no_grad()
-    def generate(self, source_BS: Tensor, max_tokens: int) -> Tensor:
-        check_lengths(self.config, source_BS, max_tokens)
-        with eval_mode(self):
-            memory_BSD = self.encode(source_BS)
+    def next_token(self, source_BS: Tensor, max_tokens: int) -> Callable[[Tensor], Tensor]:
+        memory_BSD = self.encode(source_BS)
 
-            def next_token(decoder_input_BT: Tensor) -> Tensor:
-                return self.decode(decoder_input_BT, memory_BSD, source_BS)[:, -1].argmax(-1)
+        def next_token(decoder_input_BT: Tensor) -> Tensor:
+            return self.decode(decoder_input_BT, memory_BSD, source_BS)[:, -1].argmax(-1)
 
-            return generate_tokens(next_token, source_BS, max_tokens)
+        return next_token
 
     def attention_weights(self, batch: Batch) -> AttentionWeights:
         return AttentionWeights()

@@ -67,12 +67,9 @@ def score_targets(
     held_out: HeldOutSet,
     label_smoothing: float = 0.0,
 ) -> Tensor:
-    """Score each held-out sequence (3N, float64).
+    """Score each held-out sequence (3N, float64): correct tokens, exact match (1 or 0), and loss.
 
-    The lines of the result are the number of correct tokens, 1 for an exact match and 0 otherwise,
-    and the loss, summed over the tokens. The loss is NaN if the model does not compute it in the
-    same pass.
-
+    The loss is summed over the tokens, and NaN if the model does not compute it in the same pass.
     Only examples without an exact match are decoded, for their token accuracy.
     """
     scores_3N = torch.zeros(3, len(held_out.lengths_B), dtype=torch.float64)
@@ -114,12 +111,9 @@ def aggregate(held_out: HeldOutSet, scores_3N: Tensor) -> EvalResult:
     for length, available in held_out.num_available.items():
         of_length_B = held_out.lengths_B == length
         n = int(of_length_B.sum())
-        exact = safe_divide(int(exact_match_B[of_length_B].sum()), n) if n else None
-        token = (
-            safe_divide(int(correct_tokens_B[of_length_B].sum()), int(tokens_B[of_length_B].sum()))
-            if n
-            else None
-        )
+        exact = int(exact_match_B[of_length_B].sum()) / n if n else None
+        counts = int(correct_tokens_B[of_length_B].sum()), int(tokens_B[of_length_B].sum())
+        token = safe_divide(*counts) if n else None
         by_length.append(LengthResult(length, n, available, exact, token))
     n = len(exact_match_B)
     return EvalResult(
@@ -134,10 +128,7 @@ def exact_match_at_length(model: Seq2SeqModel, task: Task, length: int, n: int) 
     """Count the exact matches among up to `n` distinct held-out sequences of one length.
 
     Returns the number of exact matches and of evaluated sequences; there are fewer than `n` only if
-    fewer exist.
-
-    Raises:
-        ValueError: if the model has too few positions for that length.
+    fewer exist. Raises ValueError if the model has too few positions for that length.
     """
     needed, available = max(length, task.max_target_length(length)) + 1, model.config.max_positions
     if needed > available:
@@ -163,13 +154,9 @@ def annotated_transformer_loss(
     """Return the loss of The Annotated Transformer, in nats for each token.
 
     It is the Kullback-Leibler divergence from the smoothed target to the model's distribution under
-    teacher forcing, divided by the number of tokens (Rush 2018, sections "Label Smoothing" and "A
-    First Example").
-
-    The smoothed target has probability 1 - smoothing for the correct token and smoothing / (V - 2)
-    for every other token except padding. With smoothing 0, as in its copy example, this is the mean
-    negative log-probability. Special tokens do not count: its sequences have no EOS, which would be
-    an easy token here.
+    teacher forcing (Rush 2018, sections "Label Smoothing" and "A First Example"). The smoothed
+    target has probability 1 - smoothing for the correct token and smoothing / (V - 2) for every
+    other token except padding. Special tokens do not count: its sequences have no EOS.
     """
     total = torch.zeros((), dtype=torch.float64)
     count = 0
@@ -184,12 +171,7 @@ def annotated_transformer_loss(
             target_BTV.scatter_(2, batch.labels_BT[..., None], 1 - smoothing)
             target_BTV[..., PAD] = 0
             is_symbol_BT = batch.labels_BT >= len(SPECIAL_TOKENS)
-            total += (
-                F.kl_div(log_p_BTV, target_BTV, reduction="none")
-                .sum(-1)[is_symbol_BT]
-                .cpu()
-                .double()
-                .sum()
-            )
+            loss_BT = F.kl_div(log_p_BTV, target_BTV, reduction="none").sum(-1)
+            total += loss_BT[is_symbol_BT].cpu().double().sum()
             count += int(is_symbol_BT.sum())
     return float(total) / count

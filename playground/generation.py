@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from playground.common import messages
 from playground.models.config import BaseConfig
 from playground.models.transformer import Transformer
 from playground.tasks import EOS, PAD, SOS
@@ -43,11 +42,8 @@ def generate(
 
     Each token is chosen from the model's own tokens before it, never from the target. With a
     temperature of 0 it is the most likely token (greedy). Above 0 it is sampled from
-    softmax(logits / temperature) with `generator`.
-
-    Raises:
-        ValueError: for a negative or infinite temperature, or for sources or targets longer than
-            the model has positions for.
+    softmax(logits / temperature) with `generator`. Raises ValueError for a negative or infinite
+    temperature, and as `check_lengths`.
     """
     check_lengths(model.config, source_BS, max_tokens)
     if not 0 <= temperature < math.inf:
@@ -85,10 +81,11 @@ def generate_tokens(
 
 def check_lengths(config: BaseConfig, source_BS: Tensor, max_tokens: int) -> None:
     """Raise ValueError if the sources or targets exceed the positions of the model."""
+    limit = f"but the model has max_positions {config.max_positions}"
     if source_BS.shape[1] > config.max_positions:
-        raise ValueError(messages.source_too_long(source_BS.shape[1], config.max_positions))
+        raise ValueError(f"a source has {source_BS.shape[1]} tokens, {limit}; shorten it")
     if max_tokens > config.max_positions:
-        raise ValueError(messages.output_too_long(max_tokens, config.max_positions))
+        raise ValueError(f"max_tokens is {max_tokens}, {limit}; lower it")
 
 
 def choose_token(

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from playground.common import messages
 from playground.models.config import (
+    BartSizes,
     BaseConfig,
+    BertSizes,
     DecoderOnlyConfig,
     EncoderOnlyConfig,
+    GPT2Sizes,
     RecurrentConfig,
     TorchTransformerConfig,
     TransformerConfig,
 )
 from playground.models.config_fields import ConfigError, short_repr
-
-from .huggingface_sizes import BartSizes, BertSizes, GPT2Sizes
 
 if TYPE_CHECKING:
     from .seq2seq_model import Seq2SeqModel

@@ -15,7 +15,7 @@ from playground.models.transformer import AttentionWeights
 from playground.tasks import PAD
 from playground.tasks.task import Batch
 
-from .seq2seq_model import TeacherForcedModel, check_lengths, eval_mode, generate_tokens
+from .seq2seq_model import TeacherForcedModel, eval_mode
 
 
 class CausalLM(TeacherForcedModel):
@@ -41,15 +41,7 @@ class CausalLM(TeacherForcedModel):
     def logits(self, batch: Batch) -> Tensor:
         return self.target_logits(batch.source_BS, batch.decoder_input_BT)
 
-    @torch.no_grad()
-    def generate(self, source_BS: Tensor, max_tokens: int) -> Tensor:
-        check_lengths(self.config, source_BS, max_tokens)
-        with eval_mode(self):
-            return generate_tokens(self.next_token(source_BS, max_tokens), source_BS, max_tokens)
-
     def next_token(self, source_BS: Tensor, max_tokens: int) -> Callable[[Tensor], Tensor]:
-        """Return the function that `generate_tokens` calls for the next token."""
-
         def next_token(decoder_input_BT: Tensor) -> Tensor:
             return self.target_logits(source_BS, decoder_input_BT)[:, -1].argmax(-1)
 

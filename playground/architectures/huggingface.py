@@ -4,6 +4,7 @@ A module of its own, because importing transformers is slow. New letter of shape
 sequence that holds source and target.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from transformers import (
     GPT2LMHeadModel,
 )
 
+from playground.models.config import BartSizes, BertSizes, GPT2Sizes
 from playground.models.embeddings import positions_from_first_token
 from playground.models.transformer import AttentionWeights
 from playground.tasks import EOS, PAD, SOS
@@ -24,9 +26,8 @@ from playground.tasks.task import Batch
 
 from .decoder_only import CausalLM, concat_source_and_target
 from .encoder_decoder import EncoderDecoderModel
-from .huggingface_sizes import BartSizes, BertSizes, GPT2Sizes
 from .parallel import ParallelModel
-from .seq2seq_model import check_lengths, eval_mode, generate_tokens
+from .seq2seq_model import eval_mode
 
 # The other implementations in transformers do not return attention weights.
 ATTENTION = "eager"
@@ -65,18 +66,15 @@ class Bart(EncoderDecoderModel):
     def forward(self, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
         return self._run(source_BS, decoder_input_BT).logits
 
-    @torch.no_grad()
-    def generate(self, source_BS: Tensor, max_tokens: int) -> Tensor:
-        check_lengths(self.config, source_BS, max_tokens)
-        with eval_mode(self):
-            is_token_BS = (source_BS != PAD).long()
-            encoded = self.model.model.encoder(source_BS, attention_mask=is_token_BS)
+    def next_token(self, source_BS: Tensor, max_tokens: int) -> Callable[[Tensor], Tensor]:
+        is_token_BS = (source_BS != PAD).long()
+        encoded = self.model.model.encoder(source_BS, attention_mask=is_token_BS)
 
-            def next_token(decoder_input_BT: Tensor) -> Tensor:
-                result = self._run(source_BS, decoder_input_BT, encoder_outputs=encoded)
-                return result.logits[:, -1].argmax(-1)
+        def next_token(decoder_input_BT: Tensor) -> Tensor:
+            result = self._run(source_BS, decoder_input_BT, encoder_outputs=encoded)
+            return result.logits[:, -1].argmax(-1)
 
-            return generate_tokens(next_token, source_BS, max_tokens)
+        return next_token
 
     @torch.no_grad()
     def attention_weights(self, batch: Batch) -> AttentionWeights:

@@ -1,15 +1,13 @@
 """Several sequences in one row, so that little of the computation is for padding.
 
 Half of a padded batch of lengths 1 to 10 is padding. Here sequences share rows of a fixed width,
-masks keep them apart, and held-out sequences are left out. The model's own layers compute the rest.
-Loss and gradients equal those of the padded batch up to rounding; only dropout has other random
-numbers.
+masks keep them apart, and held-out sequences are left out. Loss and gradients equal those of the
+padded batch up to rounding; only dropout has other random numbers.
 
 Letters of shapes: R rows of S source positions and T target positions; M stands for either. N
 counts the tokens of all sequences.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple, TypeGuard
 
 import torch
@@ -17,7 +15,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from playground.models.attention import causal_mask
-from playground.models.embeddings import InputEmbedding
 from playground.models.position_encoding import (
     ALiBi,
     RelativePositionEncoding,
@@ -78,7 +75,7 @@ def packed_exact_match_and_loss(
         return model.exact_match_and_loss(batch, label_smoothing)
     with eval_mode(model):
         logits_NV, labels_N = packed_logits(model, batch, rows)
-    is_token_BT = rows.target.is_token_BM
+    is_token_BT = rows[1].is_token_BM  # of the targets
     is_wrong_BT = torch.zeros_like(is_token_BT)
     is_wrong_BT[is_token_BT] = logits_NV.argmax(-1) != labels_N
     loss_BT = torch.zeros(is_token_BT.shape, dtype=logits_NV.dtype)
@@ -97,11 +94,7 @@ class PackedSide(NamedTuple):
     position_N: Tensor  # index of each token's position in the flattened rows
 
 
-class PackedRows(NamedTuple):
-    """A batch in rows; a source and its target are in the same row."""
-
-    source: PackedSide
-    target: PackedSide
+PackedRows = tuple[PackedSide, PackedSide]  # source and target of a sequence are in the same row
 
 
 def packed_logits(model: TransformerModel, batch: Batch, rows: PackedRows) -> tuple[Tensor, Tensor]:
@@ -112,20 +105,15 @@ def packed_logits(model: TransformerModel, batch: Batch, rows: PackedRows) -> tu
     target_mask = may_attend(target.sequence_RM, target.sequence_RM)
     target_mask &= causal_mask(target.sequence_RM.shape[1], target_mask.device)
 
-    x_RSD = embed(model.source_embedding, batch.source_BS, source)
+    x_RSD = model.source_embedding(batch.source_BS).flatten(0, 1)[source.token_RM]
     for layer in model.encoder_layers:
         x_RSD = layer(x_RSD, source_mask)
     memory_RSD = model.encoder_norm(x_RSD)
-    x_RTD = embed(model.target_embedding, batch.decoder_input_BT, target)
+    x_RTD = model.target_embedding(batch.decoder_input_BT).flatten(0, 1)[target.token_RM]
     for layer in model.decoder_layers:
         x_RTD = layer(x_RTD, target_mask, memory_RSD, cross_mask)
     x_ND = model.decoder_norm(x_RTD).flatten(0, 1)[target.position_N]
     return model.output_proj(x_ND), batch.labels_BT[target.is_token_BM]
-
-
-def embed(embedding: InputEmbedding, tokens_BM: Tensor, side: PackedSide) -> Tensor:
-    """Return the embeddings of a padded batch in rows (RMD)."""
-    return embedding(tokens_BM).flatten(0, 1)[side.token_RM]
 
 
 def may_attend(query_sequence_RQ: Tensor, key_sequence_RM: Tensor) -> Tensor:
@@ -138,11 +126,10 @@ def may_attend(query_sequence_RQ: Tensor, key_sequence_RM: Tensor) -> Tensor:
 
 
 def pack(batch: Batch, is_included_B: Tensor) -> PackedRows | None:
-    """Assign the included sequences of a batch to rows.
+    """Assign the included sequences of a batch to rows, of the first width with little waste.
 
-    Wide rows hold sequences of one length with less waste, but cost more attention. So the first
-    width with few unused positions is chosen. The result is None if no sequence is included, or if
-    the rows would have as many source positions as the batch.
+    The result is None if no sequence is included, or if the rows would have as many source
+    positions as the batch.
     """
     is_source_BS = (batch.source_BS != PAD) & is_included_B[:, None]
     is_target_BT = (batch.labels_BT != PAD) & is_included_B[:, None]
@@ -163,7 +150,7 @@ def pack(batch: Batch, is_included_B: Tensor) -> PackedRows | None:
         return None
     row_B, source_start_B, target_start_B = torch.tensor(best).unbind(1)
     n_rows = n_positions // widths[0]
-    return PackedRows(
+    return (
         _packed_side(is_source_BS, row_B * widths[0] + source_start_B, n_rows, widths[0]),
         _packed_side(is_target_BT, row_B * widths[1] + target_start_B, n_rows, widths[1]),
     )
@@ -183,10 +170,7 @@ def _round_up(width: int) -> int:
 
 
 def first_fit(
-    source_lengths: Sequence[int],
-    target_lengths: Sequence[int],
-    source_width: int,
-    target_width: int,
+    source_lengths: list[int], target_lengths: list[int], source_width: int, target_width: int
 ) -> list[tuple[int, int, int]]:
     """Return the row of each sequence, and the first positions of its source and of its target.
 

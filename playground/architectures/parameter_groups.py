@@ -11,16 +11,17 @@ from playground.models.config import (
     GATES_PER_CELL,
     T5_NUM_BUCKETS,
     AttentionConfig,
+    BartSizes,
     BaseConfig,
+    BertSizes,
     DecoderOnlyConfig,
+    GPT2Sizes,
     RecurrentConfig,
     SingleStackConfig,
     StackConfig,
     TorchTransformerConfig,
     TransformerConfig,
 )
-
-from .huggingface_sizes import BartSizes, BertSizes, GPT2Sizes
 
 Shapes = list[tuple[int, ...]]
 ParameterGroups = dict[str, Shapes]

@@ -1,6 +1,7 @@
 """The interface of a trainable model for Trainer, evaluation and checkpoints."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -67,6 +68,16 @@ class TeacherForcedModel(Seq2SeqModel):
 
     def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
         return masked_cross_entropy(self.logits(batch), batch, label_smoothing)
+
+    def next_token(self, source_BS: Tensor, max_tokens: int) -> Callable[[Tensor], Tensor]:
+        """Return the function that `generate_tokens` calls; a parallel model has none."""
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def generate(self, source_BS: Tensor, max_tokens: int) -> Tensor:
+        check_lengths(self.config, source_BS, max_tokens)
+        with eval_mode(self):
+            return generate_tokens(self.next_token(source_BS, max_tokens), source_BS, max_tokens)
 
     def is_exact_match(self, batch: Batch) -> Tensor:
         return self.exact_match_and_loss(batch)[0]

@@ -104,9 +104,12 @@ def load_model(folder: Path, device: str = "cpu") -> tuple[Manifest, Seq2SeqMode
     folder = Path(folder)
 
     def read(manifest: Manifest) -> Seq2SeqModel:
-        model = _load_weights(manifest.config, folder).to(device).eval()
+        path, config = folder / "model.safetensors", manifest.config
+        tensors = load_checked_tensors(path, expected_tensors(config))
+        model = build_model(config)
+        _copy_weights(model, tensors)
         verify_checksums(folder, manifest, "model.safetensors")
-        return model
+        return model.to(device).eval()
 
     return _read_unchanged(folder, read)
 
@@ -190,14 +193,13 @@ def _resume_trainer(
     trainer.seconds = manifest.seconds
     if not {"stop_at_exact_match", "max_steps"}.isdisjoint(settings):
         trainer.reopen()
-    return trainer, read_metrics(folder)
+    return trainer, list(iter_metrics(folder))
 
 
 def restore_trainer(trainer: Trainer, weights: Path, state: Path, step: int, device: str) -> None:
     """Restore a trainer to the state of another one with the same settings at `step`.
 
-    `device` is the kind of device of the saved state. Raises CheckpointError for the first
-    mismatch.
+    `device` is the kind of device of that state. Raises CheckpointError for the first mismatch.
     """
     expected: Expected = {
         "generator.data": (torch.uint8, None),
@@ -246,11 +248,6 @@ def restore_trainer(trainer: Trainer, weights: Path, state: Path, step: int, dev
             f"{file_label(state)} contains an invalid generator state ({error}); use another "
             "checkpoint"
         ) from None
-
-
-def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """Read all lines of metrics.jsonl, as `iter_metrics` does."""
-    return list(iter_metrics(folder))
 
 
 def iter_metrics(folder: Path) -> Iterator[dict[str, Any]]:
@@ -304,8 +301,7 @@ def weights_by_name(model: Seq2SeqModel) -> dict[str, Tensor]:
 class WeightsSerializer:
     """Serializes the weights of one model repeatedly, ten times as fast as `serialize_tensors`.
 
-    Names and offsets do not change, and all weights are concatenated and copied from the GPU in one
-    operation.
+    Names and offsets do not change, and one operation copies all weights from the GPU.
     """
 
     def __init__(self, model: Seq2SeqModel) -> None:
@@ -348,13 +344,6 @@ def build_model(config: RunConfig) -> Seq2SeqModel:
 def load_weights(model: Seq2SeqModel, path: Path) -> None:
     """Load the weights of a file into a model. After a CheckpointError it is unchanged."""
     _copy_weights(model, load_checked_tensors(path, _describe_weights(model)))
-
-
-def _load_weights(config: RunConfig, folder: Path) -> Seq2SeqModel:
-    tensors = load_checked_tensors(folder / "model.safetensors", expected_tensors(config))
-    model = build_model(config)
-    _copy_weights(model, tensors)
-    return model
 
 
 def expected_tensors(config: RunConfig) -> Expected:

@@ -1,4 +1,4 @@
-"""A checkpoint's config.json: settings, step, versions and scores.
+"""A checkpoint's config.json: settings, step, versions and scores; the command that repeats it.
 
 It is untrusted input, and this file reads it without torch.
 """
@@ -21,7 +21,9 @@ from playground.common.messages import file_label
 from playground.common.strict_json import read_json
 from playground.common.validation import parse
 from playground.errors import UserError
-from playground.models.config_fields import short_repr
+from playground.models.config_fields import ConfigError, short_repr
+from playground.tasks import LOOKUP
+from playground.training.presets import PRESETS, preset_config
 from playground.training.run_config import RunConfig, drop_foreign_defaults
 from playground.training.setting_changes import SettingChange
 from playground.training.task_config import TaskConfig
@@ -111,14 +113,8 @@ class Manifest:
     sha256: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> str:
-        parts = dataclasses.asdict(self.config)
-        content = {
-            "schema_version": SCHEMA_VERSION,
-            **parts,
-            "step": self.step,
-            "seconds": round(self.seconds, 3),
-            "device": self.device,
-        }
+        content = {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(self.config)}
+        content |= {"step": self.step, "seconds": round(self.seconds, 3), "device": self.device}
         content |= {"scores": self.scores, "versions": self.versions}
         if self.changes:
             content["changes"] = [change.to_list() for change in self.changes]
@@ -163,24 +159,15 @@ def read_manifest(folder: Path) -> Manifest:
 def _parse_content(content: _Content) -> Manifest:
     check_architecture(content.architecture)
     config_class = ARCHITECTURES[content.architecture].config_class
+    model = drop_foreign_defaults(content.model, config_class)
     config = RunConfig(
         task=_parse_section(TaskConfig, content.task, "task"),
-        model=_parse_section(
-            config_class, drop_foreign_defaults(content.model, config_class), "model"
-        ),
+        model=_parse_section(config_class, model, "model"),
         training=_parse_section(TrainConfig, content.training, "training"),
         architecture=content.architecture,
     )
-    return Manifest(
-        config,
-        content.step,
-        content.seconds,
-        content.device,
-        content.scores,
-        content.versions,
-        content.changes,
-        content.sha256,
-    )
+    names = [each.name for each in dataclasses.fields(Manifest) if each.name != "config"]
+    return Manifest(config, **{name: getattr(content, name) for name in names})
 
 
 def cached_manifest(folder: Path) -> Manifest:
@@ -211,3 +198,38 @@ def _parse_section(kind: Any, section: dict[str, Any], name: str) -> Any:
 def is_number(value: object) -> bool:
     """Return whether a JSON value is a number and not a boolean."""
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def training_command(manifest: Manifest) -> str | None:
+    """Return the command that trains this model again on the same type of device, or None.
+
+    None is for an untrained model, for a dataset, which the checkpoint does not contain, and for an
+    architecture that is not the default. Changes of the learning rate are not included.
+    """
+    try:
+        config = manifest.config.replace(max_steps=manifest.step, device=manifest.device)
+    except ConfigError:
+        return None
+    if config.architecture != RunConfig().architecture or config.task.task == LOOKUP:
+        return None
+    task = config.task
+    names = ("task", "n_symbols", "min_length", "max_length")
+    fixed = {name: getattr(task, name) for name in names}
+    changes = {}
+    for name in PRESETS:
+        base = preset_config(name, fixed).to_flat()
+        if base["architecture"] == config.architecture:
+            changes[name] = {k: v for k, v in config.to_flat().items() if v != base[k]}
+    preset = min(changes, key=lambda name: len(changes[name]))
+    words = ["python -m playground train", f"--task {task.task}"]
+    words += [f"--n-symbols {task.n_symbols}"] if task.n_symbols != TaskConfig().n_symbols else []
+    words += [f"--min-length {task.min_length}"] if task.min_length != task.max_length else []
+    words += [f"--length {task.max_length}"]
+    words += [f"--preset {preset}"] if preset != "fast" else []
+    for key, value in changes[preset].items():
+        flag = key.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            words.append(f"--{flag} {value}")
+    return " ".join(words)

@@ -17,12 +17,8 @@ Expected = dict[str, tuple[torch.dtype, tuple[int, ...] | None]]
 MAX_HEADER_BYTES = 1_000_000  # the library allows 100 MB; a model here needs about 20,000
 DTYPES = {"F32": torch.float32, "I64": torch.int64, "U8": torch.uint8}
 READ_ERRORS = (
-    safetensors.SafetensorError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-    OverflowError,
+    *(safetensors.SafetensorError, OSError, RuntimeError),
+    *(TypeError, ValueError, OverflowError),
 )
 
 
@@ -39,10 +35,7 @@ def load_checked_tensors(
         # Copies: what is loaded is a map of the file, which Windows would not replace or remove.
         tensors = {name: each.clone() for name, each in safetensors.torch.load_file(path).items()}
     except READ_ERRORS as error:
-        raise CheckpointError(
-            f"{file_label(path)} is not a complete safetensors file ({error}); use another "
-            "checkpoint"
-        ) from None
+        raise _incomplete(path, error) from None
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
             raise CheckpointError(
@@ -53,7 +46,6 @@ def load_checked_tensors(
 
 def validate_header(path: Path, expected: Expected, optional: Set[str] = frozenset()) -> None:
     """Check the header of a safetensors file; nothing is allocated. Raises CheckpointError."""
-    _check_header_size(path)
     stored = _read_header(path)
     if not set(expected) - optional <= set(stored) <= set(expected):
         odd = sorted((set(stored) ^ set(expected)) - optional)[0]
@@ -73,30 +65,30 @@ def validate_header(path: Path, expected: Expected, optional: Set[str] = frozens
 
 
 def _read_header(path: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Return type and shape of each tensor. Afterwards, nothing maps the file."""
-    try:
-        with safetensors.safe_open(path, "pt") as file:
-            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-            return {name: (s.get_dtype(), tuple(s.get_shape())) for name, s in slices.items()}
-    except READ_ERRORS as error:
-        raise CheckpointError(
-            f"{file_label(path)} is not a complete safetensors file ({error}); use another "
-            "checkpoint"
-        ) from None
+    """Return type and shape of each tensor. Afterwards, nothing maps the file.
 
-
-def _check_header_size(path: Path) -> None:
-    """Raise CheckpointError for a header that the library would accept, but that is huge."""
+    A huge header is an error, although the library would accept it.
+    """
     try:
         with open(path, "rb") as file:
             n_bytes = int.from_bytes(file.read(8), "little")
     except OSError as error:
         raise CheckpointError(could_not_read(path, error)) from None
     if n_bytes > MAX_HEADER_BYTES:
-        raise CheckpointError(
-            f"{file_label(path)} is not a complete safetensors file: its header claims "
-            f"{n_bytes:,} bytes; at most {MAX_HEADER_BYTES:,} are read"
-        )
+        claim = f"its header claims {n_bytes:,} bytes, and at most {MAX_HEADER_BYTES:,} are read"
+        raise _incomplete(path, claim)
+    try:
+        with safetensors.safe_open(path, "pt") as file:
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            return {name: (s.get_dtype(), tuple(s.get_shape())) for name, s in slices.items()}
+    except READ_ERRORS as error:
+        raise _incomplete(path, error) from None
+
+
+def _incomplete(path: Path, reason: object) -> CheckpointError:
+    return CheckpointError(
+        f"{file_label(path)} is not a complete safetensors file ({reason}); use another checkpoint"
+    )
 
 
 def serialize_tensors(tensors: Mapping[str, Tensor]) -> bytes:

@@ -17,10 +17,7 @@ REPLACEMENT_TIMEOUT_S = 0.5  # two renames take much less
 
 
 def write_dir(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Replace the content of `folder` by `files`, atomically for readers.
-
-    Raises OSError as the system reports it; the previous content is still there.
-    """
+    """Replace the content of `folder` by `files` as `replacing_dir` does. Raises OSError."""
     with replacing_dir(folder) as staging:
         for name, data in files.items():
             with open(staging / name, "xb") as file:
@@ -31,10 +28,9 @@ def write_dir(folder: Path, files: Mapping[str, bytes]) -> None:
 def replacing_dir(folder: Path) -> Iterator[Path]:
     """Yield an empty directory that replaces `folder` at the end of the block, atomically.
 
-    After an error in the block it is removed. The new directory is hidden and next to `folder`; its
-    files are flushed to disk before it is renamed. The previous directory first gets a hidden name
-    and is removed last; `restore_previous` restores it if the process dies in between. Raises
-    OSError as the system reports it; the previous content is still there.
+    It is hidden and next to `folder`; its files are flushed to disk before it is renamed. The
+    previous directory first gets a hidden name and is removed last; `restore_previous` restores it
+    if the process dies in between. After an error the previous content is still there.
     """
     folder = Path(os.path.abspath(folder))
     if folder.exists() and not folder.is_dir():
@@ -66,8 +62,8 @@ def replacing_dir(folder: Path) -> Iterator[Path]:
 def write_file(path: Path, data: bytes, *, flush: bool = True) -> None:
     """Replace the content of the file `path` by `data`, atomically for readers.
 
-    Without `flush` it is safe against a killed process, but not against a power failure. Raises
-    OSError as the system reports it; the previous content is still there.
+    Without `flush` it is safe against a killed process, but not against a power failure. After an
+    OSError the previous content is still there.
     """
     staging = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -100,9 +96,9 @@ def append(path: Path, data: bytes, at: int) -> None:
 
 
 def remove_dir(folder: Path) -> None:
-    """Remove a directory atomically; `clean_up_stale` removes what a killed process leaves.
+    """Remove a directory atomically; after an OSError it is still there.
 
-    Raises OSError as the system reports it; the directory is still there.
+    `clean_up_stale` removes what a killed process leaves.
     """
     trash = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.tmp")
     rename(folder, trash)

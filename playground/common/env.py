@@ -108,10 +108,7 @@ def _read(name: str) -> str:
 
 
 def env_number(name: str) -> float:
-    """Return the number that PLAYGROUND_`name` is set to, or its default if it is not set.
-
-    Raises EnvError for a value outside the range of the variable, or one that is not a number.
-    """
+    """Return the number that PLAYGROUND_`name` is set to, or its default. Raises EnvError."""
     spec = ENV_NUMBERS[name]
     text = _read(name)
     try:
@@ -130,10 +127,7 @@ def env_number(name: str) -> float:
 
 
 def env_text(name: str) -> str:
-    """Return the text that PLAYGROUND_`name` is set to, or its default if it is not set.
-
-    Raises EnvError for a text that the variable does not accept.
-    """
+    """Return the text that PLAYGROUND_`name` is set to, or its default. Raises EnvError."""
     spec, text = ENV_TEXTS[name], _read(name)
     if text and not re.fullmatch(spec.pattern, text, re.ASCII):
         default = f" for {spec.default}" if spec.default else ""
@@ -145,10 +139,7 @@ def env_text(name: str) -> str:
 
 
 def validate_env() -> None:
-    """Read every variable, so that an invalid value is reported at the start.
-
-    Raises EnvError for the first invalid value.
-    """
+    """Read every variable at the start; raise EnvError for the first invalid value."""
     for name in ENV_NUMBERS:
         env_number(name)
     for name in ENV_TEXTS:
@@ -156,10 +147,7 @@ def validate_env() -> None:
 
 
 def normalize_hub_endpoint() -> None:
-    """Remove blanks and a final slash from HF_ENDPOINT, before huggingface_hub reads it.
-
-    Raises EnvError if it is no address.
-    """
+    """Remove blanks and a final slash from HF_ENDPOINT; raise EnvError if it is no address."""
     text = os.environ.get("HF_ENDPOINT", "").strip().rstrip("/")
     if text and not re.fullmatch(r"https?://[\w.:\[\]-]+(/[\w.~%/-]+)?", text, re.ASCII):
         raise EnvError(
@@ -202,10 +190,7 @@ def env_bytes(name: str) -> int:
 
 
 def playground_url() -> str:
-    """Return the URL of the playground.
-
-    This is PLAYGROUND_URL, else the Space of this process, else the list of its models on the Hub.
-    """
+    """Return PLAYGROUND_URL, else this Space's URL, else that of the models on the Hub."""
     if url := env_text("URL"):
         return url
     if re.fullmatch(r"[\w.-]+/[\w.-]+", os.environ.get("SPACE_ID", ""), re.ASCII):

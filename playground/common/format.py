@@ -1,9 +1,11 @@
-"""The text of fractions, sizes, durations, counts and tables.
+"""The text of fractions, sizes, durations, counts, tables and hashes.
 
 `playground/ui/static/shared/format.js` and `csv.js` follow the same rules;
 tests/data/format_vectors.json tests both.
 """
 
+import base64
+import hashlib
 import math
 import re
 from collections.abc import Iterable
@@ -69,3 +71,8 @@ def _format_cell(value: object) -> str:
     if not is_formula and not re.search(r'[",\r\n]', text):
         return text
     return '"' + ("'" if is_formula else "") + text.replace('"', '""') + '"'
+
+
+def source_hash(text: str) -> str:
+    """Return the CSP source expression that allows an inline text (CSP 3, section 2.3.1)."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -39,16 +39,6 @@ def missing_dataset(sha256: object) -> str:
     )
 
 
-def source_too_long(length: int, max_positions: int) -> str:
-    return (
-        f"a source has {length} tokens, but the model has max_positions {max_positions}; shorten it"
-    )
-
-
-def output_too_long(max_tokens: int, max_positions: int) -> str:
-    return f"max_tokens is {max_tokens}, but the model has max_positions {max_positions}; lower it"
-
-
 def missing_mask_token(model: str) -> str:
     return (
         f"{model} has no mask token, so it cannot predict masked positions; choose a masked "

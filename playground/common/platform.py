@@ -96,10 +96,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def count_oom_kills() -> int:
-    """Return how many processes of this control group Linux has killed for lack of memory.
-
-    0 where the system does not count them.
-    """
+    """Return how many processes of this control group Linux has killed for lack of memory, or 0."""
     with suppress(OSError, ValueError, IndexError):
         group = (PROC / "self" / "cgroup").read_text().rsplit("0::/", 1)[1].strip()
         for line in (CGROUP / group / "memory.events").read_text().splitlines():
@@ -138,10 +135,9 @@ def _cpu_quota() -> int:
 
 
 def free_memory() -> int:
-    """Return the bytes that a new process may take.
+    """Return the bytes that a new process may take, by the machine and by its container.
 
-    The lower of the free memory of the machine and the remaining limit of its container. The cache
-    of files counts as free, because the kernel takes it back.
+    The cache of files counts as free, because the kernel takes it back.
     """
     free: int = psutil.virtual_memory().available
     try:
@@ -158,17 +154,10 @@ def limit_memory_growth(n_bytes: int) -> None:
     if resource is None:
         return
     with suppress(ValueError, OSError):  # a system that does not support the limit
-        hard_limit = resource.getrlimit(resource.RLIMIT_AS)[1]
-        memory_limit = psutil.Process().memory_info().vms + n_bytes
-        resource.setrlimit(
-            resource.RLIMIT_AS,
-            (
-                memory_limit
-                if hard_limit == resource.RLIM_INFINITY
-                else min(memory_limit, hard_limit),
-                hard_limit,
-            ),
-        )
+        limit = psutil.Process().memory_info().vms + n_bytes
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        soft = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def raise_descriptor_limit() -> int:
@@ -186,10 +175,10 @@ def raise_descriptor_limit() -> int:
 
 
 def rename(source: Path, target: Path) -> None:
-    """Rename a file or folder; a file replaces one that has the new name.
+    """Rename a file or folder; a file replaces one that has the new name. Raises OSError.
 
-    Windows does not rename what a program has open, such as a virus scanner. So there it is tried
-    again for a second. Raises OSError as the system reports it.
+    Windows does not rename what a program, such as a virus scanner, has open: there it is tried
+    again for a second.
     """
     deadline = time.monotonic() + RENAME_TIMEOUT_S * IS_WINDOWS
     while True:
@@ -203,10 +192,9 @@ def rename(source: Path, target: Path) -> None:
 
 
 def read_into_map(path: Path) -> memoryview:
-    """Read a large file into memory that goes back to the system as soon as it is unused.
+    """Read a large file into memory that, unlike the heap, goes back to the system after use.
 
-    Blocks of the heap would often stay with the process. It is no map of the file, which Windows
-    could not remove then.
+    It is no map of the file, which Windows could not remove then.
     """
     content = mmap.mmap(-1, max(1, path.stat().st_size))
     with path.open("rb") as file:
@@ -215,10 +203,7 @@ def read_into_map(path: Path) -> memoryview:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Give a file a second name, or copy it on a disk without links, such as FAT.
-
-    Raises OSError as the system reports it.
-    """
+    """Give a file a second name, or copy it on a disk without links, such as FAT."""
     try:
         os.link(source, target)
     except OSError:
@@ -226,9 +211,9 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 
 def reuse_port(listener: socket.socket) -> None:
-    """Let a socket listen at a port of closed connections.
+    """Let a socket listen at a port of closed connections, as Windows does by itself.
 
-    Windows does so by itself. There, this option would share the port with another program.
+    There, this option would share the port with another program.
     """
     if not IS_WINDOWS:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -34,21 +34,13 @@ def exact_match_interval(scores: Mapping[str, Any]) -> tuple[float, float] | Non
 
 
 def floor_to(fraction: float, digits: int) -> float:
-    """Round a fraction down to `digits` decimals, so that only a complete one is 1.
-
-    An error of a billionth counts as a rounding error.
-    """
+    """Round a fraction down to `digits` decimals, but correct an error of a billionth first."""
     scale = 10**digits
     return math.floor(fraction * scale + 1e-9 * scale) / scale
 
 
 def quantile(values: Sequence[float], fraction: float) -> float:
-    """Return a quantile of `values`, by linear interpolation between the two nearest values.
-
-    This is type 7 of Hyndman and Fan 1996, the default of numpy. Raises ValueError without a value.
-    """
-    if not values:
-        raise ValueError("values is empty; a quantile needs at least one value")
+    """Return a quantile of one or more values (type 7 of Hyndman and Fan 1996, as in numpy)."""
     ordered = sorted(values)
     position = fraction * (len(ordered) - 1)
     low, high = math.floor(position), math.ceil(position)

@@ -28,10 +28,7 @@ EPHEMERAL_NOTE = (
 
 @dataclass(frozen=True)
 class Storage:
-    """The folder of checkpoints and runs, with a warning for its users.
-
-    `note` is empty if the folder survives a restart.
-    """
+    """The folder of checkpoints and runs, with a warning if it does not survive a restart."""
 
     root: Path
     note: str = ""
@@ -79,10 +76,7 @@ def _install_bundled(root: Path) -> None:
 
 
 def directory_size(folder: Path) -> int:
-    """Return the bytes of a folder's files.
-
-    A file that several runs share, such as a run and its branch, counts in equal parts.
-    """
+    """Return the bytes of a folder's files; one that several runs share counts in equal parts."""
     total = 0
     for inside, _, names in os.walk(folder):
         for name in names:

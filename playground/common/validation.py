@@ -1,4 +1,4 @@
-"""Validation of untrusted values with pydantic models, and its error messages.
+"""Validation with pydantic models: of untrusted values, with messages, and of definitions.
 
 A message names the field, its value and what is accepted: `n is 900; give a whole number from 1 to
 500`. The accepted values come from the JSON schema of the model, so no model writes messages. A
@@ -6,15 +6,29 @@ field whose type is too general describes its values with `json_schema_extra={"a
 the Hub"}`.
 """
 
+import tomllib
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from playground.errors import UserError
 from playground.models.config_fields import format_number, short_repr
 
 Model = TypeVar("Model", bound=BaseModel)
+
+
+class Definition(BaseModel):
+    """One entry of a TOML file of the package: a table of fields for each name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def read_definitions(path: Path, kind: type[Model]) -> dict[str, Model]:
+    """Return the definitions of a file, by name."""
+    tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    return {name: kind.model_validate(fields) for name, fields in tables.items()}
 
 
 def parse(model_type: type[Model], values: object) -> Model:

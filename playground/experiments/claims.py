@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from playground.common.definitions import Definition, read_definitions
+from playground.common.validation import Definition, read_definitions
 
 from .spec import ExperimentSpec
 

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from playground.common.definitions import Definition, read_definitions
+from playground.common.validation import Definition, read_definitions
 from playground.models.config_fields import ConfigError
 
 from .analysis import min_seeds

@@ -30,33 +30,25 @@ def experiment_figure(report: Mapping[str, Any]) -> Figure:
     lengths = report.get("lengths")
     variants = report["results"]["variants"]
     curves = {each["label"]: each["curve"] for each in variants}
-    lines: list[tuple[str, Sequence[float], Mapping[str, Any]]] = (
-        [(row["label"], row["lengths"], row) for row in lengths["rows"]]
-        if lengths
-        else [
-            (label, curves[label]["steps"], curves[label]) for label in report["results"]["drawn"]
-        ]
-    )
-    lines = [line for line in lines if line[1]]
+    lines: list[tuple[str, Sequence[float], Mapping[str, Any]]]
+    if lengths:
+        lines = [(row["label"], row["lengths"], row) for row in lengths["rows"] if row["lengths"]]
+        lines.sort(key=lambda line: -sum(line[2]["median"]) / len(line[1]))
+    else:
+        drawn = [(label, curves[label]) for label in report["results"]["drawn"]]
+        lines = [(label, curve["steps"], curve) for label, curve in drawn if curve["steps"]]
     if not lines:
         raise ValueError("no run has a result yet; draw the figure later")
-    if lengths:
-        lines.sort(key=lambda line: -sum(line[2]["median"]) / len(line[1]))
     figure = new_figure(3.4)
     axes = style_chart(figure.subplots(), report["question"] or report["name"])
     for i, (label, places, values) in enumerate(lines[:MAX_LINES]):
-        color, dash = COLORS[i % len(COLORS)], DASHES[i // len(COLORS)]
-        marker = "o" if len(places) < MAX_MARKERS else ""
-        style: dict[str, Any] = {
-            "color": color,
-            "linestyle": dash,
-            "marker": marker,
-            "markersize": 3.5,
-        }
-        axes.plot(places, values["median"], label=label, **style)
-        axes.fill_between(
-            places, values["low"], values["high"], color=color, alpha=0.15, linewidth=0
+        style: dict[str, Any] = {"color": COLORS[i % len(COLORS)], "label": label}
+        style |= {"linestyle": DASHES[i // len(COLORS)], "markersize": 3.5}
+        axes.plot(
+            places, values["median"], marker="o" if len(places) < MAX_MARKERS else "", **style
         )
+        band: dict[str, Any] = {"color": style["color"], "alpha": 0.15, "linewidth": 0}
+        axes.fill_between(places, values["low"], values["high"], **band)
     set_percent_axis(axes.yaxis, (0, 0.25, 0.5, 0.75, 1))
     if lengths:
         label_axis(axes.xaxis, f"length in tokens; trained up to {lengths['trained'][1]}")

@@ -42,14 +42,11 @@ from .style import (
 
 Row = Mapping[str, Any]
 MAX_MARKERS = 60  # points of a curve that are drawn with markers
-CURVES: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    ("exact_match", "exact match", {"color": ACCENT, "linewidth": 1.6, "zorder": 3}),
-    (
-        "token_accuracy",
-        "token accuracy",
-        {"color": SECONDARY, "linewidth": 1.2, "linestyle": (0, (4, 2))},
-    ),
-)
+DASHES = (0, (4, 2))
+CURVES: dict[str, dict[str, Any]] = {
+    "exact match": {"color": ACCENT, "linewidth": 1.6, "zorder": 3},
+    "token accuracy": {"color": SECONDARY, "linewidth": 1.2, "linestyle": DASHES},
+}
 CAPTIONS = {
     "encoder": "rows: source tokens (queries)    columns: source tokens (keys)",
     "decoder": "rows: decoder input (queries)    columns: decoder input (keys); "
@@ -80,10 +77,6 @@ def training_curve(
     `lines` are those of metrics.jsonl, at least one. `evaluated` are the lines with accuracies, if
     they are not among `lines`; not every run has a held-out loss.
     """
-    if not lines:
-        raise ValueError(
-            "there are no metrics to draw; give the lines of a run of one step or more"
-        )
     if evaluated is None:
         evaluated = [line for line in lines if line.get("exact_match") is not None]
     n_panels = 2 if evaluated else 1
@@ -104,34 +97,15 @@ def training_curve(
 def _draw_loss(
     axes: Axes, lines: Sequence[Mapping[str, Any]], evaluated: Sequence[Mapping[str, Any]]
 ) -> None:
-    held_out = [
-        (line["step"], line["held_out_loss"])
-        for line in evaluated
-        if line.get("held_out_loss") is not None
-    ]
+    training, held_out = _points(lines, "loss"), _points(evaluated, "held_out_loss")
     style_chart(axes, f"{'Loss' if held_out else 'Training loss'}, on a log scale")
-    losses = [line["loss"] for line in lines]
-    axes.plot(
-        [line["step"] for line in lines],
-        losses,
-        color=ACCENT,
-        linewidth=1.3,
-        marker="o" if len(lines) == 1 else "",
-        markersize=4,
-        label="training",
-    )
+    style: dict[str, Any] = {"linewidth": 1.3, "markersize": 4, "label": "training"}
+    _draw_curve(axes, training, 1, color=ACCENT, **style)
     if held_out:
-        axes.plot(
-            *zip(*held_out, strict=True),
-            color=ACCENT,
-            linewidth=1.2,
-            linestyle=(0, (4, 2)),
-            marker="o" if len(held_out) == 1 else "",
-            markersize=3,
-            label="held-out",
-        )
-        add_legend(axes, loc="lower right", bbox_to_anchor=(1.01, 1.0), ncols=2, borderaxespad=0.1)
-    positive = [loss for loss in (*losses, *(loss for _, loss in held_out)) if loss > 0]
+        style = {"linewidth": 1.2, "linestyle": DASHES, "label": "held-out"}
+        _draw_curve(axes, held_out, 1, color=ACCENT, **style)
+        _add_legend_above(axes)
+    positive = [loss for _, loss in (*training, *held_out) if loss > 0]
     if not positive:
         return
     axes.set_yscale("log")
@@ -149,29 +123,31 @@ def _draw_accuracy(axes: Axes, evaluated: Sequence[Mapping[str, Any]]) -> None:
     sizes = {line.get("eval_size") for line in evaluated} - {None}
     size = f"{sizes.pop():,} " if len(sizes) == 1 else ""
     style_chart(axes, f"Accuracy on {size}held-out sequences")
-    for name, label, style in CURVES:
-        points = [(line["step"], line[name]) for line in evaluated if line.get(name) is not None]
-        axes.plot(
-            *zip(*points, strict=True),
-            marker="o" if len(points) <= MAX_MARKERS else "",
-            markersize=3,
-            label=label,
-            **style,
-        )
+    for label, style in CURVES.items():
+        points = _points(evaluated, label.replace(" ", "_"))
+        _draw_curve(axes, points, MAX_MARKERS, label=label, **style)
     set_percent_axis(axes.yaxis)
+    _add_legend_above(axes)
+
+
+def _points(lines: Sequence[Mapping[str, Any]], name: str) -> list[tuple[int, float]]:
+    return [(line["step"], line[name]) for line in lines if line.get(name) is not None]
+
+
+def _draw_curve(
+    axes: Axes, points: Sequence[tuple[int, float]], max_markers: int, **style: Any
+) -> None:
+    marker = "o" if len(points) <= max_markers else ""
+    axes.plot(*zip(*points, strict=True), marker=marker, **{"markersize": 3} | style)
+
+
+def _add_legend_above(axes: Axes) -> None:
     add_legend(axes, loc="lower right", bbox_to_anchor=(1.01, 1.0), ncols=2, borderaxespad=0.1)
 
 
 def exact_match_by_length(scores: Mapping[str, Any]) -> Figure:
-    """Draw exact match by length with 95 % intervals, from the scores of a manifest.
-
-    Raises ValueError for scores without lengths.
-    """
+    """Draw exact match by length with 95 % intervals, from scores with at least one length."""
     lines = scores["by_length"]
-    if not lines:
-        raise ValueError(
-            "these scores have no lengths to draw; score the model with `evaluate` first"
-        )
     width = max(5.2, min(10.0, 1.0 + 0.52 * len(lines)))
     figure = new_figure(2.95, width)
     axes = style_chart(figure.subplots(), "Exact match by length, with 95 % intervals")
@@ -203,19 +179,15 @@ def attention_grid(data: Row) -> Figure:
 
     Masked cells are hatched. `data`: kind, title, rows, columns, weights LHQM, possible QM.
     """
-    every, rows, columns = _check_labels(data, 4)
+    every = np.asarray(data["weights"], dtype=float)
     weights = every[:MAX_LAYERS, :MAX_HEADS]
     layers, heads = weights.shape[:2]
     visible_LHQM = np.where(np.asarray(data["possible"], dtype=bool), weights, np.nan)
     is_cut = weights.size < every.size
     cut = f"; the first {heads} heads of the first {layers} layers" if is_cut else ""
-    return draw_heads(
-        visible_LHQM,
-        rows,
-        columns,
-        data["title"].capitalize(),
-        (CAPTIONS[data["kind"]], COLORBAR_NOTE + cut),
-    )
+    caption = CAPTIONS[data["kind"]], COLORBAR_NOTE + cut
+    title = data["title"].capitalize()
+    return draw_heads(visible_LHQM, data["rows"], data["columns"], title, caption)
 
 
 def cross_attention(weights_LHQM: Any, rows: Sequence[str], columns: Sequence[str]) -> Figure:
@@ -223,9 +195,8 @@ def cross_attention(weights_LHQM: Any, rows: Sequence[str], columns: Sequence[st
 
     `rows` are the tokens that the queries predict, `columns` the source tokens.
     """
-    data = {"weights": weights_LHQM, "rows": rows, "columns": columns}
-    weights, _, _ = _check_labels(data, 4)
-    return draw_heads(weights, rows, columns, "", (CAPTIONS["cross"], COLORBAR_NOTE))
+    caption = CAPTIONS["cross"], COLORBAR_NOTE
+    return draw_heads(np.asarray(weights_LHQM, dtype=float), rows, columns, "", caption)
 
 
 def draw_heads(
@@ -266,8 +237,8 @@ def single_head(data: Row) -> Figure:
 
     `data`: kind, title, rows, columns, weights QM, possible QM.
     """
-    weights, rows, columns = _check_labels(data, 2)
-    visible_QM = np.where(np.asarray(data["possible"], dtype=bool), weights, np.nan)
+    rows, columns = data["rows"], data["columns"]
+    visible_QM = np.where(np.asarray(data["possible"], dtype=bool), data["weights"], np.nan)
     caption = CAPTIONS[data["kind"]], COLORBAR_NOTE
     panel = max(MAX_HEAD_IN, 0.2 * max(len(rows), len(columns)))
     return draw_head(visible_QM, rows, columns, data["title"].capitalize(), caption, panel)
@@ -298,21 +269,6 @@ def draw_head(
     return figure
 
 
-def _check_labels(data: Row, dimensions: int) -> tuple[Any, Sequence[str], Sequence[str]]:
-    """Return the weights as an array, and the labels of its last two dimensions."""
-    weights, rows, columns = np.asarray(data["weights"], dtype=float), data["rows"], data["columns"]
-    if (
-        weights.ndim != dimensions
-        or weights.shape[-2:] != (len(rows), len(columns))
-        or not weights.size
-    ):
-        raise ValueError(
-            f"weights of shape {weights.shape} do not fit {len(rows)} rows and {len(columns)} "
-            f"columns; give {dimensions} dimensions, the last two rows × columns"
-        )
-    return weights, rows, columns
-
-
 # Ablation
 
 
@@ -322,8 +278,6 @@ def ablation_ranking(rows: Sequence[Row], title: str = "") -> Figure:
     The methods have different markers. At most 24 components are drawn, in the order of `rows`:
     name, method, keep_only, n, exact_match, exact_match_before, log_probability_drop.
     """
-    if not rows:
-        raise ValueError("there are no effects to draw; run an ablation first")
     every = list(dict.fromkeys(row["name"] for row in rows))
     names = every[:MAX_BARS]
     drawn = [row for row in rows if row["name"] in names]
@@ -341,15 +295,8 @@ def ablation_ranking(rows: Sequence[Row], title: str = "") -> Figure:
     label_axis(exact.xaxis, "exact match")
     before = rows[0]["exact_match_before"]
     exact.axvline(before, color=MUTED, linewidth=0.9, linestyle=(0, (3, 2)), zorder=1)
-    exact.text(
-        before,
-        -0.75,
-        f"intact: {format_percent(before)}",
-        fontsize=8,
-        color=MUTED,
-        ha="right",
-        va="bottom",
-    )
+    intact: dict[str, Any] = {"fontsize": 8, "color": MUTED, "ha": "right", "va": "bottom"}
+    exact.text(before, -0.75, f"intact: {format_percent(before)}", **intact)
     rest = f"; the first {len(names)} of {len(every)}" if len(every) > len(names) else ""
     replaced = "outputs of all other heads" if keep_only else "output"
     set_caption(

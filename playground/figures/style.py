@@ -41,15 +41,8 @@ MIN_COLORBAR_IN, MAX_COLORBAR_IN = 0.5, 2.4
 ATTENTION_CMAP = LinearSegmentedColormap.from_list(
     "paper to ink",
     [
-        "#ffffff",
-        "#d2e4f3",
-        "#a1cbe5",
-        "#76b0d7",
-        "#4d94c8",
-        "#3277b5",
-        "#195ba1",
-        "#10427e",
-        "#082a5c",
+        *("#ffffff", "#d2e4f3", "#a1cbe5", "#76b0d7", "#4d94c8"),
+        *("#3277b5", "#195ba1", "#10427e", "#082a5c"),
     ],
 )
 UNIT_NORM = Normalize(0, 1)
@@ -72,35 +65,16 @@ def new_figure(height: float = 1.0, width: float = WIDTH_IN, title: str = "") ->
     figure = Figure(figsize=(width, height), dpi=DPI, facecolor="white")
     _set_layout(figure, "constrained")
     if title:
-        set_title(figure, title)
+        style: dict[str, Any] = {"fontsize": 10.5, "fontweight": "bold", "color": FOREGROUND}
+        figure.suptitle(title, x=0.012, ha="left", parse_math=False, **style)
     return figure
-
-
-def set_title(figure: Figure, text: str) -> None:
-    figure.suptitle(
-        text,
-        x=0.012,
-        ha="left",
-        fontsize=10.5,
-        fontweight="bold",
-        color=FOREGROUND,
-        parse_math=False,
-    )
 
 
 def set_caption(figure: Figure, *lines: str) -> None:
     """Add lines of small text below the panels; none is possible."""
-    if not lines:
-        return
-    figure.supxlabel(
-        "\n".join(lines),
-        x=0.012,
-        ha="left",
-        fontsize=8,
-        color=MUTED,
-        linespacing=1.4,
-        parse_math=False,
-    )
+    if lines:
+        style: dict[str, Any] = {"fontsize": 8, "color": MUTED, "linespacing": 1.4}
+        figure.supxlabel("\n".join(lines), x=0.012, ha="left", parse_math=False, **style)
 
 
 def size_panels(figure: Figure, panels: Any, width: float, height: float) -> None:

@@ -16,8 +16,7 @@ from huggingface_hub import EvalResult, ModelCardData
 from playground.architectures.parameter_groups import parameter_count
 from playground.architectures.seq2seq_model import Seq2SeqModel
 from playground.checkpoints.checkpoint import iter_metrics, load_model
-from playground.checkpoints.manifest import Manifest
-from playground.checkpoints.train_command import training_command
+from playground.checkpoints.manifest import Manifest, training_command
 from playground.common.env import TAG, playground_url
 from playground.common.format import format_count
 from playground.common.stats import exact_match_interval

@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 
 from playground.architectures import ARCHITECTURES
-from playground.architectures.encoder_decoder import TransformerModel
+from playground.architectures.encoder_decoder import TransformerModel, copy_weights
 from playground.architectures.seq2seq_model import Seq2SeqModel
-from playground.architectures.torch_weights import copy_weights
 from playground.checkpoints.checkpoint import load_model
 from playground.errors import UserError
 from playground.models.config import TransformerConfig

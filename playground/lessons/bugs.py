@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from playground.common import messages
-from playground.common.definitions import Definition, read_definitions
 from playground.common.format import format_percent
+from playground.common.validation import Definition, read_definitions
 from playground.models.config_fields import ConfigError, short_repr
 
 RANDOM_BUG = "random"

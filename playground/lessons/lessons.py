@@ -14,8 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from playground.architectures import ARCHITECTURES
 from playground.common import messages
-from playground.common.definitions import Definition, read_definitions
-from playground.common.validation import parse
+from playground.common.validation import Definition, parse, read_definitions
 from playground.experiments.spec import ExperimentSpec
 from playground.experiments.variant import VARIANT_KEY
 from playground.models.config_fields import ConfigError, short_repr

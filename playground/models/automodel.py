@@ -45,8 +45,7 @@ class AttentionEncoder(EncoderForGenerate):
     ) -> BaseModelOutput:
         """Return the memory (BSD) and, if requested, each layer's attention weights (BHSS).
 
-        Raises:
-            ValueError: for padding before a source, if positions count from the first column.
+        Raises ValueError for padding before a source, if positions count from the first column.
         """
         source_BS = self.source_tokens(input_ids, attention_mask)
         if self.network.config.counts_from_first_column:
@@ -83,21 +82,14 @@ class TransformerForSeq2SeqLM(PlaygroundEncoderDecoder):
 
         With `use_cache` or `past_key_values`, `decoder_input_ids` follow the target positions of
         the cache. The cache is extended by them and returned as `past_key_values`. In training mode
-        there is no cache, because dropout would stay in it.
-
-        Raises:
-            ValueError: for sequences longer than the model has positions for, or if the source or
-                the target is missing.
+        there is no cache, because dropout would stay in it. Raises ValueError for sequences longer
+        than the model has positions for, or if the source or the target is missing.
         """
         if output_attentions is None:
             output_attentions = self.config.output_attentions
+        source = input_ids, attention_mask, encoder_outputs
         encoder_outputs, source_BS, decoder_input_ids = self.encode_inputs(
-            input_ids,
-            attention_mask,
-            encoder_outputs,
-            decoder_input_ids,
-            labels,
-            output_attentions=output_attentions,
+            *source, decoder_input_ids, labels, output_attentions=output_attentions
         )
         cache = None
         can_cache = self.config.has_cache and not self.training
@@ -110,11 +102,9 @@ class TransformerForSeq2SeqLM(PlaygroundEncoderDecoder):
         record = AttentionWeights() if output_attentions else None
         options: dict[str, Any] = {}
         if cache is not None:
-            parts = cache.self_attention_cache, cache.cross_attention_cache
-            options["cache"] = [
-                LayerCache(*(CacheView(part, layer) for part in parts))
-                for layer in range(self.config.n_layers)
-            ]
+            own, cross = cache.self_attention_cache, cache.cross_attention_cache
+            layers = range(self.config.n_layers)
+            options["cache"] = [LayerCache(CacheView(own, i), CacheView(cross, i)) for i in layers]
         network: Any = self.base_model
         x_BTD = network.decode(decoder_input_ids, memory_BSD, source_BS, weights=record, **options)
         logits_BTV = network.output_proj(x_BTD)

@@ -32,8 +32,7 @@ SPECIAL_TOKEN_IDS = {"pad_token_id": PAD, "bos_token_id": SOS, "eos_token_id": E
 class ArchitectureConfig(PreTrainedConfig):
     """The sizes of an architecture, and the settings that transformers requires.
 
-    Raises:
-        ConfigError: a ValueError, for invalid sizes.
+    Raises ConfigError for invalid sizes.
     """
 
     model_config_class: ClassVar[type[BaseConfig]]
@@ -55,8 +54,7 @@ class ArchitectureConfig(PreTrainedConfig):
         sizes = self.model_config_class(
             **{name: values.pop(name) for name in names.keys() & values.keys()}
         )
-        for name in names:
-            setattr(self, name, getattr(sizes, name))
+        vars(self).update(vars(sizes))
         is_tied = sizes.tie_output_embeddings or sizes.share_embeddings
         tied: dict[str, Any] = {"tie_word_embeddings": is_tied}
         super().__init__(**(tied | SPECIAL_TOKEN_IDS | self.defaults | values))
@@ -197,10 +195,7 @@ class PlaygroundEncoderDecoder(PlaygroundModel, PlaygroundGenerationMixin):
         """Return the encoder's output, the source (BS) and the decoder's input (BT).
 
         The encoder runs unless its output is given. The decoder's input is by default the labels
-        shifted right.
-
-        Raises:
-            ValueError: if the source or the target is missing.
+        shifted right. Raises ValueError if the source or the target is missing.
         """
         if encoder_outputs is None:
             if input_ids is None:

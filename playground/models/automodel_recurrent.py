@@ -71,10 +71,8 @@ class PlaygroundRecurrentForSeq2SeqLM(PlaygroundEncoderDecoder):
 
         With `labels` (BT), the mean cross-entropy is returned as well. `output_attentions` returns
         the attention weights, if the model has attention, as those of one layer with one head.
-
-        Raises:
-            ValueError: for sequences longer than `max_positions`, or if the source or the target is
-                missing.
+        Raises ValueError for sequences longer than `max_positions`, or if the source or the target
+        is missing.
         """
         encoder_outputs, source_BS, decoder_input_ids = self.encode_inputs(
             input_ids, attention_mask, encoder_outputs, decoder_input_ids, labels
@@ -87,12 +85,10 @@ class PlaygroundRecurrentForSeq2SeqLM(PlaygroundEncoderDecoder):
             decoder_input_ids, memory_BSD, states, source_BS
         )
         loss = None if labels is None else cross_entropy(logits_BTV, labels)
-        attentions = (
-            (weights_BTS[:, None],) if output_attentions and weights_BTS is not None else None
-        )
+        has_attentions = output_attentions and weights_BTS is not None
         return Seq2SeqLMOutput(
             loss=loss,
             logits=logits_BTV,
             encoder_last_hidden_state=memory_BSD,
-            cross_attentions=attentions,
+            cross_attentions=(weights_BTS[:, None],) if has_attentions else None,
         )

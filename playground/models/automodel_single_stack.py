@@ -72,10 +72,8 @@ class PlaygroundDecoderOnlyForCausalLM(PlaygroundModel, PlaygroundGenerationMixi
         are the sequence itself, with -100 at positions that the loss ignores. With `use_cache` or
         `past_key_values`, `input_ids` follow the tokens of the cache, which is extended and
         returned; `attention_mask` then describes cached and new tokens. In training mode there is
-        no cache, because dropout would stay in it.
-
-        Raises:
-            ValueError: for sequences longer than the model has positions for.
+        no cache, because dropout would stay in it. Raises ValueError for sequences longer than the
+        model has positions for.
         """
         cache = None
         if not self.training and (use_cache or past_key_values is not None):
@@ -125,11 +123,8 @@ class PlaygroundEncoderOnlyForMaskedLM(PlaygroundModel):
         """Return the logits (BWV) of each target position, as many as the model has positions.
 
         With `labels`, the loss is returned as well. Blanks follow the source. They attend to the
-        source, and no position attends to them.
-
-        Raises:
-            ValueError: for sequences longer than the model has positions for, or for padding
-                before a source.
+        source, and no position attends to them. Raises ValueError for sequences longer than the
+        model has positions for, or for padding before a source.
         """
         width = self.config.max_positions
         check_length("input_ids", input_ids, width)

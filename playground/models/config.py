@@ -33,24 +33,23 @@ MAX_EVAL_BATCH_SIZE = 512
 class BaseConfig:
     """The settings that every architecture has. Subclasses add their own."""
 
-    d_model: int = config_field(64, "Width of the model: size of every vector.", low=1, high=4096)
+    d_model: int = config_field(64, "Width of the model: size of every vector.", bounds=(1, 4096))
     n_layers: int = config_field(
-        2, "Layers in each stack: the same number in encoder and decoder.", low=1, high=48
+        2, "Layers in each stack: the same number in encoder and decoder.", bounds=(1, 48)
     )
     dropout: float = config_field(
         0.0,
         "Fraction of values set to zero in training, after the embedding and each sublayer.",
-        low=0,
-        high=0.9,
+        bounds=(0, 0.9),
     )
     source_vocab_size: int = config_field(
-        13, "Tokens in the source vocabulary, including PAD, SOS and EOS.", low=4, high=1_000_000
+        13, "Tokens in the source vocabulary, including PAD, SOS and EOS.", bounds=(4, 1_000_000)
     )
     target_vocab_size: int = config_field(
-        13, "Tokens in the target vocabulary, including PAD, SOS and EOS.", low=4, high=1_000_000
+        13, "Tokens in the target vocabulary, including PAD, SOS and EOS.", bounds=(4, 1_000_000)
     )
     max_positions: int = config_field(
-        11, "Tokens in the longest sequence, including one EOS or SOS.", low=2, high=1_000_000
+        11, "Tokens in the longest sequence, including one EOS or SOS.", bounds=(2, 1_000_000)
     )
 
     has_single_vocabulary = False  # for source and target
@@ -94,11 +93,10 @@ class AttentionConfig(BaseConfig):
     n_heads: int = config_field(
         4,
         "Attention heads in each layer; must divide d_model, unless d_k and d_v are set.",
-        low=1,
-        high=64,
+        bounds=(1, 64),
     )
     d_ff: int = config_field(
-        128, "Width of the hidden layer in the feed-forward networks.", low=1, high=16384
+        128, "Width of the hidden layer in the feed-forward networks.", bounds=(1, 16384)
     )
 
     def __post_init__(self) -> None:
@@ -132,23 +130,21 @@ class StackConfig(AttentionConfig):
         0,
         "Heads of keys and values, each used by an equal number of query heads (grouped-query "
         "attention). 1: a single one (multi-query attention). 0: one for each query head.",
-        low=0,
-        high=64,
+        bounds=(0, 64),
     )
     d_k: int = config_field(
-        0, "Size of a head's queries and keys; 0 means d_model / n_heads.", low=0, high=4096
+        0, "Size of a head's queries and keys; 0 means d_model / n_heads.", bounds=(0, 4096)
     )
     d_v: int = config_field(
-        0, "Size of a head's values; 0 means d_model / n_heads.", low=0, high=4096
+        0, "Size of a head's values; 0 means d_model / n_heads.", bounds=(0, 4096)
     )
     attention_dropout: float = config_field(
-        0.0, "Fraction of attention weights set to zero in training.", low=0, high=0.9
+        0.0, "Fraction of attention weights set to zero in training.", bounds=(0, 0.9)
     )
     activation_dropout: float = config_field(
         0.0,
         "Fraction of the hidden values of the feed-forward networks set to zero in training.",
-        low=0,
-        high=0.9,
+        bounds=(0, 0.9),
     )
     activation: str = config_field(
         "relu",
@@ -176,8 +172,7 @@ class StackConfig(AttentionConfig):
     sinusoidal_scale: float = config_field(
         1.0,
         "Scale of sinusoidal positions relative to the token embeddings; only they use it.",
-        low=0,
-        high=100,
+        bounds=(0, 100),
     )
     attention_bias: bool = config_field(
         True, "Biases in the query, key, value and output projections of attention."
@@ -192,11 +187,10 @@ class StackConfig(AttentionConfig):
     embedding_std: float = config_field(
         1.0,
         "Initial standard deviation of the token embeddings that enter the first layer.",
-        low=0,
-        high=100,
+        bounds=(0, 100),
     )
     position_std: float = config_field(
-        1.0, "Initial standard deviation of learned position embeddings.", low=0, high=100
+        1.0, "Initial standard deviation of learned position embeddings.", bounds=(0, 100)
     )
     weight_init: str = config_field(
         "xavier-scaled",
@@ -225,8 +219,8 @@ class StackConfig(AttentionConfig):
             raise ConfigError(
                 name,
                 f"{name} is {getattr(self, name)}, so queries and keys have {self.key_size} "
-                f"numbers; rope rotates pairs of numbers and needs an even size: change {name}"
-                + ("" if self.d_k else " or set d_k"),
+                "numbers; rope rotates pairs of numbers and needs an even size: change "
+                + ("d_k" if self.d_k else "n_heads or set d_k"),
             )
 
     @property
@@ -276,17 +270,14 @@ class StackConfig(AttentionConfig):
 class TransformerConfig(StackConfig):
     """An encoder-decoder transformer as in "Attention Is All You Need" (Vaswani et al. 2017).
 
-    Options add later variants. The defaults learn the playground's tasks fast: pre-norm, learned
-    positions, separate embeddings for source and target, no dropout (benchmarks/RESULTS.md measures
-    each choice).
+    Options add later variants. The defaults learn fast (benchmarks/RESULTS.md measures each).
     """
 
     randomized_range: int = config_field(
         0,
         "Randomized positions only: the number of positions to sample from; 0 means four times "
         "max_positions.",
-        low=0,
-        high=1_000_000,
+        bounds=(0, 1_000_000),
     )
     share_embeddings: bool = config_field(False, "Source and target share one table of embeddings.")
     tie_output_embeddings: bool = config_field(
@@ -335,10 +326,7 @@ class SingleStackConfig(StackConfig):
 
 @dataclass(frozen=True)
 class EncoderOnlyConfig(SingleStackConfig):
-    """One stack of encoder layers, as in BERT (Devlin et al. 2018).
-
-    It predicts a token at each position.
-    """
+    """One stack of encoder layers (as in BERT; Devlin et al. 2018): a token at each position."""
 
 
 @dataclass(frozen=True)
@@ -385,3 +373,33 @@ class RecurrentConfig(BaseConfig):
     def extra_activations(self, source: int, target: int) -> int:
         # the hidden layer of the additive attention, for each pair of positions
         return source * target * self.d_model if self.attention == "additive" else 0
+
+
+# The models of transformers that are trained from random weights.
+
+
+@dataclass(frozen=True)
+class BertSizes(AttentionConfig):
+    """The settings of transformers' BertConfig that can be chosen here."""
+
+    has_single_vocabulary = True
+
+    def sequence_length(self, source: int, target: int) -> int:
+        return source + self.max_positions
+
+
+@dataclass(frozen=True)
+class GPT2Sizes(AttentionConfig):
+    """The settings of transformers' GPT2Config that can be chosen here."""
+
+    has_single_vocabulary = True
+
+    def sequence_length(self, source: int, target: int) -> int:
+        return source + target
+
+
+@dataclass(frozen=True)
+class BartSizes(AttentionConfig):
+    """The settings of transformers' BartConfig that can be chosen here."""
+
+    has_single_vocabulary = True

@@ -8,10 +8,7 @@ from typing import Any
 
 
 class ConfigError(ValueError):
-    """An invalid setting.
-
-    `field` names the setting. The message contains the value, what is accepted, and what to do.
-    """
+    """An invalid setting, named by `field`; the message has the value and what is accepted."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -22,8 +19,7 @@ def config_field(
     default: Any,
     description: str,
     *,
-    low: float | None = None,
-    high: float | None = None,
+    bounds: tuple[float | None, float | None] = (None, None),
     choices: tuple[str, ...] = (),
     role: str = "",
 ) -> Any:
@@ -31,16 +27,13 @@ def config_field(
 
     `role` is what a setting does in an experiment (train_config.py).
     """
-    metadata = {"help": description, "low": low, "high": high, "choices": choices, "role": role}
+    limits = dict(zip(("low", "high"), bounds, strict=True))
+    metadata = {"help": description, "choices": choices, "role": role} | limits
     return field(default=default, metadata=metadata)
 
 
 def validate_fields(config: Any) -> None:
-    """Check every field of a dataclass of config fields against its type, range and choices.
-
-    Raises:
-        ConfigError: for the first invalid field. NaN, infinities and booleans are not numbers.
-    """
+    """Check every field as `validate_field` does; NaN, infinities and booleans are not numbers."""
     for each in fields(config):
         value = getattr(config, each.name)
         checked = validate_field(each, value)
@@ -51,8 +44,7 @@ def validate_fields(config: Any) -> None:
 def validate_field(field_definition: Field[Any], value: Any) -> Any:
     """Check a value against a setting's type, range and choices; return it as it is saved.
 
-    Raises:
-        ConfigError: for an invalid value.
+    Raises ConfigError for an invalid value.
     """
     name, kind = field_definition.name, type(field_definition.default)
     low, high, choices = (field_definition.metadata[key] for key in ("low", "high", "choices"))

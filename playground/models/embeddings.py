@@ -82,17 +82,12 @@ class InputEmbedding(nn.Module):
 
         Sequences may begin with padding, so that all of them end in the same column. Then
         `is_token_BM` marks the tokens among all columns, of which tokens_BS are the last ones, and
-        positions count from the first token.
-
-        Raises:
-            ValueError: for more positions than the model has.
+        positions count from the first token. Raises ValueError for too many positions.
         """
         n_needed = first_position + tokens_BS.shape[1]
         if n_needed > self.n_positions:
-            raise ValueError(
-                f"the sequence needs {n_needed} positions, but the model has {self.n_positions}; "
-                "shorten it"
-            )
+            needs = f"the sequence needs {n_needed} positions"
+            raise ValueError(f"{needs}, but the model has {self.n_positions}; shorten it")
         x_BSD = self.token_embedding(tokens_BS) * self.scale
         positions_SD = self.position_vectors(tokens_BS, first_position, is_token_BM)
         if positions_SD is not None:

@@ -18,9 +18,8 @@ from playground.architectures import ARCHITECTURES
 from playground.architectures.parameter_groups import parameter_count
 from playground.checkpoints.manifest import cached_manifest
 from playground.checkpoints.tensors import serialize_tensors
-from playground.common.content_policy import source_hash
 from playground.common.env import PAGE_MARK, playground_url
-from playground.common.format import format_count
+from playground.common.format import format_count, source_hash
 from playground.errors import UserError
 from playground.inspection.inspected_model import InspectedModel, load_inspected_model
 from playground.runs.browser_model import MAX_PARAMETERS, NUM_EXAMPLES, describe_model

@@ -27,8 +27,7 @@ from playground.architectures import ARCHITECTURES
 from playground.architectures.parameter_groups import parameter_count
 from playground.architectures.seq2seq_model import Seq2SeqModel
 from playground.checkpoints.checkpoint import load_model
-from playground.checkpoints.manifest import Manifest
-from playground.checkpoints.train_command import training_command
+from playground.checkpoints.manifest import Manifest, training_command
 from playground.common.format import format_count, format_percent
 from playground.common.stats import exact_match_interval
 from playground.evaluation import evaluate

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
-from playground.common.content_policy import source_hash
+from playground.common.format import source_hash
 
 from . import project_files
 from .api import ENDPOINTS

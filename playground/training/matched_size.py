@@ -24,33 +24,25 @@ SHARED_SIZES = ("d_model", "n_heads", "n_layers", "d_ff", "dropout")
 def match_parameter_count(config: RunConfig, architecture: str) -> RunConfig:
     """Configure a run of `architecture` with as many parameters as `config`, within 5 %.
 
-    The data, the seed and the evaluation are those of `config`. The other settings are the
-    architecture's own. Width and heads stay. The number of layers and d_ff compensate for the
-    differences between the architectures. A recurrent architecture has no d_ff: there d_model
-    changes. Raises ConfigError if no size is close enough.
+    The data, the seed and the evaluation are those of `config`; the other settings are the
+    architecture's own. Width and heads stay; the number of layers and d_ff change, or d_model in a
+    recurrent architecture. Raises ConfigError if no size is close enough.
     """
     if architecture not in ARCHITECTURES or architecture == config.architecture:
         return config.replace(architecture=architecture)
     target_count = parameter_count(config.model)
     fields = config.to_flat()
     spec = ARCHITECTURES[architecture]
-    shared_sizes = {
-        name: fields[name]
-        for name in SHARED_SIZES
-        if name in spec.setting_names()
-        and name in ARCHITECTURES[config.architecture].setting_names()
-    }
-    base_settings = (
-        shared_sizes | dict(spec.overrides) | {name: fields[name] for name in COPIED_SETTINGS}
-    )
+    shared = [name for name in SHARED_SIZES if name in spec.setting_names() and name in fields]
+    base_settings = {name: fields[name] for name in shared} | dict(spec.overrides)
+    base_settings |= {name: fields[name] for name in COPIED_SETTINGS}
     heads = base_settings.get("n_heads", getattr(spec.config_class, "n_heads", 1))
     base_settings["d_model"] = max(1, round(base_settings["d_model"] / heads)) * heads
     start = architecture_preset(architecture, **base_settings).model
-    sizes = (
-        _fit_depth_and_d_ff(start, target_count)
-        if isinstance(start, AttentionConfig)
-        else _fit_d_model(start, target_count)
-    )
+    if isinstance(start, AttentionConfig):
+        sizes = _fit_depth_and_d_ff(start, target_count)
+    else:
+        sizes = _fit_d_model(start, target_count)
     result = architecture_preset(architecture, **base_settings | sizes)
     if abs(parameter_count(result.model) / target_count - 1) > TOLERANCE:
         raise ConfigError(
@@ -75,17 +67,13 @@ def _fit_depth_and_d_ff(start: AttentionConfig, target_count: int) -> dict[str, 
         for layers in range(1, min(48, 4 * start.n_layers) + 1):
             sizes = {"d_model": width, "n_layers": layers}
             narrow, wide = (
-                parameter_count(
-                    dataclasses.replace(start, d_model=width, n_layers=layers, d_ff=d_ff)
-                )
-                for d_ff in (1, 2)
+                parameter_count(dataclasses.replace(start, **sizes, d_ff=d_ff)) for d_ff in (1, 2)
             )
             # the count is linear in d_ff
             d_ff = 1 + round((target_count - narrow) / (wide - narrow))
             if width * default_ratio / 8 <= d_ff <= min(16384, width * default_ratio * 8):
-                candidates.append(
-                    (abs(math.log(d_ff / width / default_ratio)), sizes | {"d_ff": d_ff})
-                )
+                distance = abs(math.log(d_ff / width / default_ratio))
+                candidates.append((distance, sizes | {"d_ff": d_ff}))
         if candidates:
             return min(candidates, key=lambda each: each[0])[1]
     return fallback

@@ -20,6 +20,15 @@ class Preset:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
+# What the presets of the paper and of tutorials have in common.
+POST_NORM = {
+    "norm_placement": "post",
+    "position_type": "sinusoidal",
+    "share_embeddings": False,
+    "dropout": 0.1,
+    "batch_size": 64,
+    "eval_every": 25,
+}
 PRESETS = {
     "fast": Preset(
         "Fast",
@@ -53,17 +62,12 @@ PRESETS = {
         "has its own. The 2,000 steps are the first half of the warm-up, so the learning rate only "
         "rises.",
         {
-            "norm_placement": "post",
-            "position_type": "sinusoidal",
-            "share_embeddings": False,
-            "dropout": 0.1,
+            **POST_NORM,
             "label_smoothing": 0.1,
-            "batch_size": 64,
             "lr_schedule": "noam",
             "learning_rate": 1.0,
             "warmup_steps": 4000,
             "max_steps": 2000,
-            "eval_every": 25,
         },
     ),
     "tutorial": Preset(
@@ -71,18 +75,13 @@ PRESETS = {
         "As many tutorials build and train it: post-norm, sinusoidal positions, dropout, a "
         "constant learning rate. It learns slowly.",
         {
-            "norm_placement": "post",
-            "position_type": "sinusoidal",
-            "share_embeddings": False,
-            "dropout": 0.1,
-            "batch_size": 64,
+            **POST_NORM,
             "lr_schedule": "constant",
             "learning_rate": 1e-3,
             "warmup_steps": 0,
             "adam_beta2": 0.999,
             "adam_eps": 1e-8,
             "max_steps": 3000,
-            "eval_every": 25,
         },
     ),
     "bert": Preset(
@@ -140,11 +139,10 @@ def requested_config(preset: str, values: Mapping[str, Any]) -> RunConfig:
             f"preset {preset} is of the architecture {of_preset}, but architecture is "
             f"{short_repr(named)}; leave one of them out",
         )
-    config = (
-        preset_config(preset or "fast", values)
-        if preset or named is None
-        else architecture_preset(**values)
-    )
+    if preset or named is None:
+        config = preset_config(preset or "fast", values)
+    else:
+        config = architecture_preset(**values)
     config.training.check_effects()
     return config
 
@@ -152,9 +150,8 @@ def requested_config(preset: str, values: Mapping[str, Any]) -> RunConfig:
 def paper_base_config(vocab_size: int = 30_000, max_positions: int = 5_000) -> TransformerConfig:
     """Return the paper's base model (Vaswani et al. 2017, table 3).
 
-    The paper also uses one table for source, target and output (section 3.4). Here these are
-    `share_embeddings` and `tie_output_embeddings`. They are off, because each side has its own
-    vocabulary.
+    Each side has its own vocabulary and table; the paper has one, also for the output (section
+    3.4).
     """
     return TransformerConfig(
         d_model=512,

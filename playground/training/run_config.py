@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain
 from typing import Any
 
 from playground.architectures import ARCHITECTURES, check_architecture
@@ -51,21 +52,20 @@ class RunConfig:
                     f"{name} is {getattr(self.model, name)}, but {symbols} symbols and 3 special "
                     f"tokens make {vocabulary}",
                 )
-        if self.model.max_positions > MAX_POSITIONS:
-            max_positions = self.model.max_positions
+        max_positions, needed = self.model.max_positions, self.task.max_sequence_length + 1
+        if max_positions > MAX_POSITIONS:
             raise ConfigError(
                 "max_positions",
                 f"max_positions is {max_positions:,}; a run accepts at most {MAX_POSITIONS:,}",
             )
-        if self.model.max_positions < self.task.max_length + 1:
+        if max_positions < self.task.max_length + 1:
             raise ConfigError(
                 "max_length",
                 f"max_length is {self.task.max_length}, but the model's max_positions "
-                f"{self.model.max_positions} allow {self.model.max_positions - 1} tokens and EOS; "
-                f"shorten the sequences or raise max_positions",
+                f"{max_positions} allow {max_positions - 1} tokens and EOS; shorten the sequences "
+                "or raise max_positions",
             )
-        if self.model.max_positions < self.task.max_sequence_length + 1:
-            max_positions, needed = self.model.max_positions, self.task.max_sequence_length + 1
+        if max_positions < needed:
             raise ConfigError(
                 "max_positions",
                 f"max_positions is {max_positions}, but targets of this task need {needed}; raise "
@@ -85,24 +85,16 @@ class RunConfig:
         config_class = ARCHITECTURES[architecture].config_class
         values = drop_foreign_defaults(values, config_class)
         _reject_unknown_settings(values, architecture)
-        part = {
-            owner: {k: v for k, v in values.items() if section_of_field()[k] == owner}
-            for owner in SECTIONS
-        }
-        task = TaskConfig(
-            **{"max_length": default_max_length(part["task"].get("task"))} | part["task"]
-        )
-        derived = {
-            "source_vocab_size": task.n_task_symbols + len(SPECIAL_TOKENS),
-            "target_vocab_size": task.n_task_symbols + len(SPECIAL_TOKENS),
-            "max_positions": task.max_sequence_length + 1,
-        }
-        return cls(
-            task,
-            config_class(**(derived | part["model"])),
-            TrainConfig(**part["training"]),
-            architecture,
-        )
+        part: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
+        for name, value in values.items():
+            part[section_of_field()[name]][name] = value
+        max_length = default_max_length(values.get("task"))
+        task = TaskConfig(**{"max_length": max_length} | part["task"])
+        vocabulary = ("source_vocab_size", "target_vocab_size")
+        derived = dict.fromkeys(vocabulary, task.n_task_symbols + len(SPECIAL_TOKENS))
+        derived["max_positions"] = task.max_sequence_length + 1
+        model = config_class(**derived | part["model"])
+        return cls(task, model, TrainConfig(**part["training"]), architecture)
 
     def to_flat(self) -> dict[str, Any]:
         """Return the flat settings from which `from_flat` builds the same run."""
@@ -122,36 +114,29 @@ class RunConfig:
         with averaged weights), the activations of a step for its backward pass, and the evaluation
         of a chunk of held-out sequences.
         """
-        m, rows = self.model, self.training.batch_size
-        width = m.sequence_length(
-            self.task.max_sequence_length + 1, self.task.max_sequence_length + 1
-        )
+        m, longest = self.model, self.task.max_sequence_length + 1
+        width = m.sequence_length(longest, longest)
         inside, d_ff, n_heads = m.layer_sizes()
-        training = (
-            rows
-            * width
-            * (
-                m.n_layers * (16 * m.d_model + 24 * inside + 6 * d_ff + 10 * n_heads * width)
-                + 4 * m.target_vocab_size
-            )
-        ) + rows * m.extra_activations(self.task.max_length + 1, self.task.max_sequence_length + 1)
-        scoring = (
-            m.max_batch_size(width)
-            * width
-            * (4 * m.d_model + 8 * inside + 2 * d_ff + 4 * n_heads * width)
-        )
+        layer = 16 * m.d_model + 24 * inside + 6 * d_ff + 10 * n_heads * width
+        row = width * (m.n_layers * layer + 4 * m.target_vocab_size)
+        row += m.extra_activations(self.task.max_length + 1, longest)
+        training = self.training.batch_size * row
+        scored_layer = 4 * m.d_model + 8 * inside + 2 * d_ff + 4 * n_heads * width
+        scoring = m.max_batch_size(width) * width * scored_layer
         bytes_per_parameter = 20 if self.training.weight_averaging else 16
         return bytes_per_parameter * parameter_count(m) + 4 * (training + scoring)
 
 
 def accepted_settings(values: Mapping[str, Any], architecture: str) -> dict[str, Any]:
     """Return the values without settings of the model that the architecture does not have."""
-    fields = ARCHITECTURES[architecture].config_class.__dataclass_fields__
-    return {
-        name: value
-        for name, value in values.items()
-        if name in fields or section_of_field().get(name) != "model"
-    }
+    config_class = ARCHITECTURES[architecture].config_class
+    return {k: v for k, v in values.items() if not _is_foreign(k, config_class)}
+
+
+def _is_foreign(name: str, config_class: type[BaseConfig]) -> bool:
+    """Return whether only models of other architectures have this setting."""
+    is_of_model = section_of_field().get(name) == "model"
+    return is_of_model and name not in config_class.__dataclass_fields__
 
 
 def _reject_unknown_settings(values: Mapping[str, Any], architecture: str) -> None:
@@ -163,18 +148,12 @@ def _reject_unknown_settings(values: Mapping[str, Any], architecture: str) -> No
             f"{foreign[0]} is {short_repr(values[foreign[0]])}, but the architecture "
             f"{architecture!r} does not have this setting; leave it out",
         )
-    unknown = sorted(set(values) - set(section_of_field()))
-    if unknown:
-        unknown_name = (
-            unknown[0]
-            if unknown[0].isidentifier() and len(unknown[0]) < 80
-            else short_repr(unknown[0])
-        )
-        raise ConfigError(
-            unknown[0],
-            f"{unknown_name} is not a setting of a run; the settings are "
-            f"{', '.join(section_of_field())}",
-        )
+    unknown = min(set(values) - set(section_of_field()), default=None)
+    if unknown is not None:
+        text = unknown if unknown.isidentifier() and len(unknown) < 80 else short_repr(unknown)
+        names = ", ".join(section_of_field())
+        message = f"{text} is not a setting of a run; the settings are {names}"
+        raise ConfigError(unknown, message)
 
 
 SECTIONS: dict[str, tuple[Any, ...]] = {
@@ -201,7 +180,7 @@ def drop_foreign_defaults(
     """Return settings without the defaults of those that only other architectures have."""
 
     def is_foreign_default(name: str, value: Any) -> bool:
-        if section_of_field().get(name) != "model" or name in config_class.__dataclass_fields__:
+        if not _is_foreign(name, config_class):
             return False
         default = field_named(name).default
         return type(value) is type(default) and value == default
@@ -210,10 +189,8 @@ def drop_foreign_defaults(
 
 
 def default_max_length(task: Any) -> int:
-    default: Any = field_named("max_length").default
-    return (
-        TASKS[task].default_max_length if isinstance(task, str) and task in TASKS else int(default)
-    )
+    is_known = isinstance(task, str) and task in TASKS
+    return TASKS[task].default_max_length if is_known else TaskConfig.max_length
 
 
 def setting_role(name: str) -> str:
@@ -225,10 +202,5 @@ def setting_role(name: str) -> str:
 
 def field_named(name: str) -> dataclasses.Field[Any]:
     """Return the field of a setting; `metadata` has description, range and choices."""
-    return next(
-        each
-        for kinds in SECTIONS.values()
-        for kind in kinds
-        for each in dataclasses.fields(kind)
-        if each.name == name
-    )
+    kinds = chain.from_iterable(SECTIONS.values())
+    return next(f[name] for kind in kinds if name in (f := kind.__dataclass_fields__))

@@ -23,9 +23,9 @@ MAX_SPEED = 1000.0  # steps per second; the maximum of a speed limit
 class _ChangeSettings:
     """The values of a change that are no settings of a run."""
 
-    step: int = config_field(0, "The step after which a setting changes.", low=0, high=2**31 - 1)
+    step: int = config_field(0, "The step after which a setting changes.", bounds=(0, 2**31 - 1))
     speed: float = config_field(
-        0.0, "Maximum number of steps per second; 0 is full speed.", low=0, high=MAX_SPEED
+        0.0, "Maximum number of steps per second; 0 is full speed.", bounds=(0, MAX_SPEED)
     )
 
 
@@ -36,10 +36,7 @@ FIELDS = TrainConfig.__dataclass_fields__ | _ChangeSettings.__dataclass_fields__
 class SettingChange:
     """A setting change during a run: from the update after `step` on, `setting` is `value`.
 
-    `learning_rate` is the base of the schedule, `max_steps` the length of the run,
-    `stop_at_exact_match` the exact match for early stopping, `speed` the maximum number of steps
-    per second (0: no limit). Raises ConfigError for a setting that cannot change, or an invalid
-    value.
+    Raises ConfigError for a setting that cannot change, or an invalid value.
     """
 
     step: int
@@ -60,12 +57,9 @@ class SettingChange:
     def parse(cls, lines: Any) -> list[SettingChange]:
         """Parse the changes that `to_list` wrote, from untrusted input. Raises ValueError."""
         if isinstance(lines, list) and len(lines) > MAX_CHANGES:
-            raise ValueError(
-                f"there are {len(lines):,} changes; at most {MAX_CHANGES:,} are accepted"
-            )
-        if not isinstance(lines, list) or not all(
-            isinstance(line, list) and len(line) == 3 for line in lines
-        ):
+            raise ValueError(f"there are {len(lines):,} changes; at most {MAX_CHANGES:,} are read")
+        is_list = isinstance(lines, list)
+        if not is_list or not all(isinstance(line, list) and len(line) == 3 for line in lines):
             raise ValueError(
                 f"changes are {short_repr(lines)}; they must be a list of [step, setting, value]"
             )

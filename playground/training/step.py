@@ -28,9 +28,8 @@ def training_step(
 ) -> tuple[float, float, float]:
     """Update the weights; return the loss, the gradient norm before clipping and the learning rate.
 
-    `step` counts from 1. `loss_fn` computes the loss of `model`, as `model.loss` does. Raises
-    TrainingDivergedError if loss or gradient is not finite; the weights and the state of the
-    optimizer are those before the step.
+    `step` counts from 1. `loss_fn` computes what `model.loss` does. Raises TrainingDivergedError if
+    loss or gradient is not finite; weights and optimizer are those before the step.
     """
     optimizer.zero_grad()
     device, is_bfloat16 = batch.source_BS.device.type, settings.precision == "bfloat16"
@@ -71,9 +70,8 @@ def learning_rate_at(config: TrainConfig, d_model: int, step: int) -> float:
         return config.learning_rate * warmup_factor
     decay_steps = max(1, config.lr_decay_steps - config.warmup_steps)
     progress = min(max(0, step - config.warmup_steps) / decay_steps, 1.0)
-    decay_factor = (
-        config.min_lr_ratio + (1 - config.min_lr_ratio) * (1 + math.cos(math.pi * progress)) / 2
-    )
+    low = config.min_lr_ratio
+    decay_factor = low + (1 - low) * (1 + math.cos(math.pi * progress)) / 2
     return config.learning_rate * warmup_factor * decay_factor
 
 

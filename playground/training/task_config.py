@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from playground.common import messages
 from playground.datasets.pair_builder import validate_vocabulary
 from playground.datasets.pairs import MAX_LENGTH, SHA256_PATTERN
 from playground.models.config_fields import ConfigError, config_field, short_repr, validate_fields
@@ -26,23 +27,21 @@ class TaskConfig:
 
     task: str = config_field("reverse", "The task that the model learns.", choices=(*TASKS, LOOKUP))
     n_symbols: int = config_field(
-        10, "Number of different tokens: digits first, then a-z and A-Z.", low=2, high=len(ALPHABET)
+        10, "Number of different tokens: digits first, then a-z and A-Z.", bounds=(2, len(ALPHABET))
     )
-    min_length: int = config_field(1, "Minimum length of a source, in tokens.", low=1, high=512)
-    max_length: int = config_field(10, "Maximum length of a source, in tokens.", low=1, high=512)
+    min_length: int = config_field(1, "Minimum length of a source, in tokens.", bounds=(1, 512))
+    max_length: int = config_field(10, "Maximum length of a source, in tokens.", bounds=(1, 512))
     held_out_one_in: int = config_field(
         16,
         "One source in this many is held out: used for scores, not for training. 2, 4, 8 or 16.",
-        low=2,
-        high=16,
+        bounds=(2, 16),
         role="measurement",
     )
     n_training_sources: int = config_field(
         0,
         "Distinct sequences in a fixed training set, which the run repeats in random order; 0 "
         "samples every batch anew.",
-        low=0,
-        high=1_000_000,
+        bounds=(0, 1_000_000),
         role="treatment",
     )
     predict_eos: bool = config_field(
@@ -53,7 +52,7 @@ class TaskConfig:
     dataset_sha256: str = config_field("", "Task dataset only: its SHA-256.")
     dataset_symbols: str = config_field("", "Task dataset only: its symbols, separated by spaces.")
     max_target_length: int = config_field(
-        1, "Task dataset only: maximum length of a target, in tokens.", low=1, high=MAX_LENGTH
+        1, "Task dataset only: maximum length of a target, in tokens.", bounds=(1, MAX_LENGTH)
     )
 
     def __post_init__(self) -> None:
@@ -88,9 +87,8 @@ class TaskConfig:
                 for n in range(spec.min_length, 20)
                 if spec.num_sources(self.n_symbols, n) >= MIN_SOURCES
             )
-            of_what = (
-                f"with {self.n_symbols} symbols" if spec.n_symbols_range else f"for {self.task}"
-            )
+            has_choice = spec.n_symbols_range
+            of_what = f"with {self.n_symbols} symbols" if has_choice else f"for {self.task}"
             raise ConfigError(
                 "max_length",
                 f"max_length is {self.max_length}: {of_what} there are too few sequences to hold "
@@ -100,22 +98,17 @@ class TaskConfig:
     def _validate_split(self) -> None:
         one_in = self.held_out_one_in
         if one_in not in HELD_OUT_CHOICES:
-            raise ConfigError(
-                "held_out_one_in",
-                f"held_out_one_in is {one_in}; choose one of "
-                f"{', '.join(map(str, HELD_OUT_CHOICES))}",
-            )
+            choices = map(str, HELD_OUT_CHOICES)
+            message = messages.choose_one_of("held_out_one_in", one_in, choices)
+            raise ConfigError("held_out_one_in", message)
         if not self.predict_eos and self.min_length != self.max_length:
             raise ConfigError(
                 "predict_eos",
                 "predict_eos is off, but the lengths differ, and only EOS ends a target; make "
                 "min_length equal to max_length",
             )
-        if self.task == LOOKUP and (one_in, self.n_training_sources, self.predict_eos) != (
-            HELD_OUT_CHOICES[-1],
-            0,
-            True,
-        ):
+        split = one_in, self.n_training_sources, self.predict_eos
+        if self.task == LOOKUP and split != (HELD_OUT_CHOICES[-1], 0, True):
             raise ConfigError(
                 "task",
                 "a dataset has its own training set and targets with EOS; leave held_out_one_in, "
@@ -143,21 +136,16 @@ class TaskConfig:
     @property
     def n_task_symbols(self) -> int:
         """Return the number of symbols of sources and targets, without special tokens."""
-        return len(
-            self.dataset_symbols.split(" ")
-            if self.task == LOOKUP
-            else TASKS[self.task].alphabet(self.n_symbols)
-        )
+        if self.task == LOOKUP:
+            return len(self.dataset_symbols.split(" "))
+        return len(TASKS[self.task].alphabet(self.n_symbols))
 
     @property
     def max_sequence_length(self) -> int:
         """Return the maximum length of a source or a target, in tokens."""
-        return max(
-            self.max_length,
-            self.max_target_length
-            if self.task == LOOKUP
-            else TASKS[self.task].max_target_length(self.max_length),
-        )
+        if self.task == LOOKUP:
+            return max(self.max_length, self.max_target_length)
+        return max(self.max_length, TASKS[self.task].max_target_length(self.max_length))
 
     def load(self) -> Task:
         """Load the task. A dataset is read only when it is first needed."""

@@ -15,16 +15,15 @@ class TrainConfig:
     """
 
     max_steps: int = config_field(
-        200, "Number of training steps.", low=1, high=1_000_000, role="budget"
+        200, "Number of training steps.", bounds=(1, 1_000_000), role="budget"
     )
     batch_size: int = config_field(
-        128, "Sequences in each step; every batch is sampled anew.", low=1, high=65_536
+        128, "Sequences in each step; every batch is sampled anew.", bounds=(1, 65_536)
     )
     learning_rate: float = config_field(
         6e-3,
         "Learning rate; with the noam schedule, a factor of its rate (1 in the paper).",
-        low=1e-9,
-        high=100,
+        bounds=(1e-9, 100),
     )
     lr_schedule: str = config_field(
         "cosine",
@@ -32,13 +31,13 @@ class TrainConfig:
         choices=("constant", "cosine", "noam"),
     )
     warmup_steps: int = config_field(
-        20, "Steps of linear warm-up of the learning rate.", low=0, high=1_000_000
+        20, "Steps of linear warm-up of the learning rate.", bounds=(0, 1_000_000)
     )
     lr_decay_steps: int = config_field(
-        160, "Cosine only: the step at which the decay ends.", low=1, high=1_000_000
+        160, "Cosine only: the step at which the decay ends.", bounds=(1, 1_000_000)
     )
     min_lr_ratio: float = config_field(
-        0.05, "Cosine only: final learning rate as a fraction of the maximum.", low=0, high=1
+        0.05, "Cosine only: final learning rate as a fraction of the maximum.", bounds=(0, 1)
     )
     optimizer: str = config_field(
         "adam",
@@ -50,8 +49,7 @@ class TrainConfig:
         0.0,
         "Weight decay. Adam and SGD add its product with the weight to the gradient; in AdamW and "
         "Muon, it is a separate update.",
-        low=0,
-        high=10,
+        bounds=(0, 10),
     )
     weight_decay_on: str = config_field(
         "all",
@@ -61,39 +59,34 @@ class TrainConfig:
     momentum: float = config_field(
         0.9,
         "SGD and Muon: momentum, the fraction of the last update that is kept.",
-        low=0,
-        high=0.9999,
+        bounds=(0, 0.9999),
     )
     muon_lr_ratio: float = config_field(
         7.5,
         "Muon only: learning rate of the hidden matrices as a multiple of the learning rate, which "
         "all other weights have.",
-        low=1e-3,
-        high=1000,
+        bounds=(1e-3, 1000),
     )
     adam_beta1: float = config_field(
-        0.9, "Adam, AdamW and Muon: decay rate of the gradient's mean.", low=0, high=0.9999
+        0.9, "Adam, AdamW and Muon: decay rate of the gradient's mean.", bounds=(0, 0.9999)
     )
     adam_beta2: float = config_field(
         0.98,
         "Adam, AdamW and Muon: decay rate of the squared gradient's mean.",
-        low=0,
-        high=0.999999,
+        bounds=(0, 0.999999),
     )
     adam_eps: float = config_field(
-        1e-9, "Adam, AdamW and Muon: constant that prevents division by zero.", low=1e-16, high=1
+        1e-9, "Adam, AdamW and Muon: constant that prevents division by zero.", bounds=(1e-16, 1)
     )
     label_smoothing: float = config_field(
         0.0,
         "Probability that is spread over the whole vocabulary, including special tokens.",
-        low=0,
-        high=0.9,
+        bounds=(0, 0.9),
     )
     max_grad_norm: float = config_field(
         1.0,
         "Maximum gradient norm; larger gradients are scaled down. 0 turns clipping off.",
-        low=0,
-        high=1e6,
+        bounds=(0, 1e6),
     )
     weight_averaging: bool = config_field(
         False,
@@ -101,27 +94,24 @@ class TrainConfig:
         "recent steps count more.",
     )
     eval_every: int = config_field(
-        10, "Steps between two evaluations.", low=1, high=1_000_000, role="measurement"
+        10, "Steps between two evaluations.", bounds=(1, 1_000_000), role="measurement"
     )
     eval_size: int = config_field(
         256,
         "Held-out sequences in each evaluation; the final one uses 2,000.",
-        low=1,
-        high=10_000,
+        bounds=(1, 10_000),
         role="measurement",
     )
     stop_at_exact_match: float = config_field(
         0.0,
         "Stop early at this exact match, once confirmed on 2,000 sequences; 0 never stops.",
-        low=0,
-        high=1,
+        bounds=(0, 1),
         role="measurement",
     )
     seed: int = config_field(
         0,
         "The same seed gives exactly the same run on the same machine.",
-        low=0,
-        high=2**31 - 1,
+        bounds=(0, 2**31 - 1),
         role="repetition",
     )
     device: str = config_field(
@@ -140,8 +130,7 @@ class TrainConfig:
         1,
         "CPU threads; 0 is one below a million parameters, else the machine's cores divided by its "
         "training slots. Another number changes the last bits of the results.",
-        low=0,
-        high=256,
+        bounds=(0, 256),
         role="machine",
     )
 

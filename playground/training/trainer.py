@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -54,16 +55,13 @@ class Metrics:
 
 def resolve_device(name: str) -> torch.device:
     """Return the device of a `device` setting, or raise ValueError for an unavailable GPU."""
-    if name == "mps":  # only on request
-        if not torch.backends.mps.is_available():
-            raise ValueError(
-                "device is 'mps', but Apple's GPU is not available here; use auto or cpu"
-            )
-        return torch.device("mps")
-    available = torch.cuda.is_available()
-    if name == "cuda" and not available:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"  # mps only on request
+    if name == "mps" and not torch.backends.mps.is_available():
+        raise ValueError("device is 'mps', but Apple's GPU is not available here; use auto or cpu")
+    if name == "cuda" and not torch.cuda.is_available():
         raise ValueError("device is 'cuda', but no CUDA GPU is available here; use auto or cpu")
-    return torch.device("cuda" if available and name != "cpu" else "cpu")
+    return torch.device(name)
 
 
 class Trainer:
@@ -94,23 +92,21 @@ class Trainer:
         self.config = config
         self.changes = list(changes)  # setting changes, past and scheduled
         self.device = resolve_device(config.training.device)
-        torch.set_float32_matmul_precision(
-            "high" if config.training.precision == "tf32" else "highest"
-        )
-        torch.manual_seed(config.training.seed)
+        training = config.training
+        torch.set_float32_matmul_precision("high" if training.precision == "tf32" else "highest")
+        torch.manual_seed(training.seed)
         self.task = config.task.load()
-        self.data_generator = torch.Generator(self.device).manual_seed(config.training.seed)
+        self.data_generator = torch.Generator(self.device).manual_seed(training.seed)
         self.training_set: TrainingSet | None = None
         if n := config.task.n_training_sources:
             lengths = config.task.min_length, config.task.max_length
-            self.training_set = TrainingSet(self.task, n, *lengths, config.training.seed)
-        self.model = (
-            load_architecture(config.architecture)(config.model) if model is None else model
-        ).to(self.device)
+            self.training_set = TrainingSet(self.task, n, *lengths, training.seed)
+        if model is None:
+            model = load_architecture(config.architecture)(config.model)
+        self.model = model.to(self.device)
         self.loss_fn = (
             partial(packed_loss, self.model) if pack and can_pack(self.model) else self.model.loss
         )
-        training = config.training
         self.optimizer = build_optimizer(training, self.model)
         self.average: Seq2SeqModel | None = None
         if training.weight_averaging:
@@ -137,11 +133,7 @@ class Trainer:
         return self.step_count < self.active_config.max_steps and not self.stopped_early
 
     def train_step(self) -> Metrics:
-        """Run one update, and an evaluation if one is due.
-
-        Raises TrainingDivergedError if loss or gradient is not finite; weights and optimizer are
-        those before the step.
-        """
+        """Run one update, and an evaluation if one is due; raise as `training_step`."""
         started = time.perf_counter()
         self._set_threads()
         batch = self.next_batch()
@@ -153,10 +145,9 @@ class Trainer:
             update_average(self.average, self.model, self.step_count)
         n_tokens = int((batch.labels_BT != PAD).sum())
         seconds = time.perf_counter() - started
-        self._seconds_per_step = (
-            seconds if not self._seconds_per_step else 0.9 * self._seconds_per_step + 0.1 * seconds
-        )
-        scores, held_out_loss = self._maybe_evaluate()
+        before = self._seconds_per_step or seconds
+        self._seconds_per_step = 0.9 * before + 0.1 * seconds
+        scores = self._maybe_evaluate()
         self.seconds += time.perf_counter() - started
         return Metrics(
             step=self.step_count,
@@ -166,10 +157,7 @@ class Trainer:
             seconds=self.seconds,
             steps_per_second=1 / self._seconds_per_step,
             tokens_per_second=n_tokens / seconds,
-            exact_match=scores.exact_match if scores else None,
-            token_accuracy=scores.token_accuracy if scores else None,
-            held_out_loss=held_out_loss,
-            eval_size=scores.n if scores else None,
+            **scores,
         )
 
     def next_batch(self) -> Batch:
@@ -189,18 +177,18 @@ class Trainer:
         """Return the model that is scored and saved: with averaged weights, if they are on."""
         return self.model if self.average is None else self.average
 
-    def _maybe_evaluate(self) -> tuple[EvalResult | None, float | None]:
-        """Return scores and held-out loss if an evaluation is due."""
+    def _maybe_evaluate(self) -> dict[str, Any]:
+        """Return the scores of `Metrics` if an evaluation is due."""
         training = self.active_config
         if self.step_count % training.eval_every and self.step_count != training.max_steps:
-            return None, None
+            return {}
         scores, loss = self.score(training.eval_size)
         if training.stop_at_exact_match and scores.exact_match >= training.stop_at_exact_match:
             scores, loss = self.score(FINAL_EVAL_SIZE)
-            self._confirmed_at = (
-                self.step_count if scores.exact_match >= training.stop_at_exact_match else -1
-            )
-        return scores, loss
+            is_confirmed = scores.exact_match >= training.stop_at_exact_match
+            self._confirmed_at = self.step_count if is_confirmed else -1
+        measured = {"exact_match": scores.exact_match, "token_accuracy": scores.token_accuracy}
+        return measured | {"held_out_loss": loss, "eval_size": scores.n}
 
     def evaluate(self, n: int = FINAL_EVAL_SIZE) -> EvalResult:
         """Evaluate on `n` held-out sequences, the same ones at every call."""
@@ -221,14 +209,11 @@ class Trainer:
         """Return whether `stop_at_exact_match` is reached and confirmed, and still in effect."""
         if self._confirmed_at != self.step_count:
             return False
-        now, then = (
-            config_at_step(self.config.training, self.changes, self.step_count - back)
-            for back in (0, 1)
-        )
-        return (now.stop_at_exact_match, now.max_steps) == (
-            then.stop_at_exact_match,
-            then.max_steps,
-        )
+        goals = set()
+        for step in (self.step_count - 1, self.step_count):
+            config = config_at_step(self.config.training, self.changes, step)
+            goals.add((config.stop_at_exact_match, config.max_steps))
+        return len(goals) == 1
 
     def reopen(self) -> None:
         """Continue after `stop_at_exact_match` was reached, at least to the next evaluation."""
@@ -249,12 +234,10 @@ class Trainer:
         that cannot change during a run, an invalid value, or too many changes.
         """
         if len(self.changes) >= MAX_CHANGES:
-            raise ConfigError(
-                setting, f"the run has {MAX_CHANGES:,} changes, which is the limit; start a new run"
-            )
-        self.changes = add_change(
-            self.changes, SettingChange(max(self.step_count, step or 0), setting, value)
-        )
+            message = f"the run has {MAX_CHANGES:,} changes, which is the limit; start a new run"
+            raise ConfigError(setting, message)
+        change = SettingChange(max(self.step_count, step or 0), setting, value)
+        self.changes = add_change(self.changes, change)
 
     @property
     def threads(self) -> int:
@@ -294,9 +277,8 @@ class Trainer:
     def load_state_dict(self, state: dict[str, Tensor], same_device: bool = True) -> None:
         """Restore the state of a run. The weights of `eval_model` are loaded separately.
 
-        The states of GPU and CPU generators are incompatible. On another kind of device the
-        generators are seeded from seed and step, and the run continues with other batches than it
-        would have had.
+        Another kind of device cannot use the states of the generators. There, they are seeded from
+        seed and step, and the run continues with other batches.
         """
         self.step_count = int(state["step"])
         self._confirmed_at = self.step_count if int(state.get("finished", 0)) else -1
@@ -310,8 +292,8 @@ class Trainer:
             if self.average is not None:
                 weight.data.copy_(state[f"weight.{name}"])
         if not same_device:
-            torch.manual_seed(self.config.training.seed + self.step_count)
-            self.data_generator.manual_seed(self.config.training.seed + self.step_count)
+            for seed in (torch.manual_seed, self.data_generator.manual_seed):
+                seed(training.seed + self.step_count)
             return
         self.data_generator.set_state(state["generator.data"].clone())
         torch.set_rng_state(state["generator.torch"].clone())

@@ -22,7 +22,7 @@ from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
 from playground import ASSETS_DIR, __version__
-from playground.common.content_policy import source_hash
+from playground.common.format import source_hash
 from playground.runs.access import CHECKPOINT_PREFIX
 
 from .form_schema import form_schema

@@ -7,23 +7,19 @@ clients by their address.
 from __future__ import annotations
 
 import http.client
-import io
 import json
-import secrets
 import socket
 import threading
 import time
-import zipfile
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from playground.checkpoints.checkpoint import save_checkpoint
 from playground.runs.owner_keys import new_owner_key
-from playground.training.trainer import Trainer
 from tests.support.app_server import AppServer
+from tests.support.page_client import zipped_small_checkpoint
 from tests.support.small_runs import tiny_config
 
 ATTACKER_ADDRESS = "127.0.0.2"
@@ -54,9 +50,7 @@ class Attacker:
         """
         try:
             with closing(
-                http.client.HTTPConnection(
-                    "127.0.0.1", self.app.port, timeout=60, source_address=(ATTACKER_ADDRESS, 0)
-                )
+                http.client.HTTPConnection("127.0.0.1", self.app.port, 60, (ATTACKER_ADDRESS, 0))
             ) as connection:
                 self.connections.add(connection)
                 try:
@@ -81,9 +75,8 @@ class Attacker:
 
     def request(self, name: str, **fields: Any) -> dict[str, Any]:
         """Send a request to a route of the page; return {} if it is rejected."""
-        status, body = self.send(
-            "/playground/api/" + name, json.dumps({"owner": self.owner} | fields).encode()
-        )
+        content = json.dumps({"owner": self.owner} | fields).encode()
+        status, body = self.send("/playground/api/" + name, content)
         return json.loads(body) if status == 200 else {}
 
     def repeat(self, action: Callable[[], object], threads: int = 1) -> None:
@@ -114,41 +107,16 @@ class Attacker:
         )
 
 
-def zip_files(
-    files: Mapping[str, bytes], prefix: str = "", method: int = zipfile.ZIP_DEFLATED, **more: bytes
-) -> bytes:
-    """Return a zip file of these files."""
-    archive_bytes = io.BytesIO()
-    with zipfile.ZipFile(archive_bytes, "w", method, compresslevel=1) as archive:
-        for name, data in (dict(files) | more).items():
-            archive.writestr(prefix + name, data)
-    return archive_bytes.getvalue()
-
-
-def zipped_checkpoint(folder: Path, config: Any = None, changes: int = 0) -> bytes:
-    """Return a zipped checkpoint with this many entries in its list of changes."""
-    trainer = Trainer(config or tiny_config())
-    metrics = [trainer.train_step()]
-    checkpoint = folder / secrets.token_hex(4)
-    save_checkpoint(checkpoint, trainer, metrics)
-    if changes:
-        content = json.loads((checkpoint / "config.json").read_text())
-        content["changes"] = [[1, "stop_at_exact_match", 0.0]] * changes
-        (checkpoint / "config.json").write_text(json.dumps(content))
-    return zip_files({path.name: path.read_bytes() for path in checkpoint.iterdir()})
-
-
-def upload(attacker: Attacker, archive_bytes: bytes) -> str:
+def upload(attacker: Attacker, archive_bytes: bytes, owner: str = "") -> str:
     """Upload a checkpoint; return the name of its run, or "" if it is rejected."""
-    status, body = attacker.send(
-        "/playground/checkpoints", archive_bytes, {"X-Owner": attacker.owner, "X-Name": "x"}
-    )
+    headers = {"X-Owner": owner or attacker.owner, "X-Name": "x"}
+    status, body = attacker.send("/playground/checkpoints", archive_bytes, headers)
     return json.loads(body)["subject"] if status == 200 else ""
 
 
 def huge_lists(attacker: Attacker, folder: Path) -> None:
     """Upload a checkpoint with 65,000 changes repeatedly, and poll its run."""
-    archive_bytes = zipped_checkpoint(folder, changes=65_000)
+    archive_bytes = zipped_small_checkpoint(folder, changes=65_000)
     model_refs: list[str] = []
 
     def send() -> None:
@@ -167,12 +135,8 @@ def huge_lists(attacker: Attacker, folder: Path) -> None:
 
 def slow_inspections(attacker: Attacker, folder: Path) -> None:
     """Request the most expensive views of a large model, and of a bundled one on 30 connections."""
-    model_ref = upload(
-        attacker,
-        zipped_checkpoint(
-            folder, tiny_config(d_model=64, n_heads=64, d_ff=64, n_layers=4, max_length=128)
-        ),
-    )
+    config = tiny_config(d_model=64, n_heads=64, d_ff=64, n_layers=4, max_length=128)
+    model_ref = upload(attacker, zipped_small_checkpoint(folder, config))
     for view in ("ablation", "heads", "ablation", "heads"):
         attacker.repeat(
             lambda view=view: attacker.request(
@@ -231,7 +195,7 @@ def slow_transfers(attacker: Attacker, folder: Path) -> None:
     attacker.repeat(lambda: send_slowly("/playground/datasets"), 8)
     model_ref = ""
     for _ in range(3):  # the attacker's own slow requests may hold the slot
-        model_ref = model_ref or upload(attacker, zipped_checkpoint(folder))
+        model_ref = model_ref or upload(attacker, zipped_small_checkpoint(folder))
 
     def download() -> None:
         checkpoints = attacker.request("runs/details", subject=model_ref).get("checkpoints", [])
@@ -254,17 +218,13 @@ def slow_transfers(attacker: Attacker, folder: Path) -> None:
 def queued_runs(attacker: Attacker, folder: Path) -> None:
     """Fill the queue of runs under many owners."""
     owners = [new_owner_key() for _ in range(8)]
-    archive_bytes = zipped_checkpoint(folder, tiny_config(max_steps=1_000_000))
-    model_ref_by_owner = {}
-    for owner in owners:
-        status, body = attacker.send(
-            "/playground/checkpoints", archive_bytes, {"X-Owner": owner, "X-Name": "x"}
-        )
-        if status == 200:
-            model_ref_by_owner[owner] = json.loads(body)["subject"]
+    archive_bytes = zipped_small_checkpoint(folder, tiny_config(max_steps=1_000_000))
+    uploaded = {owner: upload(attacker, archive_bytes, owner) for owner in owners}
 
     def rerun_all() -> None:
-        for owner, model_ref in model_ref_by_owner.items():
+        for owner, model_ref in uploaded.items():
+            if not model_ref:
+                continue
             attacker.request("runs/action", owner=owner, subject=model_ref, action="rerun")
             attacker.request("runs/list", owner=owner)
 

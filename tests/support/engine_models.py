@@ -28,14 +28,7 @@ FOLDER = Path(__file__).parents[1] / "data" / "engine"
 TASK_FILE = FOLDER.with_name("engine_tasks.json")
 DIGITS = 6  # of the stored numbers
 METHODS = ("zero", "mean", "resample")
-SMALL: dict[str, Any] = {
-    "d_model": 8,
-    "n_heads": 2,
-    "n_layers": 1,
-    "d_ff": 10,
-    "min_length": 1,
-    "max_length": 5,
-}
+SMALL: dict[str, Any] = {"d_model": 8, "n_heads": 2, "n_layers": 1, "d_ff": 10, "max_length": 5}
 MODELS: dict[str, dict[str, Any]] = {
     "default": {"n_layers": 2},
     "sinusoidal": {"position_type": "sinusoidal", "sinusoidal_scale": 0.7},
@@ -55,19 +48,12 @@ MODELS: dict[str, dict[str, Any]] = {
     "decoder-only": {"architecture": "decoder-only", "n_layers": 2},
     "decoder-only-rope": {"architecture": "decoder-only", "position_type": "rope"},
     "decoder-only-t5": {"architecture": "decoder-only", "position_type": "t5"},
-    "decoder-only-tied": {
-        "architecture": "decoder-only",
-        "position_type": "sinusoidal",
-        "tie_output_embeddings": True,
-        "norm_type": "none",
-    },
+    "decoder-only-tied": {"architecture": "decoder-only", "position_type": "sinusoidal"}
+    | {"tie_output_embeddings": True, "norm_type": "none"},
     "encoder-only": {"architecture": "encoder-only", "n_layers": 2},
     "encoder-only-t5": {"architecture": "encoder-only", "position_type": "t5", "task": "duplicate"},
-    "encoder-only-alibi": {
-        "architecture": "encoder-only",
-        "position_type": "alibi",
-        "norm_type": "none",
-    },
+    "encoder-only-alibi": {"architecture": "encoder-only", "position_type": "alibi"}
+    | {"norm_type": "none"},
 }
 
 
@@ -140,12 +126,10 @@ def hooked(model: nn.Module, part: Part, change: Callable[[Tensor], Tensor]) -> 
 def record_output(model: Any, part: Part, batch: Batch) -> Tensor:
     """Return the values (QX) of a part in a teacher-forced pass."""
     if part.layer is None:
-        source, target = batch.source_BS, batch.decoder_input_BT
-        embedding, tokens = (
-            (model.source_embedding, source)
-            if part.kind.startswith("source")
-            else (model.target_embedding, target)
-        )
+        if part.kind.startswith("source"):
+            embedding, tokens = model.source_embedding, batch.source_BS
+        else:
+            embedding, tokens = model.target_embedding, batch.decoder_input_BT
         return embedding.position_vectors(tokens).reshape(-1, model.config.d_model)
     outputs: list[Tensor] = []
 
@@ -216,14 +200,8 @@ def compute(name: str) -> dict[str, Any]:
                 ablated = model.logits(batch)
             with replaced(model, part, value_PX):
                 output = model.generate(batch.source_BS, config.model.max_positions)
-            ablations.append(
-                dataclasses.asdict(part)
-                | {
-                    "method": method,
-                    "last_logits": numbers(ablated[0, -1]),
-                    "output": tokens(output),
-                }
-            )
+            results = {"last_logits": numbers(ablated[0, -1]), "output": tokens(output)}
+            ablations.append(dataclasses.asdict(part) | {"method": method} | results)
         cases.append(
             {
                 "source": batch.source_BS[0].tolist(),
@@ -251,21 +229,17 @@ def task_examples(name: str) -> list[dict[str, Any]]:
     task = load_task(name, n_symbols=7) if TASKS[name].n_symbols_range else load_task(name)
     generator = torch.Generator().manual_seed(0)
     source_BL, lengths_B = task.sample(12, TASKS[name].min_length, 9, generator)
-    target_BL, target_lengths_B = task.target(source_BL, lengths_B)
+    sources = symbols(source_BL, lengths_B)
+    targets = symbols(*task.target(source_BL, lengths_B))
     return [
-        {
-            "n": task.n_symbols,
-            "source": [token - 3 for token in source[:length]],
-            "target": [token - 3 for token in target[:target_length]],
-        }
-        for source, length, target, target_length in zip(
-            source_BL.tolist(),
-            lengths_B.tolist(),
-            target_BL.tolist(),
-            target_lengths_B.tolist(),
-            strict=True,
-        )
+        {"n": task.n_symbols, "source": source, "target": target}
+        for source, target in zip(sources, targets, strict=True)
     ]
+
+
+def symbols(tokens_BL: Tensor, lengths_B: Tensor) -> list[list[int]]:
+    rows = zip((tokens_BL - 3).tolist(), lengths_B.tolist(), strict=True)
+    return [row[:length] for row, length in rows]
 
 
 def round_to(value: float) -> float:

@@ -18,23 +18,14 @@ NON_STANDARD_SETTINGS = [  # settings that differ from the paper
     {"position_type": "learned-from-end", "norm_type": "rms", "norm_placement": "post"},
     {"position_type": "rope", "n_kv_heads": 2, "d_k": 6, "d_v": 5},
     {"position_type": "alibi", "n_kv_heads": 1, "activation": "swiglu", "n_layers": 1},
-    {
-        "position_type": "t5",
-        "norm_type": "rms",
-        "bias": False,
-        "activation": "swiglu",
-        "n_layers": 1,
-    },
+    {"position_type": "t5", "norm_type": "rms", "activation": "swiglu", "n_layers": 1}
+    | {"bias": False},
     {"position_type": "randomized", "n_heads": 3, "d_k": 4, "d_v": 4, "n_layers": 1},
 ]
 VARIANTS = [
     {"norm_placement": "pre"},
-    {
-        "norm_placement": "post",
-        "position_type": "sinusoidal",
-        "attention_bias": False,
-        "sinusoidal_scale": 0.7,
-    },
+    {"norm_placement": "post", "position_type": "sinusoidal", "sinusoidal_scale": 0.7}
+    | {"attention_bias": False},
     {"n_layers": 1, "n_heads": 1, "tie_output_embeddings": True, "share_embeddings": True},
     *NON_STANDARD_SETTINGS,
 ]
@@ -43,15 +34,8 @@ VARIANTS = [
 def random_model(**changes):
     """Build a small model whose biases and norms differ from their defaults."""
     torch.manual_seed(0)
-    settings = {
-        "d_model": 16,
-        "n_heads": 4,
-        "n_layers": 2,
-        "d_ff": 24,
-        "max_length": 6,
-        "max_positions": 9,
-    }
-    config = RunConfig.from_flat(settings | changes)
+    settings = {"d_model": 16, "n_heads": 4, "n_layers": 2, "d_ff": 24, "max_length": 6}
+    config = RunConfig.from_flat(settings | {"max_positions": 9} | changes)
     model = TransformerModel(config.model)
     with torch.no_grad():
         for weight in model.parameters():
@@ -62,9 +46,8 @@ def random_model(**changes):
 def recurrent_model(**settings):
     """Build a small recurrent model with random weights."""
     torch.manual_seed(0)
-    config = RunConfig.from_flat(
-        {"architecture": "recurrent", "d_model": 8, "attention": "none", "n_layers": 2} | settings
-    )
+    defaults = {"architecture": "recurrent", "d_model": 8, "attention": "none", "n_layers": 2}
+    config = RunConfig.from_flat(defaults | settings)
     return InspectedModel.from_model(config, RecurrentModel(config.model))
 
 
@@ -81,27 +64,18 @@ def reversing_model():
     feed-forward networks output zero.
     """
     torch.manual_seed(0)
-    config = RunConfig.from_flat(
-        {
-            "min_length": SEQUENCE_LENGTH,
-            "max_length": SEQUENCE_LENGTH,
-            "d_model": 32,
-            "n_heads": 2,
-            "n_layers": 2,
-            "d_ff": 8,
-            "max_positions": SEQUENCE_LENGTH + 1,
-        }
-    )
+    sizes = {"d_model": 32, "n_heads": 2, "n_layers": 2, "d_ff": 8}
+    lengths = dict.fromkeys(("min_length", "max_length"), SEQUENCE_LENGTH)
+    config = RunConfig.from_flat(sizes | lengths | {"max_positions": SEQUENCE_LENGTH + 1})
     model = TransformerModel(config.model)
     for embedding in (model.source_embedding, model.target_embedding):
         embedding.token_embedding.weight.copy_(torch.eye(VOCAB_SIZE, 32) / embedding.scale)
-        embedding.position_embedding.copy_(
-            torch.roll(torch.eye(SEQUENCE_LENGTH + 1, 32), POSITION_COLUMNS.start, dims=1)
-        )
+        positions = torch.roll(torch.eye(SEQUENCE_LENGTH + 1, 32), POSITION_COLUMNS.start, dims=1)
+        embedding.position_embedding.copy_(positions)
     for layer in [*model.encoder_layers, *model.decoder_layers]:
         layer.feed_forward.down_proj.weight.zero_()
         layer.feed_forward.down_proj.bias.zero_()
-    ignored_outputs = [*[(layer.self_attn, slice(19, 32)) for layer in model.encoder_layers]]
+    ignored_outputs = [(layer.self_attn, slice(19, 32)) for layer in model.encoder_layers]
     for layer in model.decoder_layers:
         ignored_outputs += [(layer.self_attn, slice(0, 13)), (layer.cross_attn, slice(0, 13))]
     for attention, columns in ignored_outputs:
@@ -116,15 +90,13 @@ def reversing_model():
     for matrix in (query, key, value):
         matrix[head] = 0
     for t in range(SEQUENCE_LENGTH + 1):
+        reversed_t = (SEQUENCE_LENGTH - 1 - t) % (SEQUENCE_LENGTH + 1)
         query[head][t, POSITION_COLUMNS.start + t] = 10
-        key[head][t, POSITION_COLUMNS.start + (SEQUENCE_LENGTH - 1 - t) % (SEQUENCE_LENGTH + 1)] = (
-            10
-        )
-    value[head][:VOCAB_SIZE, :VOCAB_SIZE] = torch.eye(VOCAB_SIZE)
-    attention_layer.out_proj.weight[:, head] = 0
-    attention_layer.out_proj.weight[19:32, head.start : head.start + VOCAB_SIZE] = torch.eye(
-        VOCAB_SIZE
-    )
+        key[head][t, POSITION_COLUMNS.start + reversed_t] = 10
+    identity, output = torch.eye(VOCAB_SIZE), attention_layer.out_proj.weight
+    value[head][:VOCAB_SIZE, :VOCAB_SIZE] = identity
+    output[:, head] = 0
+    output[19:32, head.start : head.start + VOCAB_SIZE] = identity
 
     model.output_proj.weight.zero_()
     model.output_proj.bias.zero_()

@@ -59,9 +59,8 @@ def reference_attention(model, source_BS, decoder_input_BT):
         return w[f"{name}.position_embedding"][n]
 
     def embed(tokens, name):
-        table = w.get(
-            f"{name}.token_embedding.weight", w["target_embedding.token_embedding.weight"]
-        )
+        shared = w["target_embedding.token_embedding.weight"]
+        table = w.get(f"{name}.token_embedding.weight", shared)
         return table[tokens] * np.sqrt(d) + positions(name, tokens)
 
     def attend(x, memory, name, attn_mask, weights_by_head):
@@ -86,25 +85,20 @@ def reference_attention(model, source_BS, decoder_input_BT):
             outputs.append(weights @ v)
         return linear(np.concatenate(outputs, 1), f"{name}.out_proj")
 
-    def attention_over(name, attn_mask, weights_by_head, memory=None):
-        return lambda x: attend(
-            x, x if memory is None else memory, name, attn_mask, weights_by_head
-        )
-
-    def sublayer(x, name, function):
+    def sublayer(x, name, function, *arguments):
+        norm_name = f"{name}_residual.norm"
         if config.norm_placement == "pre":
-            return x + function(norm(x, f"{name}.norm"))
-        return norm(x + function(x), f"{name}.norm")
+            return x + function(norm(x, norm_name), name, *arguments)
+        return norm(x + function(x, name, *arguments), norm_name)
 
-    def feed_forward(layer):
-        def network(x):
-            name, gate = f"{layer}.feed_forward", GATES[config.activation]
-            up = linear(x, f"{name}.up_proj")
-            is_gated = config.activation == "swiglu"
-            hidden = gate(linear(x, f"{name}.gate_proj")) * up if is_gated else gate(up)
-            return linear(hidden, f"{name}.down_proj")
+    def attention_over(x, name, attn_mask, weights_by_head, memory=None):
+        return attend(x, x if memory is None else memory, name, attn_mask, weights_by_head)
 
-        return network
+    def feed_forward(x, name):
+        up, gate = linear(x, f"{name}.up_proj"), GATES[config.activation]
+        is_gated = config.activation == "swiglu"
+        hidden = gate(linear(x, f"{name}.gate_proj")) * up if is_gated else gate(up)
+        return linear(hidden, f"{name}.down_proj")
 
     logits = []
     for row, (source, decoder_input) in enumerate(
@@ -113,34 +107,18 @@ def reference_attention(model, source_BS, decoder_input_BT):
         is_token = np.array(source)[None, :] != 0
         x = embed(source, "source_embedding")
         for i in range(config.n_layers):
-            layer, weights_by_head = f"encoder_layers.{i}", attention["encoder"][i][row]
-            x = sublayer(
-                x,
-                f"{layer}.self_attn_residual",
-                attention_over(f"{layer}.self_attn", is_token, weights_by_head),
-            )
-            x = sublayer(x, f"{layer}.feed_forward_residual", feed_forward(layer))
+            layer, weights = f"encoder_layers.{i}", attention["encoder"][i][row]
+            x = sublayer(x, f"{layer}.self_attn", attention_over, is_token, weights)
+            x = sublayer(x, f"{layer}.feed_forward", feed_forward)
         memory = norm(x, "encoder_norm") if config.norm_placement == "pre" else x
         causal_mask = np.tril(np.ones((len(decoder_input), len(decoder_input))))
         y = embed(decoder_input, "target_embedding")
         for i in range(config.n_layers):
-            layer, self_weights, cross_weights = (
-                f"decoder_layers.{i}",
-                attention["decoder"][i][row],
-                attention["cross"][i][row],
-            )
-            y = sublayer(
-                y,
-                f"{layer}.self_attn_residual",
-                attention_over(f"{layer}.self_attn", causal_mask, self_weights),
-            )
-            y = sublayer(
-                y,
-                f"{layer}.cross_attn_residual",
-                attention_over(f"{layer}.cross_attn", is_token, cross_weights, memory),
-            )
-            y = sublayer(y, f"{layer}.feed_forward_residual", feed_forward(layer))
-        logits.append(
-            linear(norm(y, "decoder_norm") if config.norm_placement == "pre" else y, "output_proj")
-        )
+            layer, weights = f"decoder_layers.{i}", attention["decoder"][i][row]
+            y = sublayer(y, f"{layer}.self_attn", attention_over, causal_mask, weights)
+            weights = attention["cross"][i][row]
+            y = sublayer(y, f"{layer}.cross_attn", attention_over, is_token, weights, memory)
+            y = sublayer(y, f"{layer}.feed_forward", feed_forward)
+        y = norm(y, "decoder_norm") if config.norm_placement == "pre" else y
+        logits.append(linear(y, "output_proj"))
     return attention, logits

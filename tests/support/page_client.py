@@ -5,11 +5,13 @@ from __future__ import annotations
 import http.client
 import io
 import json
+import secrets
 import socket
 import threading
 import time
 import urllib.request
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +55,8 @@ class PageClient:
 
     def call(self, route: str, **fields: Any) -> Any:
         """Send a request to a route of the page; return the response."""
-        body = {"owner": self.owner} | fields
-        return self.post(
-            f"/playground/api/{route}",
-            json.dumps(body).encode(),
-            {"Content-Type": "application/json"},
-        )
+        body = json.dumps({"owner": self.owner} | fields).encode()
+        return self.post(f"/playground/api/{route}", body, {"Content-Type": "application/json"})
 
     def load(self) -> bool:
         """Send the requests of a page that loads; return whether the server knows its owner."""
@@ -112,16 +110,29 @@ class PageClient:
             self.connection = None
 
 
-def zipped_small_checkpoint(folder: Path, config: RunConfig | None = None) -> bytes:
-    """Train one step; return the zip file of the checkpoint."""
-    trainer = Trainer(config or tiny_config())
-    metrics = [trainer.train_step()]
-    save_checkpoint(folder / "small", trainer, metrics)
+def zip_files(
+    files: Mapping[str, bytes], prefix: str = "", method: int = zipfile.ZIP_DEFLATED, **more: bytes
+) -> bytes:
+    """Return a zip file of these files."""
     archive_bytes = io.BytesIO()
-    with zipfile.ZipFile(archive_bytes, "w") as archive:
-        for path in (folder / "small").iterdir():
-            archive.write(path, path.name)
+    with zipfile.ZipFile(archive_bytes, "w", method, compresslevel=1) as archive:
+        for name, data in (dict(files) | more).items():
+            archive.writestr(prefix + name, data)
     return archive_bytes.getvalue()
+
+
+def zipped_small_checkpoint(
+    folder: Path, config: RunConfig | None = None, changes: int = 0
+) -> bytes:
+    """Train one step; return the zip file of the checkpoint, with this many setting changes."""
+    trainer = Trainer(config or tiny_config())
+    checkpoint = folder / secrets.token_hex(4)
+    save_checkpoint(checkpoint, trainer, [trainer.train_step()])
+    if changes:
+        content = json.loads((checkpoint / "config.json").read_text())
+        content["changes"] = [[1, "stop_at_exact_match", 0.0]] * changes
+        (checkpoint / "config.json").write_text(json.dumps(content))
+    return zip_files({path.name: path.read_bytes() for path in checkpoint.iterdir()})
 
 
 def run_folders(app: AppServer) -> list[Path]:
@@ -156,11 +167,7 @@ class PollingThread(threading.Thread):
             if points["whole"] or response["series_id"] != series_id:
                 self.steps = []
             self.steps += points["steps"]
-            n_points, series_id, snapshot_version = (
-                points["count"],
-                response["series_id"],
-                response.get("snapshot_version", 0)
-                if response.get("snapshot")
-                else snapshot_version,
-            )
+            n_points, series_id = points["count"], response["series_id"]
+            if response.get("snapshot"):
+                snapshot_version = response.get("snapshot_version", 0)
         self.page.close()

@@ -57,17 +57,8 @@ ROWS = {
     for _ in range(400)
 }
 TEXT = "".join(f"{source}\t{target}\n" for source, target in ROWS.items())
-SMALL = {
-    "d_model": 8,
-    "n_heads": 1,
-    "n_layers": 1,
-    "d_ff": 8,
-    "batch_size": 8,
-    "eval_size": 8,
-    "max_steps": 2,
-    "device": "cpu",
-    "num_threads": 1,
-}
+SMALL = {"d_model": 8, "n_heads": 1, "n_layers": 1, "d_ff": 8, "batch_size": 8, "eval_size": 8}
+SMALL |= {"max_steps": 2, "device": "cpu", "num_threads": 1}
 UNKNOWN = "0" * 64  # the SHA-256 of a dataset that is not stored
 OWNER, CONSENT, PRIVATE = "owner", "viewer with consent", "viewer without consent"
 
@@ -122,13 +113,11 @@ class Site:
         self.registry.snapshots.inspector = InProcessInspector()
         self.registry.snapshots.slow_inspector = InProcessInspector()
         self.experiments = ExperimentService(self.registry)
-        self.run = self.registry.import_checkpoint(
-            shutil.copytree(root / ".sent", root / ".copy"), self.owner, "my run"
-        )
+        copy = shutil.copytree(root / ".sent", root / ".copy")
+        self.run = self.registry.import_checkpoint(copy, self.owner, "my run")
         handlers = build_handlers(self.registry, self.experiments, public=True)
-        self.routes = launch_options(self.registry, handlers, "0.0.0.0", None)["app_kwargs"][
-            "routes"
-        ]
+        options = launch_options(self.registry, handlers, "0.0.0.0", None)
+        self.routes = options["app_kwargs"]["routes"]
         self.endpoints = Endpoints(self.registry, handlers, is_public=False)
         self.client = TestClient(Starlette(routes=self.routes))
 
@@ -170,17 +159,12 @@ class Site:
         self.post("runs/poll", **subject)
         snapshot = self.post("runs/poll", **subject)["snapshot"]
         probe = snapshot["probe"]["target"]
-        return {" ".join(each["target"]) for each in snapshot["samples"]} | {
-            " ".join(token for token in probe if token != "EOS")
-        }
+        probed = " ".join(token for token in probe if token != "EOS")
+        return {" ".join(each["target"]) for each in snapshot["samples"]} | {probed}
 
 
-FORM = {
-    "name": "an experiment",
-    "grid": [["norm_placement", "pre, post"]],
-    "seeds": "0",
-    "kind": "grid",
-}
+FORM = {"name": "an experiment", "grid": [["norm_placement", "pre, post"]], "seeds": "0"}
+FORM["kind"] = "grid"
 SOURCE = next(iter(ROWS))
 VIEW = {"text": SOURCE, "options": {"examples": True, "mode": "teacher-forced", "n": 400}}
 # By route: the fields of each request besides subject and owner.
@@ -287,9 +271,8 @@ def send_all(site, subject, key, skipped=()):
             if "ticket" in response:
                 answer = site.client.get(f"/playground/checkpoints/{response['ticket']}")
                 results.append(["download", answer.status_code])
-    answer = site.client.get(
-        WEIGHTS_PATH, params={"subject": subject, "step": 2}, headers={"x-owner": key}
-    )
+    query = {"subject": subject, "step": 2}
+    answer = site.client.get(WEIGHTS_PATH, params=query, headers={"x-owner": key})
     is_error = answer.headers["content-type"] == "application/json"
     results.append([f"weights {subject}", answer.json() if is_error else answer.headers["etag"]])
     for name, arguments in CALLS.items():
@@ -298,9 +281,8 @@ def send_all(site, subject, key, skipped=()):
             named = {}
         elif name in ("models", "start", "job", "cancel"):
             named = {"owner": key}
-        results.append(
-            [f"endpoint {name} {arguments} {subject}", site.call(name, **(arguments or {}) | named)]
-        )
+        response = site.call(name, **(arguments or {}) | named)
+        results.append([f"endpoint {name} {arguments} {subject}", response])
     return results
 
 
@@ -342,9 +324,8 @@ def hash_requests(site, key, sha256, archive):
     ]
     responses.append(site.call("start", owner=key, settings=settings | SMALL))
     headers = {"x-owner": key, "x-name": "uploaded"}
-    responses.append(
-        site.client.post("/playground/checkpoints", content=archive, headers=headers).json()
-    )
+    answer = site.client.post("/playground/checkpoints", content=archive, headers=headers)
+    responses.append(answer.json())
     responses += [
         site.post(f"form/{name}", owner=key, values=settings) for name in ("check", "start")
     ]

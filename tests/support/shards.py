@@ -12,16 +12,9 @@ from playground.experiments.spec import StoredExperiment, parse_experiment
 from playground.experiments.summary import RunMetrics, RunSummary, append_lines
 from playground.runs.record import owner_id
 
-FIVE_STEPS = {  # settings of runs that take a moment
-    "max_length": 4,
-    "max_steps": 5,
-    "d_model": 16,
-    "n_layers": 1,
-    "d_ff": 16,
-    "batch_size": 8,
-    "eval_size": 32,
-    "eval_every": 5,
-}
+# settings of runs that take a moment
+FIVE_STEPS = {"max_length": 4, "max_steps": 5, "d_model": 16, "n_layers": 1, "d_ff": 16}
+FIVE_STEPS |= {"batch_size": 8, "eval_size": 32, "eval_every": 5}
 METRICS = RunMetrics(done=True, exact_match=1.0, n=10, steps=5, exact_at_budget=1.0)
 
 

@@ -7,13 +7,8 @@ from playground.architectures import ARCHITECTURES
 from playground.training.run_config import RunConfig
 
 RECURRENT_VARIANTS = [
-    ("rnn", "none"),
-    ("lstm", "none"),
-    ("gru", "none"),
-    ("rnn", "dot"),
-    ("lstm", "additive"),
-    ("gru", "additive"),
-    ("gru", "dot"),
+    *(("rnn", "none"), ("lstm", "none"), ("gru", "none"), ("rnn", "dot")),
+    *(("lstm", "additive"), ("gru", "additive"), ("gru", "dot")),
 ]
 VARIANTS = {
     **{name: {"architecture": name} for name in ARCHITECTURES if name != "recurrent"},
@@ -31,20 +26,8 @@ def small_config(name, **changes):
     )
     task = {"n_symbols": 4, "min_length": 1, "max_length": 4, "max_positions": 8}
     if name == "bert":  # a smaller model does not learn in so few steps
-        sizes |= {
-            "d_model": 64,
-            "n_layers": 2,
-            "d_ff": 64,
-            "learning_rate": 3e-3,
-            "batch_size": 64,
-            "min_length": 3,
-        }
-    training = {
-        "max_steps": MAX_STEPS,
-        "lr_decay_steps": MAX_STEPS,
-        "batch_size": 32,
-        "eval_every": 1000,
-        "eval_size": 32,
-        "device": "cpu",
-    }
+        sizes |= {"d_model": 64, "n_layers": 2, "d_ff": 64, "min_length": 3}
+        sizes |= {"learning_rate": 3e-3, "batch_size": 64}
+    training = dict.fromkeys(("max_steps", "lr_decay_steps"), MAX_STEPS)
+    training |= {"batch_size": 32, "eval_every": 1000, "eval_size": 32, "device": "cpu"}
     return RunConfig.from_flat(VARIANTS[name] | task | training | sizes | changes)

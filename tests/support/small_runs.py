@@ -22,18 +22,9 @@ from tests.support.app_server import wait_for
 IN_CI = os.environ.get("CI") == "true"
 ENDLESS = 1_000_000
 TINY_SETTINGS = {
-    "d_model": 8,
-    "n_heads": 1,
-    "n_layers": 1,
-    "d_ff": 8,
-    "batch_size": 8,
-    "max_length": 5,
-    "eval_size": 32,
-    "eval_every": 50,
-    "lr_schedule": "constant",
-    "warmup_steps": 0,
-    "learning_rate": 1e-3,
-    "device": "cpu",
+    **{"d_model": 8, "n_heads": 1, "n_layers": 1, "d_ff": 8, "batch_size": 8, "max_length": 5},
+    **{"eval_size": 32, "eval_every": 50, "lr_schedule": "constant", "warmup_steps": 0},
+    **{"learning_rate": 1e-3, "device": "cpu"},
 }
 SMALL_SETTINGS = TINY_SETTINGS | {"d_model": 16, "n_heads": 2, "d_ff": 16}
 

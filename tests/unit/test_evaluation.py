@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from playground.architectures.seq2seq_model import Seq2SeqModel, eval_mode
-from playground.evaluation import evaluate, mean_loss, safe_divide, score_targets
+from playground.evaluation import LengthResult, evaluate, mean_loss, safe_divide, score_targets
 from playground.models.config import TransformerConfig
 from playground.tasks import PAD, load_task
 from playground.tasks.held_out import build_held_out_set
@@ -83,11 +83,8 @@ def test_scores_equal_a_count_of_free_running_predictions(ages):
             rows, right_rows = rows + 1, right_rows + all(a == b for a, b in real)
             tokens, right_tokens = tokens + len(real), right_tokens + sum(a == b for a, b in real)
         scores = evaluate(model, requested)
-        assert (scores.n, scores.exact_match, scores.token_accuracy) == (
-            rows,
-            right_rows / rows,
-            right_tokens / tokens,
-        )
+        expected = rows, right_rows / rows, right_tokens / tokens
+        assert (scores.n, scores.exact_match, scores.token_accuracy) == expected
         recorded.append(scores.token_accuracy)
     assert recorded[0] < 0.2 < recorded[2] < 0.95 < recorded[-1]
 
@@ -114,12 +111,7 @@ def test_a_model_without_teacher_forced_scores_has_no_held_out_loss():
 def test_length_without_held_out_sequences_scores_none_not_zero():
     scores = evaluate(ALWAYS, build_held_out_set(load_task("reverse", 2), 50, 4, 8))
     by_length = {each.length: each for each in scores.by_length}
-    assert (
-        by_length[4].n,
-        by_length[4].available,
-        by_length[4].exact_match,
-        by_length[4].token_accuracy,
-    ) == (0, 0, None, None)
+    assert by_length[4] == LengthResult(4, 0, 0, None, None)
     assert by_length[8].exact_match == 1.0
 
 

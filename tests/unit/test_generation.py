@@ -14,12 +14,8 @@ from tests.support.small_models import model_settings
 
 def untrained(**changes):
     torch.manual_seed(0)
-    model = Transformer(
-        TransformerConfig(
-            **{"d_model": 16, "n_heads": 2, "n_layers": 2, "d_ff": 32, "max_positions": 12}
-            | changes
-        )
-    )
+    sizes = {"d_model": 16, "n_heads": 2, "n_layers": 2, "d_ff": 32, "max_positions": 12}
+    model = Transformer(TransformerConfig(**sizes | changes))
     with torch.no_grad():
         for weight in model.parameters():
             weight += 0.2 * torch.randn_like(weight)
@@ -32,6 +28,11 @@ def never_writes(model, token):
     return model
 
 
+def sample(model, source_BS, max_tokens, seed, temperature=1.0):
+    generator = torch.Generator().manual_seed(seed)
+    return generate(model, source_BS, max_tokens, temperature=temperature, generator=generator)
+
+
 def sources(n=40, length=6):
     return build_held_out_set(load_task("reverse"), n, 1, length).batch.source_BS
 
@@ -42,10 +43,8 @@ def decode_slowly(model, source_BS, max_tokens):
     target_BT = torch.full((len(source_BS), 1), SOS)
     for _ in range(max_tokens):
         target_BT = torch.cat([target_BT, model(source_BS, target_BT)[:, -1:].argmax(-1)], dim=1)
-    written_BT = target_BT[:, 1:]
-    return written_BT.masked_fill(
-        (written_BT == EOS).cumsum(1) - (written_BT == EOS).long() > 0, PAD
-    )
+    is_eos_BT = (target_BT[:, 1:] == EOS).long()
+    return target_BT[:, 1:].masked_fill(is_eos_BT.cumsum(1) - is_eos_BT > 0, PAD)
 
 
 @settings(max_examples=15)
@@ -88,18 +87,14 @@ def test_generation_pads_after_eos_and_leaves_other_sequences_alone(ages):
         for row, end in zip(together_BT.tolist(), ends_B.tolist(), strict=True):
             assert EOS not in row or set(row[end + 1 :]) <= {PAD}
         assert len(set(ends_B.tolist())) > 1
-        alone_BT = torch.cat(
-            [generate(model, source_1S, 6) for source_1S in source_BS[::20].split(1)]
-        )
+        alone_BT = torch.cat([generate(model, row_1S, 6) for row_1S in source_BS[::20].split(1)])
         assert torch.equal(alone_BT, together_BT[::20])
 
 
 def test_outputs_have_the_requested_width_even_after_early_ends(ages):
-    for max_tokens in (1, 4, 5, 6):
-        assert generate(ages[240], sources(20, 1), max_tokens).shape == (
-            len(sources(20, 1)),
-            max_tokens,
-        )
+    source_BS = sources(20, 1)
+    for n in (1, 4, 5, 6):
+        assert generate(ages[240], source_BS, n).shape == (len(source_BS), n)
     assert generate(ages[240], sources(20, 5)[:0], 6).shape == (0, 6)
 
 
@@ -108,10 +103,7 @@ def test_sampling_follows_the_softmax_at_its_temperature(temperature):
     model, n = untrained(), 20_000
     source_BS = sources()[-1:].expand(n, -1)
     logits_V = model(source_BS[:1], torch.tensor([[SOS]]))[0, 0].detach()
-    written_B = generate(
-        model, source_BS, 1, temperature=temperature, generator=torch.Generator().manual_seed(3)
-    )[:, 0]
-    drawn_V = torch.bincount(written_B, minlength=13)
+    drawn_V = torch.bincount(sample(model, source_BS, 1, 3, temperature)[:, 0], minlength=13)
 
     def chi_square(at):
         expected_V = n * (logits_V / at).softmax(-1)
@@ -125,9 +117,7 @@ def test_sampling_follows_the_softmax_at_its_temperature(temperature):
 def test_each_sampled_token_depends_on_the_ones_sampled_before():
     model, n = never_writes(untrained(), PAD), 20_000
     source_BS = sources()[-1:].expand(n, -1)
-    first_B, second_B = generate(
-        model, source_BS, 2, temperature=1.0, generator=torch.Generator().manual_seed(3)
-    ).unbind(1)
+    first_B, second_B = sample(model, source_BS, 2, 3).unbind(1)
     for first in [token for token in first_B.unique().tolist() if token != EOS]:
         of_first_B = second_B[first_B == first]
         share_V = model(source_BS[:1], torch.tensor([[SOS, first]]))[0, 1].softmax(-1).detach()
@@ -137,32 +127,18 @@ def test_each_sampled_token_depends_on_the_ones_sampled_before():
 
 def test_sampling_is_reproducible_by_generator_seed():
     model = untrained()
-    draws = [
-        generate(
-            model, sources(), 8, temperature=1.0, generator=torch.Generator().manual_seed(seed)
-        )
-        for seed in (1, 1, 2)
-    ]
+    before = torch.get_rng_state()
+    draws = [sample(model, sources(), 8, seed) for seed in (1, 1, 2)]
     assert torch.equal(draws[0], draws[1])
     assert not torch.equal(draws[0], draws[2])
-
-
-def test_sampling_with_a_generator_leaves_torchs_global_one_alone():
-    model = untrained()
-    before = torch.get_rng_state()
-    generate(model, sources(), 3, temperature=1.0, generator=torch.Generator().manual_seed(1))
     generate(model, sources(), 3)
-    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(torch.get_rng_state(), before)  # the global generator is not used
 
 
 @pytest.mark.parametrize("temperature", [0.01, 1e-6, 1e-45, 1e-300, 5e-324])
 def test_a_temperature_near_zero_is_greedy(temperature, ages):
-    greedy_BT = generate(ages[240], sources(50, 5), 6)
-    generator = torch.Generator().manual_seed(1)
-    assert torch.equal(
-        generate(ages[240], sources(50, 5), 6, temperature=temperature, generator=generator),
-        greedy_BT,
-    )
+    model, source_BS = ages[240], sources(50, 5)
+    assert torch.equal(sample(model, source_BS, 6, 1, temperature), generate(model, source_BS, 6))
 
 
 def test_max_tokens_above_max_positions_is_rejected():

@@ -46,10 +46,10 @@ class PretrainedSeq2SeqConfig(AttentionConfig):
     """Sizes of a pretrained model, and the number of prompt tokens besides source and target."""
 
     prompt_tokens: int = config_field(
-        0, "Tokens of a prompt besides source and target.", low=0, high=1000
+        0, "Tokens of a prompt besides source and target.", bounds=(0, 1000)
     )
-    tokens_per_symbol: int = config_field(1, "Tokens of the longest symbol.", low=1, high=1000)
-    parameters: int = config_field(1, "Trainable parameters.", low=1, high=10**12)
+    tokens_per_symbol: int = config_field(1, "Tokens of the longest symbol.", bounds=(1, 1000))
+    parameters: int = config_field(1, "Trainable parameters.", bounds=(1, 10**12))
     reads_all: bool = config_field(
         False, "Compute logits at all positions, not only at those of the target."
     )

@@ -66,16 +66,13 @@ def test_packed_loss_and_gradient_are_those_of_the_batch(overrides, label_smooth
     assert_same_loss_and_gradient(model, batch, label_smoothing)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"task": "parity"},
-        {"task": "duplicate"},
-        {"max_length": 31, "min_length": 31},
-        {"max_length": 40, "batch_size": 300},
-    ],
-    ids=str,
-)
+OTHERS = [
+    *({"task": "parity"}, {"task": "duplicate"}, {"max_length": 31, "min_length": 31}),
+    {"max_length": 40, "batch_size": 300},
+]
+
+
+@pytest.mark.parametrize("changes", OTHERS, ids=str)
 def test_packed_loss_holds_for_other_tasks_and_lengths(changes):
     assert_same_loss_and_gradient(*model_and_batch(**changes))
 
@@ -97,16 +94,14 @@ def test_batch_without_training_sequences_has_loss_zero():
 def test_rows_hold_every_token_once_and_pairs_in_the_same_row():
     _, batch = model_and_batch(batch_size=2 * GROUP_SIZE + 9, task="duplicate")
     rows = pack(batch, torch.ones(len(batch.source_BS), dtype=torch.bool))
-    for side, tokens_BM in ((rows.source, batch.source_BS), (rows.target, batch.labels_BT)):
+    for side, tokens_BM in zip(rows, (batch.source_BS, batch.labels_BT), strict=True):
         is_used_RM = side.sequence_RM >= 0
         assert int(is_used_RM.sum()) == len(side.position_N) == int((tokens_BM != PAD).sum())
         assert is_used_RM.float().mean() > 0.8
         tokens_N = tokens_BM.flatten()[side.token_RM.flatten()[side.position_N]]
         assert torch.equal(tokens_N, tokens_BM[tokens_BM != PAD])
     for i in range(len(batch.source_BS)):
-        rows_of_source, rows_of_target = (
-            (side.sequence_RM == i).any(1).nonzero() for side in (rows.source, rows.target)
-        )
+        rows_of_source, rows_of_target = ((x.sequence_RM == i).any(1).nonzero() for x in rows)
         assert len(rows_of_source) == 1
         assert torch.equal(rows_of_source, rows_of_target)
 
@@ -121,18 +116,13 @@ def test_rows_that_are_no_shorter_than_the_batch_are_not_used():
     model, batch = model_and_batch(min_length=10, max_length=10)
     assert pack(batch, batch.loss_weight_B > 0) is None
     assert packed_loss(model, batch) == model.loss(batch)
-    for packed, padded in zip(
-        packed_exact_match_and_loss(model, batch), model.exact_match_and_loss(batch), strict=True
-    ):
-        assert torch.equal(packed, padded)
+    packed = packed_exact_match_and_loss(model, batch)
+    assert all(map(torch.equal, packed, model.exact_match_and_loss(batch)))
 
 
 def test_scores_from_packed_rows_are_those_of_the_batch(monkeypatch):
-    trainer = Trainer(
-        RunConfig.from_flat(
-            SMALL | {"task": "copy", "learning_rate": 0.02, "max_steps": 60, "eval_every": 500}
-        )
-    )
+    training = {"task": "copy", "learning_rate": 0.02, "max_steps": 60, "eval_every": 500}
+    trainer = Trainer(RunConfig.from_flat(SMALL | training))
     list(trainer)
     held_out = build_held_out_set(trainer.task, 100, 1, 10)
     packed_B, loss_B = packed_exact_match_and_loss(trainer.model, held_out.batch, 0.1)
@@ -178,4 +168,4 @@ def test_trainer_packs_by_default():
 def test_rows_are_at_least_as_wide_as_a_vector_register_needs():
     _, batch = model_and_batch(max_length=5)
     rows = pack(batch, batch.loss_weight_B > 0)
-    assert rows.source.token_RM.shape[1] == rows.target.token_RM.shape[1] == MIN_WIDTH
+    assert [side.token_RM.shape[1] for side in rows] == [MIN_WIDTH, MIN_WIDTH]

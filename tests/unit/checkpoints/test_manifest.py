@@ -8,14 +8,9 @@ from playground.checkpoints.manifest import CheckpointError, Manifest, read_mani
 from playground.training.setting_changes import SettingChange
 from playground.training.train_config import TrainConfig
 
-SCORES = {
-    "n": 4,
-    "exact_match": 0.5,
-    "token_accuracy": 0.75,
-    "by_length": [
-        {"length": 3, "n": 4, "available": None, "exact_match": 0.5, "token_accuracy": 0.75}
-    ],
-}
+TOTAL = {"n": 4, "exact_match": 0.5, "token_accuracy": 0.75}
+LENGTHS = [TOTAL | {"length": 3, "available": None}]
+SCORES = TOTAL | {"by_length": LENGTHS}
 
 
 @pytest.fixture
@@ -82,9 +77,9 @@ def test_config_json_is_for_people_too(folder):
 
 
 def test_a_folder_without_config_json_is_no_checkpoint(tmp_path):
-    assert "is not a checkpoint: it has no config.json" in refusal(tmp_path / "nothing")
     (tmp_path / "file").write_text("x")
-    assert "is not a checkpoint: it has no config.json" in refusal(tmp_path / "file")
+    for name in ("nothing", "file"):
+        assert "is not a checkpoint: it has no config.json" in refusal(tmp_path / name)
 
 
 @pytest.mark.parametrize("actual", [1, 3, "2", True, None])
@@ -94,13 +89,10 @@ def test_another_schema_is_rejected_with_both_versions(folder, actual):
     assert message in refusal(folder)
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        *("task", "model", "training", "architecture", "step", "seconds", "device", "scores"),
-        "versions",
-    ],
-)
+KEYS = "task model training architecture step seconds device scores versions"
+
+
+@pytest.mark.parametrize("key", KEYS.split())
 def test_a_missing_part_is_named(folder, key):
     content = json.loads((folder / "config.json").read_text())
     del content[key]
@@ -123,11 +115,7 @@ NO_RUN_WRITES = [
     (("seconds",), "long", "seconds is 'long'"),
     (("seconds",), 10**400, "a number has 401 digits"),
     (("scores",), {"n": "<b>", "by_length": 3}, "n is '<b>'; give a whole number"),
-    (
-        ("scores",),
-        {"n": 3, "exact_match": 7, "token_accuracy": 0.5, "by_length": []},
-        "exact_match is 7",
-    ),
+    (("scores",), SCORES | {"exact_match": 7}, "exact_match is 7"),
     (("surprise",), 1, "'surprise' is not a field"),
     (("changes",), [3], "changes are [3]"),
     (("changes",), [[1, "seed", 3]], "'seed' cannot change"),
@@ -147,17 +135,18 @@ def test_an_invalid_run_file_is_rejected_with_the_reason(folder, keys, to, reaso
     assert reason in refusal(folder)
 
 
-@pytest.mark.parametrize("number", ["NaN", "-1e999"])
-def test_invalid_numbers_are_rejected(folder, number):
+@pytest.mark.parametrize(
+    ("seconds", "reason"),
+    [
+        ("NaN", "is not a number"),
+        ("-1e999", "is not a number"),
+        ('1.25, "step": 8', "a key occurs twice"),
+    ],
+)
+def test_json_that_is_not_strict_is_rejected(folder, seconds, reason):
     text = (folder / "config.json").read_text()
-    (folder / "config.json").write_text(text.replace('"seconds": 1.25', f'"seconds": {number}'))
-    assert "is not a number" in refusal(folder)
-
-
-def test_a_duplicate_key_is_rejected(folder):
-    text = (folder / "config.json").read_text()
-    (folder / "config.json").write_text(text.replace('"step": 7', '"step": 7, "step": 8'))
-    assert "a key occurs twice" in refusal(folder)
+    (folder / "config.json").write_text(text.replace('"seconds": 1.25', f'"seconds": {seconds}'))
+    assert reason in refusal(folder)
 
 
 @pytest.mark.parametrize(
@@ -197,24 +186,18 @@ def test_every_truncation_of_config_json_is_rejected(folder):
         refusal(folder)
 
 
-LENGTH = {"length": 3, "n": 1, "available": 1, "exact_match": 1.0, "token_accuracy": 1.0}
-
-
 @pytest.mark.parametrize(
     ("keys", "to", "reason"),
     [
         (("changes",), [[1, "speed", 1]] * 65_000, "65,000 changes; at most 1,000"),
         (("changes",), [[1, "stop_at_exact_match", 0]] * 1001, "1,001 changes; at most 1,000"),
-        (("scores", "by_length"), [LENGTH] * 7_000, "7,000 values; give a list of at most 512"),
+        (("scores", "by_length"), 7_000 * LENGTHS, "7,000 values; give a list of at most 512"),
         (("versions",), {f"package-{i}": "1" for i in range(20_000)}, "versions has 20,000 values"),
         (("versions",), {"torch": "2" * 1000}, "versions"),
         (("sha256",), {f"file-{i}": "0" * 64 for i in range(9_000)}, "sha256 has 9,000 values"),
         (("sha256",), {"model.safetensors": "0" * 1000}, "sha256"),
     ],
-    ids=[
-        *("many changes", "one change too many", "lengths", "versions", "long version", "sums"),
-        "long sum",
-    ],
+    ids=range(7),
 )
 def test_oversized_parts_are_rejected_before_any_of_them_is_read(
     folder, monkeypatch, keys, to, reason

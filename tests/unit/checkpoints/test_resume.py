@@ -72,25 +72,15 @@ def test_a_resumed_run_is_the_run_that_went_on_to_the_bit(
     assert fingerprint(resumed) == expected
 
 
-def reset_torch_generator(trainer, initial_state):
-    torch.set_rng_state(initial_state["generator.torch"])
+RESETS = {
+    "torch generator": lambda _, initial: torch.set_rng_state(initial["generator.torch"]),
+    "data generator": lambda t, initial: t.data_generator.set_state(initial["generator.data"]),
+    "optimizer": lambda trainer, _: trainer.optimizer.state.clear(),
+    "changes": lambda trainer, _: trainer.changes.clear(),
+}
 
 
-def reset_data_generator(trainer, initial_state):
-    trainer.data_generator.set_state(initial_state["generator.data"])
-
-
-def reset_optimizer(trainer, initial_state):
-    trainer.optimizer.state.clear()
-
-
-def reset_changes(trainer, initial_state):
-    trainer.changes = []
-
-
-@pytest.mark.parametrize(
-    "reset", [reset_torch_generator, reset_data_generator, reset_optimizer, reset_changes]
-)
+@pytest.mark.parametrize("reset", RESETS.values(), ids=RESETS)
 def test_each_part_of_the_state_is_needed_to_resume_bit_identically(tiny, tmp_path, reset):
     changes = [SettingChange(6, "learning_rate", 0.02)]
     uninterrupted = save_after(tiny, 5, tmp_path / "cut", changes)
@@ -154,10 +144,8 @@ def test_adam_and_adamw_have_the_same_state(tiny, tmp_path):
 def test_checkpoint_with_weights_only_cannot_be_resumed(tiny, tmp_path):
     save_checkpoint(tmp_path / "weights", Trainer(tiny), [], resumable=False)
     assert not (tmp_path / "weights" / "training.safetensors").exists()
-    with pytest.raises(
-        CheckpointError,
-        match="contains only weights and cannot be resumed; train a new run instead",
-    ):
+    message = "contains only weights and cannot be resumed; train a new run instead"
+    with pytest.raises(CheckpointError, match=message):
         resume_trainer(tmp_path / "weights")
 
 
@@ -177,11 +165,8 @@ def test_run_diverged_at_first_step_can_resume_once_repaired(tiny, tmp_path):
 @pytest.fixture(scope="module")
 def ended_early(small_run, tmp_path_factory):
     """Train a run that reaches its goal early; return its checkpoint."""
-    trainer = Trainer(
-        small_run.replace(
-            stop_at_exact_match=0.3, eval_every=5, eval_size=20, max_steps=300, learning_rate=1e-2
-        )
-    )
+    settings = {"stop_at_exact_match": 0.3, "eval_every": 5, "eval_size": 20, "max_steps": 300}
+    trainer = Trainer(small_run.replace(**settings, learning_rate=1e-2))
     metrics = list(trainer)
     assert trainer.stopped_early
     assert trainer.step_count < 300
@@ -231,23 +216,18 @@ def test_checkpoints_of_earlier_versions_are_read(ended_early, tmp_path):
     assert (trainer.config.training.optimizer, trainer.average) == ("adam", None)
 
 
-def without_state(monkeypatch, *names):
-    """Let trainers save states without these entries, as earlier versions did."""
-    complete = Trainer.state_dict
-    monkeypatch.setattr(
-        Trainer,
-        "state_dict",
-        lambda trainer: {k: v for k, v in complete(trainer).items() if k not in names},
-    )
-
-
 def test_a_run_on_an_earlier_fixed_training_set_is_not_resumed(tiny, tmp_path, monkeypatch):
     run = tiny.replace(n_training_sources=20)
     save_after(run, 3, tmp_path / "new")
     message = "another fixed training set.*can still be inspected and evaluated$"
     with pytest.raises(CheckpointError, match=message):
         resume_trainer(tmp_path / "new", seed=1)
-    without_state(monkeypatch, "training_set")
+    complete = Trainer.state_dict  # an earlier version had no fingerprint
+    monkeypatch.setattr(
+        Trainer,
+        "state_dict",
+        lambda each: {k: v for k, v in complete(each).items() if k != "training_set"},
+    )
     save_after(run, 3, tmp_path / "old")
     with pytest.raises(CheckpointError, match="another fixed training set"):
         resume_trainer(tmp_path / "old")

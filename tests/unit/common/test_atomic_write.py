@@ -3,6 +3,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -93,12 +94,8 @@ def test_sweep_removes_stale_writes_and_returns_their_names(tmp_path):
     write_dir(tmp_path / ".never.1234abcd.tmp", NEW)
     write_dir(tmp_path / ".git", OLD)
     (tmp_path / ".hidden.tmp").write_text("a file")
-    assert clean_up_stale(tmp_path) == [
-        ".hidden.tmp",
-        ".kept.1234abcd.tmp",
-        ".kept.previous",
-        ".never.1234abcd.tmp",
-    ]
+    removed = [".hidden.tmp", ".kept.1234abcd.tmp", ".kept.previous", ".never.1234abcd.tmp"]
+    assert clean_up_stale(tmp_path) == removed
     assert sorted(os.listdir(tmp_path)) == [".git", "kept", "lost"]
     assert (content(tmp_path / "kept"), content(tmp_path / "lost")) == (NEW, OLD)
     assert clean_up_stale(tmp_path) == clean_up_stale(tmp_path / "nowhere") == []
@@ -166,11 +163,7 @@ def test_a_first_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
 def test_an_interrupt_while_writing_leaves_the_old_content(tmp_path, monkeypatch):
     write_dir(tmp_path / "x", OLD)
     write_file(tmp_path / "y", b"old")
-
-    def interrupted(descriptor):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "fsync", interrupted)
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=KeyboardInterrupt))
     for write, name, new in ((write_dir, "x", NEW), (write_file, "y", b"new")):
         with pytest.raises(KeyboardInterrupt):
             write(tmp_path / name, new)
@@ -209,9 +202,7 @@ def test_reader_gets_complete_old_or_new_file_if_writer_is_killed(tmp_path):
 def test_a_flushed_file_is_flushed_before_it_takes_the_name(tmp_path, monkeypatch):
     write_file(tmp_path / "x", b"old")
     recorded = []
-    monkeypatch.setattr(
-        os, "fsync", lambda descriptor: recorded.append((tmp_path / "x").read_bytes())
-    )
+    monkeypatch.setattr(os, "fsync", lambda _: recorded.append((tmp_path / "x").read_bytes()))
     write_file(tmp_path / "x", b"new")
     assert recorded == [b"old"]
     write_file(tmp_path / "x", b"newer", flush=False)

@@ -60,30 +60,14 @@ def test_a_repeated_message_is_logged_once_a_minute(monkeypatch):
 def test_a_repeated_error_is_dropped():
     repeats = RepeatFilter()
 
-    def fail(text, error=ValueError):
-        raise error(text)
-
-    def record(number, *error):
+    def record(number, error=ValueError):
         try:
-            fail(f"session {number}", *error)
+            raise error(f"session {number}")
         except ValueError:
-            return logging.LogRecord(
-                "asyncio",
-                40,
-                "x.py",
-                1,
-                f"Task-{number} failed: {number * 'x'}",
-                (),
-                sys.exc_info(),
-            )
+            text = f"Task-{number} failed: {number * 'x'}"
+            return logging.LogRecord("asyncio", 40, "x.py", 1, text, (), sys.exc_info())
 
-    assert [repeats.filter(record(number)) for number in range(5)] == [
-        True,
-        False,
-        False,
-        False,
-        False,
-    ]
+    assert [repeats.filter(record(number)) for number in range(5)] == [True] + [False] * 4
     assert repeats.filter(record(5, UnicodeError))  # another error at the same line
 
 
@@ -94,8 +78,7 @@ def test_an_exception_in_a_thread_is_logged_with_its_traceback():
         "def work(): raise RuntimeError('from the thread')\n"
         "thread = threading.Thread(target=work, name='worker-7'); thread.start(); thread.join()\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stderr.count("ERROR playground: The thread worker-7 ended with an exception") == 1
     assert done.stderr.count("RuntimeError: from the thread") == 1

@@ -12,11 +12,8 @@ from playground.common.platform import cpu_seconds, link_or_copy, rename, reuse_
 
 def test_waiting_for_a_cpu_counts_as_active(tmp_path, monkeypatch):
     monkeypatch.setattr(platform, "PROC", tmp_path)
-    for thread, text in (
-        ("7", "1000000000 50000000000 3\n"),
-        ("8", "500000000 0 1\n"),
-        ("9", "odd\n"),
-    ):
+    times = {"7": "1000000000 50000000000 3\n", "8": "500000000 0 1\n", "9": "odd\n"}
+    for thread, text in times.items():
         folder = tmp_path / "7" / "task" / thread
         folder.mkdir(parents=True)
         (folder / "schedstat").write_text(text)

@@ -49,16 +49,8 @@ def test_brackets_in_a_text_are_no_nesting():
 @pytest.mark.parametrize(
     "data",
     [
-        b"",
-        b"{",
-        b"\x00",
-        b"\xff{}",
-        b'{"a": 1, "a": 2}',
-        b"NaN",
-        b"-Infinity",
-        b"1e999",
-        b"1" * (MAX_DIGITS + 1),
-        b"1" * 10_000,
+        *(b"", b"{", b"\x00", b"\xff{}", b'{"a": 1, "a": 2}', b"NaN", b"-Infinity", b"1e999"),
+        *(b"1" * (MAX_DIGITS + 1), b"1" * 10_000),
     ],
 )
 def test_other_data_is_rejected(data):

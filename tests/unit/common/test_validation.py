@@ -73,14 +73,11 @@ def test_message_names_field_value_and_accepted_values(values, field, message):
     assert (str(raised.value), raised.value.field) == (message, field)
 
 
-def test_missing_field_and_other_types_have_messages_too():
+def test_missing_field_other_types_and_long_values_have_messages_too():
     with pytest.raises(UserError, match=r"^checkpoint is missing; give a text of 1 to 12 char"):
         parse(Request, {"n": 3})
     with pytest.raises(UserError, match=r"^the value is \[\]; give an object of names and values$"):
         parse(Request, [])
-
-
-def test_message_shortens_long_values():
     with pytest.raises(UserError) as raised:
         parse(Request, {"checkpoint": "copy", "mode": "x" * 10_000})
     assert len(str(raised.value)) < 150

@@ -1,4 +1,3 @@
-import pytest
 from matplotlib.text import Text
 
 from playground.figures.figures import ablation_ranking
@@ -8,18 +7,14 @@ from tests.support.figures import ablation_rows
 def test_the_ranking_is_drawn_from_its_rows():
     rows = ablation_rows(["a", "b"], losses=[3.0, 0.5])
     lost, exact = ablation_ranking(rows).axes[:2]
-    points = {
-        (line.get_xdata()[0], line.get_ydata()[0])
-        for line in lost.lines
-        if len(line.get_xdata()) == 1
-    }
-    assert points == {(row["log_probability_drop"], "ab".index(row["name"])) for row in rows}
-    points = {
-        (line.get_xdata()[0], line.get_ydata()[0])
-        for line in exact.lines
-        if len(line.get_xdata()) == 1
-    }
-    assert points == {(row["exact_match"], "ab".index(row["name"])) for row in rows}
+    for axes, key in ((lost, "log_probability_drop"), (exact, "exact_match")):
+        points = {
+            tuple(p)
+            for line in axes.lines
+            for p in line.get_xydata()
+            if len(line.get_xydata()) == 1
+        }
+        assert points == {(row[key], "ab".index(row["name"])) for row in rows}
     assert [label.get_text() for label in lost.get_yticklabels()] == ["a", "b"]
 
 
@@ -32,8 +27,3 @@ def test_gains_have_a_scale_as_drops_have():
 def test_only_a_complete_fraction_is_written_as_complete():
     rows = [row | {"exact_match_before": 0.9996} for row in ablation_rows(["a"], losses=[3.0])]
     assert "intact: 99.9 %" in {text.get_text() for text in ablation_ranking(rows).findobj(Text)}
-
-
-def test_no_rows_raise_value_error():
-    with pytest.raises(ValueError, match="no effects"):
-        ablation_ranking([])

@@ -52,15 +52,3 @@ def test_every_token_has_a_visible_label():
     for label in ("5", "\u05d0", "U+200B", "U+4F60U+5F20", "U+1F44B", "$x$"):
         assert labels.count(label) == 2
     render(figure, "png")  # a missing glyph would be a warning, and a warning is an error
-
-
-def test_labels_that_do_not_fit_the_weights_raise_value_error():
-    with pytest.raises(ValueError, match=r"\(2, 4, 11, 11\) do not fit 11 rows and 10 columns"):
-        cross_attention(weights(2, 4, 11, 11), TEN, TEN[:-1])
-
-
-def test_data_of_another_shape_raises_value_error():
-    with pytest.raises(ValueError, match="do not fit 10 rows and 11 columns"):
-        attention_grid(attention_data("cross", 1, 1, TEN, TEN) | {"rows": TEN[1:]})
-    with pytest.raises(ValueError, match="give 2 dimensions"):
-        single_head(attention_data("cross", 1, 1, TEN, TEN))

@@ -115,6 +115,20 @@ def inputs_of(source_BS):
     return {"input_ids": source_BS, "attention_mask": (source_BS != PAD).long()}
 
 
+def assert_same_outputs(model, loaded):
+    """Compare logits and attention weights; return the inputs of the loaded model."""
+    source_BS, target_BT = sources(8), targets(8)
+    record = AttentionWeights()
+    logits_BTV = model(source_BS, target_BT, record)
+    inputs = inputs_of(source_BS) | {"decoder_input_ids": target_BT}
+    result = loaded(**inputs, output_attentions=True)
+    torch.testing.assert_close(result.logits, logits_BTV, **CLOSE)
+    for name in ("encoder", "decoder", "cross"):
+        attentions = list(result[f"{name}_attentions"])
+        torch.testing.assert_close(attentions, getattr(record, name), **CLOSE)
+    return inputs
+
+
 @settings(max_examples=12)
 @given(model_settings())
 @torch.no_grad()
@@ -123,14 +137,7 @@ def test_the_published_model_equals_the_transformer(tmp_path_factory, overrides)
     loaded = save_and_load(model, tmp_path_factory.mktemp("published"))
     assert {weight.dtype for weight in loaded.parameters()} == {torch.float32}
     assert loaded.num_parameters() == parameter_count(model.config)
-    source_BS, target_BT = sources(8), targets(8)
-    record = AttentionWeights()
-    logits_BTV = model(source_BS, target_BT, record)
-    result = loaded(**inputs_of(source_BS), decoder_input_ids=target_BT, output_attentions=True)
-    torch.testing.assert_close(result.logits, logits_BTV, **CLOSE)
-    for name in ("encoder", "decoder", "cross"):
-        attentions = list(result[f"{name}_attentions"])
-        torch.testing.assert_close(attentions, getattr(record, name), **CLOSE)
+    assert_same_outputs(model, loaded)
 
 
 @pytest.mark.parametrize("is_tied", [False, True])
@@ -153,33 +160,26 @@ def test_padding_changes_nothing(pair):
     batched = loaded(**inputs_of(source_BS), decoder_input_ids=target_BT)
     recorded = loaded(**inputs_of(source_BS), decoder_input_ids=target_BT, output_attentions=True)
     noise_BS = torch.where(source_BS == PAD, 5, source_BS)  # masked positions may have any token
-    masked = loaded(
-        input_ids=noise_BS, attention_mask=(source_BS != PAD).long(), decoder_input_ids=target_BT
-    )
-    unmasked = loaded(input_ids=source_BS, decoder_input_ids=target_BT)
-    assert torch.equal(masked.logits, batched.logits)
-    assert torch.equal(unmasked.logits, batched.logits)
+    mask = {"attention_mask": (source_BS != PAD).long()}
+    encode = loaded.get_encoder()
+    for values in (
+        mask | {"input_ids": noise_BS},
+        {"input_ids": source_BS},
+        mask | {"encoder_outputs": encode(**inputs_of(source_BS))},
+    ):
+        result = loaded(**values, decoder_input_ids=target_BT)
+        assert torch.equal(result.logits, batched.logits)
     for row in range(20):
         n = int((source_BS[row] != PAD).sum())
-        alone = loaded(
-            input_ids=source_BS[row : row + 1, :n], decoder_input_ids=target_BT[row : row + 1]
-        )
+        source_1S, target_1T = source_BS[row : row + 1, :n], target_BT[row : row + 1]
+        alone = loaded(input_ids=source_1S, decoder_input_ids=target_1T)
         assert torch.allclose(alone.logits[0], batched.logits[row], atol=1e-6, rtol=0)
-        assert all(
-            float(weights_BHTS[row, ..., n:].abs().sum()) == 0
-            for weights_BHTS in recorded.cross_attentions
-        )
-    memory = loaded.get_encoder()(**inputs_of(source_BS))
-    provided = loaded(
-        encoder_outputs=memory,
-        attention_mask=(source_BS != PAD).long(),
-        decoder_input_ids=target_BT,
+        assert not any(weights[row, ..., n:].any() for weights in recorded.cross_attentions)
+    unpadded, expected = (
+        loaded(**values, decoder_input_ids=target_BT).logits
+        for values in ({"encoder_outputs": encode(noise_BS)}, {"input_ids": noise_BS})
     )
-    assert torch.equal(provided.logits, batched.logits)
-    unpadded = loaded(encoder_outputs=loaded.get_encoder()(noise_BS), decoder_input_ids=target_BT)
-    assert torch.equal(
-        unpadded.logits, loaded(input_ids=noise_BS, decoder_input_ids=target_BT).logits
-    )
+    assert torch.equal(unpadded, expected)
 
 
 @pytest.mark.parametrize(
@@ -195,10 +195,8 @@ def test_greedy_decoding_equals_ours(changes, tmp_path):
     written_BT = loaded.generate(**inputs_of(source_BS))[:, 1:]
     assert torch.equal(written_BT, ours_BT[:, : written_BT.shape[1]])
     assert not bool(ours_BT[:, written_BT.shape[1] :].any())
-    ended_B = (ours_BT == EOS).any(1)
-    assert 0 < int(ended_B.sum()) < 64, (
-        "both kinds of answers are there: those that end and those that run full"
-    )
+    n_ended = int((ours_BT == EOS).any(1).sum())
+    assert 0 < n_ended < 64, "some answers end, and some run full"
 
 
 def test_beam_search_returns_the_most_likely_sequence(tmp_path):
@@ -224,6 +222,10 @@ def test_beam_search_returns_the_most_likely_sequence(tmp_path):
     assert better, "there is an answer that greedy decoding misses"
 
 
+def shapes(attentions):
+    return [tuple(weights.shape) for weights in attentions]
+
+
 def until_eos(answer_T):
     """Return the generated tokens; beam search of transformers pads with EOS if PAD is token 0."""
     tokens = answer_T.tolist()
@@ -243,51 +245,37 @@ def test_generation_ends_at_the_last_position(pair, beams):
     )
     assert written_BT.shape == (5, 12)
     assert not bool((written_BT == EOS).any())
-    for requested, width in (
-        ({}, 12),
-        ({"max_new_tokens": 4}, 5),
-        ({"max_length": 4}, 4),
-        ({"max_length": 40}, 12),
+    options = {"num_beams": beams, "suppress_tokens": [EOS]}
+    for name, limit, width in (
+        ("max_length", None, 12),
+        ("max_new_tokens", 4, 5),
+        ("max_length", 4, 4),
+        ("max_length", 40, 12),
     ):
-        assert loaded.generate(
-            **inputs_of(sources(5)), num_beams=beams, suppress_tokens=[EOS], **requested
-        ).shape == (5, width)
+        limits = {} if limit is None else {name: limit}
+        assert loaded.generate(**inputs_of(sources(5)), **options, **limits).shape == (5, width)
 
 
 @pytest.mark.parametrize("beams", [1, 2])
 def test_generate_returns_attention_weights(pair, beams):
     model, loaded = pair
     source_BS = sources(3)
-    requested = {
-        "num_beams": beams,
-        "max_new_tokens": 6,
-        "output_attentions": True,
-        "return_dict_in_generate": True,
-    }
-    result = loaded.generate(**inputs_of(source_BS), suppress_tokens=[EOS], **requested)
+    requested = {"num_beams": beams, "max_new_tokens": 6, "suppress_tokens": [EOS]}
+    requested |= {"output_attentions": True, "return_dict_in_generate": True}
+    result = loaded.generate(**inputs_of(source_BS), **requested)
     assert result.sequences.shape == (3, 7)
-    assert [tuple(weights.shape) for weights in result.encoder_attentions] == [(3, 4, 11, 11)] * 2
+    assert shapes(result.encoder_attentions) == [(3, 4, 11, 11)] * 2
     for step in range(6):
-        assert [tuple(weights.shape) for weights in result.decoder_attentions[step]] == [
-            (3 * beams, 4, 1, step + 1)
-        ] * 2
-        assert [tuple(weights.shape) for weights in result.cross_attentions[step]] == [
-            (3 * beams, 4, 1, 11)
-        ] * 2
+        assert shapes(result.decoder_attentions[step]) == [(3 * beams, 4, 1, step + 1)] * 2
+        assert shapes(result.cross_attentions[step]) == [(3 * beams, 4, 1, 11)] * 2
     if beams == 1:
         record = AttentionWeights()
         model(source_BS, result.sequences[:, :-1], record)
-        last = [
-            (record.decoder, result.decoder_attentions),
-            (record.cross, result.cross_attentions),
-        ]
-        pairs = list(zip(result.encoder_attentions, record.encoder, strict=True))
-        for ours, attentions in last:
-            pairs += zip(attentions[-1], [weights[:, :, -1:] for weights in ours], strict=True)
-        assert all(torch.allclose(a, b, atol=1e-6, rtol=0) for a, b in pairs)
-    expected = loaded.generate(
-        **inputs_of(source_BS), suppress_tokens=[EOS], use_cache=False, **requested
-    )
+        ours = [*record.encoder, *(w[:, :, -1:] for w in (*record.decoder, *record.cross))]
+        last = result.decoder_attentions[-1], result.cross_attentions[-1]
+        theirs = [*result.encoder_attentions, *itertools.chain(*last)]
+        torch.testing.assert_close(theirs, ours, atol=1e-6, rtol=0)
+    expected = loaded.generate(**inputs_of(source_BS), use_cache=False, **requested)
     assert torch.equal(expected.sequences, result.sequences)
     assert tuple(expected.decoder_attentions[-1][0].shape) == (3 * beams, 4, 6, 6)
 
@@ -365,9 +353,7 @@ def test_a_cache_may_be_filled_step_by_step_or_at_once(pair):
     assert rest.past_key_values is first.past_key_values
     logits_BTV = torch.cat([first.logits, rest.logits], dim=1)
     assert torch.allclose(logits_BTV, expected.logits, atol=1e-6, rtol=0)
-    with pytest.raises(
-        ValueError, match="decoder_input_ids has 14 tokens, but the model has positions for 11"
-    ):
+    with pytest.raises(ValueError, match=r"decoder_input_ids has 14 tokens, .* positions for 11"):
         loaded(**source, decoder_input_ids=target_BT, past_key_values=rest.past_key_values)
 
 
@@ -397,38 +383,29 @@ def test_every_kind_of_positions_works_in_half_precision(kind, tmp_path):
 def test_too_long_or_missing_values_are_reported(pair):
     _, loaded = pair
     longer_BS = torch.full((1, 12), 5)
-    with pytest.raises(
-        ValueError, match="input_ids has 12 tokens, but the model has positions for 11"
+    long_source = {"input_ids": longer_BS, "decoder_input_ids": targets(1)}
+    for values, message in (
+        (long_source, "^input_ids has 12 tokens, but the model has positions for 11"),
+        ({"input_ids": sources(1), "labels": longer_BS}, "decoder_input_ids has 12 tokens"),
+        ({"input_ids": sources(1)}, "no target"),
+        ({"decoder_input_ids": targets(1)}, "no source"),
     ):
-        loaded(input_ids=longer_BS, decoder_input_ids=targets(1))
+        with pytest.raises(ValueError, match=message):
+            loaded(**values)
     with pytest.raises(ValueError, match="input_ids has 12 tokens"):
-        loaded.generate(
-            input_ids=longer_BS, attention_mask=torch.ones_like(longer_BS), max_new_tokens=2
-        )
-    with pytest.raises(ValueError, match="decoder_input_ids has 12 tokens"):
-        loaded(input_ids=sources(1), labels=longer_BS)
-    with pytest.raises(ValueError, match="no target"):
-        loaded(input_ids=sources(1))
-    with pytest.raises(ValueError, match="no source"):
-        loaded(decoder_input_ids=targets(1))
+        loaded.generate(**inputs_of(longer_BS), max_new_tokens=2)
 
 
 def test_the_config_accepts_only_valid_models(tmp_path):
-    config = PlaygroundConfig(
-        d_model=24, n_heads=3, norm_placement="post", tie_output_embeddings=True
-    )
-    assert config.to_model_config() == TransformerConfig(
-        d_model=24, n_heads=3, norm_placement="post", tie_output_embeddings=True
-    )
+    sizes = {"d_model": 24, "n_heads": 3, "norm_placement": "post", "tie_output_embeddings": True}
+    config = PlaygroundConfig(**sizes)
+    assert config.to_model_config() == TransformerConfig(**sizes)
     assert (config.hidden_size, config.num_attention_heads, config.vocab_size) == (24, 3, 13)
     config.save_pretrained(tmp_path)
     reloaded = PlaygroundConfig.from_pretrained(tmp_path)
     assert reloaded.to_model_config() == config.to_model_config()
-    assert (
-        reloaded.tie_word_embeddings,
-        reloaded.is_encoder_decoder,
-        reloaded.decoder_start_token_id,
-    ) == (True, True, SOS)
+    assert reloaded.tie_word_embeddings is reloaded.is_encoder_decoder is True
+    assert reloaded.decoder_start_token_id == SOS
     with pytest.raises(ConfigError, match="n_layers is -4"):
         PlaygroundConfig(n_layers=-4)
     with pytest.raises(ConfigError, match="does not divide"):
@@ -444,24 +421,19 @@ def test_a_new_one_starts_as_the_transformer_does():
     expected = PlaygroundForSeq2SeqLM(PlaygroundConfig(**sizes))
     loaded = expected.transformer
     assert expected.generate(**inputs_of(sources(2)), suppress_tokens=[EOS]).shape == (2, 12)
-    assert all(
-        torch.equal(a, b) for a, b in zip(ours.parameters(), loaded.parameters(), strict=True)
-    )
-    assert torch.equal(
-        ours.source_embedding.position_embedding, loaded.source_embedding.position_embedding
-    )
+    tables = [each.source_embedding.position_embedding for each in (ours, loaded)]
+    assert all(map(torch.equal, ours.parameters(), loaded.parameters()))
+    assert torch.equal(*tables)
 
 
-@pytest.mark.parametrize(
-    "model_class",
-    [
-        PlaygroundForSeq2SeqLM,
-        PlaygroundTorchTransformerForSeq2SeqLM,
-        PlaygroundDecoderOnlyForCausalLM,
-        PlaygroundEncoderOnlyForMaskedLM,
-        PlaygroundRecurrentForSeq2SeqLM,
-    ],
-)
+CLASSES = [
+    *(PlaygroundForSeq2SeqLM, PlaygroundTorchTransformerForSeq2SeqLM),
+    *(PlaygroundDecoderOnlyForCausalLM, PlaygroundEncoderOnlyForMaskedLM),
+    PlaygroundRecurrentForSeq2SeqLM,
+]
+
+
+@pytest.mark.parametrize("model_class", CLASSES)
 def test_weights_that_no_file_contains_are_those_of_a_new_model(model_class, tmp_path, quiet):
     torch.manual_seed(3)
     new = model_class(model_class.config_class())
@@ -504,13 +476,5 @@ def test_an_encoder_only_model_refuses_padding_before_a_source():
 @torch.no_grad()
 def test_pytorchs_layers_return_their_attention_weights_on_request():
     loaded = PlaygroundTorchTransformerForSeq2SeqLM(PlaygroundTorchTransformerConfig()).eval()
-    source_BS, target_BT = sources(8), targets(8)
-    record = AttentionWeights()
-    logits_BTV = loaded.network(source_BS, target_BT, record)
-    requested = inputs_of(source_BS) | {"decoder_input_ids": target_BT}
-    result = loaded(**requested, output_attentions=True)
-    torch.testing.assert_close(result.logits, logits_BTV, **CLOSE)
-    for name in ("encoder", "decoder", "cross"):
-        attentions = list(result[f"{name}_attentions"])
-        torch.testing.assert_close(attentions, getattr(record, name), **CLOSE)
+    requested = assert_same_outputs(loaded.network, loaded)
     assert loaded(**requested).cross_attentions is None

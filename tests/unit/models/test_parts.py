@@ -24,6 +24,7 @@ from playground.models.transformer import Transformer
 
 CLOSE = {"atol": 1e-5, "rtol": 1e-5}
 B, H, P, K = 2, 4, 40, 16
+CONFIG = TransformerConfig(d_model=H * K, n_heads=H, position_type="rope")
 
 
 def random(*shape, seed=0):
@@ -37,9 +38,7 @@ def test_rope_turns_queries_and_keys_as_llama_does():
     )
     cos, sin = reference(query_BHQK, torch.arange(P)[None])
     expected = apply_rotary_pos_emb(query_BHQK, key_BGMK, cos, sin)
-    rotary = RotaryEmbedding(
-        TransformerConfig(d_model=H * K, n_heads=H, position_type="rope"), causal=True
-    )
+    rotary = RotaryEmbedding(CONFIG, causal=True)
     ours = rotary.rotate(query_BHQK), rotary.rotate(key_BGMK)
     torch.testing.assert_close(ours, expected, **CLOSE)
     # the decoder's newest position alone
@@ -48,9 +47,8 @@ def test_rope_turns_queries_and_keys_as_llama_does():
 
 
 def test_rotations_do_not_depend_on_earlier_calls():
-    config = TransformerConfig(d_model=H * K, n_heads=H, position_type="rope")
-    used, x_BHPK = RotaryEmbedding(config, causal=True), random(B, H, P, K)
-    expected = RotaryEmbedding(config, causal=True).rotate(x_BHPK)
+    used, x_BHPK = RotaryEmbedding(CONFIG, causal=True), random(B, H, P, K)
+    expected = RotaryEmbedding(CONFIG, causal=True).rotate(x_BHPK)
     for first, end, dtype in ((0, 3, torch.float32), (2, 9, torch.float16), (5, P, torch.float32)):
         rotated = used.rotate(x_BHPK[:, :, first:end].to(dtype), first_position=first)
         assert rotated.dtype == dtype
@@ -69,20 +67,16 @@ def test_a_table_of_rotations_from_inference_mode_serves_training():
 
 @pytest.mark.parametrize("n_heads", [1, 3, 8, 12])
 def test_alibi_has_blooms_slopes(n_heads):
-    alibi = ALiBi(
-        TransformerConfig(d_model=8 * n_heads, n_heads=n_heads, position_type="alibi"), causal=True
-    )
+    alibi = ALiBi(TransformerConfig(d_model=8 * n_heads, n_heads=n_heads), causal=True)
     # slope * place of the key
     theirs_H1P = build_alibi_tensor(torch.ones(1, P), n_heads, torch.float32)
     torch.testing.assert_close(alibi.slope_H, theirs_H1P[:, 0, 1], **CLOSE)
     bias_HPP = alibi.bias(P, P, torch.device("cpu"))
     # the softmax does not see what is constant in a row
     for q, m in ((0, 0), (9, 2), (39, 39), (39, 0)):
-        torch.testing.assert_close(
-            bias_HPP[:, q, m] - bias_HPP[:, q, q],
-            theirs_H1P[:, 0, m] - theirs_H1P[:, 0, q],
-            **CLOSE,
-        )
+        difference_H = bias_HPP[:, q, m] - bias_HPP[:, q, q]
+        expected_H = theirs_H1P[:, 0, m] - theirs_H1P[:, 0, q]
+        torch.testing.assert_close(difference_H, expected_H, **CLOSE)
     assert torch.equal(bias_HPP, bias_HPP.mT)
 
 
@@ -93,13 +87,9 @@ def test_t5_buckets_and_biases_are_those_of_t5(causal):
         offset_QM, bidirectional=not causal, num_buckets=32, max_distance=128
     )
     assert torch.equal(relative_position_bucket(offset_QM, causal), reference)
-    ours = T5RelativePositionBias(
-        TransformerConfig(d_model=H * K, n_heads=H, position_type="t5"), causal
-    )
-    attention = T5Attention(
-        T5Config(d_model=H * K, d_kv=K, num_heads=H, is_decoder=causal),
-        has_relative_attention_bias=True,
-    )
+    ours = T5RelativePositionBias(CONFIG, causal)
+    config = T5Config(d_model=H * K, d_kv=K, num_heads=H, is_decoder=causal)
+    attention = T5Attention(config, has_relative_attention_bias=True)
     attention.relative_attention_bias.weight.data.copy_(ours.relative_attention_bias)
     expected_HPP = attention.compute_bias(P, P)[0]
     cpu = torch.device("cpu")
@@ -118,29 +108,17 @@ def test_the_cache_is_as_small_as_the_number_of_shared_heads():
     ]
 
 
-# Positions
-
-
-def embedding(side="source", **changes):
-    torch.manual_seed(0)
-    config = TransformerConfig(**changes)
-    return InputEmbedding(config, build_token_embedding(13, config.d_model), side)
-
-
 def test_randomized_positions_are_sorted_samples_of_full_range():
     torch.manual_seed(0)
-    place_BS = sample_random_positions(torch.ones(400, 7, dtype=torch.long), 20, 50)
+    ones_BS = torch.ones(400, 7, dtype=torch.long)
+    place_BS = sample_random_positions(ones_BS, 20, 50)
     assert place_BS.shape == (400, 7)
     assert (place_BS.diff(dim=1) > 0).all()
     assert len(place_BS.unique(dim=0)) == 400
-    reached = torch.cat(
-        [
-            sample_random_positions(torch.ones(400, 7, dtype=torch.long), 20, 50).flatten()
-            for _ in range(20)
-        ]
-    ).unique()
+    reached = torch.cat([sample_random_positions(ones_BS, 20, 50) for _ in range(20)]).unique()
     assert reached.tolist() == list(range(50))
-    embed = embedding(position_type="randomized", max_positions=20, randomized_range=50)
+    config = TransformerConfig(position_type="randomized", max_positions=20, randomized_range=50)
+    embed = InputEmbedding(config, build_token_embedding(13, config.d_model), "source")
     tokens_BS = torch.full((1, 7), 5)
     assert not torch.equal(embed(tokens_BS), embed(tokens_BS))
     embed.eval()

@@ -20,12 +20,8 @@ def copied(module, cells):
     """Return PyTorch's module with the weights of these cells, layer by layer."""
     with torch.no_grad():
         for layer, cell in enumerate(cells):
-            for torch_module, actual in (("ih", cell.input_proj), ("hh", cell.hidden_proj)):
-                end = (
-                    f"_{torch_module}_l{layer}"
-                    if hasattr(module, "weight_ih_l0")
-                    else f"_{torch_module}"
-                )
+            for name, actual in (("ih", cell.input_proj), ("hh", cell.hidden_proj)):
+                end = f"_{name}_l{layer}" if hasattr(module, "weight_ih_l0") else f"_{name}"
                 getattr(module, "weight" + end).copy_(actual.weight)
                 getattr(module, "bias" + end).copy_(actual.bias)
     return module
@@ -60,9 +56,8 @@ def test_the_encoder_equals_torchs_on_packed_sequences(name):
     real_BS = SOURCE_BS != 0
     torch.testing.assert_close(memory_BSD[real_BS], expected_BSD[real_BS], atol=1e-5, rtol=1e-5)
     for part, its in enumerate(last if name == "lstm" else (last,)):
-        torch.testing.assert_close(
-            torch.stack([state[part] for state in states]), its, atol=1e-5, rtol=1e-5
-        )
+        ours = torch.stack([state[part] for state in states])
+        torch.testing.assert_close(ours, its, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", CELLS)
@@ -71,12 +66,10 @@ def test_decoder_without_attention_equals_torch_rnn(name):
     torch_module = copied(TORCH[name][0](8, 8, num_layers=2, batch_first=True), model.decoder_cells)
     _, states = model.encode(SOURCE_BS)
     start = tuple(torch.stack([state[part] for state in states]) for part in range(len(states[0])))
-    hidden_BTD, _ = torch_module(
-        model.target_token_embedding(TARGET_BT), start if name == "lstm" else start[0]
-    )
-    torch.testing.assert_close(
-        model(SOURCE_BS, TARGET_BT), model.output_proj(hidden_BTD), atol=1e-5, rtol=1e-5
-    )
+    embedded_BTD = model.target_token_embedding(TARGET_BT)
+    hidden_BTD, _ = torch_module(embedded_BTD, start if name == "lstm" else start[0])
+    logits_BTV, expected_BTV = model(SOURCE_BS, TARGET_BT), model.output_proj(hidden_BTD)
+    torch.testing.assert_close(logits_BTV, expected_BTV, atol=1e-5, rtol=1e-5)
 
 
 def test_dot_attention_is_softmax_of_products_joined_with_state():
@@ -87,15 +80,13 @@ def test_dot_attention_is_softmax_of_products_joined_with_state():
     hidden_BTD, _ = model._run_layers(model.decoder_cells, embedded_BTD, states)
     for b, length in enumerate([5, 2, 1]):
         for t in range(4):
-            share_S = torch.stack(
-                [hidden_BTD[b, t] @ memory_BSD[b, s] for s in range(length)]
-            ).softmax(-1)
+            scores = [hidden_BTD[b, t] @ memory_BSD[b, s] for s in range(length)]
+            share_S = torch.stack(scores).softmax(-1)
             torch.testing.assert_close(weights[0][b, 0, t, :length], share_S, atol=1e-6, rtol=1e-5)
             context_D = sum(share_S[s] * memory_BSD[b, s] for s in range(length))
             seen_D = model.context_proj(torch.cat([context_D, hidden_BTD[b, t]])).tanh()
-            torch.testing.assert_close(
-                logits_BTV[b, t], model.output_proj(seen_D), atol=1e-5, rtol=1e-5
-            )
+            expected_V = model.output_proj(seen_D)
+            torch.testing.assert_close(logits_BTV[b, t], expected_V, atol=1e-5, rtol=1e-5)
 
 
 def test_additive_attention_is_mlp_softmax_and_context_enters_step():
@@ -106,27 +97,16 @@ def test_additive_attention_is_mlp_softmax_and_context_enters_step():
     for b, length in enumerate([5, 2, 1]):
         state = (before_BD[b : b + 1],)
         for t in range(4):
-            scores = [
-                attention.score_proj(
-                    (
-                        attention.query_proj(state[0][0]) + attention.memory_proj(memory_BSD[b, s])
-                    ).tanh()
-                )
-                for s in range(length)
-            ]
-            share_S = torch.cat(scores).softmax(-1)
+            query_D, memory_SD = attention.query_proj(state[0][0]), memory_BSD[b, :length]
+            hidden = [(query_D + attention.memory_proj(memory_D)).tanh() for memory_D in memory_SD]
+            share_S = torch.cat([attention.score_proj(each) for each in hidden]).softmax(-1)
             torch.testing.assert_close(weights[0][b, 0, t, :length], share_S, atol=1e-6, rtol=1e-5)
             context_D = sum(share_S[s] * memory_BSD[b, s] for s in range(length))
             cell = model.decoder_cells[0]
-            state = cell(
-                cell.input_proj(
-                    torch.cat([model.target_token_embedding(TARGET_BT[b, t]), context_D])
-                )[None],
-                state,
-            )
-            torch.testing.assert_close(
-                logits_BTV[b, t], model.output_proj(state[0][0]), atol=1e-5, rtol=1e-5
-            )
+            x_D = torch.cat([model.target_token_embedding(TARGET_BT[b, t]), context_D])
+            state = cell(cell.input_proj(x_D)[None], state)
+            expected_V = model.output_proj(state[0][0])
+            torch.testing.assert_close(logits_BTV[b, t], expected_V, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("alignment", ["additive", "dot"])

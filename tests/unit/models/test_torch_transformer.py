@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from playground.architectures.torch_weights import copy_weights
+from playground.architectures.encoder_decoder import copy_weights
 from playground.models.config import TorchTransformerConfig, TransformerConfig
 from playground.models.torch_transformer import TorchTransformer
 from playground.models.transformer import AttentionWeights, Transformer
@@ -13,18 +13,10 @@ TARGET_BT = torch.tensor([[1, 6, 5, 4], [1, 7, 2, 0]])
 def build_pair(norm):
     """Return a TorchTransformer and a Transformer with the same random weights."""
     torch.manual_seed(0)
-    sizes = {
-        "d_model": 16,
-        "n_heads": 2,
-        "n_layers": 2,
-        "d_ff": 24,
-        "max_positions": 6,
-        "norm_placement": norm,
-    }
-    torch_model, own_model = (
-        TorchTransformer(TorchTransformerConfig(**sizes)).eval(),
-        Transformer(TransformerConfig(**sizes)).eval(),
-    )
+    sizes = {"d_model": 16, "n_heads": 2, "n_layers": 2, "d_ff": 24, "max_positions": 6}
+    sizes["norm_placement"] = norm
+    torch_model = TorchTransformer(TorchTransformerConfig(**sizes)).eval()
+    own_model = Transformer(TransformerConfig(**sizes)).eval()
     with torch.no_grad():
         for weight in torch_model.parameters():
             weight.add_(0.1 * torch.randn_like(weight))

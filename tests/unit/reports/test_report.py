@@ -8,7 +8,7 @@ import pytest
 
 from playground.__main__ import run as command
 from playground.architectures.parameter_groups import parameter_count
-from playground.checkpoints.checkpoint import read_metrics, save_checkpoint
+from playground.checkpoints.checkpoint import iter_metrics, save_checkpoint
 from playground.checkpoints.manifest import read_manifest
 from playground.reports import report
 from playground.reports.report import CONTENT_SECURITY_POLICY, render_html, write_report
@@ -113,7 +113,7 @@ def test_figures_have_the_weights_and_points_of_the_model(figure_data):
     decoder_LHQM = figure_data["draw_heads"][2][0]
     assert np.isnan(decoder_LHQM[0, 0]).sum() == np.triu(np.ones(decoder_LHQM.shape[2:]), 1).sum()
     ((lines, evaluated),) = figure_data["training_curve"]
-    metrics = read_metrics(REVERSE)
+    metrics = list(iter_metrics(REVERSE))
     assert len(lines) == len(metrics)
     assert [line["exact_match"] for line in evaluated] == [
         line["exact_match"] for line in metrics if "exact_match" in line

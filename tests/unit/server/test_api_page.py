@@ -11,7 +11,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from playground.common.content_policy import source_hash
+from playground.common.format import source_hash
 from playground.common.validation import parse
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.registry import Registry

@@ -37,8 +37,8 @@ from playground.server.checkpoint_transfer import (
     zip_checkpoint,
 )
 from playground.server.runs_api import run_action, run_details
-from tests.support.attacks import zip_files
 from tests.support.coroutines import run_in_thread, until
+from tests.support.page_client import zip_files
 
 
 @pytest.fixture

@@ -24,14 +24,8 @@ def set_gradients(weights, seed):
 
 
 def muon(weights, blocks=(1, 0), momentum=0.9, weight_decay=0.0):
-    return Muon(
-        dict.fromkeys(weights, blocks),
-        [{"params": [nn.Parameter(torch.zeros(2))]}],
-        0.02,
-        1.0,
-        momentum,
-        weight_decay,
-    )
+    groups = [{"params": [nn.Parameter(torch.zeros(2))]}]
+    return Muon(dict.fromkeys(weights, blocks), groups, 0.02, 1.0, momentum, weight_decay)
 
 
 def test_orthogonalized_matrix_keeps_singular_vectors_with_values_near_one():
@@ -49,13 +43,8 @@ def test_orthogonalized_matrix_keeps_singular_vectors_with_values_near_one():
 def test_updates_are_those_of_torchs_muon(monkeypatch, momentum, weight_decay):
     own_weights, torch_weights = matrices(), matrices()
     own_optimizer = muon(own_weights, momentum=momentum, weight_decay=weight_decay)
-    reference = torch.optim.Muon(
-        torch_weights,
-        lr=0.02,
-        momentum=momentum,
-        weight_decay=weight_decay,
-        adjust_lr_fn="match_rms_adamw",
-    )
+    settings = {"lr": 0.02, "momentum": momentum, "weight_decay": weight_decay}
+    reference = torch.optim.Muon(torch_weights, adjust_lr_fn="match_rms_adamw", **settings)
     # torch computes the iterations in bfloat16
     monkeypatch.setattr(torch.Tensor, "bfloat16", torch.Tensor.clone)
     for step in range(4):

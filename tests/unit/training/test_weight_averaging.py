@@ -49,7 +49,5 @@ def test_diverged_step_leaves_the_average_unchanged(averaged):
         trainer.model.output_proj.bias[0] = torch.inf
     with pytest.raises(TrainingDivergedError):
         trainer.train_step()
-    assert all(
-        torch.equal(weight, before[name])
-        for name, weight in copy_weights(trainer.eval_model).items()
-    )
+    after = copy_weights(trainer.eval_model)
+    assert all(torch.equal(weight, before[name]) for name, weight in after.items())
