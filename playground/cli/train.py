@@ -18,7 +18,12 @@ from playground.models.config_fields import ConfigError
 from playground.runs.limits import ensure_memory_available
 from playground.tasks import LOOKUP, TASKS
 from playground.training.presets import PRESETS, requested_config
-from playground.training.run_config import RunConfig, default_max_length
+from playground.training.run_config import (
+    RunConfig,
+    default_max_length,
+    describe_optimizer_groups,
+    optimizer_groups,
+)
 from playground.training.setting_changes import config_at_step
 
 from .common import (
@@ -199,6 +204,7 @@ def _print_result(trainer: Trainer, scores: EvalResult, out: Path, as_json: bool
         "steps": trainer.step_count,
         "seconds": round(trainer.seconds, 3),
         "parameters": parameter_count(trainer.config.model),
+        "optimizer_groups": optimizer_groups(trainer.config),
         "device": trainer.device.type,
         "checkpoint": str(out),
     }
@@ -207,8 +213,8 @@ def _print_result(trainer: Trainer, scores: EvalResult, out: Path, as_json: bool
     else:
         click.echo(messages.scores_summary(scores.exact_match, scores.token_accuracy, scores.n))
         click.echo(
-            f"{trainer.step_count} steps in {trainer.seconds:.1f} s on {trainer.device.type}; "
-            f"checkpoint {out}"
+            f"{trainer.step_count} steps in {trainer.seconds:.1f} s on {trainer.device.type} "
+            f"({describe_optimizer_groups(trainer.config)}); checkpoint {out}"
         )
 
 

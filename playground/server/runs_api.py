@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from playground.architectures.parameter_groups import parameter_count
-from playground.checkpoints.manifest import Manifest, cached_manifest
-from playground.checkpoints.manifest import training_command
+from playground.checkpoints.manifest import Manifest, cached_manifest, training_command
 from playground.common.atomic_write import remove_dir
 from playground.common.format import format_count, format_duration, format_percent
 from playground.common.storage import directory_size
@@ -37,7 +36,7 @@ from playground.runs.state import Run
 from playground.runs.summary import architecture_suffix, task_label
 from playground.runs.weight_history import read_lines
 from playground.runs.worker_protocol import PINNED_SUFFIX
-from playground.training.run_config import RunConfig
+from playground.training.run_config import RunConfig, describe_optimizer_groups
 
 from .routes import HandlerGroup, handler
 from .schemas.base import (
@@ -203,6 +202,7 @@ def run_details(registry: Registry, request: ModelRef, model: Access) -> dict[st
     """Return the settings of a model; for its owner also the checkpoints and the share link."""
     response: dict[str, Any] = {
         "settings": displayed_settings(model),
+        "optimizer_groups": describe_optimizer_groups(model.config),
         "result": describe_result(model),
         "command": find_command(model),
     }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -10,7 +12,8 @@ from itertools import chain
 from typing import Any
 
 from playground.architectures import ARCHITECTURES, check_architecture
-from playground.architectures.parameter_groups import parameter_count
+from playground.architectures.parameter_groups import parameter_count, parameter_groups
+from playground.common.format import format_count
 from playground.models.config import BaseConfig, TransformerConfig
 from playground.models.config_fields import ConfigError, short_repr
 from playground.tasks import TASKS
@@ -20,6 +23,8 @@ from .task_config import TaskConfig
 from .train_config import TrainConfig
 
 MAX_POSITIONS = 4096
+# The ends of the names of components whose weights are tables of vectors or numbers.
+TABLES = ("embedding", "embeddings", "vectors", "biases")
 
 
 @dataclass(frozen=True)
@@ -150,9 +155,9 @@ def _reject_unknown_settings(values: Mapping[str, Any], architecture: str) -> No
         )
     unknown = min(set(values) - set(section_of_field()), default=None)
     if unknown is not None:
-        text = unknown if unknown.isidentifier() and len(unknown) < 80 else short_repr(unknown)
+        shown = unknown if unknown.isidentifier() and len(unknown) < 80 else short_repr(unknown)
         names = ", ".join(section_of_field())
-        message = f"{text} is not a setting of a run; the settings are {names}"
+        message = f"{shown} is not a setting of a run; the settings are {names}"
         raise ConfigError(unknown, message)
 
 
@@ -204,3 +209,29 @@ def field_named(name: str) -> dataclasses.Field[Any]:
     """Return the field of a setting; `metadata` has description, range and choices."""
     kinds = chain.from_iterable(SECTIONS.values())
     return next(f[name] for kind in kinds if name in (f := kind.__dataclass_fields__))
+
+
+def optimizer_groups(config: RunConfig) -> list[dict[str, Any]]:
+    """Count the weights of each group that `build_optimizer` makes, without building the model."""
+    training, counts = config.training, Counter[tuple[str, float]]()
+    for component, shapes in parameter_groups(config.model).items():
+        for shape in shapes:
+            is_matrix = len(shape) == 2 and not component.endswith(TABLES)
+            optimizer = training.optimizer
+            if optimizer == "muon" and (not is_matrix or component == "output layer"):
+                optimizer = "adamw"
+            decays = is_matrix or training.weight_decay_on == "all"
+            counts[optimizer, training.weight_decay if decays else 0.0] += math.prod(shape)
+    return [
+        {"optimizer": optimizer, "weight_decay": weight_decay, "parameters": n}
+        for (optimizer, weight_decay), n in counts.items()
+    ]
+
+
+def describe_optimizer_groups(config: RunConfig) -> str:
+    """Return a text such as "muon 65,536 parameters, adamw 3,213 parameters"."""
+    return ", ".join(
+        f"{group['optimizer']} {format_count(group['parameters'], 'parameter')}"
+        + (f" with weight decay {group['weight_decay']:g}" if config.training.weight_decay else "")
+        for group in optimizer_groups(config)
+    )

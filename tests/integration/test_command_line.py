@@ -43,8 +43,10 @@ def trained(tmp_path_factory):
 def test_train_ends_with_one_json_line(trained):
     out, done = trained
     result = json.loads(done.stdout.splitlines()[-1])
-    names = "exact_match token_accuracy steps seconds parameters device checkpoint"
+    names = "exact_match token_accuracy steps seconds parameters optimizer_groups device checkpoint"
     assert set(result) == set(names.split())
+    assert {each["optimizer"] for each in result["optimizer_groups"]} == {"muon", "adamw"}
+    assert sum(each["parameters"] for each in result["optimizer_groups"]) == result["parameters"]
     assert (result["steps"], result["device"], result["checkpoint"]) == (30, "cpu", str(out))
     assert 0 <= result["exact_match"] <= result["token_accuracy"] <= 1
     names = "config.json model.safetensors training.safetensors metrics.jsonl"

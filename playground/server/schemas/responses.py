@@ -222,6 +222,7 @@ class RunDetails(TypedDict):
     """The response of `runs/details`; viewers get no checkpoints and no share link."""
 
     settings: dict[str, Any]
+    optimizer_groups: str  # which optimizer trains which weights, in words
     result: str  # what it learned, in a sentence; empty before the first score
     command: str | None  # trains it again on another computer
     changes: NotRequired[list[tuple[int, str, Any]]]

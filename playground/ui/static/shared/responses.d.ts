@@ -718,6 +718,8 @@ export interface RunCheckpoint {
 /** The response of `runs/details`; viewers get no checkpoints and no share link. */
 export interface RunDetails {
   settings: Record<string, any>;
+  /** which optimizer trains which weights, in words */
+  optimizer_groups: string;
   /** what it learned, in a sentence; empty before the first score */
   result: string;
   /** trains it again on another computer */
