@@ -32,7 +32,6 @@ from .repo_ids import Phase, check_repo, check_revision
 from .transport import MIN_BYTES_PER_S
 
 MAX_LISTED = 200
-MAX_BRANCHES = 50
 Report = Callable[..., None]
 
 
@@ -103,12 +102,6 @@ class Hub:
             if not isinstance(info, dict):
                 raise TypeError("the response is not a JSON object")
             return info
-
-    def branches(self, repo: str) -> list[str]:
-        """Return the names of the branches of a repository."""
-        with self.translating_errors("list the branches of", repo):
-            branches = self.api.list_repo_refs(repo).branches
-            return [branch.name for branch in branches[:MAX_BRANCHES]]
 
     def gallery(self) -> list[dict[str, Any]]:
         """Return the models with the playground's tag, most liked first, with untrusted cards."""

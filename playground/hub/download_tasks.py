@@ -20,7 +20,7 @@ from playground.runs.limits import ensure_memory_available
 from playground.runs.summary import task_label
 from playground.tasks import LOOKUP
 
-from .errors import HubError, NotFoundError
+from .errors import HubError
 from .existing_card import read_scores
 from .plan import RepoInfo
 from .repo_ids import MANIFEST
@@ -54,21 +54,11 @@ class DownloadTasks(TaskRunner):
         """
         repo = self.task.repo
         self.report(f"Inspecting {repo}")
-        repo_info = self._repo_info()
+        repo_info = self.hub.repo_info(repo, self.task.revision)
         sizes = repo_info.sizes
         if MANIFEST not in sizes or "model.safetensors" not in sizes:
             missing = MANIFEST if MANIFEST not in sizes else "model.safetensors"
-            others: list[str] = []
-            with suppress(HubError):
-                others = [
-                    branch for branch in self.hub.branches(repo) if branch != self.task.revision
-                ]
-            inspection = (
-                f"; it has other branches, open one as {repo}@{others[0]}" if others else ""
-            )
-            raise HubError(
-                f"{repo} is not a model of the playground: {missing} is missing{inspection}"
-            )
+            raise HubError(f"{repo} is not a model of the playground: {missing} is missing")
         if sizes[MANIFEST] > MAX_TEXT_BYTES:
             raise HubError(
                 f"{MANIFEST} of {repo} has {sizes[MANIFEST]:,} bytes; "
@@ -89,27 +79,6 @@ class DownloadTasks(TaskRunner):
             else ""
         )
         return repo_info, manifest, card
-
-    def _repo_info(self) -> RepoInfo:
-        """Return the metadata of the revision of the task.
-
-        Raises HubError if the repository does not have it.
-        """
-        repo, revision = self.task.repo, self.task.revision
-        try:
-            return self.hub.repo_info(repo, revision)
-        except NotFoundError:
-            if revision == "main":
-                raise
-            branches = self.hub.branches(repo)  # raises HubError for a missing repository
-            names = (
-                f"the branch {branches[0]}"
-                if len(branches) == 1
-                else f"one of the branches {', '.join(branches[:10])}"
-            )
-            raise HubError(
-                f"{repo} has no revision {revision}; use {names}, or the hash of a commit"
-            ) from None
 
     def _describe_repo(self, repo: RepoInfo, manifest: Manifest, card: str) -> dict[str, Any]:
         self.report_loading()

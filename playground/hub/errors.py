@@ -60,7 +60,7 @@ def to_hub_error(
         steps = "request access" if token else "sign in, request access"
         return HubError(f"{repo} is gated: {steps} on its page, {endpoint}/{repo}, then try again")
     if find(RevisionNotFoundError):
-        return NotFoundError(f"{repo} has no such revision; choose one that it lists")
+        return NotFoundError(f"{repo} has no such revision; name a branch, a tag or a commit of it")
     if (missing := find(RepositoryNotFoundError)) and not (
         token and missing.response.status_code == 401
     ):

@@ -140,7 +140,7 @@ def test_a_revision_is_read_and_reported(hub):
         dataset = read_hub(f"ada/pairs@{revision}", ANY)
         assert dataset.sha256 == read_text(TEXT.replace("x", letter)).sha256
         assert len(dataset.origin["revision"]) == 40
-    with pytest.raises(DatasetError, match="datasets/ada/pairs has no such revision; choose"):
+    with pytest.raises(DatasetError, match="datasets/ada/pairs has no such revision; name"):
         read_hub("ada/pairs@v3", ANY)
 
 

@@ -397,13 +397,6 @@ def test_model_above_server_limits_is_rejected_before_download(hub, published_fi
     assert not (tmp_path / "in").exists()
 
 
-def test_an_unknown_revision_is_rejected_with_the_known_ones(hub, published, run):
-    hub.put("ada/single", published)
-    kind, message, _ = run("repo_info", "ada/single", revision="v9")
-    assert kind == "failed"
-    assert message == "ada/single has no revision v9; use the branch main, or the hash of a commit"
-
-
 def test_hostile_or_missing_card_is_ignored(hub, published, run):
     yaml = "---\nmodel-index: &a [*a]\ntags: !!python/object/apply:os.system [true]\n---\n"
     for number, card in enumerate((yaml, "\x00" * 1000, "#" * 1_000_001, None)):

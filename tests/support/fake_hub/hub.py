@@ -30,7 +30,6 @@ ROUTES: tuple[tuple[str, str, Callable[..., Response]], ...] = (
     ("GET", "/api/(models|datasets|spaces)", reading.listing),
     ("GET", _API + "/tree/([^/]+)(/.*)?", reading.tree),
     ("POST", _API + "/paths-info/([^/]+)", reading.paths_info),
-    ("GET", _API + "/refs", reading.refs),
     ("POST", _API + "/preupload/([^/]+)", writing.preupload),
     ("POST", _API + "/commit/([^/]+)", writing.commit),
     ("POST", _PAGE + r"\.git/info/lfs/objects/batch", writing.batch),
