@@ -84,7 +84,7 @@ class Hub:
         check_repo(repo)
         info = self.raw_repo_info(repo, revision, f"{kind}s")
         with self.translating_errors("read", repo):
-            return RepoInfo.from_json(info)
+            return RepoInfo(info)
 
     def raw_repo_info(
         self, repo: str, revision: str = "main", kind: str = "models"
