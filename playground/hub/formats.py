@@ -6,7 +6,6 @@ the command line import it.
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from playground.errors import UserError
 
@@ -69,9 +68,3 @@ def package_format(family: str) -> PackageFormat:
             "its results instead: python -m playground report CHECKPOINT"
         )
     return PACKAGE_FORMATS[family]
-
-
-def code_lines(package: Path) -> tuple[int, int]:
-    """Return the numbers of Python lines and Python files in a package."""
-    files = sorted(package.glob("*.py"))
-    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files), len(files)
