@@ -28,7 +28,7 @@ SEPARATORS = {  # by the name of the delimiter
 
 
 def describe(dataset: PairDataset) -> dict[str, Any]:
-    """Return the report as JSON. `n_held_out` is None if there are too many pairs to count here."""
+    """Return the report as JSON."""
     report, n_held_out = dataset.report, dataset.count_held_out()
     return {
         "recognized": recognized(dataset),
@@ -60,7 +60,6 @@ def describe(dataset: PairDataset) -> dict[str, Any]:
 def summarize(dataset: PairDataset) -> list[str]:
     """Return the report as sentences."""
     report, n_held_out = dataset.report, dataset.count_held_out()
-    held_out = "one pair in sixteen is" if n_held_out is None else f"{n_held_out:,} pairs are"
     sentences = [
         recognized(dataset),
         f"{format_count(len(dataset), 'pair')} with "
@@ -68,7 +67,7 @@ def summarize(dataset: PairDataset) -> list[str]:
         f"length of the sources: {_format_range(dataset.source_lengths)}, "
         f"of the targets: {_format_range(dataset.target_lengths)}",
         held_out_warning(n_held_out)
-        or f"{held_out} held out, selected by a hash of the source sequence",
+        or f"{n_held_out:,} pairs are held out, selected by a hash of the source sequence",
     ]
     if report.n_skipped:
         sentences.append(describe_skipped(dataset))
@@ -126,9 +125,9 @@ def recognized(dataset: PairDataset) -> str:
     return ", ".join(part for part in parts if part) + first_line[report.has_names]
 
 
-def held_out_warning(n_held_out: int | None) -> str:
+def held_out_warning(n_held_out: int) -> str:
     """Return what a score on few held-out pairs can show; empty if there are enough."""
-    if n_held_out is None or n_held_out >= MIN_HELD_OUT or not n_held_out:
+    if n_held_out >= MIN_HELD_OUT or not n_held_out:
         return ""
     low = int(100 * wilson_interval(n_held_out, n_held_out)[0])
     return (
