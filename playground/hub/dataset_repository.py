@@ -31,8 +31,6 @@ from .client import Hub
 from .repo_ids import is_repo, is_revision
 
 MAX_LISTED = 20  # names in a message
-# `*` in a pattern of a card: the time of a search can grow by the length of a name with each.
-MAX_WILDCARDS = 4
 FORMATS = ("parquet", "csv", "tsv", "jsonl", "ndjson", "json", "txt")  # each may end with .gz
 # Files in these formats are read if there is no other, and then without those that describe data.
 DOCUMENT_FORMATS = ("json", "txt")
@@ -103,14 +101,6 @@ class Repository:
             raise DatasetError(
                 f"the card of {self.name} names files outside of this dataset; download it, and "
                 "upload one of its files"
-            )
-        if any(
-            _n_wildcards(f"{folder}/{each}") > MAX_WILDCARDS
-            for each in chain([""], *patterns.values())
-        ):
-            raise DatasetError(
-                f"the card of {self.name} has a pattern with more than {MAX_WILDCARDS} “*”, which "
-                "takes too long to search; download the dataset, and upload one of its files"
             )
         base = self.base + folder
         with suppress(EmptyDatasetError, ValueError):  # a name that is no split
@@ -206,13 +196,6 @@ def _is_inside(path: str) -> bool:
     Others refer to any address or file: "https://…", "zip://…::https://…", "/etc", "..".
     """
     return is_relative_path(path) and "::" not in path and ".." not in unquote(path).split("/")
-
-
-def _n_wildcards(pattern: str) -> int:
-    """Return the number of `*` with several possible matches; `**` counts as one."""
-    parts = [part for part in pattern.split("/") if part != "*"]
-    n_deep = sum("**" in part for part in parts)
-    return sum(len(re.findall(r"\*+", part)) for part in parts) + 4 * max(0, n_deep - 1)
 
 
 def join_names(names: Iterable[str]) -> str:

@@ -265,26 +265,6 @@ def test_an_address_in_a_card_is_not_followed(hub, address, settings):
     assert [request.path for request in requests] == ["/api/datasets/ada/pairs/revision/main"]
 
 
-@pytest.mark.parametrize(
-    ("settings", "is_accepted"),
-    [
-        ("data_files: data/**/*train-*-of-*.csv", True),
-        ("data_files: '*/*/*/*/*/*.csv'", True),
-        (f"data_files: '{'*a' * 8}*b'", False),
-        (f"data_files: [rows.csv, '{'**/' * 5}b']", False),
-        (f"data_files: '{'*a*a/' * 3}b'", False),
-        (f"data_dir: '{'*a' * 8}*b'", False),
-        ("data_dir: '*a*a'\n  data_files: '*a*a*'", False),
-    ],
-)
-def test_a_pattern_that_takes_long_to_search_is_rejected(hub, settings, is_accepted):
-    card = CARD.format(f"configs:\n- config_name: default\n  {settings}\n")
-    put(hub, {"README.md": card, "a" * 60 + ".csv": CSV})
-    reason = "has no table" if is_accepted else "has a pattern with more than 4 “\\*”"
-    with pytest.raises(DatasetError, match=f"ada/pairs {reason}"):
-        read_hub("ada/pairs", ANY)
-
-
 def test_a_file_whose_name_is_an_address_is_not_opened(hub):
     """fsspec interprets the part before `::` as a protocol."""
     put(hub, {"x::http/rows.csv": CSV})
