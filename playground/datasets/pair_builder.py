@@ -13,7 +13,6 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from playground.common.format import format_count
 from playground.tasks.vocabulary import SPECIAL_TOKENS, normalize
 
 from .pairs import MAX_LENGTH, MAX_REPORTED_ERRORS, NO_REPORT, DatasetError, PairDataset, ReadReport
@@ -61,13 +60,14 @@ def read_pairs(
     builder = PairBuilder(lines, bool(split_on_spaces), stops_at_space=split_on_spaces is None)
     if builder.has_stopped:
         builder = PairBuilder(lines, True)
-    skipped, total = builder.skipped, builder.total
     dataset = builder.build(report)
-    if 2 * skipped.count > total:
+    n_skipped, skipped = dataset.report.n_skipped, dataset.report.skipped
+    if 2 * n_skipped > dataset.n_rows:
+        has_no_separator = any("no separator" in each for each in skipped)
         raise DatasetError(
-            skipped.describe(total),
-            lines=skipped.sentences,
-            count=skipped.count,
+            dataset.describe_skipped("unusable") + (SEPARATOR_ADVICE if has_no_separator else ""),
+            lines=skipped,
+            count=n_skipped,
             dataset=dataset if len(dataset) else None,
         )
     if not len(dataset):
@@ -88,28 +88,6 @@ def read_pairs(
     return dataset
 
 
-class SkippedRows:
-    """Unusable rows: all are counted, and the problems of the first ones are stored."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.sentences: list[str] = []
-
-    def add(self, number: int, problem: str) -> None:
-        self.count += 1
-        if self.count <= MAX_REPORTED_ERRORS:
-            self.sentences.append(f"row {number:,} {problem}")
-
-    def describe(self, total: int) -> str:
-        unlisted = self.count - len(self.sentences)
-        more = f"; and {unlisted:,} more" if unlisted else ""
-        return (
-            f"{self.count:,} of {format_count(total, 'row')} cannot be used: "
-            f"{'; '.join(self.sentences)}{more}"
-            f"{SEPARATOR_ADVICE if any('no separator' in each for each in self.sentences) else ''}"
-        )
-
-
 class PairBuilder:
     """Collects the pairs of lines into arrays.
 
@@ -121,21 +99,23 @@ class PairBuilder:
         self, lines: LineSource, split_on_spaces: bool, stops_at_space: bool = False
     ) -> None:
         self.split_on_spaces, self.stops_at_space = split_on_spaces, stops_at_space
-        self.skipped = SkippedRows()
+        self.n_skipped, self.skipped = 0, list[str]()
         self.token_ids: dict[str, int] = {}
         self.source, self.target = array("H"), array("H")
         self.source_lengths, self.target_lengths = array("B"), array("B")
         self.target_hashes: dict[int, int] = {}  # by the hash of the source
-        self.total = self.duplicates = self.conflicts = self.normalized = 0
+        self.n_rows = self.duplicates = self.conflicts = self.normalized = 0
         self.conflict_lines: list[int] = []
         self.has_stopped = False
         for number, fields in lines():
-            self.total += 1
-            if self.total > MAX_PAIRS:
+            self.n_rows += 1
+            if self.n_rows > MAX_PAIRS:
                 raise DatasetError(f"there are more than {MAX_PAIRS:,} pairs; leave some out")
             n_known = len(self.token_ids)
             if problem := fields if isinstance(fields, str) else self.add(number, *fields):
-                self.skipped.add(number, problem)
+                self.n_skipped += 1
+                if self.n_skipped <= MAX_REPORTED_ERRORS:
+                    self.skipped.append(f"row {number:,} {problem}")
                 while len(self.token_ids) > n_known:  # the symbols of this row
                     self.token_ids.popitem()
             if self.has_stopped:
@@ -210,7 +190,7 @@ class PairBuilder:
                 )
                 raise DatasetError(
                     f"there are more than {MAX_VOCAB_SIZE} different tokens, from row "
-                    f"{self.total:,} on; use fewer, {other}"
+                    f"{self.n_rows:,} on; use fewer, {other}"
                 )
             self.token_ids[symbol] = len(self.token_ids)
         return ""
@@ -234,8 +214,8 @@ class PairBuilder:
             tuple(self.conflict_lines),
             report=replace(
                 report,
-                n_skipped=self.skipped.count,
-                skipped=self.skipped.sentences,
+                n_skipped=self.n_skipped,
+                skipped=self.skipped,
                 normalized=self.normalized,
             ),
         )

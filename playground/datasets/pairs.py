@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from playground.common.format import format_count
 from playground.errors import UserError
 from playground.tasks.vocabulary import SPECIAL_TOKENS
 
@@ -107,6 +108,18 @@ class PairDataset:
 
     def __len__(self) -> int:
         return len(self.source_lengths)
+
+    @property
+    def n_rows(self) -> int:
+        return len(self) + self.duplicates + self.conflicts + self.report.n_skipped
+
+    def describe_skipped(self, state: str) -> str:
+        """Return how many rows are in a `state`, such as left out, and why the first ones."""
+        n, reasons = self.report.n_skipped, "; ".join(self.report.skipped)
+        unlisted = n - len(self.report.skipped)
+        more = f"; and {unlisted:,} more" if unlisted else ""
+        verb = "is" if n == 1 else "are"
+        return f"{n:,} of {format_count(self.n_rows, 'row')} {verb} {state}: {reasons}{more}"
 
     @cached_property
     def sha256(self) -> str:

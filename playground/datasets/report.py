@@ -35,7 +35,7 @@ def describe(dataset: PairDataset) -> dict[str, Any]:
         "has_names": report.has_names,
         "columns": list(report.columns[:MAX_COLUMNS_OF_REPORT]),
         "selected": list(report.selected),
-        "n_rows": _count_rows(dataset),
+        "n_rows": dataset.n_rows,
         "n_skipped": report.n_skipped,
         "skipped": list(report.skipped),
         "n_normalized": report.normalized,
@@ -70,7 +70,7 @@ def summarize(dataset: PairDataset) -> list[str]:
         or f"{n_held_out:,} pairs are held out, selected by a hash of the source sequence",
     ]
     if report.n_skipped:
-        sentences.append(describe_skipped(dataset))
+        sentences.append(dataset.describe_skipped("left out"))
     if dataset.duplicates:
         was = "was a duplicate and was" if dataset.duplicates == 1 else "were duplicates and were"
         sentences.append(f"{format_count(dataset.duplicates, 'pair')} {was} left out")
@@ -88,17 +88,6 @@ def summarize(dataset: PairDataset) -> list[str]:
             "are normalized (NFC), so that equal letters are one token"
         )
     return [sentence for sentence in sentences if sentence]
-
-
-def describe_skipped(dataset: PairDataset, state: str = "left out") -> str:
-    """Return how many rows are left out, or in another `state`, and why the first ones."""
-    report = dataset.report
-    unlisted = report.n_skipped - len(report.skipped)
-    more = f"; and {unlisted:,} more" if unlisted else ""
-    return (
-        f"{report.n_skipped:,} of {format_count(_count_rows(dataset), 'row')} "
-        f"{'is' if report.n_skipped == 1 else 'are'} {state}: {'; '.join(report.skipped)}{more}"
-    )
 
 
 def recognized(dataset: PairDataset) -> str:
@@ -135,10 +124,6 @@ def held_out_warning(n_held_out: int) -> str:
         f"out: even {n_held_out} of {n_held_out} right means {low} to 100 % (95 % confidence "
         f"interval); about {HELD_OUT_FRACTION * MIN_HELD_OUT} examples hold out {MIN_HELD_OUT}"
     )
-
-
-def _count_rows(dataset: PairDataset) -> int:
-    return len(dataset) + dataset.duplicates + dataset.conflicts + dataset.report.n_skipped
 
 
 def _truncate(symbols: list[str]) -> list[str]:

@@ -144,7 +144,7 @@ def test_mostly_unusable_rows_are_an_error_with_the_usable_ones():
     rows = [("a", "b"), *[("x", "")] * 7]
     with pytest.raises(DatasetError) as caught:
         rows_of(rows)
-    assert str(caught.value).startswith("7 of 8 rows cannot be used: row 2 has no target; row 3")
+    assert str(caught.value).startswith("7 of 8 rows are unusable: row 2 has no target; row 3")
     assert str(caught.value).endswith("; and 2 more")
     assert len(caught.value.dataset) == 1
 
