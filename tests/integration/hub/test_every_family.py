@@ -241,6 +241,7 @@ def test_batched_predictions_equal_single_predictions(checkpoints, packages, var
         package = packages[variant]
     else:
         package = tmp_path / "package"
+        package.mkdir()
         build_package(folder, package)
     tokenizer = transformers.AutoTokenizer.from_pretrained(package)
     model = getattr(transformers, form.auto_class).from_pretrained(
@@ -270,6 +271,7 @@ def test_batched_predictions_equal_single_predictions(checkpoints, packages, var
 def test_damaged_package_of_a_transformers_class_leaves_no_checkpoint(checkpoints, tmp_path, harm):
     """Damage a package whose weights have other names than in a checkpoint."""
     folder = checkpoints("gpt2")
+    (tmp_path / "package").mkdir()
     build_package(folder, tmp_path / "package")
     weights = tmp_path / "package" / "model.safetensors"
     data = bytearray(weights.read_bytes())
