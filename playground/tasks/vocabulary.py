@@ -142,27 +142,14 @@ class Vocabulary:
 
     def describe(self) -> str:
         """Describe the symbols briefly: `0–9`, `0–9 a–c`, `0–9 +`, `cat dog and 40 more`."""
-        kinds = [
-            kind
-            for kind in (string.digits, string.ascii_lowercase, string.ascii_uppercase)
-            if self._is_contiguous(kind)
-        ]
-        parts = ["".join(s for s in self.symbols if len(s) == 1 and s in kind) for kind in kinds]
-        ranges = [part if len(part) < 3 else f"{part[0]}–{part[-1]}" for part in parts]
-        others = [
-            symbol
-            for symbol in self.symbols
-            if len(symbol) > 1 or not any(symbol in kind for kind in kinds)
-        ]
+        ranges, others = [], [*self.symbols]
+        for kind in (string.digits, string.ascii_lowercase, string.ascii_uppercase):
+            part = [symbol for symbol in self.symbols if len(symbol) == 1 and symbol in kind]
+            if len(part) > 2 and "".join(part) in kind:
+                ranges.append(f"{part[0]}–{part[-1]}")
+                others = [symbol for symbol in others if symbol not in part]
         more = [f"and {len(others) - MAX_LISTED} more"] if len(others) > MAX_LISTED else []
         return " ".join([*ranges, *map(format_token, others[:MAX_LISTED]), *more])
-
-    def _is_contiguous(self, kind: str) -> bool:
-        """Return whether the symbols of this kind are consecutive, so that two name them all."""
-        characters = "".join(
-            symbol for symbol in self.symbols if len(symbol) == 1 and symbol in kind
-        )
-        return bool(characters) and characters in kind
 
     def example(self) -> str:
         """Return a short sequence in this vocabulary."""
