@@ -416,11 +416,6 @@ def index(metric):
 FOREIGN = {
     "open": "---\nmodel-index: []\n",
     "no YAML": front("a: [b"),
-    "percent": index("{type: exact_match, value: 83.2, args: {n: 100}}"),
-    "no n": index("{type: exact_match, value: 0.8}"),
-    "true": index("{type: exact_match, value: true, args: {n: 5}}"),
-    "not a number": index("{type: exact_match, value: .nan, args: {n: 5}}"),
-    "unhashable type": index("{type: [exact_match], value: 0.8, args: {n: 5}}"),
     "python tag": front("a: !!python/object/apply:os.system [echo]"),
     "bad date": front("a: 2001-99-99"),
     "deep": front("a: " + "[" * 5000),
