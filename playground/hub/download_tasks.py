@@ -72,13 +72,9 @@ class DownloadTasks(TaskRunner):
         folder = self.scratch / "inspected"
         self.hub.fetch(repo, repo_info.sha, texts, folder)
         rename(folder / MANIFEST, folder / "config.json")
-        manifest = read_manifest(folder)
-        card = (
-            (folder / "README.md").read_text(encoding="utf-8", errors="replace")
-            if "README.md" in texts
-            else ""
-        )
-        return repo_info, manifest, card
+        has_card = "README.md" in texts
+        card = (folder / "README.md").read_text("utf-8", "replace") if has_card else ""
+        return repo_info, read_manifest(folder), card
 
     def _describe_repo(self, repo: RepoInfo, manifest: Manifest, card: str) -> dict[str, Any]:
         self.report_loading()
@@ -117,11 +113,10 @@ class DownloadTasks(TaskRunner):
             for name in (MANIFEST, *CHECKPOINT_FILES[1:])
             if name in about.sizes
         }
-        if sum(files.values()) > self.task.max_bytes:
-            limit = f"{self.task.max_bytes // 1_000_000} MB"
+        if (size := sum(files.values())) > self.task.max_bytes:
             raise HubError(
-                f"{self.task.repo} has {sum(files.values()) / 1e6:.0f} MB; "
-                f"at most {limit} are accepted here"
+                f"{self.task.repo} has {size / 1e6:.0f} MB; at most "
+                f"{self.task.max_bytes // 1_000_000} MB are accepted here"
             )
         package = self.scratch / "package"
         self.hub.fetch(self.task.repo, about.sha, files, package, self.report)
@@ -150,21 +145,18 @@ class DownloadTasks(TaskRunner):
         n = (info["card"] or {}).get("n") or 2000
         self.report(f"Evaluating {n:,} held-out sequences", 600.0)
         started = time.perf_counter()
-        scores = evaluate(
-            model,
-            build_held_out_set(task.load(), min(n, 100_000), task.min_length, task.max_length),
-        )
-        return info | {
-            "measured": asdict(scores),
-            "measured_seconds": round(time.perf_counter() - started, 2),
-        }
+        lengths = task.min_length, task.max_length
+        scores = evaluate(model, build_held_out_set(task.load(), min(n, 100_000), *lengths))
+        seconds = round(time.perf_counter() - started, 2)
+        return info | {"measured": asdict(scores), "measured_seconds": seconds}
 
 
 def _gallery_row(model: dict[str, Any]) -> dict[str, Any]:
     """Return a model of the gallery, from its metadata and the scores of its card."""
     card = model.get("cardData")
     card = card if isinstance(card, dict) else {}
-    own, scores, numbers = card.get("playground"), read_scores(card) or {}, model.get("safetensors")
+    own, scores = card.get("playground"), read_scores(card) or {}
+    total = (model.get("safetensors") or {}).get("total")
     return {
         "repo": model["id"],
         "likes": int(model.get("likes") or 0),
@@ -172,9 +164,7 @@ def _gallery_row(model: dict[str, Any]) -> dict[str, Any]:
         "commit": str(model.get("sha") or ""),
         "author": model["id"].split("/")[0],
         "task": _text(own.get("task")) if isinstance(own, dict) else "",
-        "parameters": numbers["total"]
-        if isinstance(numbers, dict) and type(numbers.get("total")) is int
-        else None,
+        "parameters": total if type(total) is int else None,
         "exact_match": scores.get("exact_match"),
         "n": scores.get("n"),
     }

@@ -57,10 +57,7 @@ PACKAGE_FORMATS = {
 
 
 def package_format(family: str) -> PackageFormat:
-    """Return the published form of an architecture.
-
-    Raises NotPublishableError if the architecture has no form.
-    """
+    """Return the published form of an architecture, or raise NotPublishableError."""
     if family not in PACKAGE_FORMATS:
         raise NotPublishableError(
             f"a model of the architecture {family!r} cannot be published: transformers has no "

@@ -73,8 +73,7 @@ def plan_push(
 ) -> PushPlan:
     """Compare the files of a folder with those of a repository.
 
-    Without an `existing` one, the push creates it, `private` or not. Raises HubError if the
-    repository has other content.
+    Without an `existing` one, the push creates it. Raises HubError if it has other content.
     """
     info = existing or RepoInfo({"id": repo, "sha": "", "private": private})
     remote = info.files

@@ -394,17 +394,6 @@ def started(monkeypatch):
         process.finish()
 
 
-@pytest.mark.smoke
-def test_owners_can_poll_only_their_own_hub_tasks(started):
-    jobs = HubJobs()
-    job = jobs.start(HubTask("repo_info"), "ada")
-    assert jobs.find(job.id, "ada") is job
-    for owner in ("ben", "", "ada ", "\udfff"):
-        assert jobs.find(job.id, owner) is None
-    for job_id in ("", None, [job.id], "ada"):
-        assert jobs.find(job_id, "ada") is None
-
-
 def test_public_gallery_is_shared_and_private_gallery_is_not(started):
     jobs = HubJobs()
     public = jobs.start(HubTask("gallery"), "ada")
@@ -413,48 +402,6 @@ def test_public_gallery_is_shared_and_private_gallery_is_not(started):
     assert private is not public
     assert jobs.find(public.id, "ben") is public
     assert jobs.find(private.id, "ben") is None
-
-
-def test_the_number_of_concurrent_hub_tasks_is_limited(started):
-    jobs, task = HubJobs(), HubTask("account", token="secret")
-    for _ in range(2):
-        jobs.start(task, "ada")
-    with pytest.raises(UserError, match="you have 2 Hub jobs, which is the maximum"):
-        jobs.start(task, "ada")
-    for number in range(2):
-        jobs.start(task, f"user {number}")
-    with pytest.raises(UserError, match="this server has 4 Hub jobs"):
-        jobs.start(task, "late")
-    started.pop(0).finish()
-    assert jobs.start(task, "late")
-
-
-@pytest.mark.parametrize(
-    ("kind", "token"), [("account", "secret"), ("gallery", "secret"), ("gallery", "")]
-)
-def test_one_address_has_at_most_half_of_the_hub_jobs(started, client_address, kind, token):
-    jobs = HubJobs()
-    client_address.set("192.0.2.1")
-    for number in range(2):
-        jobs.start(HubTask(kind, token=token), f"generated {number}", refresh=True)
-    with pytest.raises(UserError, match="your address has 2 "):
-        jobs.start(HubTask(kind, token=token), "generated too", refresh=True)
-    client_address.set("192.0.2.2")
-    assert jobs.start(HubTask(kind, token=token), "ada", refresh=True)
-
-
-def test_fetched_model_counts_for_the_address_of_its_job(started, client_address):
-    addresses = []
-    client_address.set("192.0.2.1")
-
-    def import_result(result):
-        addresses.append(client_address.get())
-        return result
-
-    HubJobs().start(HubTask("pull", token="secret"), "ada", on_result=import_result)
-    client_address.set("")  # as in the thread that waits for the process
-    started.pop().finish()
-    assert (addresses, client_address.get()) == (["192.0.2.1"], "")
 
 
 def test_the_owner_of_a_local_instance_may_request_every_list(started, client_address):
