@@ -32,11 +32,7 @@ from playground.tasks import LOOKUP
 from playground.tasks.held_out import HeldOutSet, build_held_out_set
 from playground.tasks.task import Task
 from playground.training.run_config import field_named
-from playground.training.setting_changes import (
-    RESULT_NEUTRAL_SETTINGS,
-    SettingChange,
-    config_at_step,
-)
+from playground.training.setting_changes import RESULT_NEUTRAL_SETTINGS, config_at_step
 from playground.training.task_config import TaskConfig
 from playground.training.trainer import FINAL_EVAL_SIZE
 
@@ -60,9 +56,8 @@ def write_card(
     """Write the model card of a checkpoint into the folder of its package.
 
     `license` is an id, by default that of the card `existing` of the repository, or else
-    `default_license`. The caller has checked it and the name of the repository. Raises
-    CheckpointError if the checkpoint cannot be read. Raises DatasetError if the checkpoint has no
-    scores and its dataset is not stored here. Raises OSError if a file cannot be read or written.
+    `default_license`. Raises CheckpointError if the checkpoint cannot be read, DatasetError if it
+    has no scores and its dataset is not stored here, OSError if a file cannot be read or written.
     """
     manifest, model = load_model(checkpoint)
     config, task = manifest.config, manifest.config.task.load()
@@ -98,11 +93,7 @@ def write_card(
 
 
 def default_license(task: TaskConfig) -> str:
-    """Return the license of a model whose author names none.
-
-    Models of generated sequences get the MIT license. Models of a dataset get the license of the
-    Hub dataset that it was loaded from, or none.
-    """
+    """Return the license of a model whose author names none: that of its data, if it is known."""
     return dataset_origin(task.dataset_sha256).get("license", "") if task.task == LOOKUP else "mit"
 
 
@@ -242,7 +233,7 @@ def _usage_facts(examples: Sequence[Example], task: Task) -> dict[str, Any]:
 
 def _training_facts(manifest: Manifest) -> dict[str, Any]:
     config, command = manifest.config, training_command(manifest)
-    changes: list[SettingChange] = [
+    changes = [
         change
         for change in manifest.changes
         if change.step < manifest.step and change.setting not in RESULT_NEUTRAL_SETTINGS
