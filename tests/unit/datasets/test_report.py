@@ -75,7 +75,5 @@ def test_a_score_on_few_held_out_examples_has_its_interval():
 
 
 def test_few_lines_with_another_separator_are_left_out():
-    text = "\n".join([*TABS.split("\n"), "a note, by hand"])
-    assert read_text(text).report.n_skipped == 1
     csv = "\n".join(["src,tgt", *LINES[:60], *["x;y"] * 20])  # a comma is what a CSV file has
     assert read_bytes(csv.encode(), "a.csv", ReadOptions()).report.n_skipped == 20
