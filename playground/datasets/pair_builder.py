@@ -1,8 +1,7 @@
-"""Check rows of sources and targets, and pack them into a dataset.
+"""Check rows of sources and targets, and pack them into a dataset, without torch.
 
-This file does not import torch, because forms use it too. Symbols are single characters if no row
-contains a space between symbols, else words separated by spaces; the user may choose. The data is
-untrusted: sizes are limited, and unusable rows are reported with their numbers.
+Symbols are single characters if no row contains a space between symbols, else words separated by
+spaces; the user may choose. The data is untrusted: sizes are limited.
 """
 
 from __future__ import annotations
@@ -12,8 +11,9 @@ import unicodedata
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import count
 
-from playground.tasks.vocabulary import SPECIAL_TOKENS, normalize
+from playground.tasks.vocabulary import FIRST_SYMBOL_ID, SPECIAL_TOKENS, normalize
 
 from .pairs import MAX_LENGTH, MAX_REPORTED_ERRORS, NO_REPORT, DatasetError, PairDataset, ReadReport
 
@@ -39,7 +39,7 @@ def validate_vocabulary(text: str) -> tuple[str, ...]:
     if not 1 <= len(symbols) <= MAX_VOCAB_SIZE or len(set(symbols)) < len(symbols):
         raise DatasetError(
             f"the vocabulary must be 1 to {MAX_VOCAB_SIZE} different tokens, separated by single "
-            f"spaces"
+            "spaces"
         )
     for symbol in symbols:
         if error := _symbol_error(symbol):
@@ -52,10 +52,8 @@ def read_pairs(
 ) -> PairDataset:
     """Check and pack the pairs of a file; unusable rows are left out and reported.
 
-    `split_on_spaces`: True if symbols are words separated by spaces, False if they are single
-    characters; None to detect it.
-
-    Raises DatasetError if most rows are unusable, or if no pair or every pair is held out.
+    `split_on_spaces`: whether symbols are words, else characters; None to detect it. Raises
+    DatasetError if most rows are unusable, or if no pair or every pair is held out.
     """
     builder = PairBuilder(lines, bool(split_on_spaces), stops_at_space=split_on_spaces is None)
     if builder.has_stopped:
@@ -74,10 +72,8 @@ def read_pairs(
         raise DatasetError("the dataset is empty; write a source and its target on each line")
     n_held_out = dataset.count_held_out()
     if n_held_out in (0, len(dataset)):
-        which = (
-            f"{'all' if n_held_out else 'none'} of these {len(dataset):,} distinct pairs are "
-            "held out"
-        )
+        share = "all" if n_held_out else "none"
+        which = f"{share} of these {len(dataset):,} distinct pairs are held out"
         if len(dataset) == 1:
             which = f"the only distinct pair is {'' if n_held_out else 'not '}held out"
         raise DatasetError(
@@ -197,11 +193,10 @@ class PairBuilder:
 
     def build(self, report: ReadReport) -> PairDataset:
         vocabulary = sorted(self.token_ids)
-        sorted_ids = {
-            self.token_ids[symbol]: len(SPECIAL_TOKENS) + i for i, symbol in enumerate(vocabulary)
-        }
+        old_ids = map(self.token_ids.__getitem__, vocabulary)
+        new_ids = dict(zip(old_ids, count(FIRST_SYMBOL_ID), strict=False))
         source, target = (
-            array("H", map(sorted_ids.__getitem__, tokens)) for tokens in (self.source, self.target)
+            array("H", map(new_ids.__getitem__, tokens)) for tokens in (self.source, self.target)
         )
         return PairDataset(
             tuple(vocabulary),

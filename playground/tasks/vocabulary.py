@@ -1,11 +1,8 @@
-"""Symbols and their token ids.
+"""Symbols and their token ids. Every vocabulary begins with the same three special tokens:
 
-Every vocabulary begins with the same three special tokens, so a padding mask
-does not depend on the task:
-
-    0 PAD   fills a sequence up to the width of its batch; no attention, no loss
-    1 SOS   start of sequence; the first input of the decoder
-    2 EOS   end of sequence; ends every source and every target
+0 PAD   fills a sequence up to the width of its batch; no attention, no loss
+1 SOS   start of sequence; the first input of the decoder
+2 EOS   end of sequence; ends every source and every target
 """
 
 import re
@@ -19,6 +16,7 @@ from playground.errors import UserError
 
 PAD, SOS, EOS = 0, 1, 2
 SPECIAL_TOKENS = ("PAD", "SOS", "EOS")
+FIRST_SYMBOL_ID = len(SPECIAL_TOKENS)  # the token id of the first symbol
 MAX_LISTED = 12  # symbols that are listed one by one in messages
 ALPHABET = string.digits + string.ascii_lowercase + string.ascii_uppercase
 # The characters with the property Default_Ignorable_Code_Point, which have no glyph.
@@ -89,9 +87,7 @@ class Vocabulary:
     @cached_property
     def token_ids(self) -> dict[str, int]:
         """Return the token id of each symbol."""
-        return {
-            symbol: token for token, symbol in enumerate(self.symbols, start=len(SPECIAL_TOKENS))
-        }
+        return {symbol: token for token, symbol in enumerate(self.symbols, FIRST_SYMBOL_ID)}
 
     @cached_property
     def single_characters(self) -> bool:
@@ -134,11 +130,7 @@ class Vocabulary:
 
     def token_name(self, token: int) -> str:
         """Return the symbol of a token id, or the name of a special token."""
-        return (
-            SPECIAL_TOKENS[token]
-            if token < len(SPECIAL_TOKENS)
-            else self.symbols[token - len(SPECIAL_TOKENS)]
-        )
+        return (*SPECIAL_TOKENS, *self.symbols)[token]
 
     def describe(self) -> str:
         """Describe the symbols briefly: `0–9`, `0–9 a–c`, `0–9 +`, `cat dog and 40 more`."""
