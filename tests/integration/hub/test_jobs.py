@@ -457,18 +457,9 @@ assert not late, late
 @pytest.mark.parametrize("kind", ["plan", "repo_info", "reproduce"])
 def test_slow_imports_are_announced_by_a_message(hub, checkpoint, published, tmp_path, kind):
     """Slow imports must not count as silence, which ends a job."""
+    words = (kind, "ada/digits", hub.ADA, hub.url, str(checkpoint), str(tmp_path))
     completed = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            IMPORT_SCRIPT,
-            kind,
-            "ada/digits",
-            hub.ADA,
-            hub.url,
-            str(checkpoint),
-            str(tmp_path),
-        ],
+        [sys.executable, "-c", IMPORT_SCRIPT, *words],
         cwd=ROOT,
         env=os.environ | hub.environment(tmp_path / "home"),
         capture_output=True,
