@@ -129,10 +129,7 @@ class LookupTask(Task):
         return self._hash_ids_V.to(sequence_BL.device)[sequence_BL]
 
     def example_source(self) -> str:
-        """Return a held-out source of median length, also for those who may not see the dataset.
-
-        It is an arbitrary one if the dataset is not here.
-        """
+        """Return a held-out source of median length; any source if the dataset is not here."""
         try:
             held_out_N = self.table.held_out_N.nonzero()[:, 0]
         except DatasetError:

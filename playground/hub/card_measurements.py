@@ -63,10 +63,7 @@ def worked_examples(
 
 
 def other_lengths(model: Seq2SeqModel, task: Task, config: RunConfig) -> list[dict[str, Any]]:
-    """Evaluate lengths that do not occur in training: one shorter, one longer, twice as long.
-
-    They need positions in the model and held-out sequences of the task.
-    """
+    """Evaluate lengths that do not occur in training: one shorter, one longer, twice as long."""
     low, high = config.task.min_length, config.task.max_length
     longer = [
         length

@@ -80,11 +80,7 @@ class Hub:
     def raw_repo_info(
         self, repo: str, revision: str = "main", kind: str = "models"
     ) -> dict[str, Any]:
-        """Return the complete response of the Hub for a repository at a revision.
-
-        `repo` may be the name of an old model without an owner; `kind` is models, datasets or
-        spaces.
-        """
+        """Return the complete response for a repository; `kind` is models, datasets or spaces."""
         check_revision(revision)
         with self.translating_errors("read", repo if kind == "models" else f"{kind}/{repo}"):
             info = self._get(
@@ -107,10 +103,7 @@ class Hub:
             ][:MAX_LISTED]
 
     def _get(self, path: str, parameters: dict[str, Any]) -> Any:
-        """Return the raw response of the Hub's API.
-
-        huggingface_hub would parse the cards in it, and fail on malformed ones.
-        """
+        """Return the raw response: huggingface_hub would fail on malformed cards in it."""
         response = http_backoff(
             "GET",
             f"{self.endpoint}/api/{path}",
@@ -213,10 +206,7 @@ class Hub:
 
     @contextmanager
     def translating_errors(self, action: str, repo: str = "") -> Iterator[None]:
-        """Convert every other error of the body to a HubError.
-
-        `action`, with the repository, completes the sentence "could not ...".
-        """
+        """Convert every other error to a HubError: `action` completes "could not ..."."""
         try:
             yield
         except (UserError, MemoryError):

@@ -89,10 +89,7 @@ class Repository:
         )
 
     def find_split(self, options: ReadOptions) -> tuple[str, str, list[str]]:
-        """Return the names of a configuration and of its split, and the paths of the split's files.
-
-        Raises DatasetError if there is none, or there are several to choose from.
-        """
+        """Return the names of a configuration and of its split, and the split's files."""
         configs = self._configs()
         defaults = [name for name in configs if name == "default" or configs[name][2]]
         config = self._choose("configuration", configs, options.config, defaults)
@@ -120,10 +117,7 @@ class Repository:
         return config, split, splits[split]
 
     def _configs(self) -> dict[str, tuple[str, dict[str, list[str]], bool]]:
-        """Return for each configuration its folder, its patterns by split, and if it is a default.
-
-        Raises DatasetError if the card is invalid.
-        """
+        """Return for each configuration its folder, patterns by split, and if it is a default."""
         try:
             if self.base + REPOYAML_FILENAME in self.sizes:
                 raise ValueError("this file may describe configurations too")
@@ -148,10 +142,7 @@ class Repository:
     def _choose(
         self, kind: str, names: Collection[str], requested: str, defaults: Sequence[str]
     ) -> str:
-        """Return the requested name, else the only default or the only name.
-
-        Raises DatasetError if there is none.
-        """
+        """Return the requested name, else the only default or only name. Raises DatasetError."""
         candidates = [requested] if requested else [name for name in defaults if name in names]
         chosen = candidates if len(candidates) == 1 else list(names)
         if len(chosen) == 1 and chosen[0] in names:

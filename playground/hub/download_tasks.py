@@ -48,10 +48,7 @@ class DownloadTasks(TaskRunner):
         return self._describe_repo(repo, manifest, card)
 
     def _inspect_repo(self) -> tuple[RepoInfo, Manifest, str]:
-        """Return a repository's metadata, manifest and card, without loading the model.
-
-        Raises HubError if it has no playground model, or a file is too large.
-        """
+        """Return a repository's metadata, manifest and card, without loading the model."""
         repo = self.task.repo
         self.report(f"Inspecting {repo}")
         repo_info = self.hub.repo_info(repo, self.task.revision)

@@ -35,10 +35,7 @@ class NotFoundError(HubError):
 def to_hub_error(
     error: Exception, action: str, repo: str, *, endpoint: str, token: str
 ) -> HubError:
-    """Convert an error of huggingface_hub to one with a message for the user.
-
-    `action` completes the sentence "could not ...".
-    """
+    """Convert an error to one for the user; `action` completes "could not ..."."""
     causes = _causes(error)
 
     def find(*kinds: type[BaseException]) -> Any:

@@ -71,10 +71,7 @@ def plan_push(
     private: bool = False,
     kind: str = "model",
 ) -> PushPlan:
-    """Compare the files of a folder with those of a repository.
-
-    Without an `existing` one, the push creates it. Raises HubError if it has other content.
-    """
+    """Compare a folder with a repository. Raises HubError if it has other content."""
     info = existing or RepoInfo({"id": repo, "sha": "", "private": private})
     remote = info.files
     files = {path.name: path for path in sorted(folder.iterdir())}

@@ -79,10 +79,7 @@ def check_revision(name: str) -> None:
 
 
 def check_license(name: str) -> str:
-    """Return the id of a license; "" for none.
-
-    Raises UserError for one that the Hub does not know.
-    """
+    """Return the id of a license; "" for none. Raises UserError for one unknown to the Hub."""
     license_id = name.strip().lower()
     if license_id and license_id not in LICENSES:
         raise UserError(

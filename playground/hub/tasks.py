@@ -78,10 +78,7 @@ class TaskRunner:
 
 
 def run_task(task: HubTask, reporter: ProgressReporter) -> dict[str, Any]:
-    """Run a job: the function of its process.
-
-    Raises UserError with the reason of the failure, without the token or a path of this machine.
-    """
+    """Run a job in its process. Raises UserError, without the token or a path of this machine."""
     os.environ.update(HUB_ENV | ({"HF_ENDPOINT": task.endpoint} if task.endpoint else {}))
     from .client import Hub
     from .download_tasks import DownloadTasks

@@ -47,10 +47,7 @@ class UploadTasks(TaskRunner):
             ) from None
 
     def build(self, checkpoint: Path, card: bytes) -> tuple[Path, list[str]]:
-        """Write the package of the model; `card` is that of the repository.
-
-        Returns the folder, and what stays of the card.
-        """
+        """Write the package of the model; return its folder, and what stays of the `card`."""
         self.report_loading()
         from .export import build_package
         from .model_card import write_card
@@ -86,10 +83,7 @@ class UploadTasks(TaskRunner):
         return b""
 
     def _compare(self, folder: Path, **options: Any) -> PushPlan:
-        """Return the plan of a push.
-
-        Raises HubError if the repository has other content where the push would write.
-        """
+        """Return the plan of a push. Raises HubError if the repository has other content."""
         if self.is_offline:
             return plan_push(folder, self.task.repo, None, endpoint=self.hub.endpoint, **options)
         self.report("Comparing with the repository")

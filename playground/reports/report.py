@@ -110,10 +110,7 @@ def render_html(
     lines: Sequence[Mapping[str, Any]],
     name: str,
 ) -> str:
-    """Return the report as HTML, from loaded data.
-
-    `scores` are those of `evaluate`, `lines` those of metrics.jsonl.
-    """
+    """Return the report as HTML, with `scores` of `evaluate` and `lines` of metrics.jsonl."""
     config = manifest.config
     builder = SnapshotBuilder(config.task.load(), config, torch.device("cpu"))
     snapshot, axes = builder.snapshot(model.eval(), manifest.step), builder.describe(model)["axes"]
@@ -193,10 +190,7 @@ def _attention(
     axes: Mapping[str, Sequence[Sequence[str]]],
     architecture: str,
 ) -> list[dict[str, Any]]:
-    """Return the facts and the figure of each type of attention.
-
-    `attention` is [kind][layer][head], each flattened by rows, in thousandths.
-    """
+    """Return facts and figure of each type; `attention` is [kind][layer][head], in thousandths."""
     sections = []
     for kind, (title, labels) in ATTENTION_KINDS.items():
         if not attention.get(kind):

@@ -116,10 +116,7 @@ def _distinct_held_out(
 
 
 def _sample_stratified(task: Task, length: int, n: int, generator: torch.Generator) -> Tensor:
-    """Sample up to `n` distinct held-out sequences, equally many of each stratum.
-
-    Fewer are returned if a stratum is so rare that sampling yields no more of it.
-    """
+    """Sample distinct held-out sequences, equally many of each stratum, at most `n`."""
     chunk_size = min(max(1, MAX_SYMBOLS_PER_CHUNK // length), max(4096, 64 * n))
     held_out_NL = chosen_NL = torch.empty(0, length, dtype=torch.long)
     while True:

@@ -93,10 +93,7 @@ class Task:
         return symbol_NL + FIRST_SYMBOL_ID
 
     def hash_ids(self, sequence_BL: Tensor) -> Tensor:
-        """Return a number for each symbol (BL, int64); the hash of these holds a source out.
-
-        It is the token id, unless the ids may change.
-        """
+        """Return a number for each symbol (BL, int64), which the hash of the split uses."""
         return sequence_BL
 
     def strata(self, sequence_NL: Tensor) -> Tensor | None:

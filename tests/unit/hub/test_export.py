@@ -155,11 +155,7 @@ def test_other_files_of_a_package_are_not_copied(copied, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("harm", "message"),
-    [
-        ("weights", "not fully covered"),
-        ("sizes", "expected"),
-    ],
+    ("harm", "message"), [("weights", "not fully covered"), ("sizes", "expected")]
 )
 def test_a_broken_package_leaves_no_checkpoint(copied, tmp_path, harm, message):
     if harm == "weights":
