@@ -49,7 +49,7 @@ class HubTask:
     revision: str = "main"
     private: bool = False
     license: str = ""  # of the published model; empty for that of `model_card.default_license`
-    page: bool = False  # publish the interactive page too, also as a Space
+    page: bool = False  # publish the interactive page too, as a Space
     checkpoint: str = ""
     run_folder: str = ""  # the folder of the run, which contains the metrics
     destination: str = ""
