@@ -79,8 +79,8 @@ class DownloadTasks(TaskRunner):
         return {
             "repo": repo.id,
             "commit": repo.sha,
-            "likes": repo.likes,
-            "private": repo.private,
+            "likes": repo.likes or 0,
+            "private": bool(repo.private),
             "task": task_label(manifest.config),
             "shape": [model.n_layers, model.attention_heads, model.d_model],
             "parameters": parameter_count(model),
