@@ -208,10 +208,7 @@ class PairBuilder:
             self.conflicts,
             tuple(self.conflict_lines),
             report=replace(
-                report,
-                n_skipped=self.n_skipped,
-                skipped=self.skipped,
-                normalized=self.normalized,
+                report, n_skipped=self.n_skipped, skipped=self.skipped, normalized=self.normalized
             ),
         )
 

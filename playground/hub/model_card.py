@@ -178,11 +178,7 @@ def _metadata(
         metrics=["exact_match"],
         model_name=repo.split("/")[1],
         eval_results=results,
-        playground={
-            "task": task_label(config),
-            "step": manifest.step,
-            "license": default,
-        },
+        playground={"task": task_label(config), "step": manifest.step, "license": default},
     )
 
 
