@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from playground.datasets.pairs import DatasetError, PairDataset
-from playground.datasets.report import describe, describe_skipped, summarize
+from playground.datasets.report import describe, summarize
 from playground.datasets.sources import HUB_PREFIX, ReadOptions, read_file
 from playground.datasets.storage import store
 
@@ -102,7 +102,7 @@ def read_dataset(
     if dataset.report.n_skipped and not skip_unusable:
         them = "it" if dataset.report.n_skipped == 1 else "them"
         exit_with_error(
-            f"{describe_skipped(dataset, 'unusable')}; correct {them}, or leave {them} out with "
+            f"{dataset.describe_skipped('unusable')}; correct {them}, or leave {them} out with "
             "--skip-unusable"
         )
     for sentence in summarize(dataset):

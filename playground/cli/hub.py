@@ -38,7 +38,7 @@ from .common import (
 @click.option(
     "--page",
     is_flag=True,
-    help="Also publish a page that runs the model: as index.html, and as a Space of this name.",
+    help="Also publish a page that runs the model, as a static Space of this name.",
 )
 @click.option(
     "--dry-run",

@@ -113,13 +113,11 @@ class LookupTask(Task):
         if (min_length, max_length) not in self._training:
             self.check_lengths(min_length, max_length)
         train_N = self._training[min_length, max_length]
-        row_B = train_N[
-            torch.randint(len(train_N), (n,), generator=generator, device=generator.device).cpu()
-        ]
+        device = generator.device
+        index_B = torch.randint(len(train_N), (n,), generator=generator, device=device)
+        row_B = train_N[index_B.cpu()]
         source_BL = self.table.sources(row_B, max_length)
-        return source_BL.to(generator.device), self.table.source_lengths_N[row_B].to(
-            generator.device
-        )
+        return source_BL.to(device), self.table.source_lengths_N[row_B].to(device)
 
     def num_sources(self, length: int) -> int:
         return len(self._indices_of_length(length))
@@ -131,14 +129,11 @@ class LookupTask(Task):
         return self._hash_ids_V.to(sequence_BL.device)[sequence_BL]
 
     def example_source(self) -> str:
-        """Return a held-out source of median length, also for those who may not see the dataset.
-
-        It is an arbitrary one if the dataset is not here.
-        """
+        """Return a held-out source of median length; any source if the dataset is not here."""
         try:
             held_out_N = self.table.held_out_N.nonzero()[:, 0]
         except DatasetError:
-            return super().example_source()
+            held_out_N = torch.empty(0)
         if not len(held_out_N):
             return super().example_source()
         by_length_N = held_out_N[self.table.source_lengths_N[held_out_N].argsort(stable=True)]
@@ -148,12 +143,9 @@ class LookupTask(Task):
     def target_for(self, tokens: list[int]) -> list[int] | None:
         """Return the target of this source; None if it is unknown or there is no dataset."""
         try:
-            is_stored = (
-                int(self.table.lookup(torch.tensor([tokens]), torch.tensor([len(tokens)]))[0]) >= 0
-            )
+            return super().target_for(tokens) or None  # an unknown source has no symbols
         except DatasetError:
             return None
-        return super().target_for(tokens) if is_stored else None
 
     def _indices_of_length(self, length: int) -> Tensor:
         if length not in self._of_length:

@@ -1,8 +1,7 @@
-"""Check rows of sources and targets, and pack them into a dataset.
+"""Check rows of sources and targets, and pack them into a dataset, without torch.
 
-This file does not import torch, because forms use it too. Symbols are single characters if no row
-contains a space between symbols, else words separated by spaces; the user may choose. The data is
-untrusted: sizes are limited, and unusable rows are reported with their numbers.
+Symbols are single characters if no row contains a space between symbols, else words separated by
+spaces; the user may choose. The data is untrusted: sizes are limited.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ import unicodedata
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import count
 
-from playground.common.format import format_count
-from playground.tasks.vocabulary import SPECIAL_TOKENS, normalize
+from playground.tasks.vocabulary import FIRST_SYMBOL_ID, SPECIAL_TOKENS, normalize
 
 from .pairs import MAX_LENGTH, MAX_REPORTED_ERRORS, NO_REPORT, DatasetError, PairDataset, ReadReport
 
@@ -40,7 +39,7 @@ def validate_vocabulary(text: str) -> tuple[str, ...]:
     if not 1 <= len(symbols) <= MAX_VOCAB_SIZE or len(set(symbols)) < len(symbols):
         raise DatasetError(
             f"the vocabulary must be 1 to {MAX_VOCAB_SIZE} different tokens, separated by single "
-            f"spaces"
+            "spaces"
         )
     for symbol in symbols:
         if error := _symbol_error(symbol):
@@ -53,31 +52,28 @@ def read_pairs(
 ) -> PairDataset:
     """Check and pack the pairs of a file; unusable rows are left out and reported.
 
-    `split_on_spaces`: True if symbols are words separated by spaces, False if they are single
-    characters; None to detect it.
-
-    Raises DatasetError if most rows are unusable, or if no pair or every pair is held out.
+    `split_on_spaces`: whether symbols are words, else characters; None to detect it. Raises
+    DatasetError if most rows are unusable, or if no pair or every pair is held out.
     """
     builder = PairBuilder(lines, bool(split_on_spaces), stops_at_space=split_on_spaces is None)
     if builder.has_stopped:
         builder = PairBuilder(lines, True)
-    skipped, total = builder.skipped, builder.total
     dataset = builder.build(report)
-    if 2 * skipped.count > total:
+    n_skipped, skipped = dataset.report.n_skipped, dataset.report.skipped
+    if 2 * n_skipped > dataset.n_rows:
+        has_no_separator = any("no separator" in each for each in skipped)
         raise DatasetError(
-            skipped.describe(total),
-            lines=skipped.sentences,
-            count=skipped.count,
+            dataset.describe_skipped("unusable") + (SEPARATOR_ADVICE if has_no_separator else ""),
+            lines=skipped,
+            count=n_skipped,
             dataset=dataset if len(dataset) else None,
         )
     if not len(dataset):
         raise DatasetError("the dataset is empty; write a source and its target on each line")
     n_held_out = dataset.count_held_out()
     if n_held_out in (0, len(dataset)):
-        which = (
-            f"{'all' if n_held_out else 'none'} of these {len(dataset):,} distinct pairs are "
-            "held out"
-        )
+        share = "all" if n_held_out else "none"
+        which = f"{share} of these {len(dataset):,} distinct pairs are held out"
         if len(dataset) == 1:
             which = f"the only distinct pair is {'' if n_held_out else 'not '}held out"
         raise DatasetError(
@@ -86,28 +82,6 @@ def read_pairs(
             dataset=dataset,
         )
     return dataset
-
-
-class SkippedRows:
-    """Unusable rows: all are counted, and the problems of the first ones are stored."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.sentences: list[str] = []
-
-    def add(self, number: int, problem: str) -> None:
-        self.count += 1
-        if self.count <= MAX_REPORTED_ERRORS:
-            self.sentences.append(f"row {number:,} {problem}")
-
-    def describe(self, total: int) -> str:
-        unlisted = self.count - len(self.sentences)
-        more = f"; and {unlisted:,} more" if unlisted else ""
-        return (
-            f"{self.count:,} of {format_count(total, 'row')} cannot be used: "
-            f"{'; '.join(self.sentences)}{more}"
-            f"{SEPARATOR_ADVICE if any('no separator' in each for each in self.sentences) else ''}"
-        )
 
 
 class PairBuilder:
@@ -121,21 +95,23 @@ class PairBuilder:
         self, lines: LineSource, split_on_spaces: bool, stops_at_space: bool = False
     ) -> None:
         self.split_on_spaces, self.stops_at_space = split_on_spaces, stops_at_space
-        self.skipped = SkippedRows()
+        self.n_skipped, self.skipped = 0, list[str]()
         self.token_ids: dict[str, int] = {}
         self.source, self.target = array("H"), array("H")
         self.source_lengths, self.target_lengths = array("B"), array("B")
         self.target_hashes: dict[int, int] = {}  # by the hash of the source
-        self.total = self.duplicates = self.conflicts = self.normalized = 0
+        self.n_rows = self.duplicates = self.conflicts = self.normalized = 0
         self.conflict_lines: list[int] = []
         self.has_stopped = False
         for number, fields in lines():
-            self.total += 1
-            if self.total > MAX_PAIRS:
+            self.n_rows += 1
+            if self.n_rows > MAX_PAIRS:
                 raise DatasetError(f"there are more than {MAX_PAIRS:,} pairs; leave some out")
             n_known = len(self.token_ids)
             if problem := fields if isinstance(fields, str) else self.add(number, *fields):
-                self.skipped.add(number, problem)
+                self.n_skipped += 1
+                if self.n_skipped <= MAX_REPORTED_ERRORS:
+                    self.skipped.append(f"row {number:,} {problem}")
                 while len(self.token_ids) > n_known:  # the symbols of this row
                     self.token_ids.popitem()
             if self.has_stopped:
@@ -210,18 +186,17 @@ class PairBuilder:
                 )
                 raise DatasetError(
                     f"there are more than {MAX_VOCAB_SIZE} different tokens, from row "
-                    f"{self.total:,} on; use fewer, {other}"
+                    f"{self.n_rows:,} on; use fewer, {other}"
                 )
             self.token_ids[symbol] = len(self.token_ids)
         return ""
 
     def build(self, report: ReadReport) -> PairDataset:
         vocabulary = sorted(self.token_ids)
-        sorted_ids = {
-            self.token_ids[symbol]: len(SPECIAL_TOKENS) + i for i, symbol in enumerate(vocabulary)
-        }
+        old_ids = map(self.token_ids.__getitem__, vocabulary)
+        new_ids = dict(zip(old_ids, count(FIRST_SYMBOL_ID), strict=False))
         source, target = (
-            array("H", map(sorted_ids.__getitem__, tokens)) for tokens in (self.source, self.target)
+            array("H", map(new_ids.__getitem__, tokens)) for tokens in (self.source, self.target)
         )
         return PairDataset(
             tuple(vocabulary),
@@ -233,10 +208,7 @@ class PairBuilder:
             self.conflicts,
             tuple(self.conflict_lines),
             report=replace(
-                report,
-                n_skipped=self.skipped.count,
-                skipped=self.skipped.sentences,
-                normalized=self.normalized,
+                report, n_skipped=self.n_skipped, skipped=self.skipped, normalized=self.normalized
             ),
         )
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 import hashlib
 import re
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
+from playground.common.format import format_count
 from playground.errors import UserError
 from playground.tasks.vocabulary import SPECIAL_TOKENS
 
 MAX_LENGTH = 128  # tokens of a source or a target
 MAX_REPORTED_ERRORS = 5  # lines that an error report lists
-MAX_PAIRS_TO_COUNT = 20_000  # up to this many pairs the held-out ones are counted here
 SHA256_PATTERN = re.compile(r"[0-9a-f]{64}")
 
 TENSOR_DTYPES: dict[str, np.dtype[Any]] = {
@@ -108,6 +109,18 @@ class PairDataset:
     def __len__(self) -> int:
         return len(self.source_lengths)
 
+    @property
+    def n_rows(self) -> int:
+        return len(self) + self.duplicates + self.conflicts + self.report.n_skipped
+
+    def describe_skipped(self, state: str) -> str:
+        """Return how many rows are in a `state`, such as left out, and why the first ones."""
+        n, reasons = self.report.n_skipped, "; ".join(self.report.skipped)
+        unlisted = n - len(self.report.skipped)
+        more = f"; and {unlisted:,} more" if unlisted else ""
+        verb = "is" if n == 1 else "are"
+        return f"{n:,} of {format_count(self.n_rows, 'row')} {verb} {state}: {reasons}{more}"
+
     @cached_property
     def sha256(self) -> str:
         """Return the SHA-256 that identifies the pairs, independent of the file format."""
@@ -119,20 +132,28 @@ class PairDataset:
 
     def preview(self, n: int = 8) -> list[tuple[list[str], list[str]]]:
         """Return the first pairs as symbols, source and target."""
-        return [
-            (list(self._decode(self.source, s)), list(self._decode(self.target, t)))
-            for s, t in self._spans(n)
-        ]
+        names, pairs = (*SPECIAL_TOKENS, *self.vocabulary), []
+        s = t = 0
+        lengths = zip(self.source_lengths, self.target_lengths, strict=True)
+        for n_source, n_target in islice(lengths, n):
+            source, target = self.source[s : s + n_source], self.target[t : t + n_target]
+            pairs.append(([names[each] for each in source], [names[each] for each in target]))
+            s, t = s + n_source, t + n_target
+        return pairs
 
-    def count_held_out(self) -> int | None:
-        """Return the number of held-out pairs; None if there are too many to count here."""
-        if len(self) > MAX_PAIRS_TO_COUNT:
-            return None
-        hash_ids = symbol_hashes(self.vocabulary)
-        return sum(
-            _is_held_out_py(map(hash_ids.__getitem__, self.source[begin:end]))
-            for (begin, end), _ in self._spans(len(self))
-        )
+    def count_held_out(self) -> int:
+        """Return the number of held-out pairs: those of `held_out.is_held_out`, without torch."""
+        source = np.array(self.source)
+        lengths_N = np.array(self.source_lengths, np.int64)
+        starts_N = lengths_N.cumsum() - lengths_N
+        hash_ids_V = np.array(symbol_hashes(self.vocabulary)).view(np.uint64)
+        keys_L = _splitmix64(np.arange(1, MAX_LENGTH + 1, dtype=np.uint64) * 0x9E3779B97F4A7C15) | 1
+        sum_N = np.zeros(len(self), np.uint64)
+        for position in range(max(self.source_lengths, default=0)):
+            has_symbol_N = lengths_N > position
+            symbols = source[starts_N[has_symbol_N] + position]
+            sum_N[has_symbol_N] += hash_ids_V[symbols] * keys_L[position]
+        return int((_splitmix64(_splitmix64(sum_N)) % 16 == 0).sum())
 
     def task_settings(self) -> dict[str, Any]:
         return {
@@ -143,17 +164,6 @@ class PairDataset:
             "min_length": min(self.source_lengths),
             "max_length": max(self.source_lengths),
         }
-
-    def _decode(self, tokens: array[int], span: tuple[int, int]) -> Iterable[str]:
-        return (self.vocabulary[token - len(SPECIAL_TOKENS)] for token in tokens[slice(*span)])
-
-    def _spans(self, n: int) -> Iterable[tuple[tuple[int, int], tuple[int, int]]]:
-        s = t = 0
-        for n_source, n_target in zip(
-            self.source_lengths[:n], self.target_lengths[:n], strict=True
-        ):
-            yield (s, s + n_source), (t, t + n_target)
-            s, t = s + n_source, t + n_target
 
 
 def content_sha256(vocabulary: Sequence[str], tensors: Mapping[str, np.ndarray]) -> str:
@@ -179,15 +189,7 @@ def symbol_hashes(vocabulary: Sequence[str]) -> list[int]:
     ]
 
 
-def _is_held_out_py(hash_ids: Iterable[int]) -> bool:
-    """Return what `held_out.is_held_out` returns, computed without torch."""
-    key = sum(
-        hash_id * (_splitmix64_py((position + 1) * 0x9E3779B97F4A7C15 % 2**64) | 1)
-        for position, hash_id in enumerate(hash_ids)
-    )
-    return _splitmix64_py(_splitmix64_py(key % 2**64)) % 16 == 0
-
-
-def _splitmix64_py(x: int) -> int:
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 % 2**64
-    return x ^ x >> 27
+def _splitmix64(x: np.ndarray) -> np.ndarray:
+    """Compute what `hashing.splitmix64` does, on uint64."""
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9
+    return x ^ (x >> 27)

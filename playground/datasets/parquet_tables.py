@@ -17,10 +17,7 @@ READ_BUFFER_BYTES = 1 << 20  # bytes of a column that are fetched together
 
 
 def parquet_table(file: BinaryIO, columns: Sequence[str] = ()) -> Table:
-    """Return the table of a Parquet file; of nested columns the leaves.
-
-    Only `columns` are read, if they are named.
-    """
+    """Return the table of a Parquet file, or of these `columns`; of nested columns the leaves."""
     outer_columns = {name.partition(".")[0] for name in columns}
     names = collect_columns(islice(_objects(file, outer_columns), ROWS_PER_BATCH))
 

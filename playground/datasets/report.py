@@ -28,14 +28,14 @@ SEPARATORS = {  # by the name of the delimiter
 
 
 def describe(dataset: PairDataset) -> dict[str, Any]:
-    """Return the report as JSON. `n_held_out` is None if there are too many pairs to count here."""
+    """Return the report as JSON."""
     report, n_held_out = dataset.report, dataset.count_held_out()
     return {
         "recognized": recognized(dataset),
         "has_names": report.has_names,
         "columns": list(report.columns[:MAX_COLUMNS_OF_REPORT]),
         "selected": list(report.selected),
-        "n_rows": _count_rows(dataset),
+        "n_rows": dataset.n_rows,
         "n_skipped": report.n_skipped,
         "skipped": list(report.skipped),
         "n_normalized": report.normalized,
@@ -60,7 +60,6 @@ def describe(dataset: PairDataset) -> dict[str, Any]:
 def summarize(dataset: PairDataset) -> list[str]:
     """Return the report as sentences."""
     report, n_held_out = dataset.report, dataset.count_held_out()
-    held_out = "one pair in sixteen is" if n_held_out is None else f"{n_held_out:,} pairs are"
     sentences = [
         recognized(dataset),
         f"{format_count(len(dataset), 'pair')} with "
@@ -68,10 +67,10 @@ def summarize(dataset: PairDataset) -> list[str]:
         f"length of the sources: {_format_range(dataset.source_lengths)}, "
         f"of the targets: {_format_range(dataset.target_lengths)}",
         held_out_warning(n_held_out)
-        or f"{held_out} held out, selected by a hash of the source sequence",
+        or f"{n_held_out:,} pairs are held out, selected by a hash of the source sequence",
     ]
     if report.n_skipped:
-        sentences.append(describe_skipped(dataset))
+        sentences.append(dataset.describe_skipped("left out"))
     if dataset.duplicates:
         was = "was a duplicate and was" if dataset.duplicates == 1 else "were duplicates and were"
         sentences.append(f"{format_count(dataset.duplicates, 'pair')} {was} left out")
@@ -89,17 +88,6 @@ def summarize(dataset: PairDataset) -> list[str]:
             "are normalized (NFC), so that equal letters are one token"
         )
     return [sentence for sentence in sentences if sentence]
-
-
-def describe_skipped(dataset: PairDataset, state: str = "left out") -> str:
-    """Return how many rows are left out, or in another `state`, and why the first ones."""
-    report = dataset.report
-    unlisted = report.n_skipped - len(report.skipped)
-    more = f"; and {unlisted:,} more" if unlisted else ""
-    return (
-        f"{report.n_skipped:,} of {format_count(_count_rows(dataset), 'row')} "
-        f"{'is' if report.n_skipped == 1 else 'are'} {state}: {'; '.join(report.skipped)}{more}"
-    )
 
 
 def recognized(dataset: PairDataset) -> str:
@@ -126,9 +114,9 @@ def recognized(dataset: PairDataset) -> str:
     return ", ".join(part for part in parts if part) + first_line[report.has_names]
 
 
-def held_out_warning(n_held_out: int | None) -> str:
+def held_out_warning(n_held_out: int) -> str:
     """Return what a score on few held-out pairs can show; empty if there are enough."""
-    if n_held_out is None or n_held_out >= MIN_HELD_OUT or not n_held_out:
+    if n_held_out >= MIN_HELD_OUT or not n_held_out:
         return ""
     low = int(100 * wilson_interval(n_held_out, n_held_out)[0])
     return (
@@ -136,10 +124,6 @@ def held_out_warning(n_held_out: int | None) -> str:
         f"out: even {n_held_out} of {n_held_out} right means {low} to 100 % (95 % confidence "
         f"interval); about {HELD_OUT_FRACTION * MIN_HELD_OUT} examples hold out {MIN_HELD_OUT}"
     )
-
-
-def _count_rows(dataset: PairDataset) -> int:
-    return len(dataset) + dataset.duplicates + dataset.conflicts + dataset.report.n_skipped
 
 
 def _truncate(symbols: list[str]) -> list[str]:

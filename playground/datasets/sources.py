@@ -1,8 +1,6 @@
-"""Read datasets: bytes of a file, a text, or a dataset on the Hub become pairs.
+"""Read datasets: the bytes of a file or a text become pairs."""
 
-No foreign code is executed.
-"""
-
+import codecs
 import gzip
 import io
 import zlib
@@ -149,20 +147,21 @@ def decode(data: bytes) -> tuple[str, str]:
     Without a byte order mark, zeros at every second byte mean UTF-16, and bytes that are no UTF-8
     mean Windows-1252, a superset of Latin-1.
     """
+    if data.startswith(codecs.BOM_UTF8):
+        return _decode_as(data, "UTF-8-SIG", "UTF-8")
     for mark, encoding in (
-        (b"\xef\xbb\xbf", "UTF-8"),
-        (b"\xff\xfe\x00\x00", "UTF-32"),
-        (b"\xff\xfe", "UTF-16"),
-        (b"\xfe\xff", "UTF-16"),
+        (codecs.BOM_UTF32_LE, "UTF-32"),
+        (codecs.BOM_UTF16_LE, "UTF-16"),
+        (codecs.BOM_UTF16_BE, "UTF-16"),
     ):
         if data.startswith(mark):
-            return _decode_as(data, "UTF-8-SIG" if encoding == "UTF-8" else encoding), encoding
+            return _decode_as(data, encoding, encoding)
     head = data[:10_000]
     if b"\x00" in head:
         for first, encoding in ((1, "UTF-16-LE"), (0, "UTF-16-BE")):
             zeros = head[first::2].count(0)
             if zeros > 0.4 * len(head[first::2]) and zeros > 4 * head[1 - first :: 2].count(0):
-                return _decode_as(data, encoding), "UTF-16"
+                return _decode_as(data, encoding, "UTF-16")
     try:
         return data.decode(), "UTF-8"
     except UnicodeDecodeError as error:
@@ -181,13 +180,12 @@ def decode(data: bytes) -> tuple[str, str]:
         return text, "Latin-1"
 
 
-def _decode_as(data: bytes, encoding: str) -> str:
+def _decode_as(data: bytes, encoding: str, name: str) -> tuple[str, str]:
     try:
-        return data.decode(encoding)
+        return data.decode(encoding), name
     except UnicodeDecodeError:
         raise DatasetError(
-            f"the file begins like {encoding.removesuffix('-SIG')} text, but is not; save it as "
-            "UTF-8"
+            f"the file begins like {name} text, but is not; save it as UTF-8"
         ) from None
 
 

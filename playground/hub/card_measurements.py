@@ -48,8 +48,7 @@ def worked_examples(
     """Run the model on the first held-out sequence of three lengths, spread over the range."""
     rows: list[int] = []
     for third in (1, 2, 3):
-        row = _first_example(held_out, low + (high - low) * third // 3, rows)
-        rows += [row] if row is not None else []
+        rows += _first_example(held_out, low + (high - low) * third // 3, rows)
     batch = held_out.batch.select(torch.tensor(rows))
     generated_BT = model.generate(
         batch.source_BS, min(batch.labels_BT.shape[1], model.config.max_positions)
@@ -64,23 +63,15 @@ def worked_examples(
 
 
 def other_lengths(model: Seq2SeqModel, task: Task, config: RunConfig) -> list[dict[str, Any]]:
-    """Evaluate lengths that do not occur in training.
-
-    These are one shorter, one longer and twice as long, if the model has positions and the task has
-    held-out sequences for them.
-    """
+    """Evaluate lengths that do not occur in training: one shorter, one longer, twice as long."""
     low, high = config.task.min_length, config.task.max_length
-    max_length = high
-    while (
-        max_length < 2 * high
-        and max(max_length + 1, task.max_target_length(max_length + 1)) < config.model.max_positions
-    ):
-        max_length += 1
-    lengths = {low - 1} if low > 1 else set()
-    lengths |= {high + 1, max_length} if max_length > high else set()
-    held_out = (
-        build_held_out_set(task, OTHER_LENGTHS_N, length, length) for length in sorted(lengths)
-    )
+    longer = [
+        length
+        for length in range(high + 1, 2 * high + 1)
+        if max(length, task.max_target_length(length)) < config.model.max_positions
+    ]
+    lengths = [*range(max(low - 1, 1), low), *longer[:1], *longer[1:][-1:]]
+    held_out = (build_held_out_set(task, OTHER_LENGTHS_N, length, length) for length in lengths)
     results = [evaluate(model, each) for each in held_out if len(each.lengths_B)]
     return [dataclasses.asdict(scores.by_length[0]) for scores in results]
 
@@ -92,8 +83,7 @@ def attention_picture(
 
     Returns the alternative text of the figure; empty, and no figure, without cross-attention.
     """
-    row = _first_example(held_out, length, [])
-    assert row is not None  # every task has held-out sequences
+    (row,) = _first_example(held_out, length, [])  # every task has held-out sequences
     size = int(held_out.lengths_B[row])
     probe = held_out.batch.select(torch.tensor([row]))
     weights: list[Tensor] = model.attention_weights(probe).cross
@@ -119,11 +109,8 @@ def attention_picture(
     return f"Heatmaps of the cross-attention weights for the source {source}: {part}"
 
 
-def _first_example(held_out: HeldOutSet, length: int, used: list[int]) -> int | None:
-    """Return the first held-out sequence of this length, else of the next longer one, else any."""
-    rows = [
-        (int(size) < length, int(size), row)
-        for row, size in enumerate(held_out.lengths_B)
-        if row not in used
-    ]
-    return min(rows)[2] if rows else None
+def _first_example(held_out: HeldOutSet, length: int, used: list[int]) -> list[int]:
+    """Return the first held-out row of this length, else of the next longer one, else any."""
+    sizes = [int(size) for size in held_out.lengths_B]
+    rows = [row for row in range(len(sizes)) if row not in used]
+    return sorted(rows, key=lambda row: (sizes[row] < length, sizes[row]))[:1]

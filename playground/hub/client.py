@@ -2,9 +2,8 @@
 
 A `Hub` belongs to one user and one job. It always passes the token explicitly, as a string or
 False, because huggingface_hub would otherwise use the token of the machine. On a Space that is the
-token of its owner. Errors are raised as HubError, with a message that states what to do and does
-not contain the token. The client runs in its own process (tasks.py), because a hanging request can
-then be ended and the settings below apply to the whole process.
+token of its owner. The client runs in its own process (tasks.py), because a hanging request can
+then be ended.
 """
 
 import re
@@ -32,16 +31,13 @@ from .repo_ids import Phase, check_repo, check_revision
 from .transport import MIN_BYTES_PER_S
 
 MAX_LISTED = 200
-MAX_BRANCHES = 50
 Report = Callable[..., None]
 
 
 class Hub:
-    """A connection to the Hub with the token of one user.
+    """A connection to the Hub with the token of one user; empty for public repositories only.
 
-    Args:
-        token: the token of the user, or empty for public repositories only.
-        endpoint: the URL of the Hub; empty for the default.
+    `endpoint` is the URL of the Hub; empty for the default. Every method raises HubError.
     """
 
     def __init__(self, token: str = "", endpoint: str = "") -> None:
@@ -55,10 +51,7 @@ class Hub:
         self.endpoint = self.api.endpoint
 
     def account(self) -> dict[str, Any]:
-        """Return the account of the token: `name`, `orgs` with write access, and `writes`.
-
-        Raises HubError if there is no token, or the Hub rejects it.
-        """
+        """Return the account of the token: `name`, `orgs` with write access, and `writes`."""
         if not self.token:
             raise HubError(messages.SIGN_IN_FIRST)
         with self.translating_errors("read the account of this token"):
@@ -78,23 +71,16 @@ class Hub:
     # Reading
 
     def repo_info(self, repo: str, revision: str = "main", kind: str = "model") -> RepoInfo:
-        """Return the metadata of a repository at a revision, with the size of each file.
-
-        `kind` is model or space. Raises HubError if the user has no access to such a repository.
-        """
+        """Return the metadata of a model or a Space at a revision, with the size of each file."""
         check_repo(repo)
         info = self.raw_repo_info(repo, revision, f"{kind}s")
         with self.translating_errors("read", repo):
-            return RepoInfo.from_json(info)
+            return RepoInfo(info)
 
     def raw_repo_info(
         self, repo: str, revision: str = "main", kind: str = "models"
     ) -> dict[str, Any]:
-        """Return the complete response of the Hub for a repository at a revision.
-
-        `repo` may be the name of an old model without an owner; `kind` is models, datasets or
-        spaces. Raises HubError if the user has no access to such a repository.
-        """
+        """Return the complete response for a repository; `kind` is models, datasets or spaces."""
         check_revision(revision)
         with self.translating_errors("read", repo if kind == "models" else f"{kind}/{repo}"):
             info = self._get(
@@ -103,12 +89,6 @@ class Hub:
             if not isinstance(info, dict):
                 raise TypeError("the response is not a JSON object")
             return info
-
-    def branches(self, repo: str) -> list[str]:
-        """Return the names of the branches of a repository."""
-        with self.translating_errors("list the branches of", repo):
-            branches = self.api.list_repo_refs(repo).branches
-            return [branch.name for branch in branches[:MAX_BRANCHES]]
 
     def gallery(self) -> list[dict[str, Any]]:
         """Return the models with the playground's tag, most liked first, with untrusted cards."""
@@ -123,10 +103,7 @@ class Hub:
             ][:MAX_LISTED]
 
     def _get(self, path: str, parameters: dict[str, Any]) -> Any:
-        """Return the raw response of the Hub's API.
-
-        huggingface_hub would parse the cards in it, and fail on malformed ones.
-        """
+        """Return the raw response: huggingface_hub would fail on malformed cards in it."""
         response = http_backoff(
             "GET",
             f"{self.endpoint}/api/{path}",
@@ -147,10 +124,7 @@ class Hub:
         report: Report = lambda *_: None,
         kind: str = "model",
     ) -> None:
-        """Download files into a folder; `files` gives their sizes.
-
-        Raises HubError if a download fails, or a file has another size.
-        """
+        """Download files into a folder; `files` gives their sizes."""
         for name, size in files.items():
             report(f"Downloading {name} ({format_bytes(size)})", size / MIN_BYTES_PER_S)
             with self.translating_errors(f"download {name} of", repo):
@@ -171,11 +145,7 @@ class Hub:
     def plan(
         self, folder: Path, repo: str, *, private: bool = False, kind: str = "model"
     ) -> PushPlan:
-        """Compute the effect of a push of the files in a folder, without writing anything.
-
-        `kind` is model or space. Raises HubError if the repository has other content, or cannot be
-        read.
-        """
+        """Compute the effect of a push of the files in a folder, without writing anything."""
         check_repo(repo)
         existing: RepoInfo | None = None
         with suppress(NotFoundError):  # the push creates the repository
@@ -187,12 +157,7 @@ class Hub:
     ) -> str:
         """Execute a plan in one commit, and return the commit.
 
-        Its files become visible with that commit only.
-
-        Args:
-            report: called with a message, the expected seconds and the phase.
-
-        Raises HubError if an operation fails, or another commit was pushed after the plan.
+        `report` gets a message, the expected seconds and the phase.
         """
         if not plan.has_writes and plan.parent:
             return plan.parent
@@ -241,10 +206,7 @@ class Hub:
 
     @contextmanager
     def translating_errors(self, action: str, repo: str = "") -> Iterator[None]:
-        """Convert every other error of the body to a HubError.
-
-        `action`, with the repository, completes the sentence "could not ...".
-        """
+        """Convert every other error to a HubError: `action` completes "could not ..."."""
         try:
             yield
         except (UserError, MemoryError):

@@ -1,7 +1,4 @@
-"""Read datasets on the Hub.
-
-Their files are read like files from a user, so no type is inferred, and both give the same pairs.
-"""
+"""Read datasets on the Hub like files from a user: no type is inferred, the pairs are the same."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

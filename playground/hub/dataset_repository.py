@@ -31,8 +31,6 @@ from .client import Hub
 from .repo_ids import is_repo, is_revision
 
 MAX_LISTED = 20  # names in a message
-# `*` in a pattern of a card: the time of a search can grow by the length of a name with each.
-MAX_WILDCARDS = 4
 FORMATS = ("parquet", "csv", "tsv", "jsonl", "ndjson", "json", "txt")  # each may end with .gz
 # Files in these formats are read if there is no other, and then without those that describe data.
 DOCUMENT_FORMATS = ("json", "txt")
@@ -91,10 +89,7 @@ class Repository:
         )
 
     def find_split(self, options: ReadOptions) -> tuple[str, str, list[str]]:
-        """Return the names of a configuration and of its split, and the paths of the split's files.
-
-        Raises DatasetError if there is none, or there are several to choose from.
-        """
+        """Return the names of a configuration and of its split, and the split's files."""
         configs = self._configs()
         defaults = [name for name in configs if name == "default" or configs[name][2]]
         config = self._choose("configuration", configs, options.config, defaults)
@@ -103,14 +98,6 @@ class Repository:
             raise DatasetError(
                 f"the card of {self.name} names files outside of this dataset; download it, and "
                 "upload one of its files"
-            )
-        if any(
-            _n_wildcards(f"{folder}/{each}") > MAX_WILDCARDS
-            for each in chain([""], *patterns.values())
-        ):
-            raise DatasetError(
-                f"the card of {self.name} has a pattern with more than {MAX_WILDCARDS} “*”, which "
-                "takes too long to search; download the dataset, and upload one of its files"
             )
         base = self.base + folder
         with suppress(EmptyDatasetError, ValueError):  # a name that is no split
@@ -130,10 +117,7 @@ class Repository:
         return config, split, splits[split]
 
     def _configs(self) -> dict[str, tuple[str, dict[str, list[str]], bool]]:
-        """Return for each configuration its folder, its patterns by split, and if it is a default.
-
-        Raises DatasetError if the card is invalid.
-        """
+        """Return for each configuration its folder, patterns by split, and if it is a default."""
         try:
             if self.base + REPOYAML_FILENAME in self.sizes:
                 raise ValueError("this file may describe configurations too")
@@ -158,10 +142,7 @@ class Repository:
     def _choose(
         self, kind: str, names: Collection[str], requested: str, defaults: Sequence[str]
     ) -> str:
-        """Return the requested name, else the only default or the only name.
-
-        Raises DatasetError if there is none.
-        """
+        """Return the requested name, else the only default or only name. Raises DatasetError."""
         candidates = [requested] if requested else [name for name in defaults if name in names]
         chosen = candidates if len(candidates) == 1 else list(names)
         if len(chosen) == 1 and chosen[0] in names:
@@ -206,13 +187,6 @@ def _is_inside(path: str) -> bool:
     Others refer to any address or file: "https://…", "zip://…::https://…", "/etc", "..".
     """
     return is_relative_path(path) and "::" not in path and ".." not in unquote(path).split("/")
-
-
-def _n_wildcards(pattern: str) -> int:
-    """Return the number of `*` with several possible matches; `**` counts as one."""
-    parts = [part for part in pattern.split("/") if part != "*"]
-    n_deep = sum("**" in part for part in parts)
-    return sum(len(re.findall(r"\*+", part)) for part in parts) + 4 * max(0, n_deep - 1)
 
 
 def join_names(names: Iterable[str]) -> str:

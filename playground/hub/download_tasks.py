@@ -20,7 +20,7 @@ from playground.runs.limits import ensure_memory_available
 from playground.runs.summary import task_label
 from playground.tasks import LOOKUP
 
-from .errors import HubError, NotFoundError
+from .errors import HubError
 from .existing_card import read_scores
 from .plan import RepoInfo
 from .repo_ids import MANIFEST
@@ -48,27 +48,14 @@ class DownloadTasks(TaskRunner):
         return self._describe_repo(repo, manifest, card)
 
     def _inspect_repo(self) -> tuple[RepoInfo, Manifest, str]:
-        """Return a repository's metadata, manifest and card, without loading the model.
-
-        Raises HubError if it has no playground model, or a file is too large.
-        """
+        """Return a repository's metadata, manifest and card, without loading the model."""
         repo = self.task.repo
         self.report(f"Inspecting {repo}")
-        repo_info = self._repo_info()
+        repo_info = self.hub.repo_info(repo, self.task.revision)
         sizes = repo_info.sizes
         if MANIFEST not in sizes or "model.safetensors" not in sizes:
             missing = MANIFEST if MANIFEST not in sizes else "model.safetensors"
-            others: list[str] = []
-            with suppress(HubError):
-                others = [
-                    branch for branch in self.hub.branches(repo) if branch != self.task.revision
-                ]
-            inspection = (
-                f"; it has other branches, open one as {repo}@{others[0]}" if others else ""
-            )
-            raise HubError(
-                f"{repo} is not a model of the playground: {missing} is missing{inspection}"
-            )
+            raise HubError(f"{repo} is not a model of the playground: {missing} is missing")
         if sizes[MANIFEST] > MAX_TEXT_BYTES:
             raise HubError(
                 f"{MANIFEST} of {repo} has {sizes[MANIFEST]:,} bytes; "
@@ -82,34 +69,9 @@ class DownloadTasks(TaskRunner):
         folder = self.scratch / "inspected"
         self.hub.fetch(repo, repo_info.sha, texts, folder)
         rename(folder / MANIFEST, folder / "config.json")
-        manifest = read_manifest(folder)
-        card = (
-            (folder / "README.md").read_text(encoding="utf-8", errors="replace")
-            if "README.md" in texts
-            else ""
-        )
-        return repo_info, manifest, card
-
-    def _repo_info(self) -> RepoInfo:
-        """Return the metadata of the revision of the task.
-
-        Raises HubError if the repository does not have it.
-        """
-        repo, revision = self.task.repo, self.task.revision
-        try:
-            return self.hub.repo_info(repo, revision)
-        except NotFoundError:
-            if revision == "main":
-                raise
-            branches = self.hub.branches(repo)  # raises HubError for a missing repository
-            names = (
-                f"the branch {branches[0]}"
-                if len(branches) == 1
-                else f"one of the branches {', '.join(branches[:10])}"
-            )
-            raise HubError(
-                f"{repo} has no revision {revision}; use {names}, or the hash of a commit"
-            ) from None
+        has_card = "README.md" in texts
+        card = (folder / "README.md").read_text("utf-8", "replace") if has_card else ""
+        return repo_info, read_manifest(folder), card
 
     def _describe_repo(self, repo: RepoInfo, manifest: Manifest, card: str) -> dict[str, Any]:
         self.report_loading()
@@ -117,8 +79,8 @@ class DownloadTasks(TaskRunner):
         return {
             "repo": repo.id,
             "commit": repo.sha,
-            "likes": repo.likes,
-            "private": repo.private,
+            "likes": repo.likes or 0,
+            "private": bool(repo.private),
             "task": task_label(manifest.config),
             "shape": [model.n_layers, model.attention_heads, model.d_model],
             "parameters": parameter_count(model),
@@ -148,11 +110,10 @@ class DownloadTasks(TaskRunner):
             for name in (MANIFEST, *CHECKPOINT_FILES[1:])
             if name in about.sizes
         }
-        if sum(files.values()) > self.task.max_bytes:
-            limit = f"{self.task.max_bytes // 1_000_000} MB"
+        if (size := sum(files.values())) > self.task.max_bytes:
             raise HubError(
-                f"{self.task.repo} has {sum(files.values()) / 1e6:.0f} MB; "
-                f"at most {limit} are accepted here"
+                f"{self.task.repo} has {size / 1e6:.0f} MB; at most "
+                f"{self.task.max_bytes // 1_000_000} MB are accepted here"
             )
         package = self.scratch / "package"
         self.hub.fetch(self.task.repo, about.sha, files, package, self.report)
@@ -181,21 +142,18 @@ class DownloadTasks(TaskRunner):
         n = (info["card"] or {}).get("n") or 2000
         self.report(f"Evaluating {n:,} held-out sequences", 600.0)
         started = time.perf_counter()
-        scores = evaluate(
-            model,
-            build_held_out_set(task.load(), min(n, 100_000), task.min_length, task.max_length),
-        )
-        return info | {
-            "measured": asdict(scores),
-            "measured_seconds": round(time.perf_counter() - started, 2),
-        }
+        lengths = task.min_length, task.max_length
+        scores = evaluate(model, build_held_out_set(task.load(), min(n, 100_000), *lengths))
+        seconds = round(time.perf_counter() - started, 2)
+        return info | {"measured": asdict(scores), "measured_seconds": seconds}
 
 
 def _gallery_row(model: dict[str, Any]) -> dict[str, Any]:
     """Return a model of the gallery, from its metadata and the scores of its card."""
     card = model.get("cardData")
     card = card if isinstance(card, dict) else {}
-    own, scores, numbers = card.get("playground"), read_scores(card) or {}, model.get("safetensors")
+    own, scores = card.get("playground"), read_scores(card) or {}
+    total = (model.get("safetensors") or {}).get("total")
     return {
         "repo": model["id"],
         "likes": int(model.get("likes") or 0),
@@ -203,9 +161,7 @@ def _gallery_row(model: dict[str, Any]) -> dict[str, Any]:
         "commit": str(model.get("sha") or ""),
         "author": model["id"].split("/")[0],
         "task": _text(own.get("task")) if isinstance(own, dict) else "",
-        "parameters": numbers["total"]
-        if isinstance(numbers, dict) and type(numbers.get("total")) is int
-        else None,
+        "parameters": total if type(total) is int else None,
         "exact_match": scores.get("exact_match"),
         "n": scores.get("n"),
     }

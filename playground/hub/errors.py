@@ -1,7 +1,4 @@
-"""The errors of operations on the Hub, with messages that state what to do.
-
-No message contains the token.
-"""
+"""The errors of operations on the Hub; their messages state what to do, without the token."""
 
 import os
 import socket
@@ -38,10 +35,7 @@ class NotFoundError(HubError):
 def to_hub_error(
     error: Exception, action: str, repo: str, *, endpoint: str, token: str
 ) -> HubError:
-    """Convert an error of huggingface_hub to one with a message for the user.
-
-    `action` completes the sentence "could not ...".
-    """
+    """Convert an error to one for the user; `action` completes "could not ..."."""
     causes = _causes(error)
 
     def find(*kinds: type[BaseException]) -> Any:
@@ -60,7 +54,7 @@ def to_hub_error(
         steps = "request access" if token else "sign in, request access"
         return HubError(f"{repo} is gated: {steps} on its page, {endpoint}/{repo}, then try again")
     if find(RevisionNotFoundError):
-        return NotFoundError(f"{repo} has no such revision; choose one that it lists")
+        return NotFoundError(f"{repo} has no such revision; name a branch, a tag or a commit of it")
     if (missing := find(RepositoryNotFoundError)) and not (
         token and missing.response.status_code == 401
     ):
@@ -99,7 +93,7 @@ def to_hub_error(
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    """Return an error and its causes: one in a thread of the client causes the one raised here."""
+    """Return an error and its causes."""
     causes: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and cause not in causes:
@@ -110,39 +104,29 @@ def _causes(error: BaseException) -> list[BaseException]:
 
 def _status_error(status: int, action: str, remark: str) -> HubError:
     """Return the error for a status of the Hub; `remark` is its own message in parentheses."""
-    retryable = status in (409, 412, 429) or status >= 500
-    is_reading = action.startswith(("read", "list", "download", "fetch"))
-    # Users of a Space sign in with the scope contribute-repos.
-    restriction = (
-        "; a sign-in on a Space has write access to repositories created from it only: choose a "
-        "new name"
-        if "SPACE_ID" in os.environ and not is_reading
-        else ""
-    )
     if status == 404:
         return NotFoundError(f"could not {action}: the Hub has no such file{remark}")
+    access, restriction = "read", ""
+    if not action.startswith(("read", "list", "download", "fetch")):
+        access = "write"
+        if "SPACE_ID" in os.environ:  # users of a Space sign in with the scope contribute-repos
+            restriction = (
+                "; a sign-in on a Space has write access to repositories created from it only: "
+                "choose a new name"
+            )
+    problem = f"the Hub rejected it (status {status}){remark}"
+    if status >= 500:
+        problem = f"the Hub has a server error (status {status}); try again later"
     texts = {
-        401: (
-            "the Hub rejected this token, which may have expired: create a new one and sign in "
-            f"again{remark}"
-        ),
-        403: (
-            f"this token has no permission to {action}: it needs "
-            f"{'read' if is_reading else 'write'} access there{restriction}{remark}"
-        ),
+        401: "the Hub rejected this token, which may have expired: create a new one and sign in "
+        f"again{remark}",
+        403: f"this token has no permission to {action}: it needs {access} access there"
+        f"{restriction}{remark}",
         409: f"could not {action}: another operation is in progress; try again{remark}",
-        412: (
-            "another commit was pushed in the meantime, and nothing was overwritten; check the "
-            "repository and try again"
-        ),
-        429: (
-            f"could not {action}: the Hub received too many requests from this address; try again "
-            "in some minutes"
-        ),
+        412: "another commit was pushed in the meantime, and nothing was overwritten; check the "
+        "repository and try again",
+        429: f"could not {action}: the Hub received too many requests from this address; try again "
+        "in some minutes",
     }
-    server_error = f"the Hub has a server error (status {status}); try again later"
-    rejected = f"the Hub rejected it (status {status}){remark}"
-    message = texts.get(
-        status, f"could not {action}: {server_error if status >= 500 else rejected}"
-    )
-    return HubError(message, retryable=retryable)
+    retryable = status in (409, 412, 429) or status >= 500
+    return HubError(texts.get(status, f"could not {action}: {problem}"), retryable=retryable)

@@ -99,9 +99,8 @@ def _is_text(value: object) -> bool:
 def read_scores(card: str | Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the scores that a card reports: `exact_match`, `n` and `token_accuracy`.
 
-    `card` is the text of a README or its metadata. The result is None if the card reports no exact
-    match as a fraction of `n` sequences; `token_accuracy` alone may be None. No content of a card
-    raises an error.
+    `card` is the text of a README or its metadata, with any content. The result is None without an
+    exact match as a fraction of `n` sequences; `token_accuracy` alone may be None.
     """
     try:
         content = split_card(card)[0] if isinstance(card, str) else card
@@ -111,8 +110,7 @@ def read_scores(card: str | Mapping[str, Any]) -> dict[str, Any] | None:
                 value, n = metric.get("value"), (metric.get("args") or {}).get("n")
                 if is_number(value) and 0 <= value <= 1 and type(n) is int and 0 < n <= 10**9:
                     scores.setdefault(metric["type"], (float(value), n))
-    except Exception:
-        # The card is untrusted; YAML constructors and malformed metadata raise arbitrary errors.
+    except Exception:  # of any type, for malformed metadata
         return None
     if "exact_match" not in scores:
         return None
@@ -134,10 +132,7 @@ class NoAliasLoader(yaml.SafeLoader):
 
 
 def split_card(text: str) -> tuple[dict[str, Any], str]:
-    """Return the metadata of a card and its text.
-
-    Raises Exception of any type, for malformed metadata.
-    """
+    """Return the metadata of a card and its text. Raises Exception of any type."""
     match = FRONT_MATTER_PATTERN.match(text[:MAX_FRONT_MATTER])
     if match is None:
         return {}, text

@@ -33,7 +33,7 @@ from transformers.dynamic_module_utils import get_relative_import_files
 from playground import ASSETS_DIR
 from playground.architectures.seq2seq_model import Seq2SeqModel
 from playground.checkpoints.checkpoint import expected_tensors, load_model, weights_by_name
-from playground.checkpoints.manifest import CheckpointError, Manifest, read_manifest
+from playground.checkpoints.manifest import read_manifest
 from playground.checkpoints.tensors import load_checked_tensors, serialize_tensors
 from playground.common.atomic_write import write_dir
 from playground.models.config import BaseConfig
@@ -56,25 +56,20 @@ WEIGHT_PREFIX = (
 LICENSE = ASSETS_DIR / "LICENSE"
 
 
-def build_package(checkpoint: Path, folder: Path) -> list[Path]:
-    """Write the package of a checkpoint into an empty folder, and return its files.
+def build_package(checkpoint: Path, folder: Path) -> None:
+    """Write the package of a checkpoint, which transformers alone can load, into an empty folder.
 
-    transformers alone can load the package. Raises NotPublishableError if transformers has no class
-    for the architecture. Raises CheckpointError if a file of the checkpoint is missing or invalid.
-    Raises FileExistsError if `folder` is not empty. Raises OSError if a file cannot be read or
-    written.
+    Raises NotPublishableError if transformers has no class for the architecture, CheckpointError if
+    a file of the checkpoint is missing or invalid, OSError if one cannot be read or written.
     """
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    if any(folder.iterdir()):
-        raise FileExistsError(f"{folder} is not empty; name an empty folder for the package")
-    manifest, family, files = _read(Path(checkpoint))
-    form_of_family, sizes = package_format(manifest.config.architecture), manifest.config.model
-    for name, data in files.items():
-        (folder / FILE_MAP[name]).write_bytes(data)
-    if form_of_family.has_code:
-        module = import_module(f"playground.models.{form_of_family.module}")
-        config = _config(module, form_of_family, sizes)
+    manifest, model = load_model(checkpoint)
+    form, sizes = package_format(manifest.config.architecture), manifest.config.model
+    for name, packaged in FILE_MAP.items():
+        if (checkpoint / name).is_file():
+            shutil.copyfile(checkpoint / name, folder / packaged)
+    if form.has_code:
+        module = import_module(f"playground.models.{form.module}")
+        config = _config(module, form, sizes)
         generation = (
             config.default_generation_config()
             if hasattr(config, "default_generation_config")
@@ -85,21 +80,18 @@ def build_package(checkpoint: Path, folder: Path) -> list[Path]:
         if LICENSE.is_file():
             shutil.copyfile(LICENSE, folder / LICENSE.name)
     else:
-        config = _native_config(family, form_of_family)
-        generation = _native_generation_config(form_of_family, sizes)
+        config = _native_config(model, form)
+        generation = _native_generation_config(form, sizes)
         tensors = {
             name.removeprefix(WEIGHT_PREFIX): tensor
-            for name, tensor in weights_by_name(family).items()
+            for name, tensor in weights_by_name(model).items()
         }
         (folder / WEIGHTS_FILE).write_bytes(serialize_tensors(tensors))
     config.save_pretrained(folder)
     if generation is not None:
         generation.save_pretrained(folder)
-    vocabulary_files = tokenizer(
-        manifest.config.task.load().vocabulary, sizes.max_positions, form_of_family
-    )
-    vocabulary_files.save_pretrained(folder)
-    return sorted(folder.iterdir())
+    vocabulary = manifest.config.task.load().vocabulary
+    tokenizer(vocabulary, sizes.max_positions, form).save_pretrained(folder)
 
 
 def checkpoint_from_package(package: Path, folder: Path) -> None:
@@ -107,17 +99,8 @@ def checkpoint_from_package(package: Path, folder: Path) -> None:
 
     The package is untrusted: none of its code is run, and an invalid checkpoint leaves no folder.
     Limit the file sizes before the call, because the files are read as a whole. Raises
-    CheckpointError if the package has no valid model of the playground. Raises FileExistsError if
-    `folder` is not empty. Raises OSError if a file cannot be read or written.
+    CheckpointError if the package has no valid model, OSError if a file cannot be read or written.
     """
-    package, folder = Path(package), Path(folder)
-    if not (package / MANIFEST).is_file():
-        raise CheckpointError(
-            f"this repository has no playground model: {MANIFEST} is missing; "
-            "choose one that the playground published"
-        )
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(f"{folder} already exists; name a new folder")
     # The config.json of transformers repeats the sizes. Only playground.json is used here, and the
     # weights are validated against it.
     files = {
@@ -193,23 +176,6 @@ def tokenizer(
     )
 
 
-def _read(checkpoint: Path) -> tuple[Manifest, Seq2SeqModel, dict[str, bytes]]:
-    """Return the manifest, the model and the files of a checkpoint, all of the same step.
-
-    The run may replace the checkpoint at any time, so a changed manifest repeats the reading.
-    """
-    while True:
-        package_format(read_manifest(checkpoint).config.architecture)
-        manifest, model = load_model(checkpoint)
-        files = {
-            name: (checkpoint / name).read_bytes()
-            for name in FILE_MAP
-            if (checkpoint / name).is_file()
-        }
-        if read_manifest(checkpoint) == manifest:
-            return manifest, model, files
-
-
 def _config(module: ModuleType, form: PackageFormat, sizes: BaseConfig) -> Any:
     """Return the configuration of a model whose package includes its code."""
     names = dict.fromkeys(("AutoModel", form.auto_class), f"{form.module}.{form.model}")
@@ -221,10 +187,10 @@ def _config(module: ModuleType, form: PackageFormat, sizes: BaseConfig) -> Any:
     )
 
 
-def _native_config(family: Seq2SeqModel, form: PackageFormat) -> PreTrainedConfig:
+def _native_config(model: Seq2SeqModel, form: PackageFormat) -> PreTrainedConfig:
     """Return the configuration of a model that is a class of transformers."""
-    model: Any = family.get_submodule("model")
-    config: PreTrainedConfig = copy.deepcopy(model.config)
+    wrapped: Any = model.get_submodule("model")
+    config: PreTrainedConfig = copy.deepcopy(wrapped.config)
     config.architectures, config.dtype = [form.model], "float32"
     if form.auto_class != MASKED:
         config.use_cache = True

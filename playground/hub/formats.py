@@ -6,7 +6,6 @@ the command line import it.
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from playground.errors import UserError
 
@@ -58,10 +57,7 @@ PACKAGE_FORMATS = {
 
 
 def package_format(family: str) -> PackageFormat:
-    """Return the published form of an architecture.
-
-    Raises NotPublishableError if the architecture has no form.
-    """
+    """Return the published form of an architecture, or raise NotPublishableError."""
     if family not in PACKAGE_FORMATS:
         raise NotPublishableError(
             f"a model of the architecture {family!r} cannot be published: transformers has no "
@@ -69,9 +65,3 @@ def package_format(family: str) -> PackageFormat:
             "its results instead: python -m playground report CHECKPOINT"
         )
     return PACKAGE_FORMATS[family]
-
-
-def code_lines(package: Path) -> tuple[int, int]:
-    """Return the numbers of Python lines and Python files in a package."""
-    files = sorted(package.glob("*.py"))
-    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files), len(files)

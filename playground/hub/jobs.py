@@ -19,9 +19,7 @@ from playground.jobs.queue import JobQueue
 from .repo_ids import Phase
 from .tasks import LOADING_TIMEOUT_S, HubTask
 
-SILENCE_TIMEOUT_S = (
-    100.0  # timeout without a message, in seconds; longer than the retries of the client
-)
+SILENCE_TIMEOUT_S = 100.0  # seconds without a message; longer than the retries of the client
 MAX_FINISHED_JOBS = 100  # finished jobs in memory
 JOB_TTL_S = 900.0  # seconds for which a result stays available
 GALLERY_TTL_S = 30.0  # lifetime of a cached gallery, in seconds
@@ -30,9 +28,7 @@ GALLERY_TTL_S = 30.0  # lifetime of a cached gallery, in seconds
 class HubJobs(JobQueue):
     """The queue of Hub jobs.
 
-    Args:
-        has_one_user: one address may use every slot.
-        fresh: start new interpreters instead of forks.
+    `has_one_user`: one address may use every slot; `fresh`: new interpreters instead of forks.
     """
 
     def __init__(self, *, has_one_user: bool = False, fresh: bool = False) -> None:
@@ -49,11 +45,8 @@ class HubJobs(JobQueue):
             result_ttl_s=JOB_TTL_S,
             max_results=MAX_FINISHED_JOBS,
         )
-        executor = ProcessPerJob(
-            "playground.hub.tasks:run_task",
-            reports_progress=True,
-            fresh=fresh,
-        )
+        entry = "playground.hub.tasks:run_task"
+        executor = ProcessPerJob(entry, reports_progress=True, fresh=fresh)
         # Galleries have their own slots.
         policies = {"gallery": replace(policy, admission=galleries)}
         self._gallery: Job | None = None  # the latest public one
@@ -89,12 +82,9 @@ class HubJobs(JobQueue):
 
 def describe_end(job: Job, reason: str) -> str:
     """Return why a job has ended, and what may exist on the Hub."""
-    effect = "nothing was written"
-    if job.kind == "push":
-        if job.phase is Phase.COMMITTING:
-            effect = "the commit may exist: check the repository before you publish again"
-        elif job.phase is Phase.WRITING:
-            effect = (
-                "existing content is unchanged; a new repository may exist, without any new model"
-            )
-    return f"{reason}; {effect}"
+    effects = {
+        Phase.COMMITTING: "the commit may exist: check the repository before you publish again",
+        Phase.WRITING: "existing content is unchanged; a new repository may exist, without any new "
+        "model",
+    }
+    return f"{reason}; {effects.get(job.phase, 'nothing was written')}"

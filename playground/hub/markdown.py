@@ -95,7 +95,7 @@ def format_tokens(task: Task, tokens: list[int]) -> str:
     return " ".join(task.vocabulary.decode(tokens))
 
 
-def format_lengths(task: TaskConfig, separator: str = " to ") -> str:
+def format_lengths(task: TaskConfig) -> str:
     """Return the lengths of the sequences of a task, as in "1 to 10"."""
     low, high = task.min_length, task.max_length
-    return f"{low}{separator}{high}" if low < high else f"{high}"
+    return f"{low} to {high}" if low < high else f"{high}"

@@ -13,6 +13,7 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
 
+from playground.architectures import ARCHITECTURES
 from playground.architectures.parameter_groups import parameter_count
 from playground.architectures.seq2seq_model import Seq2SeqModel
 from playground.checkpoints.checkpoint import iter_metrics, load_model
@@ -25,28 +26,22 @@ from playground.datasets.storage import dataset_origin
 from playground.evaluation import evaluate
 from playground.figures.figures import training_curve
 from playground.figures.style import render
+from playground.runs.summary import task_label
 from playground.tasks import LOOKUP
 from playground.tasks.held_out import HeldOutSet, build_held_out_set
 from playground.tasks.task import Task
-from playground.training.run_config import RunConfig, field_named
-from playground.training.setting_changes import (
-    RESULT_NEUTRAL_SETTINGS,
-    SettingChange,
-    config_at_step,
-)
+from playground.training.run_config import field_named
+from playground.training.setting_changes import RESULT_NEUTRAL_SETTINGS, config_at_step
 from playground.training.task_config import TaskConfig
 from playground.training.trainer import FINAL_EVAL_SIZE
 
 from .card_measurements import Example, attention_picture, other_lengths, worked_examples
 from .existing_card import ExistingCard, signed_card
-from .formats import code_lines, package_format
-from .markdown import format_lengths, format_percent, format_tokens, render_card
+from .formats import package_format
+from .markdown import format_lengths, format_tokens, render_card
 
 NO_CARD = ExistingCard()
 PROBE_LENGTH = 10  # of the sequence in the attention figure
-MAX_PLAUSIBLE = (
-    1e15  # an upper bound of plausible losses; a foreign checkpoint may contain any number
-)
 
 
 def write_card(
@@ -60,9 +55,8 @@ def write_card(
     """Write the model card of a checkpoint into the folder of its package.
 
     `license` is an id, by default that of the card `existing` of the repository, or else
-    `default_license`. The caller has checked it and the name of the repository. Raises
-    CheckpointError if the checkpoint cannot be read. Raises DatasetError if the checkpoint has no
-    scores and its dataset is not stored here. Raises OSError if a file cannot be read or written.
+    `default_license`. Raises CheckpointError if the checkpoint cannot be read, DatasetError if it
+    has no scores and its dataset is not stored here, OSError if a file cannot be read or written.
     """
     manifest, model = load_model(checkpoint)
     config, task = manifest.config, manifest.config.task.load()
@@ -71,7 +65,6 @@ def write_card(
     card_license = named if license else existing.license or named
     measured = _measure(package, checkpoint, manifest, model, task)
     front = _metadata(repo, card_license, default, manifest, task, measured["scores"])
-    form, (n_lines, n_files) = package_format(config.architecture), code_lines(package)
     facts = {
         "repo": repo,
         "license": ExistingCard(card_license).license_text,
@@ -79,16 +72,12 @@ def write_card(
         "manifest": manifest,
         "training": config.training,
         "task": task,
-        "form": form,
-        "code_lines": n_lines,
-        "code_files": n_files,
-        "code_start": "transformer.py" if form.module == "automodel" else f"{form.module}.py",
+        "form": package_format(config.architecture),
         "playground_url": playground_url(),
         "lengths": format_lengths(config.task),
         "alphabet": task.vocabulary.describe(),
-        "architecture": _architecture(config),
+        "architecture": ARCHITECTURES[config.architecture].title,
         "n_parameters": parameter_count(config.model),
-        "layers": _layers(config),
         "n_positions": config.model.max_positions - 1,
         **_task_facts(task, config.task),
         **measured,
@@ -103,11 +92,7 @@ def write_card(
 
 
 def default_license(task: TaskConfig) -> str:
-    """Return the license of a model whose author names none.
-
-    Models of generated sequences get the MIT license. Models of a dataset get the license of the
-    Hub dataset that it was loaded from, or none.
-    """
+    """Return the license of a model whose author names none: that of its data, if it is known."""
     return dataset_origin(task.dataset_sha256).get("license", "") if task.task == LOOKUP else "mit"
 
 
@@ -129,18 +114,17 @@ def _measure(
         if manifest.scores is None:
             raise
         held_out, scores = None, manifest.scores
-    lines = [
-        line
-        for line in iter_metrics(checkpoint)
-        if line["step"] <= manifest.step and _is_measured(line)
-    ]
+    lines = [line for line in iter_metrics(checkpoint) if line["step"] <= manifest.step]
+    training_alt = ""
     if lines:
         (package / "training.png").write_bytes(render(training_curve(lines), "png"))
+        losses = f"from {lines[0]['loss']:.3g} to {lines[-1]['loss']:.3g}"
+        training_alt = f"Training loss over {format_count(manifest.step, 'step')}, {losses}"
     measured = {
         "scores": scores,
         "other_lengths": [],
         "examples": [],
-        "training_alt": _training_alt_text(lines) if lines else "",
+        "training_alt": training_alt,
         "attention_alt": "",
     }
     if held_out is None:
@@ -193,11 +177,7 @@ def _metadata(
         metrics=["exact_match"],
         model_name=repo.split("/")[1],
         eval_results=results,
-        playground={
-            "task": f"{task.name} {format_lengths(config.task, '–')}",
-            "step": manifest.step,
-            "license": default,
-        },
+        playground={"task": task_label(config), "step": manifest.step, "license": default},
     )
 
 
@@ -248,7 +228,7 @@ def _usage_facts(examples: Sequence[Example], task: Task) -> dict[str, Any]:
 
 def _training_facts(manifest: Manifest) -> dict[str, Any]:
     config, command = manifest.config, training_command(manifest)
-    changes: list[SettingChange] = [
+    changes = [
         change
         for change in manifest.changes
         if change.step < manifest.step and change.setting not in RESULT_NEUTRAL_SETTINGS
@@ -275,53 +255,3 @@ def _dataset_origin(config: TaskConfig) -> str:
     if config.task != LOOKUP:
         return ""
     return str(dataset_origin(config.dataset_sha256).get("dataset") or "")
-
-
-def _architecture(config: RunConfig) -> str:
-    """Return the kind of model as a noun phrase."""
-    cell, alignment = getattr(config.model, "cell", ""), getattr(config.model, "attention", "none")
-    back = "" if alignment == "none" else f" with {alignment} attention"
-    nouns = {
-        "transformer": "encoder-decoder transformer",
-        "torch-transformer": "encoder-decoder transformer of PyTorch's built-in layers",
-        "encoder-only": "transformer encoder that predicts all target tokens in parallel",
-        "decoder-only": "transformer decoder that continues the source with the target",
-        "recurrent": f"recurrent encoder-decoder ({cell.upper()}{back})",
-        "bert": "model with the architecture of BERT, without pretrained weights",
-        "gpt2": "model with the architecture of GPT-2, without pretrained weights",
-        "bart": "model with the architecture of BART, without pretrained weights",
-    }
-    return nouns[config.architecture]
-
-
-def _layers(config: RunConfig) -> str:
-    """Return the number of layers and heads in words."""
-    model = config.model
-    both = f"{model.n_layers} encoder and {format_count(model.n_layers, 'decoder layer')}"
-    if config.architecture == "recurrent":
-        return both
-    one_stack = config.architecture in ("encoder-only", "decoder-only", "bert", "gpt2")
-    layers = format_count(model.n_layers, "layer") if one_stack else both
-    return f"{layers} with {format_count(model.attention_heads, 'head')} each"
-
-
-def _training_alt_text(lines: list[dict[str, Any]]) -> str:
-    evaluations = [line for line in lines if line.get("exact_match") is not None]
-    first, last = lines[0]["loss"], lines[-1]["loss"]
-    steps = format_count(lines[-1]["step"], "step")
-    fall = f"Training loss over {steps}, from {first:.3g} to {last:.3g}"
-    score = (
-        f"; final held-out exact match: {format_percent(evaluations[-1]['exact_match'])}"
-        if evaluations
-        else ""
-    )
-    return fall + score
-
-
-def _is_measured(line: Mapping[str, Any]) -> bool:
-    shares = [line[name] for name in ("exact_match", "token_accuracy") if name in line]
-    return (
-        line["step"] > 0
-        and 0 <= line["loss"] < MAX_PLAUSIBLE
-        and all(0 <= share <= 1 for share in shares)
-    )

@@ -1,54 +1,35 @@
 """The effect of a push on a repository, computed before anything is written."""
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from huggingface_hub.utils.sha import git_hash, sha_fileobj
+from huggingface_hub import ModelInfo
+from huggingface_hub.hf_api import RepoSibling
+from huggingface_hub.utils.sha import git_hash
 
 from .errors import HubError
 from .repo_ids import MANIFEST, PACKAGE_FILES
 
-
-@dataclass(frozen=True)
-class RepoFile:
-    """A file of a repository: size in bytes, git hash, and SHA-256 of an LFS file."""
-
-    path: str
-    size: int
-    git_hash: str
-    sha256: str | None
+PAGE = "index.html"  # of a Space
 
 
-@dataclass(frozen=True)
-class RepoInfo:
-    """The metadata of a repository at a revision. It does not include the card."""
+class RepoInfo(ModelInfo):
+    """The metadata of a repository at a revision, without the card, which may be malformed."""
 
-    id: str
-    sha: str
-    private: bool
-    likes: int
-    files: tuple[RepoFile, ...]
+    def __init__(self, info: Mapping[str, Any]) -> None:
+        names = ("id", "sha", "private", "likes", "siblings")
+        super().__init__(**{name: info[name] for name in names if name in info})
 
-    @classmethod
-    def from_json(cls, info: Mapping[str, Any]) -> Self:
-        """Read the response of the Hub."""
-        files = tuple(
-            RepoFile(
-                each["rfilename"],
-                int(each.get("size") or 0),
-                each.get("blobId") or "",
-                (each.get("lfs") or {}).get("sha256"),
-            )
-            for each in info.get("siblings") or []
-        )
-        sha, likes = str(info.get("sha") or ""), int(info.get("likes") or 0)
-        return cls(str(info["id"]), sha, info.get("private") is True, likes, files)
+    @property
+    def files(self) -> dict[str, RepoSibling]:
+        return {file.rfilename: file for file in self.siblings or ()}
 
     @property
     def sizes(self) -> dict[str, int]:
-        return {file.path: file.size for file in self.files}
+        return {name: file.size or 0 for name, file in self.files.items()}
 
 
 @dataclass(frozen=True)
@@ -90,16 +71,13 @@ def plan_push(
     private: bool = False,
     kind: str = "model",
 ) -> PushPlan:
-    """Compare the files of a folder with those of a repository.
-
-    Without an `existing` one, the push creates it, `private` or not. Raises HubError if the
-    repository has other content.
-    """
-    info = existing or RepoInfo(repo, "", private, 0, ())
-    remote = {file.path: file for file in info.files}
-    files = files_in(folder)
-    owned = {"README.md", ".gitattributes", "LICENSE"}
-    others = set(remote) - (owned if kind == "model" else owned | files.keys())
+    """Compare a folder with a repository. Raises HubError if it has other content."""
+    info = existing or RepoInfo({"id": repo, "sha": "", "private": private})
+    remote = info.files
+    files = {path.name: path for path in sorted(folder.iterdir())}
+    others = set(remote) - {"README.md", ".gitattributes", "LICENSE"}
+    if kind == "space":
+        others.discard(PAGE)
     if others and (kind == "space" or MANIFEST not in remote):
         raise other_content(kind, repo, others)
     changes = [
@@ -110,16 +88,16 @@ def plan_push(
         change for change in changes if (change.path, change.status) != ("LICENSE", "changed")
     ]
     changes += [
-        FileChange(name, file.size, "removed")
-        for name, file in remote.items()
+        FileChange(name, size, "removed")
+        for name, size in info.sizes.items()
         if name not in files and name in PACKAGE_FILES
     ]
     return PushPlan(
         repo,
         f"{endpoint}/{repo}" if kind == "model" else f"{endpoint}/{kind}s/{repo}",
         existing is not None,
-        info.private,
-        info.sha,
+        bool(info.private),
+        info.sha or "",
         tuple(changes),
         kind,
     )
@@ -138,20 +116,14 @@ def other_content(kind: str, repo: str, files: Iterable[str]) -> HubError:
     )
 
 
-def files_in(folder: Path) -> dict[str, Path]:
-    """Return the files in a folder and its subfolders by their relative path."""
-    return {
-        path.relative_to(folder).as_posix(): path
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
-
-
-def _file_status(path: Path, remote: RepoFile | None) -> str:
+def _file_status(path: Path, remote: RepoSibling | None) -> str:
     """Compare a local file with that of the repository: new, same or changed."""
     if remote is None:
         return "new"
-    if remote.sha256 is not None:
-        with open(path, "rb") as file:
-            return "same" if sha_fileobj(file).hex() == remote.sha256 else "changed"
-    return "same" if git_hash(path.read_bytes()) == remote.git_hash else "changed"
+    data = path.read_bytes()
+    is_same = (
+        hashlib.sha256(data).hexdigest() == remote.lfs.sha256
+        if remote.lfs
+        else git_hash(data) == remote.blob_id
+    )
+    return "same" if is_same else "changed"

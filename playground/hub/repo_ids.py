@@ -11,13 +11,11 @@ from playground import models
 from playground.errors import UserError
 
 MANIFEST = "playground.json"
-PAGE = "index.html"  # the interactive page, or a page of the owner, which stays
 REPO_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 REVISION_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/+@-]{0,199}")
 # Files of earlier pushes, which a push may delete. Other files in a repository belong to its owner.
 PACKAGE_FILES = {
     "README.md",
-    PAGE,
     "config.json",
     "generation_config.json",
     "tokenizer.json",
@@ -81,10 +79,7 @@ def check_revision(name: str) -> None:
 
 
 def check_license(name: str) -> str:
-    """Return the id of a license; "" for none.
-
-    Raises UserError for one that the Hub does not know.
-    """
+    """Return the id of a license; "" for none. Raises UserError for one unknown to the Hub."""
     license_id = name.strip().lower()
     if license_id and license_id not in LICENSES:
         raise UserError(

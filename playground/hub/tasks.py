@@ -49,7 +49,7 @@ class HubTask:
     revision: str = "main"
     private: bool = False
     license: str = ""  # of the published model; empty for that of `model_card.default_license`
-    page: bool = False  # publish the interactive page too, also as a Space
+    page: bool = False  # publish the interactive page too, as a Space
     checkpoint: str = ""
     run_folder: str = ""  # the folder of the run, which contains the metrics
     destination: str = ""
@@ -78,10 +78,7 @@ class TaskRunner:
 
 
 def run_task(task: HubTask, reporter: ProgressReporter) -> dict[str, Any]:
-    """Run a job: the function of its process.
-
-    Raises UserError with the reason of the failure, without the token or a path of this machine.
-    """
+    """Run a job in its process. Raises UserError, without the token or a path of this machine."""
     os.environ.update(HUB_ENV | ({"HF_ENDPOINT": task.endpoint} if task.endpoint else {}))
     from .client import Hub
     from .download_tasks import DownloadTasks

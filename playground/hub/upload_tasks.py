@@ -1,9 +1,8 @@
-"""Hub jobs that write: publishing a checkpoint."""
+"""Hub jobs that write: publishing a checkpoint, and its interactive page as a static Space."""
 
-import shutil
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,10 @@ from playground.common.env import PAGE_MARK, TAG
 from playground.runs.export import export_checkpoint
 
 from .errors import HubError, NotFoundError
-from .existing_card import OWN_FIELD, card_fields, license_of, read_existing_card, signed_card
+from .existing_card import card_fields, license_of, read_existing_card
 from .formats import package_format
-from .plan import PushPlan, other_content, plan_push
-from .repo_ids import PAGE, check_repo
+from .plan import PAGE, PushPlan, other_content, plan_push
+from .repo_ids import check_repo
 from .tasks import LOADING_TIMEOUT_S, TaskRunner
 
 
@@ -48,32 +47,18 @@ class UploadTasks(TaskRunner):
             ) from None
 
     def build(self, checkpoint: Path, card: bytes) -> tuple[Path, list[str]]:
-        """Write the package of the model; `card` is that of the repository.
-
-        Returns the folder, and what stays of the card.
-        """
+        """Write the package of the model; return its folder, and what stays of the `card`."""
         self.report_loading()
         from .export import build_package
         from .model_card import write_card
 
-        task = self.task
+        task, existing = self.task, read_existing_card(card)
         self.report("Building the package", LOADING_TIMEOUT_S)
         folder = self.scratch / "model"
         folder.mkdir()
         build_package(checkpoint, folder)
         self.report("Writing the model card", 600.0)
-        write_card(
-            folder,
-            checkpoint,
-            repo=task.repo,
-            license=task.license,
-            existing=(existing := read_existing_card(card)),
-        )
-        if task.page:
-            from playground.reports.interactive_page import write_page
-
-            page = write_page(checkpoint, checkpoint, task.repo.split("/")[1])
-            (folder / PAGE).write_bytes(page.encode())
+        write_card(folder, checkpoint, repo=task.repo, license=task.license, existing=existing)
         if existing.is_handwritten:
             (folder / "README.md").write_bytes(card)
             return folder, [
@@ -84,40 +69,26 @@ class UploadTasks(TaskRunner):
             return folder, [f"the license of the repository stays: {existing.license_text}"]
         return folder, []
 
-    def _existing_card(self, kind: str) -> bytes:
-        """Return the card of the repository or the Space; empty without one."""
-        if not self.is_offline:
-            with suppress(NotFoundError):
-                return self._fetch_existing("README.md", kind)
+    def _existing_file(self, name: str, kind: str) -> bytes:
+        """Return a file of the repository or the Space; empty without one."""
+        if self.is_offline:
+            return b""
+        with suppress(NotFoundError):
+            info = self.hub.repo_info(self.task.repo, kind=kind)
+            if name in info.sizes:
+                folder = self.scratch / f"existing {kind}"
+                files = {name: info.sizes[name]}
+                self.hub.fetch(self.task.repo, info.sha, files, folder, kind=kind)
+                return (folder / name).read_bytes()
         return b""
 
-    def _fetch_existing(self, name: str, kind: str) -> bytes:
-        """Return a file of the repository or the Space; empty without one."""
-        info = self.hub.repo_info(self.task.repo, kind=kind)
-        if (size := info.sizes.get(name)) is None:
-            return b""
-        folder = self.scratch / f"existing {kind}"
-        self.hub.fetch(self.task.repo, info.sha, {name: size}, folder, kind=kind)
-        return (folder / name).read_bytes()
-
     def _compare(self, folder: Path, **options: Any) -> PushPlan:
-        """Return the plan of a push, which leaves an index.html that is not an exported page.
-
-        Raises HubError if the repository has other content where the push would write.
-        """
+        """Return the plan of a push. Raises HubError if the repository has other content."""
         if self.is_offline:
             return plan_push(folder, self.task.repo, None, endpoint=self.hub.endpoint, **options)
         self.report("Comparing with the repository")
-        plan = self.hub.plan(folder, self.task.repo, **options)
-        statuses = {change.path: change.status for change in plan.changes}
-        if statuses.get(PAGE) not in ("changed", "removed"):
-            return plan
-        if PAGE_MARK.encode() in self._fetch_existing(PAGE, plan.kind):
-            return plan
-        if statuses[PAGE] == "changed":
-            raise other_content(plan.kind, plan.repo, [PAGE])
-        others = tuple(change for change in plan.changes if change.path != PAGE)
-        return replace(plan, changes=others)
+        plan: PushPlan = self.hub.plan(folder, self.task.repo, **options)
+        return plan
 
     def _push_plans(self) -> tuple[list[tuple[Path, PushPlan]], int, list[str]]:
         """Return each folder to publish with its plan, the step, and what stays as it is.
@@ -130,23 +101,47 @@ class UploadTasks(TaskRunner):
         package_format(read_manifest(checkpoint).config.architecture)  # raises before any request
         if not self.is_offline:
             self.ensure_can_write()
-        folder, notes = self.build(checkpoint, self._existing_card("model"))
+        folder, notes = self.build(checkpoint, self._existing_file("README.md", "model"))
         model = self._compare(folder, private=self.task.private)
         pushes = [(folder, model)]
-        card = self._existing_card("space") if self.task.page else b""
         if self.task.page:
-            space_folder = self.scratch / "space"
-            write_space(folder, space_folder, model.repo, model.url, card)
-            space = self._compare(space_folder, private=model.private, kind="space")
-            if model.private and not space.private:
-                raise HubError(
-                    f"the Space {space.repo} is public and the model private, so its page would "
-                    "show the model to all; make the Space private, or publish without the "
-                    "interactive page"
-                )
-            notes += owner_card_notes(space.repo, card)
-            pushes.append((space_folder, space))
+            pushes.append(self._space_push(checkpoint, folder, model))
         return pushes, read_manifest(checkpoint).step, notes
+
+    def _space_push(
+        self, checkpoint: Path, package: Path, model: PushPlan
+    ) -> tuple[Path, PushPlan]:
+        """Write the files of the Space, whose README.md stays; return their folder and the plan.
+
+        Raises HubError if an existing Space would not show the page, has another one, or shows
+        that of a private model to all.
+        """
+        from playground.reports.interactive_page import write_page
+
+        repo, folder = self.task.repo, self.scratch / "space"
+        folder.mkdir()
+        page = write_page(checkpoint, checkpoint, repo.split("/")[1])
+        (folder / PAGE).write_bytes(page.encode())
+        card = self._existing_file("README.md", "space")
+        model_card = (package / "README.md").read_text("utf-8", "replace")
+        new_card = _space_card(model, license_of(card_fields(model_card)))
+        (folder / "README.md").write_bytes(card or new_card.encode())
+        space = self._compare(folder, private=model.private, kind="space")
+        if card and card_fields(card.decode("utf-8-sig", "replace")).get("sdk") != "static":
+            raise HubError(
+                f"README.md of the Space {repo} does not have the line “sdk: static”, so the Space "
+                "would not show the page; add that line between the two lines “---” at its top, or "
+                "publish without the interactive page"
+            )
+        existing_page = self._existing_file(PAGE, "space")
+        if existing_page and PAGE_MARK.encode() not in existing_page:
+            raise other_content("space", repo, [PAGE])
+        if model.private and not space.private:
+            raise HubError(
+                f"the Space {repo} is public and the model private, so its page would show the "
+                "model to all; make the Space private, or publish without the interactive page"
+            )
+        return folder, space
 
     def ensure_can_write(self) -> None:
         """Raise HubError if the token cannot write to the repository's namespace."""
@@ -170,18 +165,16 @@ class UploadTasks(TaskRunner):
         return result | {"url": result["plan"]["url"], "compared": False}
 
     def _describe(
-        self, folder: Path, plans: list[PushPlan], step: int, notes: list[str]
+        self, pushes: list[tuple[Path, PushPlan]], step: int, notes: list[str]
     ) -> dict[str, Any]:
         """Return plans and card in JSON; `space` is the plan of the Space, or None."""
-        card = (folder / "README.md").read_text(encoding="utf-8", errors="replace")
-        model, space = (*map(asdict, plans), None)[:2]
+        card = (pushes[0][0] / "README.md").read_text(encoding="utf-8", errors="replace")
+        model, space = (*(asdict(plan) for _, plan in pushes), None)[:2]
         return {"plan": model, "space": space, "card": card, "step": step, "notes": notes}
 
     def plan(self) -> dict[str, Any]:
         """Return the changes of a push without writing anything."""
-        pushes, step, notes = self._push_plans()
-        plans = [plan for _, plan in pushes]
-        return self._describe(pushes[0][0], plans, step, notes)
+        return self._describe(*self._push_plans())
 
     def push(self) -> dict[str, Any]:
         """Publish the checkpoint, and then its Space."""
@@ -202,61 +195,21 @@ class UploadTasks(TaskRunner):
                 f"the model was published, but its Space was not: {error}",
                 retryable=error.retryable,
             ) from None
-        result = self._describe(folder, [plan for _, plan in pushes], step, notes)
-        return result | {"url": plan.url, "commit": commit}
+        return self._describe(pushes, step, notes) | {"url": plan.url, "commit": commit}
 
 
-def write_space(package: Path, folder: Path, repo: str, model_url: str, existing: bytes) -> None:
-    """Write the files of the Space of a package into a new folder.
-
-    `existing` is the card of the Space, which stays if its owner wrote or edited it.
-    """
-    folder.mkdir()
-    shutil.copyfile(package / PAGE, folder / PAGE)
-    if _stays(existing):
-        (folder / "README.md").write_bytes(existing)
-        return
-    license = license_of(card_fields((package / "README.md").read_text("utf-8", "replace")))
-    (folder / "README.md").write_bytes(_card(repo, model_url, license).encode())
-
-
-def owner_card_notes(repo: str, existing: bytes) -> list[str]:
-    """Return a note if the card of a Space stays.
-
-    Raises HubError if that card is not of a static Space: no other one shows the page.
-    """
-    if not _stays(existing):
-        return []
-    if card_fields(existing.decode("utf-8-sig", "replace")).get("sdk") != "static":
-        raise HubError(
-            f"README.md of the Space {repo} does not have the line “sdk: static”, so the Space "
-            "would not show the page; add that line between the two lines “---” at its top, or "
-            "publish without the interactive page"
-        )
-    return [
-        "README.md of the Space was written or edited by hand and stays; delete it on the Hub to "
-        "get a new one"
-    ]
-
-
-def _stays(existing: bytes) -> bool:
-    card = read_existing_card(existing)
-    return card.is_handwritten or bool(card.license)
-
-
-def _card(repo: str, model_url: str, license: Mapping[str, Any]) -> str:
-    own: dict[str, Any] = {OWN_FIELD: {"license": license.get("license")}}
+def _space_card(model: PushPlan, license: Mapping[str, Any]) -> str:
     data = SpaceCardData(
-        title=repo.split("/")[1],
+        title=model.repo.split("/")[1],
         emoji="🔀",
         colorFrom="blue",
         colorTo="green",
         sdk="static",
         app_file=PAGE,
         **license,
-        models=[repo],
+        models=[model.repo],
         tags=[TAG],
         short_description="Switch off parts of a transformer",
-        **own,
     )
-    return signed_card(data, f"The model [{repo}]({model_url}) runs in this page.\n")
+    text = f"The model [{model.repo}]({model.url}) runs in this page."
+    return f"---\n{data.to_yaml()}\n---\n\n{text}\n"

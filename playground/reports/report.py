@@ -1,18 +1,14 @@
 """The report of a run: one self-contained HTML file without requests and scripts.
 
-It has scores with intervals, curves, attention weights, sample outputs, settings, and the command
-that repeats the training. Every number is measured. The text is in templates/report.html.j2; this
+Every number is measured, and user input is escaped. The text is in templates/report.html.j2; this
 file collects its facts.
-
-User input (names, datasets) is escaped. A Content-Security-Policy in the file blocks everything
-else.
 """
 
 import base64
 import dataclasses
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -33,7 +29,6 @@ from playground.common.stats import exact_match_interval
 from playground.evaluation import evaluate
 from playground.figures.figures import draw_head, draw_heads, exact_match_by_length, training_curve
 from playground.figures.style import ACCENT, FOREGROUND, GRID, MUTED, SECONDARY, render
-from playground.runs.metric_series import MetricSeries
 from playground.runs.snapshot import SnapshotBuilder
 from playground.runs.summary import task_label
 from playground.runs.weight_history import read_lines
@@ -51,7 +46,6 @@ STYLES = (
     TEMPLATES / "report.css",
 )
 CONTENT_SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-CHART_POINTS = 300  # bins of a curve; the minimum and the maximum of each bin are drawn
 COVER_IN = 2.9  # the heat map of the first screen
 MAX_LAYERS, MAX_HEADS = 6, 8  # of one type of attention
 ATTENTION_KINDS = {
@@ -102,12 +96,9 @@ def write_report(checkpoint: Path, run: Path | None = None, name: str = "") -> s
     scores = manifest.scores
     if scores is None:
         task = manifest.config.task
-        scores = dataclasses.asdict(
-            evaluate(
-                model,
-                build_held_out_set(task.load(), FINAL_EVAL_SIZE, task.min_length, task.max_length),
-            )
-        )
+        lengths = task.min_length, task.max_length
+        held_out = build_held_out_set(task.load(), FINAL_EVAL_SIZE, *lengths)
+        scores = dataclasses.asdict(evaluate(model, held_out))
     return render_html(manifest, model, scores, lines, name or checkpoint.resolve().name)
 
 
@@ -115,13 +106,10 @@ def render_html(
     manifest: Manifest,
     model: Seq2SeqModel,
     scores: Mapping[str, Any],
-    lines: Iterable[Mapping[str, Any]],
+    lines: Sequence[Mapping[str, Any]],
     name: str,
 ) -> str:
-    """Return the report as HTML, from loaded data.
-
-    `scores` are those of `evaluate`, `lines` those of metrics.jsonl.
-    """
+    """Return the report as HTML, with `scores` of `evaluate` and `lines` of metrics.jsonl."""
     config = manifest.config
     builder = SnapshotBuilder(config.task.load(), config, torch.device("cpu"))
     snapshot, axes = builder.snapshot(model.eval(), manifest.step), builder.describe(model)["axes"]
@@ -140,12 +128,11 @@ def render_html(
             {**line, "interval": exact_match_interval(line)} for line in scores["by_length"]
         ],
         "lengths_figure": _lengths_figure(scores),
-        "curves": _curves(MetricSeries(lines)),
+        "curves": _curves(lines),
         "samples": snapshot["samples"],
         "attention": attention,
         "cover": _cover(attention),
         **_training_facts(manifest),
-        "settings": _settings(manifest),
     }
     environment = template_environment()
     environment.filters |= {
@@ -185,27 +172,10 @@ def inline_svg(figure: Figure, name: str, description: str) -> Markup:
     return Markup(svg.replace("<svg", f"<svg {label}", 1))
 
 
-def _curves(series: MetricSeries) -> Markup | None:
-    if not len(series):
+def _curves(lines: Sequence[Mapping[str, Any]]) -> Markup | None:
+    if not lines:
         return None
-    curve = series.downsampled(CHART_POINTS)
-    losses = [
-        {"step": step, "loss": loss}
-        for step, loss in zip(curve["steps"], curve["loss"], strict=True)
-    ]
-    evaluated = [
-        {
-            "step": step,
-            "exact_match": exact,
-            "token_accuracy": tokens,
-            "eval_size": size or None,
-            "held_out_loss": held_out_loss,
-        }
-        for step, exact, tokens, size, held_out_loss in curve["evaluations"]
-    ]
-    return inline_svg(
-        training_curve(losses, evaluated), "curves", "Loss and accuracy over the training steps"
-    )
+    return inline_svg(training_curve(lines), "curves", "Loss and accuracy over the training steps")
 
 
 def _lengths_figure(scores: Mapping[str, Any]) -> Markup | None:
@@ -219,10 +189,7 @@ def _attention(
     axes: Mapping[str, Sequence[Sequence[str]]],
     architecture: str,
 ) -> list[dict[str, Any]]:
-    """Return the facts and the figure of each type of attention.
-
-    `attention` is [kind][layer][head], each flattened by rows, in thousandths.
-    """
+    """Return facts and figure of each type; `attention` is [kind][layer][head], in thousandths."""
     sections = []
     for kind, (title, labels) in ATTENTION_KINDS.items():
         if not attention.get(kind):
@@ -236,14 +203,13 @@ def _attention(
             causal = np.tri(len(rows), len(columns), dtype=bool)
             weights_LHQM = np.where(causal, weights_LHQM, np.nan)
         figure = draw_heads(weights_LHQM, rows, columns)
-        is_one_sequence = "cross" not in axes
+        if "cross" not in axes:
+            labels = IN_ONE_SEQUENCE.get(architecture, IN_ONE_SEQUENCE[kind])
         sections.append(
             {
                 "kind": kind,
                 "title": title,
-                "axes": IN_ONE_SEQUENCE.get(architecture, IN_ONE_SEQUENCE[kind])
-                if is_one_sequence
-                else labels,
+                "axes": labels,
                 "weights": weights_LHQM,
                 "labels": (rows, columns),
                 "n_drawn": weights_LHQM.shape[0] * weights_LHQM.shape[1],
@@ -284,18 +250,8 @@ def _training_facts(manifest: Manifest) -> dict[str, Any]:
             if change.step < manifest.step
             and change.setting not in (*RESULT_NEUTRAL_SETTINGS, *in_command)
         ],
+        "settings": [
+            (name, value, "" if name == "architecture" else field_named(name).metadata["help"])
+            for name, value in manifest.config.to_flat().items()
+        ],
     }
-
-
-def _settings(manifest: Manifest) -> list[tuple[str, Any, str]]:
-    """Return the name, the value and the meaning of each setting."""
-    return [
-        (
-            name,
-            value,
-            "Architecture of the model."
-            if name == "architecture"
-            else field_named(name).metadata["help"],
-        )
-        for name, value in manifest.config.to_flat().items()
-    ]

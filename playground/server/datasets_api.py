@@ -101,7 +101,7 @@ class DatasetSummary(TypedDict):
     split_on_spaces: bool  # whether a token is a word; else it is a character
     source_lengths: tuple[int, int]  # the smallest and the largest length
     target_lengths: tuple[int, int]
-    n_held_out: int | None  # null if there are too many examples to count
+    n_held_out: int
     held_out_warning: str  # what a score on few held-out examples can show; else empty
     n_duplicates: int
     n_conflicts: int

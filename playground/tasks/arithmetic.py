@@ -4,9 +4,7 @@ import torch
 from torch import Tensor
 
 from .task import Task
-from .vocabulary import SPECIAL_TOKENS
-
-FIRST_SYMBOL_ID = len(SPECIAL_TOKENS)  # the token id of the digit 0
+from .vocabulary import FIRST_SYMBOL_ID
 
 
 class Addition(Task):

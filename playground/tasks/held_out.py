@@ -6,6 +6,7 @@ every run, for every seed and on every device, so no model trains on the sequenc
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -17,9 +18,7 @@ from .task import Batch, Task, make_batch
 HELD_OUT_FRACTION = 1 / 16  # by default
 # Any constant; scores of runs are comparable because all are evaluated on the same sequences.
 EVALUATION_SEED = 20170612
-MAX_SYMBOLS_PER_CHUNK = (
-    1_000_000  # maximum number of symbols generated together, to limit the memory
-)
+MAX_SYMBOLS_PER_CHUNK = 1_000_000  # symbols that are generated together, to limit the memory
 
 
 def is_held_out(sequence_BL: Tensor, lengths_B: Tensor, one_in: int = 16) -> Tensor:
@@ -96,44 +95,35 @@ def _distinct_held_out(
     task: Task, length: int, n: int, generator: torch.Generator, stratified: bool
 ) -> tuple[Tensor, int | None]:
     """Return up to `n` held-out sequences of a length in random order, and how many there are."""
-    count = task.num_sources(length)
-    chunk_size = max(1, MAX_SYMBOLS_PER_CHUNK // length)
-    if count <= max(task.max_enumerated, 2 * n / HELD_OUT_FRACTION):
-        held_out_NL = torch.cat(
-            [
-                _filter_held_out(task, task.enumerate_sources(number_N, length))
-                for number_N in torch.arange(count).split(chunk_size)
-            ]
-        )
+    if task.num_sources(length) <= max(task.max_enumerated, 2 * n / HELD_OUT_FRACTION):
+        held_out_NL = torch.cat([*list_sources(task, length, held_out=True)])
         held_out_NL = held_out_NL[torch.randperm(len(held_out_NL), generator=generator)]
-        return (_balance_strata(task, held_out_NL) if stratified else held_out_NL)[:n], len(
-            held_out_NL
-        )
+        chosen_NL = _balance_strata(task, held_out_NL) if stratified else held_out_NL
+        return chosen_NL[:n], len(held_out_NL)
     if stratified and task.all_strata:
         return _sample_stratified(task, length, n, generator), None
+    chunk_size = min(max(1, MAX_SYMBOLS_PER_CHUNK // length), 64 * n)
     held_out_NL = torch.empty(0, length, dtype=torch.long)
     while len(held_out_NL) < n:  # there are more than 2 n, so the loop ends
         parts, n_sequences = [held_out_NL], len(held_out_NL)
         while n_sequences < n:
-            sample_NL = task.sample_with_lengths(
-                torch.full((min(chunk_size, 64 * n),), length), length, generator
-            )
-            parts.append(_filter_held_out(task, sample_NL))
+            lengths_N = torch.full((chunk_size,), length)
+            sample_NL = task.sample_with_lengths(lengths_N, length, generator)
+            parts.append(select_side(task, sample_NL, held_out=True))
             n_sequences += len(parts[-1])
         held_out_NL = torch.cat(parts).unique(dim=0)
     return held_out_NL[torch.randperm(len(held_out_NL), generator=generator)[:n]], None
 
 
 def _sample_stratified(task: Task, length: int, n: int, generator: torch.Generator) -> Tensor:
-    """Sample up to `n` distinct held-out sequences, equally many of each stratum.
-
-    Fewer are returned if a stratum is so rare that sampling yields no more of it.
-    """
+    """Sample distinct held-out sequences, equally many of each stratum, at most `n`."""
     chunk_size = min(max(1, MAX_SYMBOLS_PER_CHUNK // length), max(4096, 64 * n))
     held_out_NL = chosen_NL = torch.empty(0, length, dtype=torch.long)
     while True:
         sample_NL = task.sample_with_lengths(torch.full((chunk_size,), length), length, generator)
-        held_out_NL = torch.cat((held_out_NL, _filter_held_out(task, sample_NL))).unique(dim=0)
+        held_out_NL = torch.cat((held_out_NL, select_side(task, sample_NL, held_out=True))).unique(
+            dim=0
+        )
         before = len(chosen_NL)
         chosen_NL = _balance_strata(
             task, held_out_NL[torch.randperm(len(held_out_NL), generator=generator)]
@@ -169,7 +159,15 @@ def interleave_strata(
     return sequence_NL[rank_N.argsort(stable=True)]
 
 
-def _filter_held_out(task: Task, sequence_NL: Tensor) -> Tensor:
-    """Return the held-out sequences among sequences of full length."""
+def list_sources(task: Task, length: int, *, held_out: bool) -> Iterator[Tensor]:
+    """Yield all held-out or all training sequences (NL) of a length in parts."""
+    index_N = torch.arange(task.num_sources(length))
+    for part_N in index_N.split(max(1, MAX_SYMBOLS_PER_CHUNK // length)):
+        yield select_side(task, task.enumerate_sources(part_N, length), held_out=held_out)
+
+
+def select_side(task: Task, sequence_NL: Tensor, *, held_out: bool) -> Tensor:
+    """Return those of these sequences of full length that are held out, or the others."""
     lengths_N = torch.full((len(sequence_NL),), sequence_NL.shape[1])
-    return sequence_NL[is_held_out(task.hash_ids(sequence_NL), lengths_N, task.held_out_one_in)]
+    is_held_out_N = is_held_out(task.hash_ids(sequence_NL), lengths_N, task.held_out_one_in)
+    return sequence_NL[is_held_out_N == held_out]

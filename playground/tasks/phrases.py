@@ -16,7 +16,7 @@ from torch import Tensor
 
 from . import words
 from .task import Task
-from .vocabulary import SPECIAL_TOKENS
+from .vocabulary import FIRST_SYMBOL_ID
 
 NO_WORD, DETERMINER, ADJECTIVE, NOUN, VERB, AND = range(6)
 # The English words in the order of their token ids: kind, number of words, forms of a word.
@@ -29,10 +29,10 @@ KINDS = (
 )
 FIRST_IDS = (
     0,
-    *(len(SPECIAL_TOKENS) + sum(n * forms for _, n, forms in KINDS[:i]) for i in range(len(KINDS))),
+    *(FIRST_SYMBOL_ID + sum(n * forms for _, n, forms in KINDS[:i]) for i in range(len(KINDS))),
 )
 N_WORDS = (1, *(n for _, n, _ in KINDS))
-A = len(SPECIAL_TOKENS)  # the token id of the determiner without a translation
+A = FIRST_SYMBOL_ID  # the token id of the determiner without a translation
 
 
 def _source_pattern() -> re.Pattern[str]:

@@ -5,9 +5,7 @@ from torch import Tensor
 
 from .hashing import position_keys, sequence_hash, splitmix64
 from .task import Task
-from .vocabulary import SPECIAL_TOKENS
-
-FIRST_SYMBOL_ID = len(SPECIAL_TOKENS)  # the token id of the symbol 0
+from .vocabulary import FIRST_SYMBOL_ID
 
 
 def _column_index(sequence_BL: Tensor) -> Tensor:
@@ -80,9 +78,8 @@ class Sort(Task):
 
     def target(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         behind = len(self.vocabulary)  # larger than any symbol
-        return torch.where(_is_symbol(sequence_BL, lengths_B), sequence_BL, behind).sort(
-            1
-        ).values, lengths_B
+        padded_BL = torch.where(_is_symbol(sequence_BL, lengths_B), sequence_BL, behind)
+        return padded_BL.sort(1).values, lengths_B
 
 
 class Duplicate(Task):
@@ -105,9 +102,8 @@ class SwapHalves(Task):
 
     def target(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         lengths_B1 = lengths_B[:, None].clamp(min=1)
-        return sequence_BL.gather(
-            1, (_column_index(sequence_BL) + lengths_B1 // 2) % lengths_B1
-        ), lengths_B
+        column_BL = (_column_index(sequence_BL) + lengths_B1 // 2) % lengths_B1
+        return sequence_BL.gather(1, column_BL), lengths_B
 
     def alignment(self, length: int) -> list[int]:
         return [*range(length // 2, length), *range(length // 2)]
@@ -138,9 +134,8 @@ class Dedupe(Task):
         first_BL = torch.ones_like(real_BL)
         first_BL[:, 1:] = sorted_BL[:, 1:] != sorted_BL[:, :-1]
         is_first_BL = torch.zeros_like(real_BL).scatter(1, origin_BL, first_BL) & real_BL
-        return sequence_BL.gather(
-            1, (~is_first_BL).to(torch.uint8).argsort(dim=1, stable=True)
-        ), is_first_BL.sum(1)
+        order_BL = (~is_first_BL).to(torch.uint8).argsort(dim=1, stable=True)
+        return sequence_BL.gather(1, order_BL), is_first_BL.sum(1)
 
 
 class Histogram(Task):
@@ -151,13 +146,10 @@ class Histogram(Task):
     def target(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         real_BL = _is_symbol(sequence_BL, lengths_B)
         symbols_BL = torch.where(real_BL, sequence_BL, 0)
-        counts_BV = torch.zeros(
-            len(sequence_BL), len(self.vocabulary), dtype=torch.long, device=sequence_BL.device
-        )
+        counts_BV = sequence_BL.new_zeros(len(sequence_BL), len(self.vocabulary))
         counts_BV.scatter_add_(1, symbols_BL, real_BL.long())
-        return counts_BV.gather(1, symbols_BL).clamp(
-            max=self.n_symbols - 1
-        ) + FIRST_SYMBOL_ID, lengths_B
+        counts_BL = counts_BV.gather(1, symbols_BL).clamp(max=self.n_symbols - 1)
+        return counts_BL + FIRST_SYMBOL_ID, lengths_B
 
 
 class Parity(Task):
@@ -166,9 +158,8 @@ class Parity(Task):
     name = "parity"
 
     def target(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
-        values_BL = torch.where(
-            _is_symbol(sequence_BL, lengths_B), sequence_BL - FIRST_SYMBOL_ID, 0
-        )
+        value_BL = sequence_BL - FIRST_SYMBOL_ID
+        values_BL = torch.where(_is_symbol(sequence_BL, lengths_B), value_BL, 0)
         return values_BL.sum(1, keepdim=True) % 2 + FIRST_SYMBOL_ID, torch.ones_like(lengths_B)
 
 
@@ -196,32 +187,26 @@ class Brackets(Task):
         shape, device = (len(lengths_B), width), generator.device
         any_BL = torch.randint(self.open, self.close + 1, shape, generator=generator, device=device)
         is_symbol_BL = _is_symbol(any_BL, lengths_B)
-        random_BL = torch.where(
-            is_symbol_BL, torch.rand(shape, generator=generator, device=device), 2.0
-        )
-        rank_BL = random_BL.argsort(1).argsort(1)
+        random_BL = torch.rand(shape, generator=generator, device=device)
+        rank_BL = torch.where(is_symbol_BL, random_BL, 2.0).argsort(1).argsort(1)
         equal_BL = torch.where(rank_BL < lengths_B[:, None] // 2, self.open, self.close)
         # A sequence with equally many of each becomes balanced if it is rotated to start after its
         # lowest depth.
-        depth_BL = torch.where(
-            is_symbol_BL, self._depth_changes(equal_BL, lengths_B).cumsum(1), width
-        )
-        rotation_BL = (_column_index(any_BL) + depth_BL.argmin(1, keepdim=True) + 1) % lengths_B[
-            :, None
-        ].clamp(min=1)
+        depth_BL = self._depth_changes(equal_BL, lengths_B).cumsum(1)
+        lowest_B1 = torch.where(is_symbol_BL, depth_BL, width).argmin(1, keepdim=True)
+        lengths_B1 = lengths_B[:, None].clamp(min=1)
+        rotation_BL = (_column_index(any_BL) + lowest_B1 + 1) % lengths_B1
         balanced_BL = equal_BL.gather(1, rotation_BL)
         choice_B1 = torch.rand((len(lengths_B), 1), generator=generator, device=device)
-        return torch.where(
-            choice_B1 < 0.5, balanced_BL, torch.where(choice_B1 < 0.75, equal_BL, any_BL)
-        )
+        unbalanced_BL = torch.where(choice_B1 < 0.75, equal_BL, any_BL)
+        return torch.where(choice_B1 < 0.5, balanced_BL, unbalanced_BL)
 
     def enumerate_sources(self, index_N: Tensor, length: int) -> Tensor:
         return (index_N[:, None] >> torch.arange(length)) % 2 + self.open
 
     def strata(self, sequence_NL: Tensor) -> Tensor:
-        return self.target(sequence_NL, torch.full((len(sequence_NL),), sequence_NL.shape[1]))[0][
-            :, 0
-        ]
+        lengths_N = torch.full((len(sequence_NL),), sequence_NL.shape[1])
+        return self.target(sequence_NL, lengths_N)[0][:, 0]
 
     def validate_source(self, tokens: list[int]) -> str:
         if min(tokens) >= self.open:
@@ -243,10 +228,8 @@ class OddsFirst(Task):
 
     def target(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         even_BL = (sequence_BL - FIRST_SYMBOL_ID + 1) % 2
-        order_BL = torch.where(_is_symbol(sequence_BL, lengths_B), even_BL, 2).argsort(
-            dim=1, stable=True
-        )
-        return sequence_BL.gather(1, order_BL), lengths_B
+        rank_BL = torch.where(_is_symbol(sequence_BL, lengths_B), even_BL, 2)
+        return sequence_BL.gather(1, rank_BL.argsort(dim=1, stable=True)), lengths_B
 
 
 class RandomMapping(Task):
@@ -260,7 +243,6 @@ class RandomMapping(Task):
 
     def target(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         hash_B1 = sequence_hash(sequence_BL, lengths_B)[:, None]
-        mixed_BL = splitmix64(
-            splitmix64(hash_B1 ^ position_keys(sequence_BL.shape[1], sequence_BL.device))
-        )
+        keys_L = position_keys(sequence_BL.shape[1], sequence_BL.device)
+        mixed_BL = splitmix64(splitmix64(hash_B1 ^ keys_L))
         return (mixed_BL >> 16 & 0xFFFFFF) % self.n_symbols + FIRST_SYMBOL_ID, lengths_B

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .specs import DEFAULT_SPEC, TASKS
-from .vocabulary import EOS, PAD, SOS, SPECIAL_TOKENS, Vocabulary
+from .vocabulary import EOS, FIRST_SYMBOL_ID, PAD, SOS, Vocabulary
 
 
 class Task:
@@ -78,32 +78,22 @@ class Task:
         self, lengths_B: Tensor, width: int, generator: torch.Generator
     ) -> Tensor:
         """Sample a source of each length, padded to `width`; here symbols are uniform."""
-        shape = (len(lengths_B), width)
-        return torch.randint(
-            len(SPECIAL_TOKENS),
-            len(SPECIAL_TOKENS) + self.n_symbols,
-            shape,
-            generator=generator,
-            device=generator.device,
-        )
+        shape, ends = (len(lengths_B), width), (FIRST_SYMBOL_ID, FIRST_SYMBOL_ID + self.n_symbols)
+        return torch.randint(*ends, shape, generator=generator, device=generator.device)
 
     def num_sources(self, length: int) -> int:
         """Return the number of distinct sources of this length."""
-        return (
-            self.spec.num_sources(self.n_symbols, length) if length >= self.spec.min_length else 0
-        )
+        if length < self.spec.min_length:
+            return 0
+        return self.spec.num_sources(self.n_symbols, length)
 
     def enumerate_sources(self, index_N: Tensor, length: int) -> Tensor:
         """Return the sources (NL) of this length with these indices, below `num_sources`."""
-        return index_N[:, None] // self.n_symbols ** torch.arange(length) % self.n_symbols + len(
-            SPECIAL_TOKENS
-        )
+        symbol_NL = index_N[:, None] // self.n_symbols ** torch.arange(length) % self.n_symbols
+        return symbol_NL + FIRST_SYMBOL_ID
 
     def hash_ids(self, sequence_BL: Tensor) -> Tensor:
-        """Return a number for each symbol (BL, int64); the hash of these holds a source out.
-
-        It is the token id, unless the ids may change.
-        """
+        """Return a number for each symbol (BL, int64), which the hash of the split uses."""
         return sequence_BL
 
     def strata(self, sequence_NL: Tensor) -> Tensor | None:
@@ -118,11 +108,8 @@ class Task:
     def example_source(self) -> str:
         """Return a short valid source: the task's example, if the vocabulary has its symbols."""
         example = getattr(self, "example", ("", ""))[0]
-        return (
-            example
-            if example and set(example.split()) <= set(self.vocabulary.symbols)
-            else self.vocabulary.example()
-        )
+        is_known = example and set(example.split()) <= set(self.vocabulary.symbols)
+        return example if is_known else self.vocabulary.example()
 
     def validate_source(self, tokens: list[int]) -> str:
         """Return why these symbols are not a source of this task; empty if they are one."""

@@ -3,8 +3,6 @@
 Letters of shapes: L symbols of the longest sequence, N sequences, B sequences of a batch.
 """
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -12,7 +10,7 @@ from torch.nn.functional import pad
 from playground.models.config_fields import ConfigError
 
 from .hashing import position_keys, sequence_hash
-from .held_out import MAX_SYMBOLS_PER_CHUNK, interleave_strata, is_held_out
+from .held_out import interleave_strata, list_sources, select_side
 from .task import Batch, Task, make_batch
 
 
@@ -71,7 +69,9 @@ class TrainingSet:
 def _parts(task: Task, n: int, lengths: range) -> dict[int, int]:
     """Return the number of sequences of each length, `n` in total, or raise ConfigError."""
     available = {
-        length: sum(map(len, _listed(task, length))) if _is_listed(task, length, n) else n
+        length: sum(map(len, list_sources(task, length, held_out=False)))
+        if _is_listed(task, length, n)
+        else n
         for length in lengths
     }
     parts, n_remaining = dict.fromkeys(lengths, 0), n
@@ -90,12 +90,14 @@ def _parts(task: Task, n: int, lengths: range) -> dict[int, int]:
 def _choose(task: Task, length: int, part: int, n: int, generator: torch.Generator) -> Tensor:
     """Return `part` distinct training sequences (NL) of a length in random order."""
     if _is_listed(task, length, n):
-        sequence_NL = torch.cat([torch.empty(0, length, dtype=torch.long), *_listed(task, length)])
+        sequence_NL = torch.cat([*list_sources(task, length, held_out=False)])
     else:
         sequence_NL = torch.empty(0, length, dtype=torch.long)
         while len(sequence_NL) < part:  # at least 2 n exist, so the loop ends soon
             sample_NL, _ = task.sample(2 * part, length, length, generator)
-            sequence_NL = torch.cat([sequence_NL, _training_only(task, sample_NL)]).unique(dim=0)
+            sequence_NL = torch.cat(
+                [sequence_NL, select_side(task, sample_NL, held_out=False)]
+            ).unique(dim=0)
     sequence_NL = sequence_NL[torch.randperm(len(sequence_NL), generator=generator)]
     return interleave_strata(task, sequence_NL, generator)[:part]
 
@@ -104,16 +106,3 @@ def _is_listed(task: Task, length: int, n: int) -> bool:
     """Return whether the sources of a length are so few that all are listed, not sampled."""
     training_fraction = 1 - 1 / task.held_out_one_in
     return task.num_sources(length) <= max(task.max_enumerated, 2 * n / training_fraction)
-
-
-def _listed(task: Task, length: int) -> Iterator[Tensor]:
-    """Yield all training sequences (NL) of a length in parts."""
-    index_N = torch.arange(task.num_sources(length))
-    for part_N in index_N.split(max(1, MAX_SYMBOLS_PER_CHUNK // length)):
-        yield _training_only(task, task.enumerate_sources(part_N, length))
-
-
-def _training_only(task: Task, sequence_NL: Tensor) -> Tensor:
-    """Return those of these sequences of full length that are not held out."""
-    lengths_N = torch.full((len(sequence_NL),), sequence_NL.shape[1])
-    return sequence_NL[~is_held_out(task.hash_ids(sequence_NL), lengths_N, task.held_out_one_in)]

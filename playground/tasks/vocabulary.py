@@ -1,11 +1,8 @@
-"""Symbols and their token ids.
+"""Symbols and their token ids. Every vocabulary begins with the same three special tokens:
 
-Every vocabulary begins with the same three special tokens, so a padding mask
-does not depend on the task:
-
-    0 PAD   fills a sequence up to the width of its batch; no attention, no loss
-    1 SOS   start of sequence; the first input of the decoder
-    2 EOS   end of sequence; ends every source and every target
+0 PAD   fills a sequence up to the width of its batch; no attention, no loss
+1 SOS   start of sequence; the first input of the decoder
+2 EOS   end of sequence; ends every source and every target
 """
 
 import re
@@ -19,6 +16,7 @@ from playground.errors import UserError
 
 PAD, SOS, EOS = 0, 1, 2
 SPECIAL_TOKENS = ("PAD", "SOS", "EOS")
+FIRST_SYMBOL_ID = len(SPECIAL_TOKENS)  # the token id of the first symbol
 MAX_LISTED = 12  # symbols that are listed one by one in messages
 ALPHABET = string.digits + string.ascii_lowercase + string.ascii_uppercase
 # The characters with the property Default_Ignorable_Code_Point, which have no glyph.
@@ -89,9 +87,7 @@ class Vocabulary:
     @cached_property
     def token_ids(self) -> dict[str, int]:
         """Return the token id of each symbol."""
-        return {
-            symbol: token for token, symbol in enumerate(self.symbols, start=len(SPECIAL_TOKENS))
-        }
+        return {symbol: token for token, symbol in enumerate(self.symbols, FIRST_SYMBOL_ID)}
 
     @cached_property
     def single_characters(self) -> bool:
@@ -134,35 +130,18 @@ class Vocabulary:
 
     def token_name(self, token: int) -> str:
         """Return the symbol of a token id, or the name of a special token."""
-        return (
-            SPECIAL_TOKENS[token]
-            if token < len(SPECIAL_TOKENS)
-            else self.symbols[token - len(SPECIAL_TOKENS)]
-        )
+        return (*SPECIAL_TOKENS, *self.symbols)[token]
 
     def describe(self) -> str:
         """Describe the symbols briefly: `0–9`, `0–9 a–c`, `0–9 +`, `cat dog and 40 more`."""
-        kinds = [
-            kind
-            for kind in (string.digits, string.ascii_lowercase, string.ascii_uppercase)
-            if self._is_contiguous(kind)
-        ]
-        parts = ["".join(s for s in self.symbols if len(s) == 1 and s in kind) for kind in kinds]
-        ranges = [part if len(part) < 3 else f"{part[0]}–{part[-1]}" for part in parts]
-        others = [
-            symbol
-            for symbol in self.symbols
-            if len(symbol) > 1 or not any(symbol in kind for kind in kinds)
-        ]
+        ranges, others = [], [*self.symbols]
+        for kind in (string.digits, string.ascii_lowercase, string.ascii_uppercase):
+            part = [symbol for symbol in self.symbols if len(symbol) == 1 and symbol in kind]
+            if len(part) > 2 and "".join(part) in kind:
+                ranges.append(f"{part[0]}–{part[-1]}")
+                others = [symbol for symbol in others if symbol not in part]
         more = [f"and {len(others) - MAX_LISTED} more"] if len(others) > MAX_LISTED else []
         return " ".join([*ranges, *map(format_token, others[:MAX_LISTED]), *more])
-
-    def _is_contiguous(self, kind: str) -> bool:
-        """Return whether the symbols of this kind are consecutive, so that two name them all."""
-        characters = "".join(
-            symbol for symbol in self.symbols if len(symbol) == 1 and symbol in kind
-        )
-        return bool(characters) and characters in kind
 
     def example(self) -> str:
         """Return a short sequence in this vocabulary."""

@@ -81,11 +81,11 @@ test("the counts are in words, and what was left out has its reason", () => {
   assert.equal(counts.get("sources"), "1 to 3 tokens");
   assert.equal(counts.get("targets"), "2 tokens");
   assert.equal(counts.has("repeated"), false);
-  const others = { n_held_out: null, n_duplicates: 1, n_conflicts: 3, conflict_lines: [7, 1008] };
+  const others = { n_held_out: 1234, n_duplicates: 1, n_conflicts: 3, conflict_lines: [7, 1008] };
   const more = new Map(
     describeCounts({ ...REPORT, ...others }).map(([name, value]) => [name, value]),
   );
-  assert.equal(more.get("held out"), "one in sixteen");
+  assert.equal(more.get("held out"), "1,234");
   assert.equal(more.get("repeated"), "1 example, left out");
   assert.equal(more.get("contradicting"), "3 examples, left out: line 7, 1,008 and more");
 });

@@ -67,10 +67,8 @@ def test_addresses_of_another_hub(monkeypatch, path):
 @pytest.mark.parametrize(
     "name",
     [
-        *(
-            *("", "hub:", "squad", "ada//pairs", "../etc", "../../etc", "a/b/c", "/etc/passwd"),
-            "ada/pairs:train",
-        ),
+        *("", "hub:", "squad", "ada//pairs", "../etc", "../../etc", "a/b/c", "/etc/passwd"),
+        "ada/pairs:train",
         *("https://x/y", "https://x/datasets/ada/pairs", "http://[", "file:///datasets/a/b"),
         *("ada/pairs@", "ada/pairs@../x", "ada/pairs@main/rows.csv", "spaces/ada/pairs", "a b/c"),
         "https://huggingface.co/ada/pairs",
@@ -140,7 +138,7 @@ def test_a_revision_is_read_and_reported(hub):
         dataset = read_hub(f"ada/pairs@{revision}", ANY)
         assert dataset.sha256 == read_text(TEXT.replace("x", letter)).sha256
         assert len(dataset.origin["revision"]) == 40
-    with pytest.raises(DatasetError, match="datasets/ada/pairs has no such revision; choose"):
+    with pytest.raises(DatasetError, match="datasets/ada/pairs has no such revision; name"):
         read_hub("ada/pairs@v3", ANY)
 
 
@@ -225,20 +223,11 @@ def test_rows_of_several_files_are_numbered_through(hub):
 # Addresses in a repository
 
 ADDRESSES = [
-    *(
-        "https://evil.example/x.csv",
-        "http://127.0.0.1/x.csv",
-        "zip://x.csv::https://evil.example/x",
-    ),
-    *("hf://datasets/ada/private/rows.csv", "hf://datasets/ada/private@main/rows.csv", "x::http"),
-    *(
-        "../private/rows.csv",
-        "data/../../private/rows.csv",
-        "%2e%2e/private/rows.csv",
-        "..",
-        "s3:x",
-    ),
-    *("/etc/passwd", "file:///etc/passwd", "//evil.example/x.csv", "memory://x.csv", "data:,x"),
+    *("https://evil.example/x.csv", "http://127.0.0.1/x.csv", "data:,x", "s3:x", "x::http", ".."),
+    *("zip://x.csv::https://evil.example/x", "hf://datasets/ada/private/rows.csv"),
+    *("hf://datasets/ada/private@main/rows.csv", "../private/rows.csv", "memory://x.csv"),
+    *("data/../../private/rows.csv", "%2e%2e/private/rows.csv", "/etc/passwd"),
+    *("file:///etc/passwd", "//evil.example/x.csv"),
 ]
 
 
@@ -263,26 +252,6 @@ def test_an_address_in_a_card_is_not_followed(hub, address, settings):
     ):
         read_hub("ada/pairs", ANY, hub.ADA)
     assert [request.path for request in requests] == ["/api/datasets/ada/pairs/revision/main"]
-
-
-@pytest.mark.parametrize(
-    ("settings", "is_accepted"),
-    [
-        ("data_files: data/**/*train-*-of-*.csv", True),
-        ("data_files: '*/*/*/*/*/*.csv'", True),
-        (f"data_files: '{'*a' * 8}*b'", False),
-        (f"data_files: [rows.csv, '{'**/' * 5}b']", False),
-        (f"data_files: '{'*a*a/' * 3}b'", False),
-        (f"data_dir: '{'*a' * 8}*b'", False),
-        ("data_dir: '*a*a'\n  data_files: '*a*a*'", False),
-    ],
-)
-def test_a_pattern_that_takes_long_to_search_is_rejected(hub, settings, is_accepted):
-    card = CARD.format(f"configs:\n- config_name: default\n  {settings}\n")
-    put(hub, {"README.md": card, "a" * 60 + ".csv": CSV})
-    reason = "has no table" if is_accepted else "has a pattern with more than 4 “\\*”"
-    with pytest.raises(DatasetError, match=f"ada/pairs {reason}"):
-        read_hub("ada/pairs", ANY)
 
 
 def test_a_file_whose_name_is_an_address_is_not_opened(hub):

@@ -35,10 +35,8 @@ class TouchOnUnpickle:
 def canary(tmp_path):
     """A file that exists after any execution of the repository's code, and that code."""
     path = tmp_path / "canary"
-    pickle_bytes, code = (
-        pickle.dumps(TouchOnUnpickle(path)),
-        f"import pathlib\npathlib.Path({str(path)!r}).touch()\nclass Evil: pass\n".encode(),
-    )
+    pickle_bytes = pickle.dumps(TouchOnUnpickle(path))
+    code = f"import pathlib\npathlib.Path({str(path)!r}).touch()\nclass Evil: pass\n".encode()
     for execute in (lambda: pickle.loads(pickle_bytes), lambda: exec(code)):
         execute()
         assert path.exists()
@@ -66,12 +64,8 @@ def gpt2(tmp_path_factory):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-AUTO_MAP = {
-    "AutoConfig": "evil.Evil",
-    "AutoModelForCausalLM": "evil.Evil",
-    "AutoModel": "evil.Evil",
-    "AutoModelForSeq2SeqLM": "evil.Evil",
-}
+AUTO_CLASSES = ("AutoConfig", "AutoModelForCausalLM", "AutoModel", "AutoModelForSeq2SeqLM")
+AUTO_MAP = dict.fromkeys(AUTO_CLASSES, "evil.Evil")
 
 
 def update_json(data, **values):
@@ -91,12 +85,8 @@ def repositories(valid_files, gpt2, canary, folder):
     None means that the model is used without its code.
     """
     _, pickle_bytes, code = canary
-    evil = {
-        "evil.py": code,
-        "__init__.py": code,
-        "modeling.py": code,
-        "custom_generate/generate.py": code,
-    }
+    names = ("evil.py", "__init__.py", "modeling.py", "custom_generate/generate.py")
+    evil = dict.fromkeys(names, code)
     without_weights = {
         name: data for name, data in valid_files.items() if name != "model.safetensors"
     }
@@ -110,11 +100,8 @@ def repositories(valid_files, gpt2, canary, folder):
     return {
         "pickle-only": (
             without_weights
-            | {
-                "pytorch_model.bin": pickle_bytes,
-                "training.pt": pickle_bytes,
-                "config.json": gpt2["config.json"],
-            },
+            | dict.fromkeys(("pytorch_model.bin", "training.pt"), pickle_bytes)
+            | {"config.json": gpt2["config.json"]},
             "model.safetensors is missing",
             "has no weights in the safetensors format",
         ),

@@ -23,7 +23,6 @@ class Fault:
     retry_after: int | None = None
     message: str = ""
     page: bool = False
-    seconds: float = 0
     hits: int = 0
     ended: threading.Event = field(default_factory=threading.Event)
 

@@ -30,7 +30,6 @@ ROUTES: tuple[tuple[str, str, Callable[..., Response]], ...] = (
     ("GET", "/api/(models|datasets|spaces)", reading.listing),
     ("GET", _API + "/tree/([^/]+)(/.*)?", reading.tree),
     ("POST", _API + "/paths-info/([^/]+)", reading.paths_info),
-    ("GET", _API + "/refs", reading.refs),
     ("POST", _API + "/preupload/([^/]+)", writing.preupload),
     ("POST", _API + "/commit/([^/]+)", writing.commit),
     ("POST", _PAGE + r"\.git/info/lfs/objects/batch", writing.batch),
@@ -95,6 +94,7 @@ class FakeHub:
         self.run_job = jobs.run_in_process  # returns the exit code; tests may replace it
         self.unstarted_shards: set[str] = set()  # the jobs of these shards wait for a machine
         self._folder = tempfile.TemporaryDirectory(prefix="fake-hub-")
+        self.folder = Path(self._folder.name)  # of the buckets
         self.requests: list[Request] = []
         self.faults: list[Fault] = []
         self.secret = secrets.token_bytes(16)
@@ -125,11 +125,6 @@ class FakeHub:
         self.server.close_connections()
         self.thread.join()
         self._folder.cleanup()
-
-    @property
-    def folder(self) -> Path:
-        """The folder of the buckets."""
-        return Path(self._folder.name)
 
     # Content
 
@@ -171,11 +166,9 @@ class FakeHub:
             raise KeyError(f"{id} has no revision {revision}")
         return {path: blob.data for path, blob in commit.files.items() if path != ".gitattributes"}
 
-    def commit_titles(self, id: str, revision: str = "main") -> list[str]:
+    def commit_titles(self, id: str) -> list[str]:
         """Return the titles of the commits of a model, oldest first; the first is the Hub's own."""
-        repo = self.repo(id)
-        commit = repo.commits[repo.branches[revision]]
-        return [each.title for each in reversed(repo.history(commit))]
+        return [commit.title for commit in self.repo(id).commits.values()]
 
     def clear(self) -> None:
         """Delete all repositories, jobs, requests and faults."""
@@ -209,7 +202,6 @@ class FakeHub:
         - "lost": process the request, and reset the connection instead of a response.
         - "hang": process the request, and stop in the middle of the response.
         - "cut": process the request, and close the connection in the middle of the response.
-        - "slow": respond after `seconds`.
 
         The newest matching fault applies. `.hits` counts its requests. It ends with its `with`
         block, or with `clear_faults()`.
@@ -281,16 +273,8 @@ class FakeHub:
         with self.lock:
             return [request for request in self.requests if secret in request]
 
-    def received_tokens(self) -> set[str]:
-        """Return every token of an Authorization header, on either host."""
-        with self.lock:
-            return {request.token for request in self.requests if request.authorization}
-
     def environment(self, home: Path, token: str = "", **variables: str) -> dict[str, str]:
-        """Return the variables of a process that uses this Hub.
-
-        For example, `os.environ | hub.environment(tmp_path)`.
-        """
+        """Return the variables of a process that uses this Hub, beside those of `os.environ`."""
         return {
             "HF_ENDPOINT": self.url,
             "HF_HOME": str(home),

@@ -94,14 +94,6 @@ def paths_info(hub: FakeHub, request: Request, kinds: str, id: str, revision: st
     return json_response([entries[path] for path in paths if path in entries])
 
 
-def refs(hub: FakeHub, request: Request, kinds: str, id: str) -> Response:
-    branches = [
-        {"name": name, "ref": f"refs/heads/{name}", "targetCommit": oid}
-        for name, oid in find_repo(hub, request, kinds, id).branches.items()
-    ]
-    return json_response({"branches": branches, "tags": [], "converts": []})
-
-
 def resolve(
     hub: FakeHub, request: Request, kinds: str | None, id: str, revision: str, path: str
 ) -> Response:

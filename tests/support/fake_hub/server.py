@@ -79,8 +79,6 @@ class _Handler(BaseHTTPRequestHandler):
         request.body = self.read_body()
         if fault and kind == "silent":
             self.stall(fault)
-        if fault and kind == "slow":
-            fault.ended.wait(fault.seconds)
         is_status = fault and isinstance(kind, int)
         response = fault.response(request) if is_status else hub.handle(request)
         request.status = response.status

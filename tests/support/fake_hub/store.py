@@ -141,13 +141,6 @@ class Repo:
         """Return the commit of a branch or a commit id."""
         return self.commits.get(self.branches.get(revision, revision))
 
-    def history(self, commit: Commit) -> list[Commit]:
-        """Return a commit and its ancestors, newest first."""
-        line = [commit]
-        while line[-1].parent:
-            line.append(self.commits[line[-1].parent])
-        return line
-
     def to_json(self, commit: Commit, blobs: bool = False) -> dict:
         """Return the Hub's metadata of a repository."""
         files = commit.files
@@ -167,7 +160,7 @@ class Repo:
             "private": self.private,
             "gated": self.gated,
             "likes": self.likes,
-            "tags": labels(card),
+            "tags": [tags] if isinstance(tags := card.get("tags") or [], str) else tags,
             "cardData": card,
             "siblings": siblings,
         }
@@ -177,12 +170,6 @@ class Repo:
             keys = {"architectures", "model_type", "auto_map"} & set(read)
             info["config"] = {key: read[key] for key in keys}
         return info
-
-
-def labels(card: dict) -> list[str]:
-    """Return the tags of the Hub: those of the card, and those derived from it."""
-    tags, license = card.get("tags") or [], card.get("license")
-    return ([tags] if isinstance(tags, str) else tags) + ([f"license:{license}"] if license else [])
 
 
 def read_json(data: bytes) -> object:

@@ -11,15 +11,8 @@ from playground.training.run_config import RunConfig
 from playground.training.trainer import Trainer
 
 TEXT = "".join(f"{i:03d}\t{i:03d}x\n" for i in range(300))
-SMALL = {
-    "d_model": 16,
-    "n_heads": 1,
-    "n_layers": 1,
-    "d_ff": 16,
-    "max_steps": 3,
-    "batch_size": 16,
-    "eval_every": 100,
-}
+SIZES = {"d_model": 16, "n_heads": 1, "n_layers": 1, "d_ff": 16}
+SMALL = SIZES | {"max_steps": 3, "batch_size": 16, "eval_every": 100}
 
 
 @pytest.fixture(autouse=True)
@@ -43,12 +36,8 @@ def test_a_missing_file_and_a_folder_are_rejected(tmp_path):
 @pytest.mark.parametrize(
     ("task", "expected"),
     [
-        ("sort", False),
-        ("swap-halves", False),
-        ("rows.tsv", True),
-        ("hub:a/b", True),
-        ("/tmp/rows", True),
-        ("sing", False),
+        *((name, False) for name in ("sort", "swap-halves", "sing")),
+        *((name, True) for name in ("rows.tsv", "hub:a/b", "/tmp/rows")),
     ],
 )
 def test_dataset_arguments_of_the_command_line(task, expected):

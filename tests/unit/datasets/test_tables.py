@@ -31,8 +31,8 @@ def write_csv(pairs, delimiter=",", names=("source", "target"), **dialect):
     return file.getvalue()
 
 
-def write_json_lines(pairs, source="source", target="target"):
-    return "".join(json.dumps({source: a, target: b}) + "\n" for a, b in pairs)
+def write_json_lines(pairs):
+    return "".join(json.dumps({"source": a, "target": b}) + "\n" for a, b in pairs)
 
 
 def write_parquet(pairs):
@@ -171,21 +171,10 @@ def test_numbers_and_constants_of_json_stay_as_written():
             ("translation.en", "translation.de"),
         ),
         (lambda a, b: {"x": a.split(), "y": b.split(), "z": [1.5]}, ("x", "y")),
-        (
-            lambda a, b: {
-                "messages": [
-                    {"role": "system", "content": "Be short."},
-                    {"role": "user", "content": a},
-                    {"role": "assistant", "content": b},
-                    {"role": "user", "content": "more"},
-                ]
-            },
-            ("messages.user", "messages.assistant"),
-        ),
     ],
-    ids=["nested", "lists", "chat"],
+    ids=["nested", "lists"],
 )
-def test_nested_columns_lists_and_chats_are_columns(row, columns):
+def test_nested_columns_and_lists_are_columns(row, columns):
     options = ReadOptions(columns=columns)
     rows = [row(a, b) for a, b in PAIRS]
     file = io.BytesIO()

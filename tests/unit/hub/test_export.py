@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-from playground.checkpoints.checkpoint import load_model, resume_trainer, save_checkpoint
+from playground.checkpoints.checkpoint import load_model, save_checkpoint
 from playground.checkpoints.manifest import CheckpointError
 from playground.hub.export import build_package, checkpoint_from_package, tokenizer
 from playground.hub.formats import PACKAGE_FORMATS
@@ -37,9 +37,9 @@ CODE = {
         "transformer",
     )
 }
-ALWAYS = CODE | {
+FILES = CODE | {
     *("LICENSE", "config.json", "generation_config.json", "model.safetensors", "playground.json"),
-    *("tokenizer.json", "tokenizer_config.json"),
+    *("metrics.jsonl", "tokenizer.json", "tokenizer_config.json"),
 }
 
 
@@ -69,8 +69,8 @@ def package(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def resumable(small_run, tmp_path_factory):
-    """Save a resumable checkpoint with many non-default settings and 40 symbols."""
+def unusual(small_run, tmp_path_factory):
+    """Save a checkpoint with many non-default settings and 40 symbols."""
     run = small_run.replace(
         n_symbols=40,
         d_model=8,
@@ -87,8 +87,8 @@ def resumable(small_run, tmp_path_factory):
         target_vocab_size=43,
     )
     trainer = Trainer(run)
-    metrics = [trainer.train_step() for _ in range(3)]
-    folder = tmp_path_factory.mktemp("resumable") / "checkpoint"
+    metrics = [trainer.train_step()]
+    folder = tmp_path_factory.mktemp("unusual") / "checkpoint"
     save_checkpoint(folder, trainer, metrics, trainer.evaluate(20))
     return folder
 
@@ -107,18 +107,8 @@ def published_contents(folder):
 # Contents of a package
 
 
-def test_a_package_contains_only_the_files_for_loading_it(package, tmp_path):
-    paths = build_package(REVERSE, tmp_path / "new")
-    assert (
-        {path.name for path in paths}
-        == ALWAYS | {"metrics.jsonl"}
-        == {path.name for path in package.iterdir()}
-    )
-    assert all(path.parent == tmp_path / "new" for path in paths)
-    assert read_files(tmp_path / "new") == read_files(package)
-
-
-def test_the_space_contains_code_and_checkpoint_unchanged(package):
+def test_a_package_has_the_files_for_loading_it_and_no_others(package):
+    assert {path.name for path in package.iterdir()} == FILES
     for name in CODE:
         assert (package / name).read_bytes() == (ROOT / "playground/models" / name).read_bytes()
     for name in ("model.safetensors", "metrics.jsonl"):
@@ -141,13 +131,6 @@ def test_the_config_has_every_size_and_its_class(package):
     assert json.loads((package / "generation_config.json").read_text())["max_length"] == 12
 
 
-def test_package_is_rejected_in_a_folder_with_files(tmp_path):
-    (tmp_path / "notes.txt").write_text("a note")
-    with pytest.raises(FileExistsError, match="is not empty"):
-        build_package(REVERSE, tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
-
-
 def test_a_damaged_checkpoint_is_not_packaged(tmp_path):
     broken = shutil.copytree(REVERSE, tmp_path / "broken")
     with open(broken / "model.safetensors", "r+b") as file:
@@ -156,19 +139,9 @@ def test_a_damaged_checkpoint_is_not_packaged(tmp_path):
         build_package(broken, tmp_path / "package")
     with pytest.raises(CheckpointError, match="not a checkpoint"):
         build_package(tmp_path / "nowhere", tmp_path / "package")
-    assert not any((tmp_path / "package").iterdir())
 
 
 # From a package to a checkpoint
-
-
-def test_the_training_state_is_transferred(resumable, tmp_path):
-    names = {path.name for path in build_package(resumable, tmp_path / "package")}
-    assert names == ALWAYS | {"metrics.jsonl", "training.safetensors"}
-    checkpoint_from_package(tmp_path / "package", tmp_path / "checkpoint")
-    assert read_files(tmp_path / "checkpoint") == read_files(resumable)
-    trainer, metrics = resume_trainer(tmp_path / "checkpoint")
-    assert (trainer.step_count, len(metrics)) == (3, 3)
 
 
 def test_other_files_of_a_package_are_not_copied(copied, tmp_path):
@@ -182,19 +155,12 @@ def test_other_files_of_a_package_are_not_copied(copied, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("harm", "message"),
-    [
-        ("weights", "not fully covered"),
-        ("no manifest", r"no playground model: playground\.json is missing"),
-        ("sizes", "expected"),
-    ],
+    ("harm", "message"), [("weights", "not fully covered"), ("sizes", "expected")]
 )
 def test_a_broken_package_leaves_no_checkpoint(copied, tmp_path, harm, message):
     if harm == "weights":
         with open(copied / "model.safetensors", "r+b") as file:
             file.truncate(100_000)
-    elif harm == "no manifest":
-        (copied / "playground.json").unlink()
     else:
         manifest = json.loads((copied / "playground.json").read_text())
         manifest["model"]["d_ff"] = 64
@@ -202,13 +168,6 @@ def test_a_broken_package_leaves_no_checkpoint(copied, tmp_path, harm, message):
     with pytest.raises(CheckpointError, match=message):
         checkpoint_from_package(copied, tmp_path / "checkpoint")
     assert not (tmp_path / "checkpoint").exists()
-
-
-def test_an_existing_checkpoint_is_never_overwritten(copied, tmp_path):
-    existing = shutil.copytree(ROOT / "checkpoints/copy", tmp_path / "existing")
-    with pytest.raises(FileExistsError, match="already exists"):
-        checkpoint_from_package(copied, existing)
-    assert read_files(existing) == read_files(ROOT / "checkpoints/copy")
 
 
 # Tokens
@@ -234,15 +193,6 @@ def test_tokenizer_encodes_as_the_vocabulary(package, log_messages):
     assert padded["input_ids"].tolist() == [[6, 4, 7, 2], [8, 2, 0, 0]]
     assert padded["attention_mask"].tolist() == [[1, 1, 1, 1], [1, 1, 0, 0]]
     assert log_messages == []
-
-
-def test_tokenizer_rejects_unknown_symbols(package):
-    loaded = AutoTokenizer.from_pretrained(package)
-    for text in ("3 x 4", "é", "3 -1"):
-        with pytest.raises(UnknownSymbolError):
-            Vocabulary("0123456789").encode(text)
-        with pytest.raises(Exception, match="WordLevel"):
-            loaded(text)
 
 
 # Every character that a dataset may contain, and the ones that could be taken for something else.
@@ -312,12 +262,13 @@ def test_a_text_has_the_same_token_ids_in_app_package_and_checkpoint(data, symbo
 # The model
 
 
-def test_every_setting_survives_publication(resumable, tmp_path, log_messages):
-    build_package(resumable, tmp_path / "package")
+def test_every_setting_survives_publication(unusual, tmp_path, log_messages):
+    (tmp_path / "package").mkdir()
+    build_package(unusual, tmp_path / "package")
     model = AutoModelForSeq2SeqLM.from_pretrained(
         tmp_path / "package", trust_remote_code=False, use_safetensors=True
     )
-    _, family = load_model(resumable)
+    _, family = load_model(unusual)
     batch = build_held_out_set(load_task("reverse", 40), 100, 1, 5).batch
     with torch.no_grad():
         result = model(

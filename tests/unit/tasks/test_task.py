@@ -22,12 +22,6 @@ def test_sources_end_with_eos_and_targets_stand_between_sos_and_eos():
     assert batch.source_BS.tolist() == [[3, 4, 5, EOS], [6, EOS, PAD, PAD]]
     assert batch.target_BT.tolist() == [[SOS, 5, 4, 3, EOS], [SOS, 6, EOS, PAD, PAD]]
     assert batch.loss_weight_B.tolist() == [1.0, 1.0]
-
-
-def test_the_decoder_input_is_the_target_shifted_by_one():
-    batch = make_batch(
-        load_task("reverse"), torch.tensor([[3, 4, 5], [6, 12, 12]]), torch.tensor([3, 1])
-    )
     assert batch.decoder_input_BT.tolist() == [[SOS, 5, 4, 3], [SOS, 6, EOS, PAD]]
     assert batch.labels_BT.tolist() == [[5, 4, 3, EOS], [6, EOS, PAD, PAD]]
 
@@ -50,18 +44,14 @@ def test_rows_of_a_batch_are_picked_by_number_and_by_mask():
         torch.tensor([1, 1, 1]),
         torch.tensor([1.0, 0.0, 1.0]),
     )
-    picked = batch.select(torch.tensor([2, 1]))
-    masked = batch.select(torch.tensor([True, False, True]))
-    assert (
-        picked.source_BS[:, 0].tolist(),
-        picked.target_BT[:, 1].tolist(),
-        picked.loss_weight_B.tolist(),
-    ) == ([5, 4], [5, 4], [1.0, 0.0])
-    assert (
-        masked.source_BS[:, 0].tolist(),
-        masked.target_BT[:, 1].tolist(),
-        masked.loss_weight_B.tolist(),
-    ) == ([3, 5], [3, 5], [1.0, 1.0])
+    for index, symbols, weights in (
+        (torch.tensor([2, 1]), [5, 4], [1.0, 0.0]),
+        (torch.tensor([True, False, True]), [3, 5], [1.0, 1.0]),
+    ):
+        selected = batch.select(index)
+        assert selected.source_BS[:, 0].tolist() == symbols
+        assert selected.target_BT[:, 1].tolist() == symbols
+        assert selected.loss_weight_B.tolist() == weights
 
 
 def test_the_documented_task_produces_its_example():

@@ -82,7 +82,7 @@ def test_each_spelling_of_a_character_is_the_same_token(symbols):
 
 @pytest.mark.parametrize(
     ("n", "description"),
-    [(2, "01"), (10, "0–9"), (11, "0–9 a"), (13, "0–9 a–c"), (62, "0–9 a–z A–Z")],
+    [(2, "0 1"), (10, "0–9"), (11, "0–9 a"), (13, "0–9 a–c"), (62, "0–9 a–z A–Z")],
 )
 def test_a_vocabulary_lists_its_tokens(n, description):
     assert Vocabulary(ALPHABET[:n]).describe() == description

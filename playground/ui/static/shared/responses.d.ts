@@ -96,8 +96,7 @@ export interface DatasetSummary {
   /** the smallest and the largest length */
   source_lengths: [number, number];
   target_lengths: [number, number];
-  /** null if there are too many examples to count */
-  n_held_out: number | null;
+  n_held_out: number;
   /** what a score on few held-out examples can show; else empty */
   held_out_warning: string;
   n_duplicates: number;

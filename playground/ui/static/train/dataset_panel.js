@@ -224,7 +224,7 @@ export function describeCounts(dataset) {
     ["vocabulary", `${formatInteger(vocab_size)} different ${kind}: ${tokens}${more}`],
     ["sources", formatLengths(dataset.source_lengths)],
     ["targets", formatLengths(dataset.target_lengths)],
-    ["held out", n_held_out === null ? "one in sixteen" : formatInteger(n_held_out)],
+    ["held out", formatInteger(n_held_out)],
     n_duplicates && ["repeated", formatExamples(n_duplicates) + ", left out"],
     n_conflicts && ["contradicting", describeConflicts(dataset)],
     n_normalized && [
