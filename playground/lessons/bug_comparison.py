@@ -170,22 +170,21 @@ def observations(copy: TrainingCopy, held_out: HeldOutSet) -> dict[str, Any]:
         return {"failure": asdict(copy.failure)}
     model, task = copy.model.eval(), copy.trainer.task
     teacher_forced, free_running = exact_match(model, held_out)
+    max_tokens = copy.config.task.max_length + 1
     tokens = task.vocabulary.encode(EXAMPLE_INPUT)[: copy.config.task.max_length]
     batch = make_batch(task, torch.tensor([tokens]), torch.tensor([len(tokens)]))
     record = model.attention_weights(batch)
-    generated, confidences = generate(model, batch.source_BS, copy.config.task.max_length + 1)
+    generated, confidences = generate(model, batch.source_BS, max_tokens)
     predictions = [
         (token, p)
         for token, p in zip(generated[0].tolist(), confidences[0].tolist(), strict=True)
         if p > 0
     ]
-    generated_NT, confidence_NT = generate(
-        model, held_out.batch.source_BS, copy.config.task.max_length + 1
-    )
-    names = [
+    generated_NT, confidence_NT = generate(model, held_out.batch.source_BS, max_tokens)
+    source, target = (
         [task.vocabulary.token_name(token) for token in each[0].tolist()]
         for each in (batch.source_BS, batch.decoder_input_BT)
-    ]
+    )
     return {
         "failure": None,
         "loss": copy.loss,
@@ -196,14 +195,14 @@ def observations(copy: TrainingCopy, held_out: HeldOutSet) -> dict[str, Any]:
         ),
         "confidence": float(confidence_NT[confidence_NT > 0].mean()),
         "output": [[task.vocabulary.token_name(token), round(p, 3)] for token, p in predictions],
-        "source": names[0],
-        "target": names[1],
+        "source": source,
+        "target": target,
         "attention": {
             kind: [
                 [[round(w, 3) for w in row] for row in weights_BHQM[0].mean(0).tolist()]
-                for weights_BHQM in layers
+                for weights_BHQM in getattr(record, kind)
             ]
-            for kind, layers in ((kind, getattr(record, kind)) for kind in ATTENTION_KINDS)
+            for kind in ATTENTION_KINDS
         },
     }
 

@@ -1,8 +1,7 @@
 """The lessons: their runs and a question that is answered by measurement.
 
-lessons.toml defines them, without answers. A lesson names the settings to train, the function of
-tasks.py that evaluates the runs, and how near a guess must be. The page compares the guess with
-what is measured.
+lessons.toml defines them, without answers. A lesson names the settings to train, the measurement of
+the runs, and how near a guess must be. The page compares the guess with what is measured.
 """
 
 from collections.abc import Mapping
@@ -62,7 +61,7 @@ class Lesson(Definition):
 
     base            the settings of all runs, over those of the preset Adam
     runs            the settings in which each run differs, by label
-    measure         the name of the function of tasks.py that measures the result
+    measure         the function of measurements.py that measures the result
     kind            what a guess is: the exact match at each x of a curve, in percent; a number
                     on an axis; or one of several choices
     low, high       the axis of a curve or of a number, and `unit` its name

@@ -30,7 +30,7 @@ RESULT_TTL_S = 1800.0  # seconds for which a result stays, and a measurement tha
 UNPOLLED_TIMEOUT_S = 30.0  # seconds without a poll until a measurement makes way for others
 FUNCTIONS = {
     "bug": "playground.lessons.bug_comparison:compare",
-    "lesson": "playground.lessons.tasks:measure_lesson",
+    "lesson": "playground.lessons.measurements:measure_lesson",
 }
 
 

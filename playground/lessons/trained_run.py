@@ -21,8 +21,11 @@ from playground.evaluation import exact_match_at_length
 from playground.inspection.inspected_model import InspectedModel, load_inspected_model
 from playground.runs.weight_history import read_lines, weight_steps, weights_path
 from playground.tasks import EOS, PAD
+from playground.tasks.task import Batch
 from playground.training.run_config import RunConfig
 
+Result = dict[str, Any]
+EVAL_EXAMPLES = 256  # held-out sequences
 EXAMPLES_PER_LENGTH = 100
 MIN_EXAMPLES = 20  # minimum number of held-out sequences of a length
 MAX_STEPS = 24  # at which a measurement follows training
@@ -67,6 +70,17 @@ class TrainedRun:
     def curve(self, metric: str = "exact_match") -> dict[str, Any]:
         lines = [line for line in self.lines if line.get(metric) is not None]
         return curve(self.label, {line["step"]: line[metric] for line in lines})
+
+
+def result(value: Any, outcome: str, explanation: str, figures: list[dict[str, Any]]) -> Result:
+    """Return the result of a measurement, for JSON.
+
+    value        what a guess is compared with; None when there is no measured value
+    outcome      the same value as text
+    explanation  one paragraph that explains it, with the numbers of these runs
+    figures      [{"kind": "curves" | "map" | "bars" | "outputs", ...}]
+    """
+    return {"value": value, "outcome": outcome, "explanation": explanation, "figures": figures}
 
 
 def log_spaced(steps: list[int], max_count: int) -> list[int]:
@@ -165,6 +179,12 @@ def same_multiset(generated_BT: Tensor, labels_BT: Tensor) -> Tensor:
 def strip_after_eos(tokens_BT: Tensor) -> Tensor:
     """Replace EOS and every token after it by PAD."""
     return tokens_BT.masked_fill((tokens_BT == EOS).cumsum(1) > 0, PAD)
+
+
+def source_and_target(subject: InspectedModel, batch: Batch) -> tuple[list[str], list[str]]:
+    """Return the names of the tokens of the first example."""
+    source, target = batch.source_BS[0].tolist(), batch.labels_BT[0].tolist()
+    return subject.token_names(source), subject.token_names(target)
 
 
 def decode(subject: InspectedModel, tokens: Tensor) -> str:

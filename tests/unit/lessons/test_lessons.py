@@ -17,13 +17,17 @@ from playground.inspection.inspected_model import load_inspected_model
 from playground.inspection.probes import probe_layers
 from playground.inspection.views.attention_maps import pack_uint16
 from playground.lessons import interpretability_measurements
-from playground.lessons.interpretability_measurements import best_induction_head
+from playground.lessons.interpretability_measurements import (
+    best_induction_head,
+    falls_of_one_step,
+    symbol_power,
+)
 from playground.lessons.lessons import (
     LESSONS,
     experiment,
     validate_options,
 )
-from playground.lessons.tasks import MEASURES
+from playground.lessons.measurements import MEASURES
 from playground.lessons.trained_run import (
     EXAMPLES_PER_LENGTH,
     MAX_STEPS,
@@ -33,7 +37,6 @@ from playground.lessons.trained_run import (
     same,
     same_multiset,
 )
-from playground.lessons.training_measurements import falls_of_one_step, symbol_power
 from playground.models.transformer import AttentionWeights
 from playground.runs.weight_history import weights_path
 from playground.tasks import EOS, PAD
