@@ -167,18 +167,15 @@ def print_report(
     report: dict[str, Any], out: Path, table: Path | None, figure: Path | None, as_json: bool
 ) -> None:
     """Print the results of an experiment, and write its table and its figure."""
-    from playground.experiments import analysis, length_generalization
+    from playground.experiments.results import to_csv
 
     if lengths := report.get("lengths"):
-        results = lengths
-        csv = length_generalization.to_csv(results["rows"], results["test"])
-        lines = map(format_scheme, results["rows"])
+        results, lines = lengths, map(format_scheme, lengths["rows"])
     else:
         results = report["results"]
-        csv = analysis.to_csv(results["fields"], results["variants"], results["test"])
         lines = map(format_variant, results["variants"])
     if table:
-        table.write_bytes(csv.encode())
+        table.write_bytes(to_csv(report["results"], lengths).encode())
     if figure:
         _draw(report, figure)
     if as_json:

@@ -16,7 +16,6 @@ class Claim(Definition):
     criterion   the criterion as text; `replications.py` implements it
     threshold   the bound of the measured value in the criterion, if there is one
     deviations  the differences from the original, with their effect
-    estimated_minutes  duration of the experiment on two cores
     curve       the published values by update, where the source prints them: the held-out exact
                 match for the measure "generalization_step", otherwise the loss
     """
@@ -29,7 +28,6 @@ class Claim(Definition):
     criterion: str
     threshold: float = 0.0
     deviations: tuple[str, ...]
-    estimated_minutes: float
     curve: tuple[tuple[int, float], ...] = ()
     experiment: ExperimentSpec
 

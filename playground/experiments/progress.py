@@ -1,36 +1,20 @@
 """Report the progress of an experiment, and estimate its remaining time."""
 
 from collections.abc import Collection, Hashable, Mapping
-from functools import lru_cache
 from typing import TypedDict
 
-from playground.architectures.parameter_groups import parameter_count
 from playground.common.format import format_duration
 from playground.runs.record import ACTIVE_STATUSES
 from playground.runs.registry import Registry
 from playground.runs.state import Run
-from playground.training.run_config import RunConfig
 
 from .length_evaluator import LengthEvaluator
 from .spec import LENGTHS, ExperimentSpec
 from .state import ExperimentState
+from .variant import speed_key
 
 ENDED_STATUSES = ("done", "failed")
 MIN_MEASURED_STEPS = 20  # steps of a run from which its speed counts
-# Fitted to the prepared experiments on one core of a server with two, at 128 sequences a step.
-STEP_S, LAYER_S, FLOPS_PER_SECOND = 0.004, 0.012, 6e10
-FLOPS_PER_WEIGHT = 6  # of a training step, for each token
-COMPARABLE_SETTINGS = (
-    "task",
-    "n_symbols",
-    "min_length",
-    "max_length",
-    "batch_size",
-    "device",
-    "num_threads",
-    "eval_every",
-    "eval_size",
-)
 
 
 class Estimate(TypedDict):
@@ -88,17 +72,15 @@ def progress(
 
 def estimate(
     experiment: ExperimentSpec,
-    runs: Mapping[str, Run],
-    speeds_by_variant: dict[str, tuple[Hashable, float]],
     registry: Registry,
     owner: str,
+    runs: Mapping[str, Run] = {},
     stored: Collection[str] = (),
 ) -> Estimate:
     """Estimate the remaining time of an experiment, without the runs of the keys `stored`.
 
     The speed is that of earlier runs on this machine with the same model and task, preferably of
-    the owner. `unknown` counts the remaining runs without such a speed; `declared_step_s` estimates
-    theirs. `speeds_by_variant` caches the speed key and the declared seconds per step of a variant.
+    the owner; without one, `Variant.step_s`.
     """
     planned = [
         (variant, runs.get(key))
@@ -113,14 +95,9 @@ def estimate(
     n_parallel = min(len(remaining), registry.settings.slots_per_owner) or 1
     speeds, run_seconds, unknown = measure_speeds(registry, owner), [], 0
     for variant, run in remaining:
-        if variant.full_label not in speeds_by_variant:  # the same for all seeds
-            config = variant.config(experiment.seeds[0])
-            speeds_by_variant[variant.full_label] = _speed_key(config), declared_step_s(config)
-        speed_key, step_s = speeds_by_variant[variant.full_label]
-        speed = speeds.get(speed_key)
-        if speed is not None:
-            step_s = 1 / speed
+        speed = speeds.get(variant.speed_key)
         unknown += speed is None
+        step_s = variant.step_s if speed is None else 1 / speed
         run_seconds.append(max(0, variant.steps - (run.step if run else 0)) * step_s)
     seconds = max(sum(run_seconds) / n_parallel, *run_seconds)
     source = (
@@ -131,17 +108,8 @@ def estimate(
     )
     is_limit = experiment.stop_at_exact_match > 0
     extent = f"{'up to' if is_limit else 'about'} {format_duration(round(seconds))}"
-    return _describe(
-        seconds,
-        unknown,
-        f"{extent} for {len(remaining)} runs, {n_parallel} at a time, {source}",
-        is_limit,
-    )
-
-
-def declared_estimate(minutes: float) -> Estimate:
-    """Return the expected duration that a claim declares."""
-    return _describe(60 * minutes, 1, "as measured on two cores")
+    message = f"{extent} for {len(remaining)} runs, {n_parallel} at a time, {source}"
+    return _describe(seconds, unknown, message, is_limit)
 
 
 def _describe(seconds: float, unknown: int, message: str, is_limit: bool = False) -> Estimate:
@@ -154,15 +122,6 @@ def _describe(seconds: float, unknown: int, message: str, is_limit: bool = False
     }
 
 
-def declared_step_s(config: RunConfig) -> float:
-    """Return the expected seconds of a training step on one core, evaluations included."""
-    length = config.model.sequence_length(config.task.max_length, config.task.max_sequence_length)
-    tokens = config.training.batch_size * length
-    n_flops = FLOPS_PER_WEIGHT * parameter_count(config.model) * tokens
-    layers_s = LAYER_S * getattr(config.model, "n_layers", 1)
-    return STEP_S + layers_s + n_flops / FLOPS_PER_SECOND
-
-
 def measure_speeds(registry: Registry, owner: str) -> dict[Hashable, float]:
     """Return steps per second of the latest run of each kind, evaluations included.
 
@@ -170,11 +129,4 @@ def measure_speeds(registry: Registry, owner: str) -> dict[Hashable, float]:
     """
     runs = [*registry.all_runs(), *registry.list_for_owner(owner)]
     measured = (run for run in runs if run.step >= MIN_MEASURED_STEPS and run.seconds > 0)
-    return {_speed_key(run.config): run.step / run.seconds for run in measured}
-
-
-@lru_cache(maxsize=1024)
-def _speed_key(config: RunConfig) -> Hashable:
-    """Return a key shared by runs of similar speed: architecture, model, task and machine."""
-    settings = config.to_flat()
-    return config.architecture, config.model, tuple(settings[name] for name in COMPARABLE_SETTINGS)
+    return {speed_key(run.config): run.step / run.seconds for run in measured}

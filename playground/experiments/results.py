@@ -144,6 +144,13 @@ def run_metrics(state: ExperimentState, run: Run) -> RunMetrics:
     )
 
 
+def to_csv(results: Mapping[str, Any], lengths: Mapping[str, Any] | None = None) -> str:
+    """Return a table of the results of variants, or those by length."""
+    if lengths:
+        return length_generalization.to_csv(lengths["rows"], lengths["test"])
+    return analysis.to_csv(results["fields"], results["variants"], results["test"])
+
+
 def _run_key(state: ExperimentState, key: str, runs: Mapping[str, Run]) -> Hashable:
     """Return the part of the state of a run that its results depend on."""
     run = runs.get(key)

@@ -25,13 +25,12 @@ from playground.runs.registry import Registry
 from playground.runs.snapshots import SLOW_VIEW_TIMEOUT_S, VIEWER_TTL_S
 from playground.runs.state import Run
 
-from . import analysis, length_generalization, progress
+from . import progress
 from .backends.hf_jobs import HfJobs, Machine
-from .claims import Claim
 from .length_evaluator import LengthEvaluator
 from .progress import Estimate
 from .remote import RemoteRunner, describe_place, plan_shards
-from .results import drawn_results, length_results, variant_results
+from .results import drawn_results, length_results, to_csv, variant_results
 from .runner import ExperimentRunner
 from .shards import core_seconds
 from .spec import LENGTHS, MAX_RUNS, SPEC_FIELDS, Experiment, ExperimentSpec, parse_experiment
@@ -296,11 +295,9 @@ class ExperimentService:
     def to_csv(self, experiment: Experiment, owner: str) -> str:
         state = self.store.touch(experiment)
         runs = state.find_runs(self.registry, owner)
-        if experiment.kind == LENGTHS:
-            lengths = length_results(state, runs, self.evaluator)[1]
-            return length_generalization.to_csv(lengths["rows"], lengths["test"])
-        results = variant_results(state, runs, 0)[1]
-        return analysis.to_csv(results["fields"], results["variants"], results["test"])
+        is_by_length = experiment.kind == LENGTHS
+        lengths = length_results(state, runs, self.evaluator)[1] if is_by_length else None
+        return to_csv(variant_results(state, runs, 0)[1], lengths)
 
     def to_json(self, experiment: Experiment, owner: str) -> Iterator[str]:
         """Return the parts of a JSON file with every number: one variant at a time is computed."""
@@ -327,21 +324,11 @@ class ExperimentService:
 
     def estimate_plan(self, spec: ExperimentSpec, owner: str) -> Estimate:
         """Estimate the time of an experiment that has not started; see `progress.estimate`."""
-        return progress.estimate(spec, {}, {}, self.registry, owner)
-
-    def estimate_claim(self, claim: Claim, owner: str) -> Estimate:
-        """Estimate the duration of a replication: from runs here, or as the claim declares it."""
-        measured = self.estimate_plan(claim.experiment, owner)
-        return (
-            measured
-            if measured["is_measured"]
-            else progress.declared_estimate(claim.estimated_minutes)
-        )
+        return progress.estimate(spec, self.registry, owner)
 
     def _estimate(self, state: ExperimentState, runs: Mapping[str, Run], owner: str) -> Estimate:
-        variants = state.cache.speeds_by_variant
         stored = state.stored_keys(runs)
-        return progress.estimate(state.experiment, runs, variants, self.registry, owner, stored)
+        return progress.estimate(state.experiment, self.registry, owner, runs, stored)
 
     def progress(self, experiment: Experiment, owner: str) -> tuple[int, int]:
         """Return the completed and the total number of steps and lengths, for a progress bar."""

@@ -31,7 +31,6 @@ from playground.common.validation import parse
 from playground.errors import UserError
 
 from .backends import BACKENDS, Job
-from .progress import declared_step_s
 from .spec import SPEC_FIELDS, Experiment, ExperimentSpec, StoredExperiment, parse_experiment
 from .summary import read_lines
 
@@ -316,9 +315,5 @@ def finished_runs(shard: Path) -> list[Path]:
 
 def core_seconds(experiment: ExperimentSpec, n_shards: int) -> list[float]:
     """Return the expected seconds of training on one core, for each shard."""
-    seconds = {
-        variant.full_label: variant.steps * declared_step_s(variant.config(0))
-        for variant in experiment.variants
-    }
-    planned = [seconds[variant.full_label] for _, variant, _ in experiment.planned_runs()]
+    planned = [variant.steps * variant.step_s for _, variant, _ in experiment.planned_runs()]
     return [sum(planned[shard::n_shards]) for shard in range(n_shards)]

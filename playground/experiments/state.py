@@ -35,8 +35,6 @@ class ResultCache:
     by_variant: dict[str, tuple[Hashable, VariantResult]] = field(default_factory=dict)
     drawn: dict[str, tuple[Hashable, VariantResult]] = field(default_factory=dict)  # with curves
     losses: dict[tuple[str, int], float] = field(default_factory=dict)  # by run and step
-    # What the speed of a variant's runs depends on, by label.
-    speeds_by_variant: dict[str, tuple[Hashable, float]] = field(default_factory=dict)
     # The counts by length so far, by run and step.
     length_counts: dict[tuple[str, int], list[dict[str, int]]] = field(default_factory=dict)
 

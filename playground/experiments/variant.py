@@ -1,10 +1,11 @@
 """Define a variant: one combination of the varied settings, with its label."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
+from playground.architectures.parameter_groups import parameter_count
 from playground.common import messages
 from playground.models.config_fields import ConfigError, short_repr
 from playground.training.run_config import RunConfig, field_named, section_of_field
@@ -12,6 +13,20 @@ from playground.training.run_config import RunConfig, field_named, section_of_fi
 VARIANT_KEY = "variant"  # the name in a grid whose values are settings by name
 LABEL_SETTINGS = ("architecture", "cell", "attention")  # settings that name a variant
 BUDGET_SETTINGS = ("max_steps", "lr_decay_steps")
+# Fitted to the prepared experiments on one core of a server with two, at 128 sequences a step.
+STEP_S, LAYER_S, FLOPS_PER_SECOND = 0.004, 0.012, 6e10
+FLOPS_PER_WEIGHT = 6  # of a training step, for each token
+COMPARABLE_SETTINGS = (
+    "task",
+    "n_symbols",
+    "min_length",
+    "max_length",
+    "batch_size",
+    "device",
+    "num_threads",
+    "eval_every",
+    "eval_size",
+)
 
 
 @dataclass(frozen=True)
@@ -56,8 +71,33 @@ class Variant:
         return first if not seed else replace(first, training=replace(first.training, seed=seed))
 
     @cached_property
+    def step_s(self) -> float:
+        """Return the expected seconds of a training step (`declared_step_s`)."""
+        return declared_step_s(self.config(0))
+
+    @cached_property
+    def speed_key(self) -> Hashable:
+        return speed_key(self.config(0))
+
+    @cached_property
     def _first_config(self) -> RunConfig:
         return RunConfig.from_flat(self.settings | {"seed": 0})
+
+
+def declared_step_s(config: RunConfig) -> float:
+    """Return the expected seconds of a training step on one core, evaluations included."""
+    length = config.model.sequence_length(config.task.max_length, config.task.max_sequence_length)
+    tokens = config.training.batch_size * length
+    n_flops = FLOPS_PER_WEIGHT * parameter_count(config.model) * tokens
+    layers_s = LAYER_S * getattr(config.model, "n_layers", 1)
+    return STEP_S + layers_s + n_flops / FLOPS_PER_SECOND
+
+
+@lru_cache(maxsize=1024)
+def speed_key(config: RunConfig) -> Hashable:
+    """Return a key shared by runs of similar speed: architecture, model, task and machine."""
+    settings = config.to_flat()
+    return config.architecture, config.model, tuple(settings[name] for name in COMPARABLE_SETTINGS)
 
 
 def label(values: Mapping[str, Any]) -> str:

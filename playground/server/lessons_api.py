@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal, TypedDict
 from pydantic import Field
 
 from playground.common.validation import parse
-from playground.experiments.progress import Estimate, declared_step_s
+from playground.experiments.progress import Estimate
+from playground.experiments.variant import declared_step_s
 from playground.jobs.job import Job
 from playground.lessons import lessons
 from playground.lessons.bugs import (

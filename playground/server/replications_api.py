@@ -56,7 +56,6 @@ class ClaimStatus(TypedDict):
     published: float | None
     criterion: str
     deviations: list[str]
-    estimated_minutes: float
     curve: list[tuple[int, float]]
     description: str
     settings: dict[str, Any]
@@ -88,7 +87,7 @@ class ReplicationHandlers(HandlerGroup):
         return {
             "claims": [
                 _describe_claim(name, claim)
-                | {"estimate": self.experiments.estimate_claim(claim, request.owner)}
+                | {"estimate": self.experiments.estimate_plan(claim.experiment, request.owner)}
                 | self._replication_status(request.owner, name)
                 for name, claim in CLAIMS.items()
             ]

@@ -722,7 +722,6 @@ export interface ClaimStatus {
   published: number | null;
   criterion: string;
   deviations: string[];
-  estimated_minutes: number;
   curve: [number, number][];
   description: string;
   settings: Record<string, any>;
