@@ -17,7 +17,7 @@ from inspect import unwrap
 from pathlib import Path
 from typing import Any
 
-from playground.cli.experiment_runs import OWNER, open_experiments
+from playground.cli.experiments import OWNER, open_experiments
 from playground.experiments.spec import StoredExperiment, parse_experiment
 from playground.experiments.summary import RunMetrics, RunSummary, append_lines
 from playground.runs.record import owner_id

@@ -17,7 +17,7 @@ from .common import (
     number_option,
     read_checkpoint,
 )
-from .setting_options import translating_option_names
+from .train import translating_option_names
 
 
 @click.command()

@@ -21,7 +21,7 @@ from .common import (
     progress_bar,
     record_signals,
 )
-from .experiment_runs import (
+from .experiments import (
     OWNER,
     figure_option,
     print_report,
@@ -49,8 +49,7 @@ def run_shard(spec: Path, shard: str, out: Path, results: Path | None) -> None:
 
     The weights of finished runs stay only with weights = true in the file.
     """
-    from playground.experiments.mirror import mirrored_results
-    from playground.experiments.shards import finished_runs
+    from playground.experiments.shards import finished_runs, mirrored_results
 
     words = shard.split("/")
     if len(words) != 2 or not all(word.isascii() and word.isdigit() for word in words):

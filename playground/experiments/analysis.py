@@ -29,7 +29,7 @@ SIGNIFICANCE_LEVEL = 0.05  # significance level
 class VariantResult(TypedDict):
     """The result of a variant over its seeds; `planned` counts runs, `n` those with a score.
 
-    Where nothing draws them (curves.py), the curves and those of unfinished runs (`live`) are
+    Where nothing draws them (results.py), the curves and those of unfinished runs (`live`) are
     empty, and `seeds` has only the names of the runs. `eval_size` is the number of held-out
     sequences of an evaluation.
     """
@@ -57,7 +57,7 @@ class VariantResult(TypedDict):
 
 
 def summarize_variant(variant: Variant, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the result of a variant without what its runs draw (curves.py).
+    """Return the result of a variant without what its runs draw (results.py).
 
     Each of `runs` has seed, done, exact_match (final; None before the end), exact_at_budget (see
     `exact_match_at`), steps (total), steps_to (None: not reached) and seconds. Only finished runs

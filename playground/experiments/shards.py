@@ -14,10 +14,11 @@ the only connection between the machines.
 from __future__ import annotations
 
 import secrets
+import threading
 import time
 from collections import Counter
 from collections.abc import Container, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from .backends import BACKENDS, Job
 from .spec import SPEC_FIELDS, Experiment, ExperimentSpec, StoredExperiment, parse_experiment
 from .summary import read_lines
 
+COPY_INTERVAL_S = 15.0  # of the results of a job
 SPEC, JOBS = "spec.json", "jobs.json"
 MERGED = "merged"  # the id of the merged experiment
 # Jobs of one shard in a row that add nothing: a lost node or a full disk often passes, while the
@@ -317,3 +319,54 @@ def core_seconds(experiment: ExperimentSpec, n_shards: int) -> list[float]:
     """Return the expected seconds of training on one core, for each shard."""
     planned = [variant.steps * variant.step_s for _, variant, _ in experiment.planned_runs()]
     return [sum(planned[shard::n_shards]) for shard in range(n_shards)]
+
+
+@contextmanager
+def mirrored_results(out: Path, results: Path, has_weights: bool = False) -> Iterator[None]:
+    """Begin with the results in `results`, and copy the new ones there during a `with` block.
+
+    With `has_weights`, they include the finished runs. Files are written as a whole, because
+    `results` may be a mounted bucket: it has no locks, and no files that grow.
+    """
+    here, there = out / "experiments", results / "experiments"
+    for folder in (here, there):
+        folder.mkdir(parents=True, exist_ok=True)
+    _copy(there, here)
+    ended = threading.Event()
+
+    def copy() -> None:
+        for run in finished_runs(out) if has_weights else ():  # first: results count as a whole run
+            _copy_run(run, results / "runs" / run.name)
+        _copy(here, there)
+
+    def copy_often() -> None:
+        while not ended.wait(COPY_INTERVAL_S):
+            with suppress(OSError):  # the next copy has the same results
+                copy()
+
+    thread = threading.Thread(target=copy_often, name="results", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        copy()
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy the changed files of a folder."""
+    for pattern in ("*.json", "*.jsonl"):  # in this order: each run that a .json counts has a line
+        for path in source.glob(pattern):
+            copy, data = target / path.name, path.read_bytes()
+            if not copy.exists() or copy.read_bytes() != data:
+                copy.write_bytes(data)
+
+
+def _copy_run(source: Path, target: Path) -> None:
+    """Copy the files of a run, which do not change any more."""
+    for path in filter(Path.is_file, source.rglob("*")):
+        copy = target / path.relative_to(source)
+        if not copy.exists() or copy.stat().st_size != path.stat().st_size:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(path.read_bytes())

@@ -42,8 +42,7 @@ from playground.training.run_config import (
 )
 
 from .analysis import TARGET_SCORE, describe_planned_test
-from .sampling import Range, sample
-from .variant import VARIANT_KEY, Variant
+from .variant import VARIANT_KEY, Range, Variant, sample
 
 GRID: Final = "grid"
 LENGTHS: Final = "lengths"
@@ -97,7 +96,7 @@ class ExperimentSpec(BaseModel):
     A value of `variant` is a mapping that changes several settings. The kind "lengths" trains up to
     max_length, then evaluates all lengths up to `times` max_length, with `n` held-out sequences of
     each. Its models get position encodings for them. With `samples`, that many combinations are
-    sampled, and a value of `grid` may be a range (`sampling.py`). With a `shard` (k, n), the
+    sampled, and a value of `grid` may be a range (`Range`). With a `shard` (k, n), the
     experiment has only the runs k, k + n, k + 2n, ... of the plan. Shards keep the weights of their
     finished runs only with `weights`; on this machine, all runs keep them.
     """

@@ -21,8 +21,7 @@ from playground.lessons.bugs import (
     STEPS_RANGE,
 )
 from playground.lessons.lessons import LESSONS, Lesson
-from playground.lessons.measurement import BugResult
-from playground.lessons.service import MEASUREMENT_TIMEOUT_S, LessonJobs
+from playground.lessons.service import MEASUREMENT_TIMEOUT_S, BugResult, LessonJobs
 from playground.runs.registry import Registry
 from playground.training.run_config import RunConfig
 from playground.ui.page import STATIC_DIR

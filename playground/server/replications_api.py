@@ -10,9 +10,10 @@ from playground.architectures.parameter_groups import parameter_count
 from playground.common import messages
 from playground.common.format import format_count
 from playground.errors import UserError
-from playground.experiments.claims import CLAIMS, Claim
 from playground.experiments.progress import Estimate
 from playground.experiments.replications import (
+    CLAIMS,
+    Claim,
     Result,
     StoredResult,
     needs_loss,

@@ -6,7 +6,7 @@ from pathlib import Path
 from playground.checkpoints.manifest import Manifest, cached_manifest
 from playground.checkpoints.train_command import training_command
 from playground.common.format import format_count, format_duration, format_percent
-from playground.experiments.curves import first_step_reaching
+from playground.experiments.results import first_step_reaching
 from playground.runs.access import Access
 from playground.runs.metric_series import MetricSeries
 from playground.runs.summary import task_label

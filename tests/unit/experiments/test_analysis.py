@@ -20,14 +20,14 @@ from playground.experiments.analysis import (
     summarize_variant,
     to_csv,
 )
-from playground.experiments.curves import (
+from playground.experiments.presets import EXPERIMENT_PRESETS, load_stored, spec
+from playground.experiments.results import (
     exact_match_at,
     first_step_reaching,
     interval_means,
     median_and_range,
     subsample_steps,
 )
-from playground.experiments.presets import EXPERIMENT_PRESETS, load_stored, spec
 from playground.experiments.spec import ExperimentSpec
 from playground.experiments.variant import Variant
 from tests.support.app_server import ROOT

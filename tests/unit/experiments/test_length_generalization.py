@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from playground.architectures.encoder_decoder import TransformerModel
-from playground.cli.experiment_runs import format_scheme
+from playground.cli.experiments import format_scheme
 from playground.common.stats import wilson_interval
 from playground.evaluation import annotated_transformer_loss, exact_match_at_length
 from playground.experiments.length_generalization import (

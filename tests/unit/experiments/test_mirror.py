@@ -2,8 +2,8 @@
 
 import pytest
 
-from playground.experiments import mirror
-from playground.experiments.mirror import mirrored_results
+from playground.experiments import shards
+from playground.experiments.shards import mirrored_results
 from tests.support.app_server import wait_for
 
 
@@ -34,7 +34,7 @@ def test_results_are_copied_also_after_a_signal_and_continued_elsewhere(tmp_path
 
 
 def test_results_are_copied_during_the_training(tmp_path, monkeypatch):
-    monkeypatch.setattr(mirror, "COPY_INTERVAL_S", 0.01)
+    monkeypatch.setattr(shards, "COPY_INTERVAL_S", 0.01)
     out, results = tmp_path / "out", tmp_path / "results"
     with mirrored_results(out, results):
         write(out, a_json="{}")

@@ -5,9 +5,9 @@ import pytest
 
 from playground.architectures.parameter_groups import parameter_count
 from playground.experiments import replications
-from playground.experiments.claims import CLAIMS
 from playground.experiments.presets import EXPERIMENT_PRESETS, spec
 from playground.experiments.replications import (
+    CLAIMS,
     metrics_of_run,
     outcome_of_experiment,
     outcome_of_lengths,

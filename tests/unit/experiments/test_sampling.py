@@ -2,8 +2,8 @@ import math
 
 import pytest
 
-from playground.experiments.sampling import Range, sample
 from playground.experiments.spec import ExperimentSpec, parse_experiment
+from playground.experiments.variant import Range, sample
 from playground.models.config_fields import ConfigError
 
 GRID = {"learning_rate": Range(low=1e-4, high=1e-2, scale="log"), "n_layers": [1, 2, 3, 4]}

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from playground.checkpoints.checkpoint import save_checkpoint
-from playground.experiments.claims import CLAIMS
+from playground.experiments.replications import CLAIMS
 from playground.experiments.service import ExperimentService
 from playground.experiments.spec import ExperimentSpec
 from playground.runs.registry import Registry
