@@ -394,15 +394,10 @@ def format_variant(variant: VariantResult) -> str:
 
 def format_scheme(row: SchemeResult) -> str:
     """Format the reach of one variant as a line."""
-    untrained = ", ".join(
-        f"{first} to {last} of its {side}"
-        for side, (first, last) in (row["untrained"] or {}).items()
-    )
-    untrained_note = f"; never trained: positions {untrained}" if untrained else ""
     reach = row["reach"]
     if reach is None:
-        return f"{row['label']:24} no run could be evaluated{untrained_note}"
+        return f"{row['label']:24} no run could be evaluated"
     return (
         f"{row['label']:24} 99 % exact match up to length {reach['median']:g} "
-        f"(range {reach['low']:g} to {reach['high']:g}){untrained_note}"
+        f"(range {reach['low']:g} to {reach['high']:g})"
     )

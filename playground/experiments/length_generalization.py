@@ -9,19 +9,12 @@ from typing import Any, TypedDict
 
 from playground.common.format import format_csv, format_percent
 from playground.common.stats import five_number_summary, quantile, wilson_interval
-from playground.models.config import StackConfig
-from playground.tasks import LOOKUP, TASKS
-from playground.training.run_config import RunConfig
 
 from .analysis import TARGET_SCORE, describe_rank_test
 from .spec import MIN_PER_LENGTH, evaluation_cost
 
 LENGTHS_PER_REQUEST = 5  # lengths in one request, so that other requests run in between
 MAX_FLOPS_PER_REQUEST = 1e12  # cost limit of one request (experiment.work): seconds on one core
-LEARNED_POSITION_TABLES = (
-    "learned",
-    "learned-from-end",
-)  # encodings with a table of learned vectors
 
 
 def next_lengths(left: Sequence[int], parameters: int, n: int) -> list[int]:
@@ -67,43 +60,11 @@ def max_reliable_length(lines: Sequence[Mapping[str, Any]]) -> int:
     return last
 
 
-def untrained_positions(config: RunConfig) -> dict[str, list[int]] | None:
-    """Return the learned positions that no training sequence reaches: first and last, from 0.
-
-    The keys are source and target, or the one sequence of a one-stack architecture. These vectors
-    keep their random initialization, so longer sequences get noise there. None when there are no
-    such positions, and for architectures without a position setting.
-    """
-    task, model = config.task, config.model
-    if not isinstance(model, StackConfig) or model.position_type not in LEARNED_POSITION_TABLES:
-        return None
-    answer = (
-        task.max_target_length
-        if task.task == LOOKUP
-        else TASKS[task.task].max_target_length(task.max_length)
-    )
-    source, target = task.max_length + 1, answer + 1
-    if config.architecture == "transformer":
-        places = {
-            "source": range(source, model.n_position_vectors),
-            "target": range(target, model.n_position_vectors),
-        }
-    else:
-        places = {
-            "row": range(
-                model.sequence_length(source, target),
-                model.sequence_length(model.max_positions, model.max_positions),
-            )
-        }
-    return {side: [rows[0], rows[-1]] for side, rows in places.items() if rows} or None
-
-
 class SchemeResult(TypedDict):
     """The exact match of a scheme by length, over its seeds.
 
-    reach      the maximum reliable length, of each seed in `reaches`
-    beyond     the mean exact match beyond the training lengths
-    untrained  see `untrained_positions`
+    reach   the maximum reliable length, of each seed in `reaches`
+    beyond  the mean exact match beyond the training lengths
     """
 
     label: str
@@ -118,14 +79,11 @@ class SchemeResult(TypedDict):
     reaches: list[int]
     max_length: int
     beyond: dict[str, Any] | None
-    untrained: dict[str, list[int]] | None
     runs: list[Mapping[str, Any]]
 
 
-def summarize_scheme(
-    label: str, runs: Sequence[Mapping[str, Any]], config: RunConfig
-) -> SchemeResult:
-    """Summarize one scheme over its seeds.
+def summarize_scheme(label: str, runs: Sequence[Mapping[str, Any]], trained: int) -> SchemeResult:
+    """Summarize one scheme, trained up to a length, over its seeds.
 
     Each of `runs` has seed and scores; only runs with scores count. `out` marks a run that will
     never have scores.
@@ -155,11 +113,9 @@ def summarize_scheme(
             [
                 share
                 for run in done
-                if (share := mean_extrapolation_score(run["scores"], config.task.max_length))
-                is not None
+                if (share := mean_extrapolation_score(run["scores"], trained)) is not None
             ]
         ),
-        "untrained": untrained_positions(config),
         "runs": list(runs),
     }
 

@@ -195,16 +195,18 @@ def _compare_lengths(
     experiment = state.experiment
     rows = []
     for at, variant in enumerate(experiment.variants):
-        config = variant.config(experiment.seeds[0])
+        task = variant.config(experiment.seeds[0]).task
         by_seed = [
             {"seed": seed} | _length_scores(state, f"{at}/{seed}", runs, evaluator)
             for seed in experiment.seeds
         ]
-        rows.append(length_generalization.summarize_scheme(variant.short_label, by_seed, config))
+        rows.append(
+            length_generalization.summarize_scheme(variant.short_label, by_seed, task.max_length)
+        )
     max_length = max(
         experiment.max_evaluated_length(variant.settings) for variant in experiment.variants
     )
-    trained: Sequence[int] = [config.task.min_length, config.task.max_length]
+    trained: Sequence[int] = [task.min_length, task.max_length]
     return {
         "trained": trained,
         "max_length": max_length,

@@ -383,10 +383,6 @@ def test_length_scores_are_stored_and_not_recomputed(create_server, workers):
         12,
         20,
     )
-    assert [row["untrained"] for row in expected["rows"]] == [
-        {"source": [5, 12], "target": [5, 12]},
-        None,
-    ]
     scores = expected["rows"][0]["runs"][0]["scores"]
     assert [line["length"] for line in scores] == list(range(1, 13))
     # 2 runs of 20 steps and 12 lengths

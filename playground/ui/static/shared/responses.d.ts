@@ -145,7 +145,7 @@ export interface CsvFile {
   csv: string;
 }
 
-/** The result of a variant over its seeds; `planned` counts runs, `n` those with a score. Where nothing draws them (curves.py), the curves and those of unfinished runs (`live`) are empty, and `seeds` has only the names of the runs. `eval_size` is the number of held-out sequences of an evaluation. */
+/** The result of a variant over its seeds; `planned` counts runs, `n` those with a score. Where nothing draws them (results.py), the curves and those of unfinished runs (`live`) are empty, and `seeds` has only the names of the runs. `eval_size` is the number of held-out sequences of an evaluation. */
 export interface VariantResult {
   label: string;
   short: string;
@@ -179,7 +179,7 @@ export interface VariantResults {
   test: string;
 }
 
-/** The exact match of a scheme by length, over its seeds. reach the maximum reliable length, of each seed in `reaches` beyond the mean exact match beyond the training lengths untrained see `untrained_positions` */
+/** The exact match of a scheme by length, over its seeds. reach the maximum reliable length, of each seed in `reaches` beyond the mean exact match beyond the training lengths */
 export interface SchemeResult {
   label: string;
   planned: number;
@@ -193,7 +193,6 @@ export interface SchemeResult {
   reaches: number[];
   max_length: number;
   beyond: Record<string, any> | null;
-  untrained: Record<string, number[]> | null;
   runs: Record<string, any>[];
 }
 
