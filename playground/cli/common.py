@@ -19,8 +19,6 @@ from click.core import ParameterSource
 from playground.checkpoints.manifest import Manifest, read_manifest
 from playground.common import messages
 
-DEFAULT_COLUMNS, DEFAULT_ROWS = 80, 24  # for a terminal that reports no size
-
 
 def exit_with_error(message: str) -> NoReturn:
     """Exit with code 2 and a one-line error message."""
@@ -36,19 +34,10 @@ def machine_token() -> str:
 
 
 def progress_bar(**options: Any) -> Any:
-    """Return a progress bar on stderr, drawn only on a terminal.
-
-    tqdm would hide it on a terminal that reports no size.
-    """
+    """Return a progress bar on stderr, drawn only on a terminal."""
     from tqdm import tqdm
 
-    size = {}
-    try:
-        if not all(os.get_terminal_size(sys.stderr.fileno())):
-            size = {"ncols": DEFAULT_COLUMNS, "nrows": DEFAULT_ROWS}
-    except (OSError, ValueError):
-        pass  # stderr is not a terminal
-    return tqdm(**{"disable": None, "file": sys.stderr, **size, **options})
+    return tqdm(**{"disable": None, "file": sys.stderr, **options})
 
 
 def record_signals(on_signal: Callable[[], object] = lambda: None) -> list[int]:

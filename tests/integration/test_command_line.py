@@ -1,6 +1,5 @@
 import io
 import json
-import os
 import re
 import shlex
 import shutil
@@ -8,14 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import torch
 
 from playground.__main__ import main
-from playground.cli.common import progress_bar, reserve_output_dir
+from playground.cli.common import reserve_output_dir
 from playground.cli.inspect import most_missed_head
 from playground.cli.train import build_config
 from playground.training.presets import architecture_preset
@@ -274,19 +272,6 @@ def test_a_diverging_run_saves_the_last_finite_weights_and_reports_it(tmp_path):
     assert done.returncode == 1
     assert "lower learning_rate" in done.stderr
     assert json.loads((out / "config.json").read_text())["step"] > 0
-
-
-def test_a_progress_bar_is_drawn_on_a_terminal_without_a_size(monkeypatch):
-    controller, terminal = os.openpty()  # 0 rows and 0 columns
-    with open(terminal, "w") as stderr, monkeypatch.context() as patch:
-        patch.setattr(sys, "stderr", stderr)
-        list(progress_bar(iterable=range(5)))
-    output = b""
-    with suppress(OSError):  # the other end is closed
-        while more := os.read(controller, 4096):
-            output += more
-    os.close(controller)
-    assert b"5/5" in output
 
 
 def test_help_lists_the_commands_in_the_order_of_use_and_in_whole_phrases():
