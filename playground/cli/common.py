@@ -197,16 +197,10 @@ def new_run_folder(parent: Path, task: str, seed: int) -> Path:
 
 
 @contextmanager
-def reserve_output_dir(out: Path, check: Callable[[], object]) -> Iterator[Callable[[], Path]]:
+def reserve_output_dir(out: Path, check: Callable[[], object]) -> Iterator[None]:
     """Lock an output folder for the duration of a command, so that no second command writes it.
 
-    Args:
-        out: the folder; it need not exist.
-        check: rejects unsuitable content of the folder. It runs before and after the lock is taken.
-
-    Yields:
-        A function that returns where to save: `out`, or a new folder beside it if the content
-        of `out` has changed.
+    `check` rejects unsuitable content of the folder, before and after the lock is taken.
     """
     check()
     lock = out.parent / f".{out.name}.lock"
@@ -214,14 +208,7 @@ def reserve_output_dir(out: Path, check: Callable[[], object]) -> Iterator[Calla
         with filelock.FileLock(lock, timeout=0):
             try:
                 check()
-                before = _entries(out)
-                yield (
-                    lambda: (
-                        out
-                        if _entries(out) == before
-                        else out.with_name(f"{out.name}-{secrets.token_hex(2)}")
-                    )
-                )
+                yield
             finally:
                 with suppress(OSError):
                     out.rmdir()  # only an empty folder, left by a command that saved nothing
@@ -232,15 +219,6 @@ def reserve_output_dir(out: Path, check: Callable[[], object]) -> Iterator[Calla
             f"--out {out} is in use by another command; choose another folder, or wait until "
             "that command ends"
         )
-
-
-def _entries(folder: Path) -> tuple[Any, ...]:
-    """Return the names in a folder, and the identity of its checkpoint; () if missing or empty."""
-    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    if "config.json" not in names:
-        return tuple(names)
-    stat = (folder / "config.json").stat()
-    return (*names, stat.st_ino, stat.st_mtime_ns)
 
 
 def read_checkpoint(checkpoint: Path) -> Manifest:

@@ -224,14 +224,14 @@ def train(
         or new_run_folder(checkpoints_root() / "runs", config.task.task, config.training.seed)
     )
     replaces = overwrite or out == resume
-    where_to_save = click.get_current_context().with_resource(
+    click.get_current_context().with_resource(
         reserve_output_dir(out, lambda: check_output_dir(out, keeps_existing=not replaces))
     )
     trainer, metrics = _build_trainer(config, resume, options)
     failure, exit_code = train_with_progress(trainer, metrics)
     scores = None if failure else trainer.evaluate()
     problems = [failure] if failure else []
-    problems += _save(trainer, metrics, scores, where_to_save(), out, is_resumable=not weights_only)
+    problems += _save(trainer, metrics, scores, out, is_resumable=not weights_only)
     if problems or scores is None:
         click.echo(f"playground: {'; '.join(problems)}", err=True)
         raise SystemExit(exit_code or 1)
@@ -261,27 +261,20 @@ def _save(
     trainer: Trainer,
     metrics: list[Any],
     scores: EvalResult | None,
-    folder: Path,
     out: Path,
     is_resumable: bool,
 ) -> list[str]:
     """Save the checkpoint, and return what the user must know if the run did not end as planned.
 
-    `folder` differs from `out` if that has changed during training. Without `scores` the training
-    ended early.
+    Without `scores` the training ended early.
     """
     from playground.checkpoints.checkpoint import save_checkpoint
 
     try:
-        save_checkpoint(folder, trainer, metrics, scores, resumable=is_resumable)
+        save_checkpoint(out, trainer, metrics, scores, resumable=is_resumable)
     except CheckpointError as error:
         return [str(error)]
-    notes = [] if scores else [f"saved to {folder}, continue with --resume {folder}"]
-    if folder != out:
-        notes.append(
-            f"--out {out} changed during training and stays as it is; this run is in {folder}"
-        )
-    return notes
+    return [] if scores else [f"saved to {out}, continue with --resume {out}"]
 
 
 def _print_result(trainer: Trainer, scores: EvalResult, out: Path, as_json: bool) -> None:

@@ -2,7 +2,6 @@ import io
 import json
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +16,6 @@ from playground.cli.common import reserve_output_dir
 from playground.cli.inspect import most_missed_head
 from playground.cli.train import build_config
 from playground.training.presets import architecture_preset
-from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT, wait_for
 from tests.support.command_runner import COMMAND, run_here, run_in_interpreter
 
@@ -87,25 +85,6 @@ def test_a_second_run_with_the_same_out_is_rejected_while_the_first_trains(tmp_p
     assert (second.returncode, second.stdout) == (2, "")
     assert f"--out {out} is in use by another command" in second.stderr
     assert not list(tmp_path.iterdir())
-
-
-def test_a_checkpoint_that_appears_during_training_is_not_overwritten(tmp_path, monkeypatch):
-    out, evaluate = tmp_path / "out", Trainer.evaluate
-
-    def evaluate_and_copy(trainer, *values):
-        shutil.copytree(ROOT / "checkpoints" / "copy", out, dirs_exist_ok=True)
-        return evaluate(trainer, *values)
-
-    monkeypatch.setattr(Trainer, "evaluate", evaluate_and_copy)
-    done = run_here("train", "--max-steps", 2, "--seed", 7, "--out", out, *TINY)
-    assert (out / "config.json").read_bytes() == (
-        ROOT / "checkpoints" / "copy" / "config.json"
-    ).read_bytes()
-    assert done.returncode == 1
-    [saved] = [path for path in tmp_path.iterdir() if path != out]
-    assert seed_of(saved) == 7
-    assert f"{out} changed during training" in done.stderr
-    assert str(saved) in done.stderr
 
 
 @pytest.mark.smoke
