@@ -53,12 +53,7 @@ MAX_LINE_WIDTH = 100  # columns of a caption
     default=None,
     help="Write the table to this file.",
 )
-@click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="End with one line of JSON: the table, and every example with its prediction.",
-)
+@json_option
 def compare(
     checkpoint: Path,
     models: tuple[str, ...],

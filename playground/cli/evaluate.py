@@ -59,24 +59,16 @@ def evaluate(
         return
     click.echo(messages.scores_summary(scores.exact_match, scores.token_accuracy, scores.n))
     for line in scores.by_length:
-        exact = (
-            "none held out" if line.exact_match is None else f"{line.exact_match:7.2%} of {line.n}"
-        )
-        click.echo(
-            f"  length {line.length:3}   {exact}"
-            + (f" ({line.available} exist)" if line.available is not None else "")
-        )
+        score = line.exact_match
+        exact = "none held out" if score is None else f"{score:7.2%} of {line.n}"
+        existing = f" ({line.available} exist)" if line.available is not None else ""
+        click.echo(f"  length {line.length:3}   {exact}{existing}")
 
 
 @click.command()
 @checkpoint_argument
 @click.argument("sequences", metavar="SEQUENCE ...", nargs=-1, required=True)
-@click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="End with one line of JSON: a list with an object for each sequence.",
-)
+@json_option
 def predict(checkpoint: Path, sequences: tuple[str, ...], as_json: bool) -> None:
     """Print a checkpoint's predictions for sequences such as "3 1 4", one line for each.
 
