@@ -161,8 +161,7 @@ def run_job(
 ) -> tuple[dict[str, Any] | None, int]:
     """Run a job of the comparison in this process with a progress bar; its rows go to `events`.
 
-    Returns its result, or None if a signal ended it before there was one, and the number of
-    that signal.
+    Returns its result (None: a signal ended it before there was one), and the number of the signal.
     """
     from playground.jobs.progress import JobCancelled, ProgressReporter
     from playground.pretrained.jobs import run as do

@@ -2,10 +2,8 @@
 
 import errno
 import os
-import secrets
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -173,27 +171,8 @@ def check_output_file(option: str, path: Path) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Write a temporary file beside a path, with a name as long as that of an atomic write.
-
-    Raises OSError as the system reports it.
-    """
+    """Write a temporary file beside a path, with a name as long as that of an atomic write."""
     NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp").close()
-
-
-def new_run_folder(parent: Path, task: str, seed: int) -> Path:
-    """Create a unique run folder, named by time, task and seed.
-
-    The name alone is not unique: a loop over seeds starts several runs in one second.
-    """
-    while True:
-        name = f"{time.strftime('%Y%m%d-%H%M%S')}-{task}-seed{seed}-{secrets.token_hex(2)}"
-        try:
-            (parent / name).mkdir(parents=True)
-            return parent / name
-        except FileExistsError:
-            continue
-        except OSError as error:
-            exit_with_error(messages.output_folder_not_writable(parent / name, error))
 
 
 @contextmanager
@@ -222,11 +201,7 @@ def reserve_output_dir(out: Path, check: Callable[[], object]) -> Iterator[None]
 
 
 def read_checkpoint(checkpoint: Path) -> Manifest:
-    """Read a checkpoint for a command that needs its task's data, before any other work.
-
-    Raises CheckpointError if it cannot be read. Raises DatasetNotFoundError if its dataset is not
-    stored here.
-    """
+    """Read a checkpoint whose dataset is here, or raise CheckpointError or DatasetNotFoundError."""
     from playground.datasets.storage import dataset_path
 
     manifest = read_manifest(checkpoint)

@@ -171,12 +171,8 @@ def print_presets(as_json: bool) -> None:
 def build_spec(
     question: str | None, vary: tuple[str, ...], seeds: tuple[str, ...], settings: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Return the experiment that these options describe.
-
-    Raises ConfigError for an unknown experiment or setting, or an invalid value.
-    """
-    from playground.experiments.presets import default_seeds
-    from playground.experiments.presets import spec as preset_spec
+    """Return the experiment that these options describe, or raise ConfigError."""
+    from playground.experiments import presets
     from playground.experiments.variant import parse_value
 
     spec: dict[str, Any]
@@ -185,7 +181,7 @@ def build_spec(
     elif question.endswith((".json", ".toml")):
         spec = {"grid": {}} | read_spec(Path(question))
     else:
-        spec = preset_spec(question)
+        spec = presets.spec(question)
     if vary:
         pairs = [word.partition("=")[::2] for word in vary]
         for name, values in pairs:
@@ -201,7 +197,7 @@ def build_spec(
     if seeds:
         spec["seeds"] = parse_seeds(seeds)
     elif question is None or vary:
-        spec["seeds"] = default_seeds(math.prod(map(len, spec["grid"].values())))
+        spec["seeds"] = presets.default_seeds(math.prod(map(len, spec["grid"].values())))
     return spec
 
 
@@ -282,10 +278,9 @@ def read_report(out: Path, experiment_id: str, n_drawn: int) -> dict[str, Any]:
 
 
 def run_experiment(spec: dict[str, Any], out: Path) -> dict[str, Any]:
-    """Run an experiment, and return its report.
+    """Run an experiment, or continue the same one in `out`, and return its report.
 
-    Results of the same experiment in `out` are reused. A signal saves the runs and ends the
-    command.
+    A signal saves the runs and ends the command.
     """
     from playground.experiments.spec import parse_experiment
     from playground.runs.record import owner_id

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -34,7 +36,6 @@ from .common import (
     check_output_dir,
     exit_with_error,
     json_option,
-    new_run_folder,
     option_name,
     output_option,
     progress_bar,
@@ -73,8 +74,7 @@ python -m playground train --resume sorter --max-steps 1000"""
 def translating_option_names(error: ConfigError, **flags: str) -> str:
     """Return a setting's error message with the option names of the command line.
 
-    Names that are also English words (seed, device) are replaced only if the error is about them,
-    at their first occurrence.
+    Names that are also English words (seed, device) are replaced only if the error is about them.
     """
     options = (
         {name: option_name(name) for name in section_of_field() if "_" in name}
@@ -218,11 +218,10 @@ def train(
         config = build_config(options, preset)
     else:
         config = resume_config(resume, options, preset)
-    out = (
-        out
-        or resume
-        or new_run_folder(checkpoints_root() / "runs", config.task.task, config.training.seed)
-    )
+    # Random, because a loop over seeds starts several runs in one second.
+    name = f"{config.task.task}-seed{config.training.seed}-{secrets.token_hex(2)}"
+    new_folder = checkpoints_root() / "runs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{name}"
+    out = out or resume or new_folder
     replaces = overwrite or out == resume
     click.get_current_context().with_resource(
         reserve_output_dir(out, lambda: check_output_dir(out, keeps_existing=not replaces))
@@ -335,10 +334,9 @@ def resume_config(checkpoint: Path, options: dict[str, Any], preset: str | None)
 
 
 def train_with_progress(trainer: Trainer, metrics: list[Any]) -> tuple[str, int]:
-    """Train to the end with a progress bar.
+    """Train to the end with a progress bar; return the reason if it ended early, and the exit code.
 
-    Returns the reason if it ended early, and the exit code. Signals are handled between two
-    steps, because weights and generators are inconsistent within one.
+    Signals are handled between two steps, as weights and generators are inconsistent within one.
     """
     from playground.training.step import TrainingDivergedError
 

@@ -35,14 +35,10 @@ class LengthEvaluator:
                 return []
             stored = state.summary(run.id, run, ScoreSummary)
             cached = state.cache.length_counts[key] = stored.counts if stored else []
-            if not self.remaining_lengths(state, run):
-                state.evaluated.add(key)
         return cached
 
     def remaining_lengths(self, state: ExperimentState, run: Run) -> list[int]:
         """Return the lengths of a run that are not evaluated yet."""
-        if (run.id, run.step) in state.evaluated:
-            return []
         evaluated = {line["length"] for line in self.counts(state, run)}
         lengths = state.experiment.evaluated_lengths(run.config.to_flat())
         return [length for length in lengths if length not in evaluated]
@@ -51,25 +47,14 @@ class LengthEvaluator:
         """Return the finished runs whose evaluation is not complete."""
         if state.experiment.kind != LENGTHS:
             return []
-        for run in runs.values():
-            if (run.id, run.step) not in state.evaluated:
-                self.counts(state, run)
-        return [
-            run
-            for run in runs.values()
-            if run.status == "done" and (run.id, run.step) not in state.evaluated
-        ]
-
-    def evicted_run(self, state: ExperimentState, runs: Mapping[str, Run]) -> Run | None:
-        """Return a run whose weights were deleted before its evaluation, or None."""
-        unevaluated = self.unevaluated_runs(state, runs)
-        return next((run for run in unevaluated if run.evicted == WEIGHTS_EVICTED), None)
+        done = [run for run in runs.values() if run.status == "done"]
+        return [run for run in done if self.remaining_lengths(state, run)]
 
     def advance(self, state: ExperimentState, runs: Mapping[str, Run]) -> bool:
-        """Store the counts of the last response and send the next request.
+        """Store the counts of the last response and send the next request, if a run needs one.
 
-        Return whether the evaluation continues; otherwise no run can be evaluated at present. A
-        failed request ends the experiment, because the same request would fail again.
+        Return whether the evaluation continues. A failed request ends the experiment, because the
+        same request would fail again.
         """
         if state.pending is not None:
             if not state.pending.response.done():
@@ -85,9 +70,6 @@ class LengthEvaluator:
     def _evaluate(self, state: ExperimentState, run: Run) -> bool:
         """Request the next lengths of a run; return whether other runs must wait."""
         remaining, n = self.remaining_lengths(state, run), state.experiment.n
-        if not remaining:
-            state.evaluated.add((run.id, run.step))
-            return False
         model_ref = self.registry.snapshots.model_ref(run, run.step)
         if model_ref is None or run.evicted == WEIGHTS_EVICTED:
             return False

@@ -1,8 +1,4 @@
-"""Measure length generalization: exact match at each length beyond the training lengths.
-
-The inspection process (runs/inspector_process.py) counts correct outputs. This module converts the
-counts to fractions, confidence intervals, maximum lengths and a summary.
-"""
+"""Measure length generalization from the counts of correct outputs at each length."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
@@ -34,21 +30,15 @@ def scores(counts: Sequence[Mapping[str, int]]) -> list[dict[str, Any]]:
     lines = []
     for line in sorted(counts, key=lambda each: each["length"]):
         low, high = wilson_interval(line["right"], line["n"]) if line["n"] else (None, None)
-        lines.append(
-            dict(line)
-            | {
-                "exact_match": line["right"] / line["n"] if line["n"] else None,
-                "low": low,
-                "high": high,
-            }
-        )
+        share = line["right"] / line["n"] if line["n"] else None
+        lines.append({**line, "exact_match": share, "low": low, "high": high})
     return lines
 
 
 def max_reliable_length(lines: Sequence[Mapping[str, Any]]) -> int:
     """Return the length up to which every length scores at least 99 %; 0 if the first fails.
 
-    Lengths with fewer than 20 held-out sequences are skipped: one wrong output would decide them.
+    Lengths with few held-out sequences are skipped: one wrong output would decide them.
     """
     last = 0
     for line in lines:
@@ -83,10 +73,9 @@ class SchemeResult(TypedDict):
 
 
 def summarize_scheme(label: str, runs: Sequence[Mapping[str, Any]], trained: int) -> SchemeResult:
-    """Summarize one scheme, trained up to a length, over its seeds.
+    """Summarize one scheme, trained up to a length, over the seeds with scores.
 
-    Each of `runs` has seed and scores; only runs with scores count. `out` marks a run that will
-    never have scores.
+    `out` marks a run that will never have scores.
     """
     done = [run for run in runs if run["scores"]]
     by_length: dict[int, list[float]] = {}
@@ -95,6 +84,8 @@ def summarize_scheme(label: str, runs: Sequence[Mapping[str, Any]], trained: int
             if line["exact_match"] is not None:
                 by_length.setdefault(line["length"], []).append(line["exact_match"])
     lengths = sorted(length for length, shares in by_length.items() if len(shares) == len(done))
+    reaches = [max_reliable_length(run["scores"]) for run in done]
+    beyond = [mean_extrapolation_score(run["scores"], trained) for run in done]
     return {
         "label": label,
         "planned": len(runs),
@@ -104,18 +95,10 @@ def summarize_scheme(label: str, runs: Sequence[Mapping[str, Any]], trained: int
         "median": [quantile(by_length[length], 0.5) for length in lengths],
         "low": [min(by_length[length]) for length in lengths],
         "high": [max(by_length[length]) for length in lengths],
-        "reach": five_number_summary(
-            reaches := [max_reliable_length(run["scores"]) for run in done]
-        ),
+        "reach": five_number_summary(reaches),
         "reaches": reaches,
         "max_length": max((line["length"] for run in done for line in run["scores"]), default=0),
-        "beyond": five_number_summary(
-            [
-                share
-                for run in done
-                if (share := mean_extrapolation_score(run["scores"], trained)) is not None
-            ]
-        ),
+        "beyond": five_number_summary([share for share in beyond if share is not None]),
         "runs": list(runs),
     }
 
@@ -144,16 +127,9 @@ def summarize(
     )
     if not done:
         return "No run has been evaluated yet." + left_out
-    return (
-        _comparison(
-            done,
-            trained,
-            max_length,
-            f"So far, with {finished} of {planned} runs: " if finished + out < planned else "",
-            conclusion(rows, untestable),
-        )
-        + left_out
-    )
+    begin = f"So far, with {finished} of {planned} runs: " if finished + out < planned else ""
+    test = conclusion(rows, untestable)
+    return _comparison(done, trained, max_length, begin, test) + left_out
 
 
 def _comparison(
@@ -171,34 +147,28 @@ def _comparison(
     seeds = "1 seed" if best["n"] == 1 else f"median and range of {best['n']} seeds"
     if not best["reach"]["high"]:
         return f"{begin}nothing keeps 99 % exact match at any length; train for more steps."
-    lengths_by_scheme = (
+    text = (
         f"{best['label']} keeps 99 % exact match up to length {_describe_reach(best, max_length)}"
     )
-    if rest:
-        lengths_by_scheme += ", " + ", ".join(
-            f"{row['label']} to {_describe_reach(row, max_length)}" for row in rest
-        )
-    lengths_by_scheme += f" ({seeds})"
+    for row in rest:
+        text += f", {row['label']} to {_describe_reach(row, max_length)}"
+    text += f" ({seeds})"
     # shares over the same lengths
     tested = [row for row in done if row["beyond"] and row["max_length"] == max_length]
     if not tested:
-        lengths_by_scheme += f". No length beyond {max_length} was evaluated"
+        text += f". No length beyond {max_length} was evaluated"
     elif len(tested) == 1:
         subject = f" of {tested[0]['label']}" if rest else ""
-        lengths_by_scheme += (
-            f". Beyond length {high}, exact match{subject} is "
-            f"{format_percent(tested[0]['beyond']['median'])}"
-        )
+        share = format_percent(tested[0]["beyond"]["median"])
+        text += f". Beyond length {high}, exact match{subject} is {share}"
     else:
         further = max(tested, key=lambda row: row["beyond"]["median"])
-        lengths_by_scheme += (
+        text += (
             f". Beyond length {high}, {further['label']} has the highest median exact match, "
             f"{format_percent(further['beyond']['median'])}, which has no test; a test is of the "
             "99 % lengths only"
         )
-    if not rest:
-        return f"{begin}{lengths_by_scheme}."
-    return f"{begin}{lengths_by_scheme}. {test}"
+    return f"{begin}{text}. {test}" if rest else f"{begin}{text}."
 
 
 def _ranked(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -233,21 +203,12 @@ def _format_range(values: Mapping[str, Any]) -> str:
 
 def to_csv(rows: Sequence[Mapping[str, Any]], test: str = "") -> str:
     """Return CSV with a row for each scheme, seed and length; the first one has the `test`."""
+    columns = ("length", "n", "right", "exact_match", "low", "high")
     lines = [
-        [
-            row["label"],
-            run["seed"],
-            line["length"],
-            line["n"],
-            line["right"],
-            line["exact_match"],
-            line["low"],
-            line["high"],
-        ]
+        [row["label"], run["seed"], *(line[name] for name in columns)]
         for row in rows
         for run in row["runs"]
         for line in run["scores"]
     ]
-    names = ["scheme", "seed", "length", "n", "right", "exact_match", "wilson_low", "wilson_high"]
-    file_rows = [[*line, "" if i else test] for i, line in enumerate(lines)]
-    return format_csv([[*names, "test"], *file_rows])
+    names = ["scheme", "seed", *columns[:4], "wilson_low", "wilson_high", "test"]
+    return format_csv([names, *([*line, "" if i else test] for i, line in enumerate(lines))])

@@ -18,14 +18,10 @@ MIN_MEASURED_STEPS = 20  # steps of a run from which its speed counts
 
 
 class Estimate(TypedDict):
-    """The remaining time; `unknown` counts runs without a comparable one.
-
-    It is a limit where runs end early, at an exact match.
-    """
+    """The remaining time; a limit where runs end early, at an exact match."""
 
     seconds: float
     is_limit: bool
-    unknown: int
     is_measured: bool
     message: str
 
@@ -34,10 +30,8 @@ def state_name(state: ExperimentState, runs: Mapping[str, Run], evaluator: Lengt
     """Return "running", "done" (every run has ended and is evaluated), "paused" or "cancelled"."""
     if state.is_cancelled:
         return "cancelled"
-    n_known = len(runs) + len(state.stored_keys(runs))
-    is_active, all_started = bool(state.owner), n_known == state.experiment.n_runs
-    all_ended = all(run.status in ENDED_STATUSES for run in runs.values())
-    if all_started and all_ended and not state.runs_to_resume:
+    is_active, all_started = bool(state.owner), state.n_known(runs) == state.experiment.n_runs
+    if all_started and have_ended(runs) and not state.runs_to_resume:
         if not evaluator.unevaluated_runs(state, runs):
             return "done"
         return "running" if is_active else "paused"
@@ -47,25 +41,25 @@ def state_name(state: ExperimentState, runs: Mapping[str, Run], evaluator: Lengt
     return "running" if is_active and has_work else "paused"
 
 
+def have_ended(runs: Mapping[str, Run]) -> bool:
+    return all(run.status in ENDED_STATUSES for run in runs.values())
+
+
 def progress(
     state: ExperimentState, runs: Mapping[str, Run], evaluator: LengthEvaluator
 ) -> tuple[int, int]:
     """Return the completed and the total number of steps and lengths, for a progress bar."""
     completed = total = 0
     experiment, stored = state.experiment, state.stored_keys(runs)
+    has_lengths = experiment.kind == LENGTHS
     for key, variant, _ in experiment.planned_runs():
-        run = runs.get(key)
-        total += variant.steps
+        n_lengths = len(experiment.evaluated_lengths(variant.settings)) if has_lengths else 0
+        total += variant.steps + n_lengths
         if key in stored:
-            completed += variant.steps
-        elif run:
+            completed += variant.steps + n_lengths
+        elif run := runs.get(key):
             completed += variant.steps if run.status in ENDED_STATUSES else run.step
-        if experiment.kind == LENGTHS:
-            n_lengths = len(experiment.evaluated_lengths(variant.settings))
-            total += n_lengths
-            if key in stored:
-                completed += n_lengths
-            elif run:
+            if has_lengths:
                 completed += n_lengths - len(evaluator.remaining_lengths(state, run))
     return completed, total
 
@@ -82,16 +76,14 @@ def estimate(
     The speed is that of earlier runs on this machine with the same model and task, preferably of
     the owner; without one, `Variant.step_s`.
     """
-    planned = [
-        (variant, runs.get(key))
-        for key, variant, _ in experiment.planned_runs()
-        if key not in stored
-    ]
     remaining = [
-        (variant, run) for variant, run in planned if not run or run.status not in ENDED_STATUSES
+        (variant, run)
+        for key, variant, _ in experiment.planned_runs()
+        if key not in stored and (not (run := runs.get(key)) or run.status not in ENDED_STATUSES)
     ]
     if not remaining:
-        return _describe(0.0, 0, "every run has ended")
+        message = "every run has ended"
+        return {"seconds": 0.0, "is_limit": False, "is_measured": True, "message": message}
     n_parallel = min(len(remaining), registry.settings.slots_per_owner) or 1
     speeds, run_seconds, unknown = measure_speeds(registry, owner), [], 0
     for variant, run in remaining:
@@ -108,17 +100,11 @@ def estimate(
     )
     is_limit = experiment.stop_at_exact_match > 0
     extent = f"{'up to' if is_limit else 'about'} {format_duration(round(seconds))}"
-    message = f"{extent} for {len(remaining)} runs, {n_parallel} at a time, {source}"
-    return _describe(seconds, unknown, message, is_limit)
-
-
-def _describe(seconds: float, unknown: int, message: str, is_limit: bool = False) -> Estimate:
     return {
         "seconds": seconds,
         "is_limit": is_limit,
-        "unknown": unknown,
         "is_measured": not unknown,
-        "message": message,
+        "message": f"{extent} for {len(remaining)} runs, {n_parallel} at a time, {source}",
     }
 
 

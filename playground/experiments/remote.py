@@ -1,10 +1,8 @@
 """Follow the experiments of a server whose shards train elsewhere, each in a thread of its own.
 
-    <root>/experiments/<id>/    the folder of the shards (shards.py)
-
-The folder and the backend know everything, so jobs go on without the server, and a restarted server
-follows them again. Jobs of the Hub need the token of their user, which is never stored: after a
-restart they are followed again when their user returns.
+The folder of the shards (shards.py) and the backend know everything, so jobs go on without the
+server, which follows them again after a restart. Jobs of the Hub need the token of their user,
+which is never stored: these are followed again when their user returns.
 """
 
 import logging
@@ -46,10 +44,7 @@ class Elsewhere(TypedDict):
 
 
 class RemoteRunner:
-    """The threads, and the actions of owners on their experiments.
-
-    Those expect the caller to hold `store.lock`.
-    """
+    """The threads, and the actions of owners, which expect the caller to hold `store.lock`."""
 
     def __init__(self, store: ExperimentStore) -> None:
         self.store = store

@@ -34,10 +34,8 @@ class Claim(Definition):
     """A published claim, and the experiment that replicates it.
 
     measure     the metric that is compared, see `metrics_of_run`
-    statement   the published result
-    published   the published value; None without a value
-    criterion   the criterion as text
-    threshold   the bound of the measured value in the criterion, if there is one
+    statement   the published result; published: its value, if it has one
+    criterion   as text, with the `threshold` of the measured value, if it has one
     deviations  the differences from the original, with their effect
     curve       the published values by update, where the source prints them: the held-out exact
                 match for the measure "generalization_step", otherwise the loss

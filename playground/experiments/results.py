@@ -23,8 +23,7 @@ def variant_results(
 ) -> tuple[Hashable, dict[str, Any]]:
     """Return a cache key, and the medians and ranges of each variant with a summary.
 
-    The variants whose labels are in `drawn` also have curves and single runs; a number stands for
-    that many of the best variants. The results list them, the best first.
+    The variants `drawn` also have curves and single runs: labels, or a number of the best ones.
     """
     experiment, cache = state.experiment, state.cache
     keys = _variant_keys(state, runs)

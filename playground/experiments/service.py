@@ -97,20 +97,17 @@ class ExperimentService:
     ) -> dict[str, Any]:
         """Return the variants, the runs and the estimated time without starting anything."""
         experiment = self._parse_spec(spec, owner, is_elsewhere)
-        variants = []
-        for variant in experiment.variants:
-            config = variant.config(experiment.seeds[0])
-            variants.append(
+        return {
+            "runs": experiment.n_runs,
+            "variants": [
                 {
                     "label": variant.full_label,
                     "values": variant.values,
-                    "parameters": parameter_count(config.model),
-                    "steps": config.training.max_steps,
+                    "parameters": parameter_count(variant.config(0).model),
+                    "steps": variant.steps,
                 }
-            )
-        return {
-            "runs": experiment.n_runs,
-            "variants": variants,
+                for variant in experiment.variants
+            ],
             "estimate": self.estimate_plan(experiment, owner),
             "test": experiment.describe_planned_test(),
         }
@@ -134,11 +131,10 @@ class ExperimentService:
     def start_for_lesson(
         self, spec: Mapping[str, Any], run_names: Sequence[str], owner: str
     ) -> Experiment:
-        """Start an experiment outside of the owner's list, which exists until `store.forget`.
+        """Start an experiment in no list and on no disk, which exists until `store.forget`.
 
-        It uses runs of the owner with the same settings again. Nothing of it is stored. New runs
-        get their name in the order of the variants. Raises UserError when a run cannot start; none
-        does.
+        It uses runs of the owner with the same settings again; new ones get their names in order.
+        Raises UserError when a run cannot start; none does.
         """
         experiment = self._parse_spec(spec, owner)
         state = ExperimentState(experiment, self.store.folder, is_listed=False)
@@ -155,10 +151,9 @@ class ExperimentService:
     def _parse_spec(
         self, spec: Mapping[str, Any], owner: str, is_elsewhere: bool = False
     ) -> Experiment:
-        """Build an experiment from a request and check its runs against the limits.
+        """Build an experiment from a request, or raise ConfigError for an invalid field.
 
-        Raises ConfigError for an invalid field, which it names. The maximum number of runs is for
-        experiments on this server.
+        The maximum number of runs is for experiments on this server.
         """
         experiment = parse_experiment(spec, owner_id(owner))
         experiment.check_cost()
@@ -244,8 +239,8 @@ class ExperimentService:
     ) -> dict[str, Any]:
         """Return the state, the runs with their queue positions, and the results so far.
 
-        Polling counts as activity and keeps the runs from idling out. `version` changes with the
-        results and with the variants that are `drawn` (results.variant_results).
+        Polling keeps the runs from idling out. `version` changes with the results and with the
+        variants that are `drawn` (results.variant_results).
         """
         state = self.store.touch(experiment)
         runs, now = state.find_runs(self.registry, owner), time.monotonic()
@@ -318,12 +313,12 @@ class ExperimentService:
         return parts()
 
     def estimate(self, experiment: Experiment, owner: str) -> Estimate:
-        """Estimate the remaining time of an experiment; see `progress.estimate`."""
+        """Estimate the remaining time (`progress.estimate`)."""
         state = self.store.state(experiment)
         return self._estimate(state, state.find_runs(self.registry, owner), owner)
 
     def estimate_plan(self, spec: ExperimentSpec, owner: str) -> Estimate:
-        """Estimate the time of an experiment that has not started; see `progress.estimate`."""
+        """Estimate the time of an experiment that has not started (`progress.estimate`)."""
         return progress.estimate(spec, self.registry, owner)
 
     def _estimate(self, state: ExperimentState, runs: Mapping[str, Run], owner: str) -> Estimate:

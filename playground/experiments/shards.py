@@ -47,11 +47,10 @@ MAX_FAILURES = 60  # requests in a row without an answer until a command stops t
 class ShardJobs(BaseModel):
     """Where the shards of an experiment train.
 
-    id          names the experiment at the backend; later versions of the package find it again
-    options     those of the backend
-    jobs        the identifier of the last job of a shard, by its number
-    cancelled   the jobs were cancelled; a command that waits for them starts no more
-    account     the account that pays for them, if they need one
+    id         names the experiment at the backend
+    jobs       the identifier of the last job of a shard, by its number
+    cancelled  the jobs were cancelled; a command that waits for them starts no more
+    account    the account that pays for them, if they need one
     """
 
     id: str = Field(default_factory=lambda: secrets.token_hex(8))
@@ -218,10 +217,7 @@ class ShardedExperiment:
         return n_finished, states
 
     def _measure_progress(self, shard: int) -> tuple[int, int]:
-        """Return the finished runs of a shard, and the size of the metrics of all its runs.
-
-        A long run advances from its checkpoint, so a job can be of use without finishing one.
-        """
+        """Return the finished runs of a shard, and the size of the metrics: steps of a long run."""
         metrics = self._shard(shard).glob("runs/*/metrics.jsonl")
         return self._n_finished(shard), sum(path.stat().st_size for path in metrics)
 
@@ -325,8 +321,8 @@ def core_seconds(experiment: ExperimentSpec, n_shards: int) -> list[float]:
 def mirrored_results(out: Path, results: Path, has_weights: bool = False) -> Iterator[None]:
     """Begin with the results in `results`, and copy the new ones there during a `with` block.
 
-    With `has_weights`, they include the finished runs. Files are written as a whole, because
-    `results` may be a mounted bucket: it has no locks, and no files that grow.
+    `has_weights` adds the finished runs. Files are written as a whole: a mounted bucket has no
+    locks, and no files that grow.
     """
     here, there = out / "experiments", results / "experiments"
     for folder in (here, there):

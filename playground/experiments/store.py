@@ -82,7 +82,7 @@ class ExperimentStore:
     ) -> ExperimentState:
         """Store a new experiment; the scheduler starts its runs, or `jobs` train its shards.
 
-        Raises UserError at a limit, or when the jobs cannot train it, or the disk cannot store it.
+        Raises UserError at a limit, or when it cannot be trained or stored.
         """
         with self.lock:
             if self.registry.settings.has_count_limits:
@@ -97,10 +97,9 @@ class ExperimentStore:
         return state
 
     def _ensure_below_limits(self, experiment: Experiment, owner: str, is_elsewhere: bool) -> None:
-        """Admit one more experiment; the oldest of an inactive owner makes way for it.
+        """Admit one more experiment, or raise UserError; the oldest of an inactive owner makes way.
 
-        When the address of the client has its share, that is one of the same address. The caller
-        must hold the lock. Raises UserError if none makes way.
+        When the address of the client has its share, that is one of the same address.
         """
         client = Client(self.registry.client_address(), experiment.owner)
         max_runs = limit("runs").per_owner
@@ -170,10 +169,7 @@ class ExperimentStore:
             self.write(state)
 
     def touch(self, experiment: Experiment) -> ExperimentState:
-        """Return the state of an experiment and mark it as most recently used.
-
-        The caches of the least recently used experiments are cleared, unless they are active.
-        """
+        """Return the state of an experiment; the longest unused inactive ones lose their caches."""
         state = self.state(experiment)
         # Non-blocking: a poll must not wait while a run starts.
         if self.lock.acquire(blocking=False):

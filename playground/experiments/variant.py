@@ -172,8 +172,7 @@ def sample(
     latin-hypercube  n strata of each setting, each of which has one value (McKay, Beckman and
                      Conover 1979, section 2.3)
 
-    `grid`: a list of values or a `Range`, by setting.
-    `whole`: the settings whose numbers are whole.
+    `grid` has a list of values or a `Range` by setting; the numbers of `whole` ones are whole.
     """
     generator = random.Random(0)
     columns = {}

@@ -1,9 +1,7 @@
 """Known bugs of transformer tutorials, each as one changed line of this source.
 
-bugs.toml defines them. A bug names a function of the real source, a line of that function and its
-replacement. The correct version that the page displays is the source that runs everywhere else, so
-the bug is the only difference. This module does not import torch; bug_injection.py builds the
-models.
+bugs.toml defines them; bug_injection.py builds the models. The correct version that the page
+displays is the source that runs everywhere else, so the bug is the only difference.
 """
 
 import math
@@ -76,8 +74,7 @@ def resolve_bug(name: object, seed: int) -> str:
 def hint(result: Mapping[str, Any]) -> str:
     """Return a hint for a wrong guess, from the most notable of the measurements."""
     correct, buggy = result["correct"], result["buggy"]
-    if buggy["failure"]:
-        failure = buggy["failure"]
+    if failure := buggy["failure"]:
         return (
             f"Python raised an error in line {failure['line']} of {failure['file']}, "
             f"after {failure['step']} steps. Read the last line of the traceback: which "

@@ -3,8 +3,7 @@
 <folder>/<code>.jsonl   who opened a class and when, then each pupil, and each guess
 
 Teacher and pupils are hashes of the keys of their browsers; those of a pupil differ between
-classes. A file is removed when its teacher closes the class, and after `TTL_S`: at the next request
-about a class, or at the start of the server.
+classes. A file is removed when its teacher closes the class, and after `TTL_S`.
 """
 
 import hashlib

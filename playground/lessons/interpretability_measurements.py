@@ -201,7 +201,7 @@ def gradient_step(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
 
 
 def falls_of_one_step(model: Seq2SeqModel, batches: list[Batch]) -> tuple[float, float]:
-    """Take one step of gradient descent on each batch; the weights of the model do not change.
+    """Take one step of gradient descent on each batch, and undo it.
 
     Returns the mean falls of the loss on the batch itself and on the next batch, both divided by
     the fall that the gradient predicts: the step size times its squared length.
@@ -250,12 +250,11 @@ def grokking_frequencies(runs: list[TrainedRun], options: Mapping[str, Any]) -> 
     n, value = len(power_F), list(counts.values())[-1]
     memorized = next((line["step"] for line in run.lines if line["loss"] < MEMORIZED_LOSS), None)
     generalized = run.first_at(GENERALIZED)
-    if memorized is None or generalized is None:
-        delay = (
-            f"In this run, the training loss did not fall below {MEMORIZED_LOSS}, or held-out "
-            f"exact match did not reach {percent(GENERALIZED)}."
-        )
-    else:
+    delay = (
+        f"In this run, the training loss did not fall below {MEMORIZED_LOSS}, or held-out exact "
+        f"match did not reach {percent(GENERALIZED)}."
+    )
+    if memorized and generalized:
         delay = (
             f"The training loss fell below {MEMORIZED_LOSS} at step {memorized}; held-out exact "
             f"match reached {percent(GENERALIZED)} at step {generalized['step']}, "

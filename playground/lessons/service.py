@@ -1,8 +1,7 @@
 """The measurements of the lessons, as jobs.
 
 A lesson trains the runs of an experiment, which uses runs of its owner with the same settings
-again, and is then measured. A bug is trained and evaluated in one job. This module does not import
-torch.
+again, and is then measured. A bug is trained and evaluated in one job.
 """
 
 import threading
@@ -32,10 +31,8 @@ FUNCTIONS = {
     "bug": "playground.lessons.bug_comparison:compare",
     "lesson": "playground.lessons.measurements:measure_lesson",
 }
-
-HIDDEN_UNTIL_SOLVED = ("changed_line", "diff")  # hidden until the user identifies the line
-# hidden until the user identifies the bug
-HIDDEN_UNTIL_IDENTIFIED = ("source", *HIDDEN_UNTIL_SOLVED)
+HIDDEN_UNTIL_SOLVED = ("changed_line", "diff")  # until the user identifies the line
+HIDDEN_UNTIL_IDENTIFIED = ("source", *HIDDEN_UNTIL_SOLVED)  # until the user identifies the bug
 
 
 class MeasuredRun(TypedDict):
@@ -97,26 +94,20 @@ class Measurement(Job):
         response = super().to_json(cursor)
         if not self.is_ready and response["status"] == JobStatus.QUEUED:
             response["status"] = JobStatus.RUNNING.value  # its runs train
-        if response["result"] is not None:
-            is_lesson = self.kind == "lesson"
-            response["result"] = self._lesson_result() if is_lesson else self._bug_result()
+        if self.result is not None:
+            response["result"] = (
+                {**self.result, **self.request, "runs": self.partial["runs"]}
+                if self.kind == "lesson"
+                else self._bug_result(self.result)
+            )
         return response
 
-    def _lesson_result(self) -> Response:
-        return {**(self.result or {}), **self.request, "runs": self.partial["runs"]}
-
-    def _bug_result(self) -> Response:
-        hidden = (
-            ()
-            if self.line_identified
-            else HIDDEN_UNTIL_SOLVED
-            if self.bug_identified
-            else HIDDEN_UNTIL_IDENTIFIED
-        )
-        result = {name: value for name, value in (self.result or {}).items() if name not in hidden}
+    def _bug_result(self, result: Response) -> Response:
+        hidden = HIDDEN_UNTIL_SOLVED if self.bug_identified else HIDDEN_UNTIL_IDENTIFIED
+        hidden = () if self.line_identified else hidden
         bug = BUGS[self.name]
         return {
-            **result,
+            **{name: value for name, value in result.items() if name not in hidden},
             **self.request,
             "name": self.name if self.bug_identified else RANDOM_BUG,
             "bug_identified": self.bug_identified,
@@ -160,21 +151,19 @@ class LessonJobs(JobQueue):
         super().__init__(executor, policy, on_done=self._stop_training)
 
     def submit_lesson(self, name: object, options: object, owner: str) -> Job:
-        """Start the training of a lesson, whose measurement follows.
-
-        Raises ConfigError for an invalid lesson or option, UserError for too many measurements or
-        runs.
-        """
+        """Start the training of a lesson, whose measurement follows; or raise UserError."""
         lesson = lessons.find(name)
         chosen_options = lessons.validate_options(lesson, options)
         spec = lessons.experiment(lesson, chosen_options, self.base)
         fields = {"name": name, "request": {"options": chosen_options}, "is_ready": False}
         job = cast(Measurement, self.submit("lesson", owner=owner, **fields))
         try:
-            if lesson.pretrained_job:
-                job.pretrained = self._submit_pretrained(
-                    lesson.pretrained_job, chosen_options, owner
-                )
+            if kind := lesson.pretrained_job:
+                if self.pretrained is None:
+                    raise UserError("this server has no process for pretrained models")
+                model = chosen_options["pretrained"]
+                prompt = {"model": model, "text": chosen_options["prompt"]}
+                job.pretrained = self.pretrained.submit(kind, prompt, owner=owner, label=model)
             run_names = [f"{lesson.title}: {label}" for label in lesson.runs]
             job.experiment = self.experiments.start_for_lesson(spec.model_dump(), run_names, owner)
         except Exception:  # end what was started before the error
@@ -203,14 +192,6 @@ class LessonJobs(JobQueue):
             bug_identified=not is_hidden,
         )
 
-    def _submit_pretrained(self, kind: str, options: Mapping[str, Any], owner: str) -> Job:
-        """Submit the job of a lesson's pretrained model on its prompt."""
-        if self.pretrained is None:
-            raise UserError("this server has no process for pretrained models")
-        model = options["pretrained"]
-        request = {"model": model, "text": options["prompt"]}
-        return self.pretrained.submit(kind, request, owner=owner, label=model)
-
     def poll(self, job_id: object, owner: str, cursor: int = 0) -> Response:
         """Return the state of a measurement; it keeps its runs from idling out."""
         job = self._get(job_id, owner)
@@ -230,8 +211,7 @@ class LessonJobs(JobQueue):
     ) -> dict[str, Any]:
         """Check a guess of the bug or of its line (counted from 0), or reveal both.
 
-        The response has the result as the user may now see it, with a hint for a wrong guess.
-        Raises UserError when there is no result yet.
+        Returns the result as the user may now see it, with a hint for a wrong guess.
         """
         job = self._get(job_id, owner)
         if job.kind != "bug" or job.result is None:
@@ -270,11 +250,8 @@ class LessonJobs(JobQueue):
                     run.last_viewed_at = max(run.last_viewed_at, time.monotonic() - VIEWER_TTL_S)
                     if run.status == "done" and not run.has_worker:
                         trained[label] = run
-            pretrained = job.pretrained
-            if pretrained is not None and pretrained.status in (
-                JobStatus.FAILED,
-                JobStatus.CANCELLED,
-            ):
+            pretrained, lost = job.pretrained, (JobStatus.FAILED, JobStatus.CANCELLED)
+            if pretrained is not None and pretrained.status in lost:
                 self.fail(job, pretrained.message)
                 return
             self._describe_training(job, {label: run for label, run in runs.items() if run})

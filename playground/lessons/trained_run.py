@@ -164,21 +164,13 @@ def same(generated_BT: Tensor, labels_BT: Tensor) -> Tensor:
 
 
 def same_multiset(generated_BT: Tensor, labels_BT: Tensor) -> Tensor:
-    """Return which outputs have the right tokens, in any order (B booleans).
-
-    The two tensors can differ in width.
-    """
+    """Return which outputs have the right tokens, in any order (B booleans); widths may differ."""
     width = max(generated_BT.shape[1], labels_BT.shape[1])
-    generated_BT, labels_BT = (
-        F.pad(strip_after_eos(each), (0, width - each.shape[1]))
+    generated, labels = (
+        F.pad(each.masked_fill((each == EOS).cumsum(1) > 0, PAD), (0, width - each.shape[1]))
         for each in (generated_BT, labels_BT)
     )
-    return (generated_BT.sort(1).values == labels_BT.sort(1).values).all(1)
-
-
-def strip_after_eos(tokens_BT: Tensor) -> Tensor:
-    """Replace EOS and every token after it by PAD."""
-    return tokens_BT.masked_fill((tokens_BT == EOS).cumsum(1) > 0, PAD)
+    return (generated.sort(1).values == labels.sort(1).values).all(1)
 
 
 def source_and_target(subject: InspectedModel, batch: Batch) -> tuple[list[str], list[str]]:

@@ -145,7 +145,7 @@ export interface CsvFile {
   csv: string;
 }
 
-/** The result of a variant over its seeds; `planned` counts runs, `n` those with a score. Where nothing draws them (results.py), the curves and those of unfinished runs (`live`) are empty, and `seeds` has only the names of the runs. `eval_size` is the number of held-out sequences of an evaluation. */
+/** The result of a variant over its seeds; `planned` counts runs, `n` those with a score. Where nothing draws them, the curves and those of unfinished runs (`live`) are empty, and `seeds` has only the names of the runs. */
 export interface VariantResult {
   label: string;
   short: string;
@@ -217,7 +217,7 @@ export interface Results {
 export interface ExportedExperiment extends Results {
 }
 
-/** A kind of machine with its price: dollars an hour, and of all jobs of an experiment. `seconds` is the expected duration of the longest job. */
+/** A kind of machine with its price in dollars: an hour, and of all jobs of an experiment. `seconds` is the expected duration of the longest job. */
 export interface Machine {
   flavor: string;
   name: string;
@@ -243,11 +243,10 @@ export interface PlannedVariant {
   steps: number;
 }
 
-/** The remaining time; `unknown` counts runs without a comparable one. It is a limit where runs end early, at an exact match. */
+/** The remaining time; a limit where runs end early, at an exact match. */
 export interface Estimate {
   seconds: number;
   is_limit: boolean;
-  unknown: number;
   is_measured: boolean;
   message: string;
 }
