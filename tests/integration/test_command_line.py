@@ -334,16 +334,6 @@ def test_an_option_leaves_out_unusable_rows(tmp_path, command):
     assert "the first line is an example" in done.stderr
 
 
-def test_columns_that_must_be_chosen_are_named_with_their_option(tmp_path):
-    table = tmp_path / "table.csv"
-    table.write_text('"a, b";c;d\n' + "".join(f"{i};{i};{i}\n" for i in range(200)))
-    here = {"PLAYGROUND_CHECKPOINTS": str(tmp_path / "checkpoints")}
-    refused = run_here("dataset", table, **here)
-    assert refused.returncode == 2
-    assert refused.stderr.endswith("with sources and targets (--columns SOURCE,TARGET)\n")
-    assert run_here("dataset", table, "--columns", '"a, b", d', **here).returncode == 0
-
-
 def test_an_architecture_has_its_defaults_unless_a_preset_is_chosen():
     settings = {"cell": "lstm", "max_length": 6}
     assert build_config({"architecture": "recurrent", **settings}, None) == architecture_preset(

@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 from types import SimpleNamespace
 
@@ -255,43 +254,3 @@ def test_ctrl_c_ends_a_hanging_push_without_leftovers(hub, tmp_path):
     assert "Traceback" not in stderr
     assert hub.commit_titles("ada/hanging") == ["initial commit", "Upload"]
     assert not list(tmp_path.glob("playground-*"))  # nor is a copy of it here
-
-
-def test_ctrl_c_before_the_hub_task_starts_prints_one_line_too(hub):
-    """Its process is only just starting then, and must not die of the signal itself, with a
-    traceback.
-    """
-    command = [sys.executable, "-c", EARLY]
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        env=os.environ | {"HF_TOKEN": ""},
-        start_new_session=True,
-    )
-    assert (done.returncode, done.stdout) == (130, "")
-    assert done.stderr == "playground: cancelled; nothing was written\n"
-
-
-EARLY = """
-import os, signal, threading, time
-from playground import __main__ as training_command
-from playground.hub.jobs import HubJobs
-
-def submit(queue, *arguments, **settings):
-    job = real(queue, *arguments, **settings)
-
-    def interrupt():
-        while queue.executor._processes[job].process.pid is None:
-            time.sleep(0.001)
-        os.killpg(0, signal.SIGINT)
-
-    threading.Thread(target=interrupt, daemon=True).start()
-    return job
-
-if __name__ == "__main__":
-    real, HubJobs.start = HubJobs.start, submit
-    training_command.run(["gallery"])
-"""

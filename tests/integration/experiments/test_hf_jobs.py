@@ -161,18 +161,6 @@ def test_a_job_gets_its_limits_and_no_secret(hub, paths, quick):
     assert "secrets" not in spec
 
 
-def test_a_shard_that_fails_twice_gets_a_third_job(hub, paths, quick):
-    def run_job(hub, job):
-        quick[job.shard] = quick.get(job.shard, 0) + 1
-        return 1 if job.shard == "1" and quick["1"] < 3 else write_results(hub, job)
-
-    hub.run_job = run_job
-    done = train(hub, paths, "--json")
-    assert done.returncode == 0, done.stderr
-    assert [variant["n"] for variant in json.loads(done.stdout)["variants"]] == [2, 2]
-    assert quick == {"0": 1, "1": 3}
-
-
 def test_a_shard_that_always_fails_leaves_its_log(hub, paths, quick):
     def run_job(hub, job):
         job.log.append(f"no space on the disk of shard {job.shard}")

@@ -230,13 +230,3 @@ def test_run_whose_settings_changed_is_not_compared(tmp_path):
     result = outcome_of_experiment("mingpt-sort", {}, [run])
     assert result["passed"] is None
     assert "learning_rate, stop_at_exact_match changed during the training" in result["summary"]
-
-
-def test_evaluation_at_a_cut_does_not_count_as_reaching_the_target():
-    config = replication_config("uva-reversal")
-    lines = [
-        {"step": step, "loss": 1.0, "seconds": 1.0, "exact_match": None} for step in range(1, 301)
-    ]
-    for step, exact in ((100, 0.5), (150, 1.0), (200, 1.0), (300, 1.0)):
-        lines[step - 1]["exact_match"] = exact
-    assert metrics_of_run(config, lines, None)["generalization_step"] == 200

@@ -545,26 +545,6 @@ def test_the_oldest_experiment_of_an_inactive_owner_is_evicted(server, monkeypat
     assert visible_owners(experiments, known) == ["ada", "cy", "eve"]
 
 
-def test_experiments_of_one_address_evict_only_its_own(server, monkeypatch, client_address):
-    _, experiments = server
-    monkeypatch.setenv("PLAYGROUND_LIMITS", "experiments.total=4")
-    client_address.set("192.0.2.1")
-    known = submit_cancelled(experiments, "ada")
-    client_address.set("192.0.2.9")
-    known |= submit_cancelled(experiments, "eve", "eva")
-    known |= submit_cancelled(experiments, "evi")
-    assert visible_owners(experiments, known) == ["ada", "eva", "evi"]
-    for owner in ("eva", "evi"):
-        experiments.resume(known[owner], owner)
-    with pytest.raises(
-        UserError, match="your address has 2 experiments, which is the maximum; delete one first"
-    ):
-        submit(experiments, "ede")
-    client_address.set("192.0.2.2")
-    submit(experiments, "bob")
-    assert visible_owners(experiments, known) == ["ada", "eva", "evi"]
-
-
 def test_experiments_keep_their_address_after_a_restart(create_server, monkeypatch, client_address):
     monkeypatch.setenv("PLAYGROUND_LIMITS", "experiments.total=4")
     _, experiments = create_server()
