@@ -50,7 +50,6 @@ MAX_LINE_WIDTH = 100  # columns of a caption
     "--csv",
     "csv_file",
     type=click.Path(path_type=Path, dir_okay=False),
-    default=None,
     help="Write the table to this file.",
 )
 @json_option

@@ -113,21 +113,20 @@ class MultiValueOption(click.Option):
         option.process = process
 
 
-class Group(click.Group):
-    """A command group that lists commands in order, and prints the examples unchanged."""
+class CommandWithExamples(click.Command):
+    """A command that prints its epilog, the examples, unchanged."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Examples"):
+            for line in (self.epilog or "").splitlines():
+                formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+
+
+class Group(CommandWithExamples, click.Group):
+    """A command group that lists commands in order."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        write_examples(self.epilog, formatter)
-
-
-def write_examples(examples: str | None, formatter: click.HelpFormatter) -> None:
-    if examples:
-        with formatter.section("Examples"):
-            for line in examples.splitlines():
-                formatter.write(f"{'':{formatter.current_indent}}{line}\n")
 
 
 def check_output_dir(out: Path, keeps_existing: bool) -> None:

@@ -23,14 +23,11 @@ from .train import translating_option_names
 @click.command()
 @checkpoint_argument
 @number_option("--n", 1, 100_000, "Number of held-out sequences.", default=2000)
-@click.option(
-    "--min-length", type=int, default=None, help="Minimum length. [default: the model's own]"
-)
+@click.option("--min-length", type=int, help="Minimum length. [default: the model's own]")
 @click.option(
     "--length",
     "max_length",
     type=int,
-    default=None,
     help="Maximum length. [default: the model's own]",
 )
 @json_option
@@ -59,8 +56,8 @@ def evaluate(
         return
     click.echo(messages.scores_summary(scores.exact_match, scores.token_accuracy, scores.n))
     for line in scores.by_length:
-        score = line.exact_match
-        exact = "none held out" if score is None else f"{score:7.2%} of {line.n}"
+        share = line.exact_match
+        exact = "none held out" if share is None else f"{share:7.2%} of {line.n}"
         existing = f" ({line.available} exist)" if line.available is not None else ""
         click.echo(f"  length {line.length:3}   {exact}{existing}")
 

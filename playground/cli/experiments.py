@@ -269,14 +269,6 @@ def open_experiments(out: Path) -> Iterator[ExperimentService]:
             registry.shutdown(20)
 
 
-def read_report(out: Path, experiment_id: str, n_drawn: int) -> dict[str, Any]:
-    """Return the report of an experiment in a folder, with the curves of its best variants."""
-    with open_experiments(out) as service:
-        stored = service.find(experiment_id, OWNER)
-        assert stored is not None
-        return service.details(stored, OWNER, n_drawn)
-
-
 def run_experiment(spec: dict[str, Any], out: Path) -> dict[str, Any]:
     """Run an experiment, or continue the same one in `out`, and return its report.
 

@@ -33,6 +33,7 @@ from playground.training.run_config import (
 from playground.training.setting_changes import config_at_step
 
 from .common import (
+    CommandWithExamples,
     check_output_dir,
     exit_with_error,
     json_option,
@@ -42,7 +43,6 @@ from .common import (
     record_signals,
     reject_options,
     reserve_output_dir,
-    write_examples,
 )
 from .datasets import READING_OPTIONS, dataset_options, read_dataset
 
@@ -106,13 +106,13 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
         else:
             choices = field.metadata["choices"]
             value_type = click.Choice(tuple(choices)) if choices else kind
-            command = click.option(
-                option_name(name), name, type=value_type, default=None, help=help_text
-            )(command)
+            command = click.option(option_name(name), name, type=value_type, help=help_text)(
+                command
+            )
     return command
 
 
-class Train(click.Command):
+class Train(CommandWithExamples):
     """A command with its help in sections, because sixty options in one list are hard to search."""
 
     TITLES: ClassVar = {  # of the sections
@@ -139,14 +139,10 @@ class Train(click.Command):
             with formatter.section(title):
                 formatter.write_dl(records)
 
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        write_examples(self.epilog, formatter)
-
 
 @click.command(cls=Train, epilog=TRAIN_EXAMPLES)
 @click.option(
     "--task",
-    default=None,
     help=(
         f"The task: {', '.join(TASKS)}; or pairs.tsv, data.json, hub:user/dataset. "
         "[default: reverse]"
@@ -157,22 +153,17 @@ class Train(click.Command):
     "--length",
     "max_length",
     type=int,
-    default=None,
     help="Maximum length. [default: 10; brackets: 16]",
 )
-@click.option(
-    "--min-length", type=int, default=None, help="Minimum length. [default: the same as --length]"
-)
+@click.option("--min-length", type=int, help="Minimum length. [default: the same as --length]")
 @click.option(
     "--architecture",
     type=click.Choice(tuple(ARCHITECTURES)),
-    default=None,
     help="The architecture of the model. [default: transformer]",
 )
 @click.option(
     "--preset",
     type=click.Choice(tuple(PRESETS)),
-    default=None,
     help="A preset of settings. [default: fast, or the architecture's]",
 )
 @output_option("Output folder of the checkpoint. [default: in checkpoints/runs]", required=False)
@@ -180,7 +171,6 @@ class Train(click.Command):
 @click.option(
     "--resume",
     type=click.Path(path_type=Path),
-    default=None,
     help="Continue from this checkpoint; --max-steps is the total number.",
 )
 @click.option(

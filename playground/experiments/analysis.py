@@ -95,11 +95,7 @@ def has_score(run: Mapping[str, Any]) -> bool:
 
 
 def summarize(names: Sequence[str], variants: Sequence[Mapping[str, Any]]) -> str:
-    """Summarize the effect of the varied settings (`names`, which the page replaces by labels).
-
-    A rank test over the seeds compares the best two variants; the text has its p-value, or why
-    there is no test.
-    """
+    """Summarize the effect of the varied settings, whose `names` the page replaces by labels."""
     done = [variant for variant in variants if _ended(variant)]
     planned, changed = (
         sum(variant[name] for variant in variants) for name in ("planned", "changed")

@@ -8,7 +8,7 @@ from playground.runs.record import ACTIVE_STATUSES
 from playground.runs.registry import Registry
 from playground.runs.state import Run
 
-from .length_evaluator import LengthEvaluator
+from .length_generalization import LengthEvaluator
 from .spec import LENGTHS, ExperimentSpec
 from .state import ExperimentState
 from .variant import speed_key

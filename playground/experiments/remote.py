@@ -7,15 +7,10 @@ which is never stored: these are followed again when their user returns.
 
 import logging
 import threading
-from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import TypedDict
 
-from playground.common import messages
 from playground.errors import UserError
 
-from .backends import BACKENDS
-from .shards import ShardJobs
-from .spec import ExperimentSpec
 from .state import ExperimentState
 from .store import ExperimentStore
 
@@ -171,11 +166,3 @@ def describe_place(state: ExperimentState) -> Elsewhere | None:
             for shard, done in enumerate(done_by_shard)
         ],
     }
-
-
-def plan_shards(experiment: ExperimentSpec, backend: str, options: Mapping[str, Any]) -> ShardJobs:
-    """Return how an experiment is divided for a backend, or raise UserError for an unknown one."""
-    if backend not in BACKENDS:
-        raise UserError(messages.choose_one_of("on", backend, BACKENDS), "on")
-    n_shards = -(-experiment.n_runs // BACKENDS[backend].runs_per_shard)
-    return ShardJobs(backend=backend, options=dict(options), n_shards=n_shards)

@@ -59,13 +59,11 @@ CLAIMS = read_definitions(Path(__file__).with_name("claims.toml"), Claim)
 class Result(TypedDict):
     """The comparison of measurements with a claim, for JSON.
 
-    measured       the measured value: the median over the seeds, or a value for each variant
-    passed         whether the criterion is met; None without a measurement
-    summary        all of it in one text
-    verdict        "pass" or "fail"
-    measured_text  the measured value as text
-    by_seed        of runs: the measured value of each
-    curve          of runs: the values that the published curve of the claim is compared with
+    measured  the median over the seeds, or a value for each variant; `measured_text` as text
+    passed    whether the criterion is met; None without a measurement
+    summary   all of it in one text
+    by_seed   of runs: the measured value of each
+    curve     of runs: the values that the published curve of the claim is compared with
     """
 
     name: str

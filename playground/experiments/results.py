@@ -8,7 +8,7 @@ from playground.runs.state import Run
 
 from . import analysis, length_generalization
 from .analysis import TARGET_SCORE, VariantResult, has_score
-from .length_evaluator import LengthEvaluator
+from .length_generalization import LengthEvaluator
 from .spec import MAX_RUNS
 from .state import ExperimentState
 from .summary import RunMetrics, RunSummary, ScoreSummary
@@ -167,25 +167,14 @@ def length_results(
     state: ExperimentState, runs: Mapping[str, Run], evaluator: LengthEvaluator
 ) -> tuple[Hashable, dict[str, Any]]:
     """Return a cache key, and exact match and maximum length of each scheme with a summary."""
-    keys = [key for key, _, _ in state.experiment.planned_runs()]
-    key = tuple(_length_key(state, each, runs, evaluator) for each in keys)
+    keys = [each for each, _, _ in state.experiment.planned_runs()]
+    n_counts = sum(len(evaluator.counts(state, run)) for run in runs.values())
+    key = (*(_run_key(state, each, runs) for each in keys), n_counts)
     cached = state.cache.lengths
     if cached is None or cached[0] != key:
         cached = state.cache.lengths = (key, _compare_lengths(state, runs, evaluator))
         state.release_summaries()
     return cached
-
-
-def _length_key(
-    state: ExperimentState, key: str, runs: Mapping[str, Run], evaluator: LengthEvaluator
-) -> Hashable:
-    """Return the part of the state of a run that its results by length depend on."""
-    run = runs.get(key)
-    if run is None:
-        return _run_key(state, key, runs)
-    is_done, is_modified = run.status == "done", bool(run.modified_settings)
-    n_counts = len(evaluator.counts(state, run))
-    return run.id, is_done, run.step if is_done else 0, run.diverged, is_modified, n_counts
 
 
 def _compare_lengths(
@@ -269,10 +258,7 @@ def exact_match_at(
 
 
 def subsample_steps(steps: Sequence[int], every: int, planned: int) -> list[int]:
-    """Return at most a few hundred of the evaluation steps, including the last one.
-
-    The selection depends only on `every` and `planned`, so all seeds of a variant share it.
-    """
+    """Return at most a few hundred of the steps, with the last one; the same for all seeds."""
     spacing = every * max(1, -(-planned // (every * MAX_EVALUATIONS)))
     return [step for step in steps if step % spacing == 0 or step == steps[-1]]
 
@@ -294,11 +280,7 @@ def interval_means(
 
 
 def draw_runs(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the part of a `VariantResult` that its runs draw; empty without runs.
-
-    Each of `runs` has what `summarize_variant` needs, and curve ([[step, exact match], ...]) and
-    loss (see `interval_means`).
-    """
+    """Return the part of a `VariantResult` that its runs (`RunMetrics`) draw; may be empty."""
     done = list(filter(has_score, runs))
     return {
         "curve": median_and_range([run["curve"] for run in done]),

@@ -18,7 +18,7 @@ from playground.runs.record import WEIGHTS_EVICTED
 from playground.runs.registry import Registry
 from playground.runs.state import RESUMABLE_STATUSES, Run
 
-from .length_evaluator import LengthEvaluator
+from .length_generalization import LengthEvaluator
 from .progress import ENDED_STATUSES, have_ended, state_name
 from .results import run_metrics
 from .state import ExperimentState

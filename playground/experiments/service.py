@@ -27,12 +27,12 @@ from playground.runs.state import Run
 
 from . import progress
 from .backends.hf_jobs import HfJobs, Machine
-from .length_evaluator import LengthEvaluator
+from .length_generalization import LengthEvaluator
 from .progress import Estimate
-from .remote import RemoteRunner, describe_place, plan_shards
+from .remote import RemoteRunner, describe_place
 from .results import drawn_results, length_results, to_csv, variant_results
 from .runner import ExperimentRunner
-from .shards import core_seconds
+from .shards import ShardJobs, core_seconds
 from .spec import LENGTHS, MAX_RUNS, SPEC_FIELDS, Experiment, ExperimentSpec, parse_experiment
 from .state import ExperimentState
 from .store import ExperimentStore
@@ -85,7 +85,7 @@ class ExperimentService:
     ) -> tuple[int, list[Machine]]:
         """Return the number of jobs of an experiment on HF Jobs, and the machines for them."""
         experiment = self._parse_spec(spec, owner, is_elsewhere=True)
-        record = plan_shards(experiment, "hf-jobs", {})
+        record = ShardJobs.plan(experiment, "hf-jobs", {})
         backend = HfJobs(record.options)
         backend.token = token
         devices = {each.config(0).training.device for each in experiment.variants}
@@ -123,7 +123,7 @@ class ExperimentService:
     ) -> Experiment:
         """Start an experiment whose shards train as jobs of a backend."""
         experiment = self._parse_spec(spec, owner, is_elsewhere=True)
-        record = plan_shards(experiment, on, options)
+        record = ShardJobs.plan(experiment, on, options)
         with self.store.lock:
             self.remote.start(self.store.add(experiment, owner, record), token)
         return experiment

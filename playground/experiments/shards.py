@@ -17,21 +17,20 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, Field
 
-from playground.common import messages
 from playground.common.atomic_write import storing, write_file
 from playground.common.platform import rename
 from playground.common.strict_json import read_json
 from playground.common.validation import parse
 from playground.errors import UserError
 
-from .backends import BACKENDS, Job
+from .backends import Job, find_backend
 from .spec import SPEC_FIELDS, Experiment, ExperimentSpec, StoredExperiment, parse_experiment
 from .summary import read_lines
 
@@ -61,6 +60,15 @@ class ShardJobs(BaseModel):
     cancelled: bool = False
     account: str = ""
 
+    @classmethod
+    def plan(
+        cls, experiment: ExperimentSpec, backend: str, options: Mapping[str, Any], runs: int = 0
+    ) -> ShardJobs:
+        """Divide an experiment for a backend, into shards of so many runs (0: its default)."""
+        default = find_backend(backend).runs_per_shard
+        n_shards = -(-experiment.n_runs // (runs or default))
+        return cls(backend=backend, options=dict(options), n_shards=n_shards)
+
 
 class ShardResults(BaseModel):
     """What is read of a stored experiment, again and again: its runs, without the specification."""
@@ -76,9 +84,7 @@ class ShardedExperiment:
         self.folder, self.experiment, self.record = folder, experiment, record
         self._attempts: Counter[int] = Counter()  # jobs of a shard since its last progress
         self._progress: dict[int, tuple[int, int]] = {}  # of a shard when its last job ended
-        if record.backend not in BACKENDS:
-            raise UserError(messages.choose_one_of("--on", record.backend, BACKENDS))
-        self.backend = BACKENDS[record.backend](record.options)
+        self.backend = find_backend(record.backend)(record.options)
         if not self.backend.shares_disk and any(
             variant.settings.get("dataset_sha256") for variant in experiment.variants
         ):
@@ -90,7 +96,7 @@ class ShardedExperiment:
     def use_token(self, token: str) -> None:
         """Talk to the backend with this token from now on."""
         if token != self.backend.token:
-            self.backend = BACKENDS[self.record.backend](self.record.options)
+            self.backend = find_backend(self.record.backend)(self.record.options)
             self.backend.token = token
 
     @property
@@ -108,9 +114,8 @@ class ShardedExperiment:
     def create(cls, folder: Path, experiment: Experiment, record: ShardJobs) -> ShardedExperiment:
         """Store a new experiment in a folder, or return the same one that is there already.
 
-        The backend and its options are those of `record`; an experiment that has jobs keeps its id,
-        its number of shards and its account. Raises UserError when the folder has another
-        experiment.
+        One that has jobs keeps its id, its number of shards and its account, but not its options.
+        Raises UserError when the folder has another experiment.
         """
         if (folder / JOBS).exists():
             present = cls.read(folder)
@@ -170,11 +175,10 @@ class ShardedExperiment:
         return self.backend.describe_cost([seconds[shard] for shard in lost]) if lost else ""
 
     def train(self) -> Iterator[tuple[int, Counter[str]]]:
-        """Start the unfinished shards, and yield the finished runs and the jobs by state.
+        """Start the unfinished shards; yield the finished runs and the jobs by state, to the end.
 
         A shard whose job ended early gets another one, up to `MAX_ATTEMPTS` that add nothing; then,
-        or when the jobs are cancelled meanwhile, it raises UserError. The iterator ends with the
-        experiment. Jobs go on when the caller stops earlier.
+        or when the jobs are cancelled meanwhile, it raises UserError.
         """
         progress: tuple[int, Counter[str]] = 0, Counter()
         n_failures = 0
@@ -234,10 +238,7 @@ class ShardedExperiment:
         return states, sum(finished), lost
 
     def cancel(self) -> dict[int, str]:
-        """End the jobs; each saves its runs first. A command that waits for them ends, too.
-
-        Returns the states of the jobs that were active.
-        """
+        """End the jobs, and a command that waits for them; return the states of active jobs."""
         self.record.cancelled = True
         self.write_jobs()
         states = self.states()

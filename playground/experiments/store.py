@@ -43,6 +43,7 @@ class ExperimentStore:
         self.damaged: dict[str, Damaged] = {}  # the files that cannot be read, by name
         # Experiments with computed results, by id, most recently used last.
         self._cached: OrderedDict[str, ExperimentState] = OrderedDict()
+        self._cache_lock = threading.Lock()
         clean_up_stale(self.folder)  # the lock of the storage keeps other writers away
         for path in self.folder.glob("*"):
             if not path.with_suffix(".json").exists():  # a damaged record that was removed
@@ -171,23 +172,18 @@ class ExperimentStore:
     def touch(self, experiment: Experiment) -> ExperimentState:
         """Return the state of an experiment; the longest unused inactive ones lose their caches."""
         state = self.state(experiment)
-        # Non-blocking: a poll must not wait while a run starts.
-        if self.lock.acquire(blocking=False):
-            try:
-                self._cached[experiment.id] = state
-                self._cached.move_to_end(experiment.id)
-                if len(self._cached) > MAX_CACHED:
-                    for each in list(self._cached.values())[:-MAX_CACHED]:
-                        if not each.owner and each.pending is None:
-                            each.cache = ResultCache()
-                            del self._cached[each.experiment.id]
-            finally:
-                self.lock.release()
+        with self._cache_lock:  # the other lock is held while a run starts
+            self._cached[experiment.id] = state
+            self._cached.move_to_end(experiment.id)
+            for each in list(self._cached.values())[:-MAX_CACHED]:
+                if not each.owner and each.pending is None:
+                    each.cache = ResultCache()
+                    del self._cached[each.experiment.id]
         return state
 
     def forget(self, experiment: Experiment) -> None:
         """Remove an experiment from memory."""
-        with self.lock:
+        with self.lock, self._cache_lock:
             self.states.pop(experiment.id, None)
             self._cached.pop(experiment.id, None)
 

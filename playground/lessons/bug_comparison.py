@@ -1,11 +1,9 @@
 """Train a copy with a bug and a correct copy, and compare them.
 
-Shapes: B batch, N examples, S source, T target, Q query, M memory (keys and values), H heads,
-V vocabulary.
+Shapes: B batch, N examples, S source, T target, Q query, M memory, H heads, V vocabulary.
 """
 
 import traceback
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any, cast
@@ -42,18 +40,11 @@ EVAL_INTERVAL = 20  # steps
 LOSS_WINDOW = 10  # steps over which the reported loss is averaged
 
 
-@dataclass(frozen=True)
-class Failure:
-    """The traceback of a copy that fails: its step, its lines and the location of the error."""
+def format_traceback(error: Exception, step: int) -> dict[str, Any]:
+    """Format a traceback as Python does, from the model inwards, without local folders.
 
-    step: int
-    lines: list[str]
-    line: int  # the innermost frame in this project
-    file: str
-
-
-def format_traceback(error: Exception, step: int) -> Failure:
-    """Format a traceback as Python does, from the model inwards, without local folders."""
+    `line` and `file` are those of the innermost frame in this project.
+    """
     frames = []
     for frame in traceback.extract_tb(error.__traceback__):
         path = Path(frame.filename)
@@ -65,13 +56,9 @@ def format_traceback(error: Exception, step: int) -> Failure:
     lines = ["Traceback (most recent call last):"]
     for file, frame in ours:
         lines += [f'  File "{file}", line {frame.lineno}, in {frame.name}', f"    {frame.line}"]
+    lines += "".join(traceback.format_exception_only(error)).rstrip().split("\n")
     file, last = ours[-1]
-    return Failure(
-        step,
-        [*lines, *"".join(traceback.format_exception_only(error)).rstrip().split("\n")],
-        last.lineno or 0,
-        file,
-    )
+    return {"step": step, "lines": lines, "line": last.lineno or 0, "file": file}
 
 
 class TrainingCopy:
@@ -79,7 +66,7 @@ class TrainingCopy:
 
     def __init__(self, config: RunConfig, bug: Bug | None) -> None:
         self.config = config
-        self.failure: Failure | None = None
+        self.failure: dict[str, Any] | None = None
         self.losses: list[float] = []
         # step, exact match with teacher forcing, exact match free-running
         self.evaluations: list[tuple[int, float, float]] = []
@@ -167,7 +154,7 @@ def compare(name: str, seed: int, steps: int, reporter: ProgressReporter) -> dic
 def observations(copy: TrainingCopy, held_out: HeldOutSet) -> dict[str, Any]:
     """Return the metrics, the output and the attention weights of a copy, or its traceback."""
     if copy.failure is not None:
-        return {"failure": asdict(copy.failure)}
+        return {"failure": copy.failure}
     model, task = copy.model.eval(), copy.trainer.task
     teacher_forced, free_running = exact_match(model, held_out)
     max_tokens = copy.config.task.max_length + 1

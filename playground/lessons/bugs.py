@@ -41,12 +41,10 @@ STEPS_RANGE = (20, 1000)  # the range that a link can request
 class Bug(Definition):
     """A bug in one line of the source.
 
-    location         the function that contains it: "module:function" or "module:Class.method"
-    correct_line     the correct line
-    buggy_line       the line of the buggy copy
-    origin           where such a bug occurs
-    explanation      the effect of the bug, and how to find it
-    settings         settings that make the bug visible, in addition to `BUG_SETTINGS`
+    location     the function that contains it: "module:function" or "module:Class.method"
+    origin       where such a bug occurs
+    explanation  the effect of the bug, and how to find it
+    settings     settings that make the bug visible, in addition to `BUG_SETTINGS`
     """
 
     title: str

@@ -33,10 +33,7 @@ CLEAR_SCORE = 0.5  # a head with at least this share of attention near the align
 
 
 def pretrained_alignment(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
-    """Measure where the cross-attention heads of a pretrained model attend.
-
-    `options["pretrained_result"]` is that of a job of pretrained/attention/translation.py.
-    """
+    """Measure where the cross-attention heads of a pretrained model attend in a translation."""
     translation = options["pretrained_result"]
     name = translation["model"].rsplit("/", 1)[-1]
     pretrained = torch.tensor(translation["alignment"]["scores"])
@@ -72,10 +69,7 @@ def pretrained_alignment(runs: list[TrainedRun], options: Mapping[str, Any]) -> 
 
 
 def next_token_probability(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
-    """Measure the probability of the most probable next token of a prompt, in percent.
-
-    `options["pretrained_result"]` is that of a job of pretrained/next_token.py.
-    """
+    """Measure the probability of the most probable next token of a prompt, in percent."""
     predicted = options["pretrained_result"]
     plain, name = predicted["plain"], predicted["model"].rsplit("/", 1)[-1]
     best = plain["candidates"][0]

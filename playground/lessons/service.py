@@ -103,8 +103,9 @@ class Measurement(Job):
         return response
 
     def _bug_result(self, result: Response) -> Response:
-        hidden = HIDDEN_UNTIL_SOLVED if self.bug_identified else HIDDEN_UNTIL_IDENTIFIED
-        hidden = () if self.line_identified else hidden
+        hidden: tuple[str, ...] = HIDDEN_UNTIL_IDENTIFIED
+        if self.bug_identified:
+            hidden = () if self.line_identified else HIDDEN_UNTIL_SOLVED
         bug = BUGS[self.name]
         return {
             **{name: value for name, value in result.items() if name not in hidden},
