@@ -114,12 +114,8 @@ def test_max_reliable_length_ends_at_the_first_failing_length():
 
 
 def test_scheme_is_summarized_by_median_and_range_per_length():
-    row = scheme(
-        "learned",
-        counts(100, 100, 100, 40, 0, 0),
-        counts(100, 100, 100, 60, 20, 0),
-        counts(100, 100, 100, 50, 0, 0),
-    )
+    shares = ((40, 0), (60, 20), (50, 0))
+    row = scheme("learned", *(counts(100, 100, 100, *each, 0) for each in shares))
     assert (row["median"][3], row["low"][3], row["high"][3]) == (0.5, 0.4, 0.6)
     assert row["reach"]["median"] == 3
 
@@ -136,9 +132,8 @@ def test_length_summary_states_reliable_lengths_and_significance():
     result = summarize([scheme("learned", *near), scheme("sinusoidal", *far)], [1, 3], 6)
     assert result == (
         "Trained on length 1–3 and evaluated up to 6, sinusoidal keeps 99 % exact match up to "
-        "length "
-        "5, learned to 3 (median and range of 3 "
-        "seeds). Beyond length 3, sinusoidal has the highest median exact match, 66.6 %, which has "
+        "length 5, learned to 3 (median and range of 3 seeds). "
+        "Beyond length 3, sinusoidal has the highest median exact match, 66.6 %, which has "
         "no test; a test is of the 99 % lengths only. "
         "These seeds cannot show a difference (smallest possible p = 0.1); use at least 4."
     )
@@ -150,18 +145,15 @@ def test_length_summary_states_reliable_lengths_and_significance():
 
 def test_length_summary_reports_what_is_missing():
     near = counts(100, 100, 100, 40, 0, 0)
-    assert "nothing keeps 99 %" in summarize(
-        [scheme("learned", counts(10, 10, 10, 0, 0, 0))], [1, 3], 6
-    )
+    failing = scheme("learned", counts(10, 10, 10, 0, 0, 0))
+    assert "nothing keeps 99 %" in summarize([failing], [1, 3], 6)
     waiting = {"seed": 1, "scores": []}
     partly = summarize_scheme("learned", [{"seed": 0, "scores": scores(near)}, waiting], 3)
     assert summarize([partly], [3, 3], 6).startswith(
         "So far, with 1 of 2 runs: trained on length 3 and evaluated"
     )
-    assert (
-        summarize([summarize_scheme("learned", [waiting], 3)], [1, 3], 6)
-        == "No run has been evaluated yet."
-    )
+    nothing = summarize_scheme("learned", [waiting], 3)
+    assert summarize([nothing], [1, 3], 6) == "No run has been evaluated yet."
     ended = [{"seed": 0, "scores": scores(near)}, waiting | {"out": True}]
     lost = summarize_scheme("learned", ended, 3)
     assert summarize([lost], [3, 3], 6).startswith("Trained on length 3 and evaluated")

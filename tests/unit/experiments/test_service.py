@@ -128,27 +128,19 @@ def test_results_are_those_of_all_runs(server, workers):
     pre, post = report["results"]["variants"]
     assert (pre["exact_match"]["low"], pre["exact_match"]["high"]) == (0.25, 0.5)
     assert (post["exact_match"]["low"], post["exact_match"]["high"]) == (0.75, 1.0)
-    assert pre["curve"] == {
-        "steps": [10, 20],
-        "median": [0.375] * 2,
-        "low": [0.25] * 2,
-        "high": [0.5] * 2,
-    }
+    values = {"median": [0.375] * 2, "low": [0.25] * 2, "high": [0.5] * 2}
+    assert pre["curve"] == {"steps": [10, 20], **values}
     assert (pre["steps_to"]["reached"], post["steps_to"]["reached"]) == (0, 1)
     assert experiments.to_csv(experiment, "ada").count("\n") == 3
-    assert (
-        experiments.details(experiment, "ada")["results"]
-        is experiments.details(experiment, "ada")["results"]
-    )
+    report = experiments.details(experiment, "ada")
+    assert report["results"] is experiments.details(experiment, "ada")["results"]
 
 
 def test_a_summary_names_what_makes_the_tests_of_variants_differ(server):
     _, experiments = server
     experiment = submit(experiments, base={}, grid={"max_length": [5, 10]})
-    assert (
-        "Variants differ in max_length"
-        in experiments.details(experiment, "ada")["results"]["summary"]
-    )
+    results = experiments.details(experiment, "ada")["results"]
+    assert "Variants differ in max_length" in results["summary"]
 
 
 def test_time_is_estimated_from_comparable_runs_or_sizes(server, workers):
@@ -246,10 +238,8 @@ def test_a_damaged_line_of_stored_results_is_ignored(create_server, workers):
     for damaged in (b'{"run": "x"}\n', content[:40], b"", changed):
         path.write_bytes(damaged)
         _, experiments = create_server()
-        assert (
-            experiments.details(experiments.find(experiment.id, "ada"), "ada")["results"]
-            == expected
-        )
+        experiment = experiments.find(experiment.id, "ada")
+        assert experiments.details(experiment, "ada")["results"] == expected
     path.with_suffix(".json").unlink()
     create_server()
     assert not path.exists()
@@ -378,11 +368,8 @@ def test_length_scores_are_stored_and_not_recomputed(create_server, workers):
     experiment = submit(experiments, **LENGTHS)
     run_to_end(experiments, workers, experiment)
     expected = experiments.details(experiment, "ada")["lengths"]
-    assert (expected["trained"], expected["max_length"], expected["n_requested"]) == (
-        [1, 4],
-        12,
-        20,
-    )
+    assert (expected["trained"], expected["max_length"]) == ([1, 4], 12)
+    assert expected["n_requested"] == 20
     scores = expected["rows"][0]["runs"][0]["scores"]
     assert [line["length"] for line in scores] == list(range(1, 13))
     # 2 runs of 20 steps and 12 lengths

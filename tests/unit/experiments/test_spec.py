@@ -21,13 +21,8 @@ from playground.training.train_config import TrainConfig
 
 
 def make(base=None, grid=None, **more) -> Experiment:
-    spec = {
-        "name": "a question",
-        "base": base or {},
-        "grid": grid or {"norm_placement": ["pre", "post"]},
-        **more,
-    }
-    return parse_experiment(spec, owner="0" * 64)
+    grid = grid or {"norm_placement": ["pre", "post"]}
+    return parse_experiment({"name": "a", "base": base or {}, "grid": grid, **more}, owner="0" * 64)
 
 
 def test_short_label_is_used_unless_it_is_ambiguous():
@@ -143,25 +138,16 @@ def test_length_experiments_have_positions_for_all_lengths():
     ],
 )
 def test_invalid_specification_names_its_field(more, field, expected_message):
-    inputs = {
-        "name": "a question",
-        "base": {},
-        "grid": {"norm_placement": ["pre", "post"]},
-    } | more
+    inputs = {"name": "a", "base": {}, "grid": {"norm_placement": ["pre", "post"]}} | more
     with pytest.raises(ConfigError, match=expected_message) as refused:
         parse_experiment(inputs, owner="0" * 64)
     assert refused.value.field == field
 
 
 def test_texts_are_parsed_by_the_type_of_the_setting():
-    inputs = {
-        "n_heads": "4",
-        "dropout": "0.1",
-        "norm_placement": "pre",
-        "tie_output_embeddings": "off",
-        "architecture": "x",
-    }
-    assert [parse_value(name, text) for name, text in inputs.items()] == [4, 0.1, "pre", False, "x"]
+    inputs = {"n_heads": "4", "dropout": "0.1", "norm_placement": "pre", "architecture": "x"}
+    inputs |= {"tie_output_embeddings": "off"}
+    assert [parse_value(name, text) for name, text in inputs.items()] == [4, 0.1, "pre", "x", False]
     for name, text in (("n_heads", "four"), ("tie_output_embeddings", "perhaps"), ("wings", "2")):
         with pytest.raises(ConfigError):
             parse_value(name, text)
@@ -220,12 +206,9 @@ def test_settings_of_measurement_are_refused_as_treatments(name, kind):
         "variant": {"variant": [{name: first}, {name: second}]},
         "lengths": {name: [first, second]},
     }[kind]
+    kind = "lengths" if kind == "lengths" else "grid"
     with pytest.raises(ConfigError, match=r"set it once for all runs|only EOS ends") as error:
-        make(
-            {"min_length": 8, "max_length": 8},
-            grid,
-            kind="lengths" if kind == "lengths" else "grid",
-        )
+        make({"min_length": 8, "max_length": 8}, grid, kind=kind)
     assert error.value.field == name
     assert make({name: first}).n_runs == 10
     assert make(grid={name: [first], "norm_placement": ["pre", "post"]}).n_runs == 10
@@ -245,9 +228,8 @@ def test_variants_may_have_budgets_of_their_own_but_not_measurements():
 
 @pytest.mark.parametrize("kind", ["grid", "lengths"])
 def test_runs_that_end_below_the_compared_score_are_refused(kind):
-    with pytest.raises(
-        ConfigError, match=r"0\.9, so runs end before .* to at least 0\.99"
-    ) as error:
+    message = r"0\.9, so runs end before .* to at least 0\.99"
+    with pytest.raises(ConfigError, match=message) as error:
         make({"stop_at_exact_match": 0.9}, kind=kind)
     assert error.value.field == "stop_at_exact_match"
     varied = {"variant": [{"n_heads": 2, "stop_at_exact_match": 0.5}, {"n_heads": 4}]}
