@@ -91,7 +91,7 @@ def measure_here(folder: Path) -> dict[str, float]:
 
     with open_experiments(folder) as service:
         lap("open the storage")
-        experiments = service.list_for_owner(OWNER)
+        experiments = service.store.list_for_owner(OWNER)
         for each in experiments:
             service.summary(each, OWNER)
         lap("list")

@@ -137,6 +137,6 @@ def _merged_report(sharded: ShardedExperiment, n_drawn: int) -> dict[str, Any]:
 
     sharded.merge()
     with open_experiments(sharded.folder) as service:
-        merged = service.find(MERGED, OWNER)
+        merged = service.store.find(MERGED, OWNER)
         assert merged is not None
         return service.details(merged, OWNER, n_drawn)

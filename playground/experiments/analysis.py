@@ -147,7 +147,7 @@ def _measured(variant: Mapping[str, Any], measure: str) -> list[Any]:
 def _described(variants: Sequence[Mapping[str, Any]], planned: Sequence[Mapping[str, Any]]) -> str:
     """Describe the best, the second and the last of the ended variants."""
     measure, order = _ranked(variants)
-    seeds = " each, ".join(dict.fromkeys(_format_seeds(_ended(variant)) for variant in variants))
+    seeds = " each, ".join(dict.fromkeys(format_seeds(_ended(variant)) for variant in variants))
     if not order[1:]:
         return f"{order[0]['short']} {_describe(order[0], measure)} ({seeds})."
     chosen = [*order[:2], *order[2:][-1:]]
@@ -307,7 +307,7 @@ def format_range(values: Mapping[str, Any], format_value: Callable[[float], str]
     )
 
 
-def _format_seeds(n: int) -> str:
+def format_seeds(n: int) -> str:
     return "1 seed" if n == 1 else f"median and range of {n} seeds"
 
 

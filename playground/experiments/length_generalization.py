@@ -14,7 +14,7 @@ from playground.runs.record import WEIGHTS_EVICTED
 from playground.runs.registry import Registry
 from playground.runs.state import Run
 
-from .analysis import TARGET_SCORE, describe_rank_test
+from .analysis import TARGET_SCORE, describe_rank_test, format_range, format_seeds
 from .spec import LENGTHS, MIN_PER_LENGTH, evaluation_cost
 from .state import ExperimentState, PendingEvaluation
 from .summary import ScoreSummary
@@ -220,7 +220,6 @@ def _comparison(
     begin += f" on length {low}–{high}" if low < high else f" on length {high}"
     begin += f" and evaluated up to {max_length}, "
     best, *rest = _ranked(done)
-    seeds = "1 seed" if best["n"] == 1 else f"median and range of {best['n']} seeds"
     if not best["reach"]["high"]:
         return f"{begin}nothing keeps 99 % exact match at any length; train for more steps."
     text = (
@@ -228,7 +227,7 @@ def _comparison(
     )
     for row in rest:
         text += f", {row['label']} to {_describe_reach(row, max_length)}"
-    text += f" ({seeds})"
+    text += f" ({format_seeds(best['n'])})"
     # shares over the same lengths
     tested = [row for row in done if row["beyond"] and row["max_length"] == max_length]
     if not tested:
@@ -269,12 +268,7 @@ def conclusion(rows: Sequence[Mapping[str, Any]], untestable: str = "") -> str:
 
 def _describe_reach(row: Mapping[str, Any], max_length: int) -> str:
     limit = f", evaluated up to {row['max_length']} only" if row["max_length"] < max_length else ""
-    return _format_range(row["reach"]) + limit
-
-
-def _format_range(values: Mapping[str, Any]) -> str:
-    low, high = values["low"], values["high"]
-    return f"{values['median']:g}" + (f" ({low:g}–{high:g})" if low != high else "")
+    return format_range(row["reach"], "{:g}".format) + limit
 
 
 def to_csv(rows: Sequence[Mapping[str, Any]], test: str = "") -> str:

@@ -191,20 +191,16 @@ def _compare_lengths(
         rows.append(
             length_generalization.summarize_scheme(variant.short_label, by_seed, task.max_length)
         )
-    max_length = max(
-        experiment.max_evaluated_length(variant.settings) for variant in experiment.variants
-    )
-    trained: Sequence[int] = [task.min_length, task.max_length]
+    lengths = [experiment.max_evaluated_length(variant.settings) for variant in experiment.variants]
+    trained, untestable = [task.min_length, task.max_length], experiment.why_lengths_untestable
+    summary = length_generalization.summarize(rows, trained, max(lengths), untestable)
     return {
         "trained": trained,
-        "max_length": max_length,
+        "max_length": max(lengths),
         "n_requested": experiment.n,
         "rows": rows,
-        "summary": length_generalization.summarize(
-            rows, trained, max_length, experiment.why_lengths_untestable
-        )
-        + experiment.task_note,
-        "test": length_generalization.conclusion(rows, experiment.why_lengths_untestable),
+        "summary": summary + experiment.task_note,
+        "test": length_generalization.conclusion(rows, untestable),
     }
 
 

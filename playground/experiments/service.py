@@ -64,21 +64,13 @@ class ExperimentService:
         return next(
             (
                 each
-                for each in self.list_for_owner(owner)
+                for each in self.store.list_for_owner(owner)
                 if each.is_equivalent(experiment)
                 and (state := self.store.states.get(each.id)) is not None
                 and not state.is_cancelled
             ),
             None,
         )
-
-    def find(self, experiment_id: object, owner: str) -> Experiment | None:
-        """Return the experiment of the owner with this id, or None."""
-        return self.store.find(experiment_id, owner)
-
-    def list_for_owner(self, owner: str) -> list[Experiment]:
-        """Return the experiments of an owner, newest first."""
-        return self.store.list_for_owner(owner)
 
     def list_machines(
         self, spec: Mapping[str, Any], owner: str, token: str

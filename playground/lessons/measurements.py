@@ -17,7 +17,6 @@ from playground.inspection.ablation import (
     AblationEffect,
     describe_spared_heads,
 )
-from playground.inspection.attention_recording import record_teacher_forced
 from playground.inspection.hooks import all_heads
 from playground.jobs.progress import ProgressReporter
 
@@ -28,6 +27,7 @@ from .trained_run import (
     Result,
     TrainedRun,
     bars_figure,
+    cross_attention,
     decode,
     exact_match_by_length,
     exact_match_curves,
@@ -37,7 +37,6 @@ from .trained_run import (
     result,
     same,
     same_multiset,
-    source_and_target,
 )
 
 TARGET_SCORE = 0.99
@@ -76,12 +75,10 @@ def half_accuracy_step(runs: list[TrainedRun], options: Mapping[str, Any]) -> Re
 def first_token_attention(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
     """Measure what the cross-attention heads attend to for the first output token."""
     subject = runs[0].subject
-    batch = subject.encode_text(options["text"])
-    cross_LHTS = record_teacher_forced(subject.transformer, batch).attention_weights["cross"][:, 0]
+    cross_LHTS, source, target = cross_attention(subject, options["text"])
     row_LHS = cross_LHTS[:, :, 0]
     mean_S = row_LHS.mean((0, 1))
     at = int(mean_S.argmax())
-    source, target = source_and_target(subject, batch)
     expected = subject.task.alignment(len(source) - 1)
     n_heads, agreeing = row_LHS.shape[0] * row_LHS.shape[1], int((row_LHS.argmax(-1) == at).sum())
     right = (
@@ -356,30 +353,21 @@ def _outputs(runs: list[TrainedRun], text: str) -> dict[str, Any]:
     return {"kind": "outputs", "title": f"Outputs for {text}", "label": "model", "rows": rows}
 
 
-def _cross_attention(run: TrainedRun, text: str) -> tuple[torch.Tensor, list[str], list[str]]:
-    """Return the mean cross-attention over all heads (TS), with the source and target tokens."""
-    batch = run.subject.encode_text(text)
-    layers = run.subject.model.attention_weights(batch).cross
-    weights_TS = torch.stack([weights_BHTS[0].mean(0) for weights_BHTS in layers]).mean(0)
-    return weights_TS, *source_and_target(run.subject, batch)
-
-
 def _attention_map(run: TrainedRun, text: str) -> dict[str, Any]:
-    weights_TS, source, target = _cross_attention(run, text)
+    weights_LHTS, source, target = cross_attention(run.subject, text)
+    weights_TS = weights_LHTS.mean(1).mean(0)
     title = f"Cross-attention, mean over heads: {run.label}"
     return map_figure(title, target, source, weights_TS, is_generated=True)
 
 
 def _describe_alignment(run: TrainedRun, text: str) -> str:
     """Return how many output tokens attend most to the source token that they must copy."""
-    weights_TS, source, _ = _cross_attention(run, text)
+    weights_LHTS, source, _ = cross_attention(run.subject, text)
     expected = run.subject.task.alignment(len(source) - 1)
     if expected is None:
         return ""
-    offsets = [
-        at - position
-        for at, position in zip(weights_TS.argmax(-1).tolist(), expected, strict=False)
-    ]
+    best = weights_LHTS.mean(1).mean(0).argmax(-1).tolist()
+    offsets = [at - position for at, position in zip(best, expected, strict=False)]
     return (
         f"Output tokens with their largest weight on the source token to copy: {offsets.count(0)} "
         f"of {len(expected)}; on the token after it, whose state includes both tokens: "

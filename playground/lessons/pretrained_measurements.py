@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from playground.inspection.attention_recording import record_teacher_forced
 from playground.inspection.attention_sinks import SINK_REASON, is_sink
 from playground.inspection.cross_attention_alignment import score_alignment
 from playground.inspection.views.attention_maps import unpack_uint16
@@ -18,12 +17,12 @@ from .trained_run import (
     Result,
     TrainedRun,
     bars_figure,
+    cross_attention,
     curve,
     curves_figure,
     map_figure,
     percent,
     result,
-    source_and_target,
 )
 
 EXAMPLE_TEXT = "3 1 4 1 5"  # of the own model
@@ -163,8 +162,8 @@ def _own_first_token(run: TrainedRun) -> tuple[float, float, float]:
     """
     subject = run.subject
     batch = subject.encode_text(EXAMPLE_TEXT)
-    recording = record_teacher_forced(subject.transformer, batch)
-    weights_LHQM = recording.attention_weights["decoder"][:, 0]
+    layers = subject.model.attention_weights(batch).decoder
+    weights_LHQM = torch.stack([weights_BHQM[0] for weights_BHQM in layers])
     first_V = subject.model(batch.source_BS, batch.decoder_input_BT)[0, 0].softmax(-1)
     counts_Q = torch.arange(2, weights_LHQM.shape[-2] + 1)
     return (
@@ -177,13 +176,9 @@ def _own_first_token(run: TrainedRun) -> tuple[float, float, float]:
 @torch.no_grad()
 def _align_own_model(run: TrainedRun) -> tuple[Tensor, list[str], list[str], dict[str, Any]]:
     """Return cross-attention (LHQM), source, target and alignment on the example."""
-    subject = run.subject
-    batch = subject.encode_text(EXAMPLE_TEXT)
-    recording = record_teacher_forced(subject.transformer, batch)
-    weights_LHQM = recording.attention_weights["cross"][:, 0]
-    source, target = source_and_target(subject, batch)
+    weights_LHQM, source, target = cross_attention(run.subject, EXAMPLE_TEXT)
     end = len(source) - 1
-    aligned_Q = torch.tensor([*(subject.task.alignment(end) or range(end)), end])
+    aligned_Q = torch.tensor([*(run.subject.task.alignment(end) or range(end)), end])
     return weights_LHQM, source, target, score_alignment(weights_LHQM, aligned_Q)
 
 

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -21,7 +22,6 @@ from playground.evaluation import exact_match_at_length
 from playground.inspection.inspected_model import InspectedModel, load_inspected_model
 from playground.runs.weight_history import read_lines, weight_steps, weights_path
 from playground.tasks import EOS, PAD
-from playground.tasks.task import Batch
 from playground.training.run_config import RunConfig
 
 Result = dict[str, Any]
@@ -173,10 +173,14 @@ def same_multiset(generated_BT: Tensor, labels_BT: Tensor) -> Tensor:
     return (generated.sort(1).values == labels.sort(1).values).all(1)
 
 
-def source_and_target(subject: InspectedModel, batch: Batch) -> tuple[list[str], list[str]]:
-    """Return the names of the tokens of the first example."""
+@torch.no_grad()
+def cross_attention(subject: InspectedModel, text: str) -> tuple[Tensor, list[str], list[str]]:
+    """Return the cross-attention weights on a text (LHTS), and the tokens of source and target."""
+    batch = subject.encode_text(text)
+    layers = subject.model.attention_weights(batch).cross
     source, target = batch.source_BS[0].tolist(), batch.labels_BT[0].tolist()
-    return subject.token_names(source), subject.token_names(target)
+    weights_LHTS = torch.stack([weights_BHTS[0] for weights_BHTS in layers])
+    return weights_LHTS, subject.token_names(source), subject.token_names(target)
 
 
 def decode(subject: InspectedModel, tokens: Tensor) -> str:

@@ -171,10 +171,10 @@ class ExperimentHandlers(HandlerGroup):
         """
         owner = request.owner
         response: dict[str, Any] = {"experiments": [], "open": None}
-        for each in self.experiments.list_for_owner(owner):
+        for each in self.experiments.store.list_for_owner(owner):
             with suppress(UserError):  # it was deleted meanwhile
                 response["experiments"].append(self._summary(each, owner))
-        experiment = self.experiments.find(request.open, owner)
+        experiment = self.experiments.store.find(request.open, owner)
         if experiment:
             with suppress(UserError):
                 n_variants = len(experiment.variants)
@@ -218,7 +218,7 @@ class ExperimentHandlers(HandlerGroup):
         return StreamingResponse(parts, media_type="application/json")
 
     def _require_experiment(self, request: ExperimentRequest) -> Experiment:
-        experiment = self.experiments.find(request.experiment, request.owner)
+        experiment = self.experiments.store.find(request.experiment, request.owner)
         if experiment is None:
             raise UserError(EXPERIMENT_MISSING)
         return experiment

@@ -3,7 +3,6 @@ import json
 import re
 import shlex
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -16,8 +15,8 @@ from playground.cli.common import reserve_output_dir
 from playground.cli.inspect import most_missed_head
 from playground.cli.train import build_config
 from playground.training.presets import architecture_preset
-from tests.support.app_server import ROOT, wait_for
-from tests.support.command_runner import COMMAND, run_here, run_in_interpreter
+from tests.support.app_server import wait_for
+from tests.support.command_runner import run_here, run_in_interpreter, start_command
 
 TINY = shlex.split(
     "--d-model 16 --n-heads 2 --n-layers 1 --d-ff 16 --batch-size 16 --eval-every 20 "
@@ -206,8 +205,8 @@ def catches_sigterm(pid):
 
 
 def test_a_signal_ends_training_with_a_checkpoint(tmp_path):
-    words = ["train", "--max-steps", "100000", "--out", str(tmp_path / "stopped"), *TINY]
-    with subprocess.Popen([*COMMAND, *words], cwd=ROOT, stderr=subprocess.PIPE, text=True) as run:
+    words = ["train", "--max-steps", "100000", "--out", tmp_path / "stopped", *TINY]
+    with start_command(*words) as run:
         wait_for(lambda: catches_sigterm(run.pid), 100, "the training that handles signals")
         run.send_signal(signal.SIGINT)
         message = run.stderr.read()

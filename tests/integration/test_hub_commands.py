@@ -7,15 +7,14 @@ signals and of the terminal start processes.
 import json
 import os
 import signal
-import subprocess
 import threading
 from types import SimpleNamespace
 
 import pytest
 from huggingface_hub import ModelCard
 
-from tests.support.app_server import ROOT, wait_for
-from tests.support.command_runner import COMMAND, run_here, run_in_interpreter
+from tests.support.app_server import wait_for
+from tests.support.command_runner import run_here, run_in_interpreter, start_command
 from tests.support.hub_tasks import run_tasks_here
 
 TAGGED = "---\ntags: [transformer-playground]\n---\n"
@@ -233,15 +232,9 @@ def test_a_signal_cancels_the_hub_task(hub, monkeypatch, number):
 def test_ctrl_c_ends_a_hanging_push_without_leftovers(hub, tmp_path):
     hub.put("ada/hanging", {"README.md": "# Soon"})
     with hub.fault(hub.COMMIT, "silent") as fault:
-        hanging = subprocess.Popen(
-            [*COMMAND, "push", "checkpoints/reverse-one-head", "ada/hanging"],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"HF_TOKEN": hub.ADA, "TMPDIR": str(tmp_path)},
-            start_new_session=True,
-        )
+        environment = os.environ | {"HF_TOKEN": hub.ADA, "TMPDIR": str(tmp_path)}
+        words = ("push", "checkpoints/reverse-one-head", "ada/hanging")
+        hanging = start_command(*words, env=environment, start_new_session=True)
         wait_for(lambda: fault.hits or hanging.poll() is not None, 100, "the commit")
         # as a terminal sends Ctrl-C: to the process of the hub task, too
         os.killpg(hanging.pid, signal.SIGINT)

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from playground.__main__ import main, run
 from playground.cli.experiments import build_spec
 from playground.runs.storage_folder import locked_storage
-from tests.support.app_server import ROOT, wait_for
-from tests.support.command_runner import COMMAND, run_command, run_in_interpreter
+from tests.support.app_server import wait_for
+from tests.support.command_runner import run_command, run_in_interpreter, start_command
 
 TINY = shlex.split(
     "d_model=16 n_heads=2 n_layers=1 d_ff=16 batch_size=8 eval_size=32 eval_every=20 max_length=4"
@@ -32,13 +32,7 @@ def test_interrupted_command_resumes_without_repeated_work(tmp_path):
     arguments = ("experiment", "positions", "--vary", "position_type=learned,sinusoidal")
     arguments += ("--seeds", 1, "--out", out, "--csv", table, "--json")
     arguments += ("--set", "max_steps=400", *TINY)
-    with subprocess.Popen(
-        [*COMMAND, *map(str, arguments)],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    with start_command(*arguments) as process:
         wait_for(
             lambda: list(out.glob("runs/*/checkpoints/*/config.json")),
             description="a run that has saved",

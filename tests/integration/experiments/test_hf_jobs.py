@@ -16,7 +16,7 @@ from playground.experiments.backends.hf_jobs import build_wheel
 from tests.support.app_server import wait_for
 from tests.support.cluster_guide import make_small, read_section
 from tests.support.command_runner import run_here
-from tests.support.shards import FIVE_STEPS, measurements, write_results
+from tests.support.shards import FIVE_STEPS, measurements, write_results, write_wheel
 
 SPEC = {
     "name": "heads",
@@ -55,15 +55,11 @@ def quick(hub, monkeypatch):
     """Run no process in jobs: each writes its results. Return the calls by shard."""
     attempts = {}
 
-    def build_wheel(folder):
-        (folder / "playground.whl").write_bytes(b"wheel")
-        return folder / "playground.whl"
-
     def run_job(hub, job):
         attempts[job.shard] = attempts.get(job.shard, 0) + 1
         return write_results(hub, job)
 
-    monkeypatch.setattr(hf_jobs, "build_wheel", build_wheel)
+    monkeypatch.setattr(hf_jobs, "build_wheel", write_wheel)
     hub.run_job = run_job
     return attempts
 

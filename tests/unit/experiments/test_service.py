@@ -159,7 +159,7 @@ def test_time_is_estimated_from_comparable_runs_or_sizes(server, workers):
     assert [variant["label"] for variant in plan["variants"]] == ["norm_placement pre"]
     estimate = experiments.plan(both | {"seeds": [0]}, "ada")["estimate"]
     assert "for 1 of them: no comparable run" in estimate["message"]  # of the two, post-norm
-    assert experiments.list_for_owner("ada") == []
+    assert experiments.store.list_for_owner("ada") == []
 
 
 def test_a_large_experiment_does_not_delay_other_runs(create_server, workers):
@@ -201,7 +201,7 @@ def test_pause_saves_the_run_that_trains_and_resume_continues_it(create_server, 
 @pytest.mark.parametrize("fields", [{}, LENGTHS], ids=["grid", "lengths"])
 def test_results_outlive_the_runs(create_server, workers, fields):
     def results(experiments):
-        details = experiments.details(experiments.find(experiment.id, "ada"), "ada")
+        details = experiments.details(experiments.store.find(experiment.id, "ada"), "ada")
         for row in details["results"]["variants"]:
             for seed in row["seeds"]:
                 del seed["run"]
@@ -217,7 +217,7 @@ def test_results_outlive_the_runs(create_server, workers, fields):
     n_workers = len(workers)
     registry.shutdown(0)
     _, experiments = create_server()
-    experiment = experiments.find(experiment.id, "ada")
+    experiment = experiments.store.find(experiment.id, "ada")
     assert results(experiments) == expected
     assert experiments.progress(experiment, "ada") == progress
     assert experiments.estimate(experiment, "ada")["seconds"] == 0
@@ -238,7 +238,7 @@ def test_a_damaged_line_of_stored_results_is_ignored(create_server, workers):
     for damaged in (b'{"run": "x"}\n', content[:40], b"", changed):
         path.write_bytes(damaged)
         _, experiments = create_server()
-        experiment = experiments.find(experiment.id, "ada")
+        experiment = experiments.store.find(experiment.id, "ada")
         assert experiments.details(experiment, "ada")["results"] == expected
     path.with_suffix(".json").unlink()
     create_server()
@@ -283,7 +283,7 @@ def test_deletion_leaves_no_run_no_file_and_no_result(server, workers):
     assert experiments.details(experiment, "ada")["results"]["variants"][0]["n"] == 1
     state = weakref.ref(experiments.store.states[experiment.id])
     experiments.delete(experiment, "ada")
-    assert experiments.list_for_owner("ada") == []
+    assert experiments.store.list_for_owner("ada") == []
     runs = registry.list_for_owner("ada")
     assert len(runs) == 4
     assert all(run.deleted_at for run in runs)
@@ -328,7 +328,7 @@ def test_cancel_deletes_unfinished_runs_and_survives_a_restart(create_server, wo
     assert experiments.find_equivalent(experiment, "ada") is None
     registry.shutdown(0)
     _, experiments = create_server()
-    assert experiments.state(experiments.find(experiment.id, "ada"), "ada") == "cancelled"
+    assert experiments.state(experiments.store.find(experiment.id, "ada"), "ada") == "cancelled"
 
 
 def test_an_experiment_resumed_after_a_cancel_stays_so_after_a_restart(create_server, workers):
@@ -339,7 +339,7 @@ def test_an_experiment_resumed_after_a_cancel_stays_so_after_a_restart(create_se
     experiments.resume(experiment, "ada")
     registry.shutdown(0)
     _, experiments = create_server()
-    assert experiments.state(experiments.find(experiment.id, "ada"), "ada") == "done"
+    assert experiments.state(experiments.store.find(experiment.id, "ada"), "ada") == "done"
 
 
 def test_after_a_restart_resume_repeats_no_finished_run(create_server, workers):
@@ -349,7 +349,7 @@ def test_after_a_restart_resume_repeats_no_finished_run(create_server, workers):
     registry.shutdown(0)
     started = {run.id for run in registry.list_for_owner("ada")}
     registry, experiments = create_server()
-    experiment = experiments.find(experiment.id, "ada")
+    experiment = experiments.store.find(experiment.id, "ada")
     assert experiments.state(experiment, "ada") == "paused"
     experiments.resume(experiment, "ada")
     advance(experiments)
@@ -377,12 +377,12 @@ def test_length_scores_are_stored_and_not_recomputed(create_server, workers):
     registry.shutdown(0)
     registry, experiments = create_server()
     experiments.experiment_inspector.request = lambda *_: pytest.fail("it was evaluated already")
-    experiment = experiments.find(experiment.id, "ada")
+    experiment = experiments.store.find(experiment.id, "ada")
     assert experiments.state(experiment, "ada") == "done"
     assert experiments.details(experiment, "ada")["lengths"] == expected
     experiments.store.states[experiment.id].summaries_path.unlink()
     _, experiments = create_server()
-    experiment = experiments.find(experiment.id, "ada")
+    experiment = experiments.store.find(experiment.id, "ada")
     assert experiments.state(experiment, "ada") == "paused"
     experiments.resume(experiment, "ada")
     run_to_end(experiments, workers, experiment)
@@ -498,12 +498,12 @@ def test_a_limit_rejects_an_experiment_before_it_starts(server, monkeypatch, lim
     monkeypatch.setenv("PLAYGROUND_LIMITS", f"{limit}.per-owner=0")
     with pytest.raises(UserError, match=message):
         submit(experiments)
-    assert experiments.list_for_owner("ada") == registry.list_for_owner("ada") == []
+    assert experiments.store.list_for_owner("ada") == registry.list_for_owner("ada") == []
 
 
 def visible_owners(experiments, known):
     """Return the owners whose experiment still exists."""
-    return [owner for owner, each in known.items() if experiments.find(each.id, owner)]
+    return [owner for owner, each in known.items() if experiments.store.find(each.id, owner)]
 
 
 def submit_cancelled(experiments, *owners):
@@ -612,6 +612,7 @@ def test_an_error_of_one_experiment_is_logged_once_and_others_continue(
     submit(experiments, name="odd")
     experiment = submit(experiments, "ben")
     run_to_end(experiments, workers, experiment, "ben")
-    assert "KeyError" in experiments.summary(experiments.list_for_owner("ada")[0], "ada")["message"]
+    (odd,) = experiments.store.list_for_owner("ada")
+    assert "KeyError" in experiments.summary(odd, "ada")["message"]
     logged = [each for each in caplog.records if each.name.startswith("playground.experiments")]
     assert [record.exc_info[0] for record in logged] == [KeyError]

@@ -177,7 +177,7 @@ def test_the_experiment_of_a_lesson_is_in_no_list_and_on_no_disk(
 ):
     job_id = start(service)
     assert len(experiments.store.states) == 1
-    assert experiments.list_for_owner(OWNER) == []
+    assert experiments.store.list_for_owner(OWNER) == []
     workers[0].finish()
     experiments.runner._advance_all()
     assert not experiments.store.folder.exists()

@@ -124,7 +124,7 @@ def test_custom_experiment_keeps_run_settings_except_seed_and_varied(lab, regist
         "experiments/submit",
         form=form(["norm_placement", "pre, post"], ["max_steps", "30"], base=base, seeds="3"),
     )["experiment"]
-    experiment = lab.experiments.find(experiment_id, OWNER)
+    experiment = lab.experiments.store.find(experiment_id, OWNER)
     assert (experiment.name, dict(experiment.grid), experiment.seeds) == (
         "Norm placement",
         {"norm_placement": ["pre", "post"]},
