@@ -99,14 +99,6 @@ def test_summary_names_the_best_variant_with_ranges_and_p_value():
     )
 
 
-def test_clear_difference_is_significant_despite_overlapping_ranges():
-    quick = (100, 100, 110, 110, 110, 120, 120, 120, 120, 130, 130, 200)
-    slow = (190, 200, 200, 210, 210, 210, 220, 220, 220, 230, 230, 240)
-    actual = result(variant("pre", *quick, steps=300), variant("post", *slow, steps=300))
-    assert "p < 0.0001" in actual
-    assert RARE in actual
-
-
 def test_many_cells_are_many_comparisons():
     def of_seeds(n):
         rates = (10, 50, 90, 130, 170)
