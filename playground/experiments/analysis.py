@@ -239,9 +239,10 @@ def describe_rank_test(
     """Describe whether two variants, the best of `n_variants`, differ by a rank test.
 
     The p-value is corrected for all pairs, as the best two were not chosen beforehand. The test is
-    unpaired although the variants share their seeds: the smallest p of n pairs is 2/2^n, too large
-    with five seeds. If a seed makes runs more alike, an unpaired test is conservative (Zimmerman
-    1997, Journal of Educational and Behavioral Statistics 22). The text has no final period.
+    unpaired although the variants share their seeds: the smallest p of n pairs is 2/2^n, which
+    misses the threshold with five seeds, or with six after the correction for more than two
+    variants. If a seed makes runs more alike, an unpaired test is conservative (Zimmerman 1997,
+    Journal of Educational and Behavioral Statistics 22). The text has no final period.
     """
     p = corrected_p_value(rank_test(one, other), n_variants)
     if problem := too_few_seeds(len(one), len(other), n_variants, p):
