@@ -24,12 +24,7 @@ from .train import translating_option_names
 @checkpoint_argument
 @number_option("--n", 1, 100_000, "Number of held-out sequences.", default=2000)
 @click.option("--min-length", type=int, help="Minimum length. [default: the model's own]")
-@click.option(
-    "--length",
-    "max_length",
-    type=int,
-    help="Maximum length. [default: the model's own]",
-)
+@click.option("--length", "max_length", type=int, help="Maximum length. [default: the model's own]")
 @json_option
 def evaluate(
     checkpoint: Path, n: int, min_length: int | None, max_length: int | None, as_json: bool

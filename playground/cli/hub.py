@@ -47,12 +47,7 @@ from .common import (
 )
 @json_option
 def push(
-    checkpoint: Path,
-    repo: str,
-    license: str,
-    dry_run: bool,
-    as_json: bool,
-    **options: bool,
+    checkpoint: Path, repo: str, license: str, dry_run: bool, as_json: bool, **options: bool
 ) -> None:
     """Publish a checkpoint on the Hugging Face Hub, in one commit."""
     from playground.hub.formats import package_format

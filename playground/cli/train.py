@@ -150,10 +150,7 @@ class Train(CommandWithExamples):
 )
 @dataset_options
 @click.option(
-    "--length",
-    "max_length",
-    type=int,
-    help="Maximum length. [default: 10; brackets: 16]",
+    "--length", "max_length", type=int, help="Maximum length. [default: 10; brackets: 16]"
 )
 @click.option("--min-length", type=int, help="Minimum length. [default: the same as --length]")
 @click.option(
@@ -247,11 +244,7 @@ def _build_trainer(
 
 
 def _save(
-    trainer: Trainer,
-    metrics: list[Any],
-    scores: EvalResult | None,
-    out: Path,
-    is_resumable: bool,
+    trainer: Trainer, metrics: list[Any], scores: EvalResult | None, out: Path, is_resumable: bool
 ) -> list[str]:
     """Save the checkpoint, and return what the user must know if the run did not end as planned.
 
