@@ -320,23 +320,19 @@ def print_report(
     if table:
         table.write_bytes(to_csv(report["results"], lengths).encode())
     if figure:
-        _draw(report, figure)
+        from playground.figures.experiment import experiment_figure
+        from playground.figures.style import render
+
+        try:
+            figure.write_bytes(render(experiment_figure(report), figure.suffix.removeprefix(".")))
+        except ValueError as error:
+            exit_with_error(str(error))
     if as_json:
         click.echo(json.dumps(results | {"out": str(out)}))
         return
     for line in lines:
         click.echo(line)
     click.echo(results["summary"])
-
-
-def _draw(report: dict[str, Any], path: Path) -> None:
-    from playground.figures.experiment import experiment_figure
-    from playground.figures.style import render
-
-    try:
-        path.write_bytes(render(experiment_figure(report), path.suffix.removeprefix(".")))
-    except ValueError as error:
-        exit_with_error(str(error))
 
 
 def _wait_with_progress(service: ExperimentService, experiment: Experiment) -> list[int]:

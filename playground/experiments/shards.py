@@ -160,10 +160,6 @@ class ShardedExperiment:
         self._attempts.clear()
         self.write_jobs()
 
-    def n_runs(self, shard: int) -> int:
-        """Return the number of runs of a shard."""
-        return len(range(shard, self.experiment.n_runs, self.record.n_shards))
-
     def states(self) -> dict[int, str]:
         """Return the state of each shard whose job waits or runs, as its backend names it."""
         return self.backend.states(self.job)
@@ -233,7 +229,7 @@ class ShardedExperiment:
         lost = [
             shard
             for shard, n in enumerate(finished)
-            if n < self.n_runs(shard) and shard not in states
+            if n < len(range(shard, self.experiment.n_runs, len(finished))) and shard not in states
         ]
         return states, sum(finished), lost
 

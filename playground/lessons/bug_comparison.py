@@ -110,18 +110,13 @@ def exact_match(model: ReferenceModel, held_out: HeldOutSet) -> tuple[float, flo
     return float(exact.float().mean()), float(free_running.float().mean())
 
 
-def training_settings(bug: Bug, seed: int, steps: int) -> dict[str, Any]:
-    """Return the training settings of both copies."""
-    budget = {"seed": seed, "max_steps": steps, "lr_decay_steps": steps}
-    return {**BUG_SETTINGS, **bug.settings, **budget}
-
-
 def compare(name: str, seed: int, steps: int, reporter: ProgressReporter) -> dict[str, Any]:
     """Train the correct and the buggy copy on the same batches and compare them, for JSON."""
     torch.set_num_threads(1)
     reporter.message("Training")
     bug = BUGS[name]
-    config = RunConfig.from_flat(training_settings(bug, seed, steps))
+    budget = {"seed": seed, "max_steps": steps, "lr_decay_steps": steps}
+    config = RunConfig.from_flat({**BUG_SETTINGS, **bug.settings, **budget})
     task = config.task.load()
     held_out = build_held_out_set(
         task, EVAL_EXAMPLES, config.task.min_length, config.task.max_length
