@@ -75,8 +75,7 @@ def _check_shard(shard: tuple[int, int]) -> tuple[int, int]:
     index, n_shards = shard
     if not 0 <= index < n_shards:
         raise ConfigError(
-            "shard",
-            f"shard is {index} of {n_shards}; with n shards, give a number from 0 to n - 1",
+            "shard", f"shard is {index} of {n_shards}; with n shards, give a number from 0 to n - 1"
         )
     return shard
 

@@ -18,12 +18,7 @@ from tests.support.cluster_guide import make_small, read_section
 from tests.support.command_runner import run_here
 from tests.support.shards import FIVE_STEPS, measurements, write_results, write_wheel
 
-SPEC = {
-    "name": "heads",
-    "base": FIVE_STEPS,
-    "grid": {"n_heads": [1, 2]},
-    "seeds": [0, 1],
-}
+SPEC = {"name": "heads", "base": FIVE_STEPS, "grid": {"n_heads": [1, 2]}, "seeds": [0, 1]}
 RUNS_PER_SHARD = ("--runs-per-shard", 2)
 
 

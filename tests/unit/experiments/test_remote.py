@@ -13,12 +13,7 @@ from playground.runs.registry import Registry
 from tests.support.app_server import wait_for
 from tests.support.shards import FIVE_STEPS, fake_cluster, finish_shard
 
-SPEC = {
-    "name": "heads",
-    "base": FIVE_STEPS,
-    "grid": {"n_heads": [1, 2]},
-    "seeds": [0, 1, 2, 3],
-}
+SPEC = {"name": "heads", "base": FIVE_STEPS, "grid": {"n_heads": [1, 2]}, "seeds": [0, 1, 2, 3]}
 N_RUNS, N_SHARDS = 8, 2
 
 

@@ -79,10 +79,7 @@ def test_varied_architectures_receive_only_the_settings_they_use():
 
 
 def test_a_variant_differs_by_several_settings_at_once():
-    several = [
-        {"n_heads": 1, "norm_placement": "pre"},
-        {"n_heads": 4, "norm_placement": "post"},
-    ]
+    several = [{"n_heads": 1, "norm_placement": "pre"}, {"n_heads": 4, "norm_placement": "post"}]
     requested = make({"d_model": 32}, {"variant": several})
     assert [variant.full_label for variant in requested.variants] == [
         "n_heads 1, norm_placement pre",
@@ -114,11 +111,7 @@ def test_length_experiments_have_positions_for_all_lengths():
     [
         ({"name": ""}, "name", "1 to 80 characters"),
         ({"grid": {"heads": [1]}}, "grid", "'heads' is not a setting of a run"),
-        (
-            {"grid": {f"setting {i}": [1] for i in range(9)}},
-            "grid",
-            "1 to 8 settings",
-        ),
+        ({"grid": {f"setting {i}": [1] for i in range(9)}}, "grid", "1 to 8 settings"),
         ({"grid": {"norm_placement": ["pre", "pre"]}}, "norm_placement", "one value occurs twice"),
         ({"grid": {"seed": [1, 2]}}, "seed", "give seeds instead"),
         ({"grid": {"n_heads": [4, 5]}}, "n_heads", "n_heads 5: n_heads is 5"),

@@ -22,11 +22,7 @@ from playground.lessons.interpretability_measurements import (
     falls_of_one_step,
     symbol_power,
 )
-from playground.lessons.lessons import (
-    LESSONS,
-    experiment,
-    validate_options,
-)
+from playground.lessons.lessons import LESSONS, experiment, validate_options
 from playground.lessons.measurements import MEASURES
 from playground.lessons.trained_run import (
     EXAMPLES_PER_LENGTH,
