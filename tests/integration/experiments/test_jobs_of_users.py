@@ -39,7 +39,10 @@ def space(hub, tmp_path, monkeypatch):
     registry = Registry(tmp_path / "storage")
     service = ExperimentService(registry)
     yield SimpleNamespace(handlers=ExperimentHandlers(registry, service).handlers())
+    followers = list(service.remote._threads.values())
     service.close()
+    for thread in followers:  # its last request is no request of the next test
+        thread.join(60)
     registry.shutdown(0)
 
 
