@@ -41,7 +41,7 @@ from benchmarks import (
 )
 from benchmarks._results import format_commit, load_results, replace_row, save_results
 from benchmarks.load_users import POLLS_PER_SECOND
-from playground.experiments.claims import CLAIMS
+from playground.experiments.replications import CLAIMS
 from playground.tasks import TASKS
 
 BENCHMARKS_DIR = Path(__file__).parent

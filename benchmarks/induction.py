@@ -11,7 +11,7 @@ from playground.inspection.induction import induction_scores
 from playground.inspection.inspected_model import InspectedModel
 from playground.lessons.interpretability_measurements import INDUCTION_SCORE
 from playground.lessons.lessons import LESSONS, experiment
-from playground.lessons.measurements import EVAL_EXAMPLES
+from playground.lessons.trained_run import EVAL_EXAMPLES
 from playground.training.run_config import RunConfig
 from playground.training.trainer import Trainer
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from playground.cli.experiment_runs import run_experiment
+from playground.cli.experiments import run_experiment
 from playground.experiments.presets import spec
 
 from ._results import COMMIT_AT_START

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from playground.checkpoints.checkpoint import metrics_record
-from playground.cli.experiment_runs import run_experiment
+from playground.cli.experiments import run_experiment
 from playground.evaluation import annotated_transformer_loss
-from playground.experiments.claims import CLAIMS
 from playground.experiments.replications import (
+    CLAIMS,
     metrics_of_run,
     outcome_of_experiment,
     outcome_of_seeds,

@@ -17,7 +17,7 @@ from inspect import unwrap
 from pathlib import Path
 from typing import Any
 
-from playground.cli.experiment_runs import OWNER, open_experiments
+from playground.cli.experiments import OWNER, open_experiments
 from playground.experiments.spec import StoredExperiment, parse_experiment
 from playground.experiments.summary import RunMetrics, RunSummary, append_lines
 from playground.runs.record import owner_id
@@ -91,7 +91,7 @@ def measure_here(folder: Path) -> dict[str, float]:
 
     with open_experiments(folder) as service:
         lap("open the storage")
-        experiments = service.list_for_owner(OWNER)
+        experiments = service.store.list_for_owner(OWNER)
         for each in experiments:
             service.summary(each, OWNER)
         lap("list")

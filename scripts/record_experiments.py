@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from playground.cli.experiment_runs import run_experiment
+from playground.cli.experiments import run_experiment
 from playground.experiments.presets import STORED_FILE, STORED_PREFIX, load_stored, spec
 
 EXPORTED_FIELDS = (

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from playground.cli.experiment_runs import OWNER, open_experiments
+from playground.cli.experiments import OWNER, open_experiments
 from playground.jobs.job import JobStatus
 from playground.lessons.service import LessonJobs
 from playground.server.lessons_api import recorded_path

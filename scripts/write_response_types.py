@@ -14,7 +14,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, NotRequired, Union, get_args, get_origin, is_typeddict
 
 import playground.server.app  # noqa: F401  it imports every route
-from playground.lessons.measurement import LessonResult
+from playground.lessons.service import LessonResult
 from playground.server.routes import RESPONSE_TYPES
 from playground.server.schemas.responses import ErrorResponse, RunStatus
 from playground.ui.page import STATIC_DIR

@@ -23,7 +23,7 @@ import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
-from playground.experiments.claims import CLAIMS
+from playground.experiments.replications import CLAIMS
 from playground.server.project_files import heading_anchor
 from playground.training.presets import PRESETS
 

@@ -19,14 +19,10 @@ from .common import exit_with_error, json_option
 @click.command()
 @click.option(
     "--host",
-    default=None,
     help="Serve other machines too, on this address (0.0.0.0: all). [default: this machine only]",
 )
 @click.option(
-    "--port",
-    type=click.IntRange(1, 65535),
-    default=None,
-    help="[default: the first free one from 7860]",
+    "--port", type=click.IntRange(1, 65535), help="[default: the first free one from 7860]"
 )
 @click.option(
     "--share",

@@ -50,15 +50,9 @@ MAX_LINE_WIDTH = 100  # columns of a caption
     "--csv",
     "csv_file",
     type=click.Path(path_type=Path, dir_okay=False),
-    default=None,
     help="Write the table to this file.",
 )
-@click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="End with one line of JSON: the table, and every example with its prediction.",
-)
+@json_option
 def compare(
     checkpoint: Path,
     models: tuple[str, ...],
@@ -166,8 +160,7 @@ def run_job(
 ) -> tuple[dict[str, Any] | None, int]:
     """Run a job of the comparison in this process with a progress bar; its rows go to `events`.
 
-    Returns its result, or None if a signal ended it before there was one, and the number of
-    that signal.
+    Returns its result (None: a signal ended it before there was one), and the number of the signal.
     """
     from playground.jobs.progress import JobCancelled, ProgressReporter
     from playground.pretrained.jobs import run as do

@@ -2,10 +2,8 @@
 
 import errno
 import os
-import secrets
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,8 +16,6 @@ from click.core import ParameterSource
 
 from playground.checkpoints.manifest import Manifest, read_manifest
 from playground.common import messages
-
-DEFAULT_COLUMNS, DEFAULT_ROWS = 80, 24  # for a terminal that reports no size
 
 
 def exit_with_error(message: str) -> NoReturn:
@@ -36,19 +32,10 @@ def machine_token() -> str:
 
 
 def progress_bar(**options: Any) -> Any:
-    """Return a progress bar on stderr, drawn only on a terminal.
-
-    tqdm would hide it on a terminal that reports no size.
-    """
+    """Return a progress bar on stderr, drawn only on a terminal."""
     from tqdm import tqdm
 
-    size = {}
-    try:
-        if not all(os.get_terminal_size(sys.stderr.fileno())):
-            size = {"ncols": DEFAULT_COLUMNS, "nrows": DEFAULT_ROWS}
-    except (OSError, ValueError):
-        pass  # stderr is not a terminal
-    return tqdm(**{"disable": None, "file": sys.stderr, **size, **options})
+    return tqdm(**{"disable": None, "file": sys.stderr, **options})
 
 
 def record_signals(on_signal: Callable[[], object] = lambda: None) -> list[int]:
@@ -126,21 +113,20 @@ class MultiValueOption(click.Option):
         option.process = process
 
 
-class Group(click.Group):
-    """A command group that lists commands in order, and prints the examples unchanged."""
+class CommandWithExamples(click.Command):
+    """A command that prints its epilog, the examples, unchanged."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Examples"):
+            for line in (self.epilog or "").splitlines():
+                formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+
+
+class Group(CommandWithExamples, click.Group):
+    """A command group that lists commands in order."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        write_examples(self.epilog, formatter)
-
-
-def write_examples(examples: str | None, formatter: click.HelpFormatter) -> None:
-    if examples:
-        with formatter.section("Examples"):
-            for line in examples.splitlines():
-                formatter.write(f"{'':{formatter.current_indent}}{line}\n")
 
 
 def check_output_dir(out: Path, keeps_existing: bool) -> None:
@@ -184,40 +170,15 @@ def check_output_file(option: str, path: Path) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Write a temporary file beside a path, with a name as long as that of an atomic write.
-
-    Raises OSError as the system reports it.
-    """
+    """Write a temporary file beside a path, with a name as long as that of an atomic write."""
     NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp").close()
 
 
-def new_run_folder(parent: Path, task: str, seed: int) -> Path:
-    """Create a unique run folder, named by time, task and seed.
-
-    The name alone is not unique: a loop over seeds starts several runs in one second.
-    """
-    while True:
-        name = f"{time.strftime('%Y%m%d-%H%M%S')}-{task}-seed{seed}-{secrets.token_hex(2)}"
-        try:
-            (parent / name).mkdir(parents=True)
-            return parent / name
-        except FileExistsError:
-            continue
-        except OSError as error:
-            exit_with_error(messages.output_folder_not_writable(parent / name, error))
-
-
 @contextmanager
-def reserve_output_dir(out: Path, check: Callable[[], object]) -> Iterator[Callable[[], Path]]:
+def reserve_output_dir(out: Path, check: Callable[[], object]) -> Iterator[None]:
     """Lock an output folder for the duration of a command, so that no second command writes it.
 
-    Args:
-        out: the folder; it need not exist.
-        check: rejects unsuitable content of the folder. It runs before and after the lock is taken.
-
-    Yields:
-        A function that returns where to save: `out`, or a new folder beside it if the content
-        of `out` has changed.
+    `check` rejects unsuitable content of the folder, before and after the lock is taken.
     """
     check()
     lock = out.parent / f".{out.name}.lock"
@@ -225,14 +186,7 @@ def reserve_output_dir(out: Path, check: Callable[[], object]) -> Iterator[Calla
         with filelock.FileLock(lock, timeout=0):
             try:
                 check()
-                before = _entries(out)
-                yield (
-                    lambda: (
-                        out
-                        if _entries(out) == before
-                        else out.with_name(f"{out.name}-{secrets.token_hex(2)}")
-                    )
-                )
+                yield
             finally:
                 with suppress(OSError):
                     out.rmdir()  # only an empty folder, left by a command that saved nothing
@@ -245,21 +199,8 @@ def reserve_output_dir(out: Path, check: Callable[[], object]) -> Iterator[Calla
         )
 
 
-def _entries(folder: Path) -> tuple[Any, ...]:
-    """Return the names in a folder, and the identity of its checkpoint; () if missing or empty."""
-    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    if "config.json" not in names:
-        return tuple(names)
-    stat = (folder / "config.json").stat()
-    return (*names, stat.st_ino, stat.st_mtime_ns)
-
-
 def read_checkpoint(checkpoint: Path) -> Manifest:
-    """Read a checkpoint for a command that needs its task's data, before any other work.
-
-    Raises CheckpointError if it cannot be read. Raises DatasetNotFoundError if its dataset is not
-    stored here.
-    """
+    """Read a checkpoint whose dataset is here, or raise CheckpointError or DatasetNotFoundError."""
     from playground.datasets.storage import dataset_path
 
     manifest = read_manifest(checkpoint)

@@ -17,22 +17,14 @@ from .common import (
     number_option,
     read_checkpoint,
 )
-from .setting_options import translating_option_names
+from .train import translating_option_names
 
 
 @click.command()
 @checkpoint_argument
 @number_option("--n", 1, 100_000, "Number of held-out sequences.", default=2000)
-@click.option(
-    "--min-length", type=int, default=None, help="Minimum length. [default: the model's own]"
-)
-@click.option(
-    "--length",
-    "max_length",
-    type=int,
-    default=None,
-    help="Maximum length. [default: the model's own]",
-)
+@click.option("--min-length", type=int, help="Minimum length. [default: the model's own]")
+@click.option("--length", "max_length", type=int, help="Maximum length. [default: the model's own]")
 @json_option
 def evaluate(
     checkpoint: Path, n: int, min_length: int | None, max_length: int | None, as_json: bool
@@ -59,24 +51,16 @@ def evaluate(
         return
     click.echo(messages.scores_summary(scores.exact_match, scores.token_accuracy, scores.n))
     for line in scores.by_length:
-        exact = (
-            "none held out" if line.exact_match is None else f"{line.exact_match:7.2%} of {line.n}"
-        )
-        click.echo(
-            f"  length {line.length:3}   {exact}"
-            + (f" ({line.available} exist)" if line.available is not None else "")
-        )
+        share = line.exact_match
+        exact = "none held out" if share is None else f"{share:7.2%} of {line.n}"
+        existing = f" ({line.available} exist)" if line.available is not None else ""
+        click.echo(f"  length {line.length:3}   {exact}{existing}")
 
 
 @click.command()
 @checkpoint_argument
 @click.argument("sequences", metavar="SEQUENCE ...", nargs=-1, required=True)
-@click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="End with one line of JSON: a list with an object for each sequence.",
-)
+@json_option
 def predict(checkpoint: Path, sequences: tuple[str, ...], as_json: bool) -> None:
     """Print a checkpoint's predictions for sequences such as "3 1 4", one line for each.
 

@@ -47,24 +47,15 @@ from .common import (
 )
 @json_option
 def push(
-    checkpoint: Path,
-    repo: str,
-    license: str,
-    dry_run: bool,
-    as_json: bool,
-    **options: bool,
+    checkpoint: Path, repo: str, license: str, dry_run: bool, as_json: bool, **options: bool
 ) -> None:
     """Publish a checkpoint on the Hugging Face Hub, in one commit."""
     from playground.hub.formats import package_format
 
     check_repo(repo)
     package_format(read_manifest(checkpoint).config.architecture)
-    run = (
-        checkpoint.parent.parent
-        if checkpoint.parent.name == "checkpoints"
-        and (checkpoint.parent.parent / "run.json").is_file()
-        else None
-    )
+    run = checkpoint.parent.parent
+    is_of_run = checkpoint.parent.name == "checkpoints" and (run / "run.json").is_file()
     result = run_hub_task(
         needed=not dry_run,
         kind="plan" if dry_run else "push",
@@ -72,7 +63,7 @@ def push(
         repo=repo,
         **options,
         checkpoint=str(checkpoint.resolve()),
-        run_folder=str(run) if run else "",
+        run_folder=str(run) if is_of_run else "",
     )
     if as_json:
         result.pop("card", None)
@@ -140,17 +131,11 @@ def reproduce(repo: str, revision: str, as_json: bool) -> None:
     result = run_hub_task(kind="reproduce", repo=repo, revision=revision)
     card, measured = result["card"], result["measured"]
     if as_json:
-        click.echo(
-            json.dumps(
-                {"repo": repo, "commit": result["commit"], "card": card, "measured": measured}
-            )
-        )
+        scores = {"card": card, "measured": measured}
+        click.echo(json.dumps({"repo": repo, "commit": result["commit"]} | scores))
     else:
-        text = (
-            f"{card['exact_match']:.2%}" + (f" of {card['n']:,}" if card.get("n") else "")
-            if card
-            else "no score"
-        )
+        text = f"{card['exact_match']:.2%}" if card else "no score"
+        text += f" of {card['n']:,}" if card and card.get("n") else ""
         click.echo(
             f"the card reports {text}; measured here {measured['exact_match']:.2%} of "
             f"{measured['n']:,} held-out sequences"

@@ -4,6 +4,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import click
@@ -101,10 +102,7 @@ def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -
 
 
 def most_missed_head(heads: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], str]:
-    """Return the ablation with the largest drop, and how its 95 % interval compares.
-
-    It differs from the others if its interval lies above theirs, and from noise if above zero.
-    """
+    """Return the ablation with the largest drop, and how its 95 % interval compares."""
     first, *others = sorted(heads, key=lambda row: -row["log_probability_drop"])
     if first["drop_low"] <= 0:
         return first, "No head has an effect beyond noise"
@@ -116,11 +114,8 @@ def most_missed_head(heads: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], s
 def run_folder(checkpoint: Path) -> Path:
     """Return the folder with a checkpoint's metrics: its run's, or its own."""
     parent = checkpoint.resolve().parent.parent
-    return (
-        parent
-        if not (checkpoint / "metrics.jsonl").is_file() and (parent / "metrics.jsonl").is_file()
-        else checkpoint
-    )
+    folders = (checkpoint, parent)
+    return next((each for each in folders if (each / "metrics.jsonl").is_file()), checkpoint)
 
 
 def html_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -148,56 +143,39 @@ def html_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command()
 @html_options
-def report(checkpoint: Path, out: Path, name: str, overwrite: bool, as_json: bool) -> None:
+def report(**options: Any) -> None:
     """Write a report of a checkpoint as one self-contained HTML file.
 
     It contains scores with confidence intervals, learning curves, attention patterns, predictions,
     settings and the command that repeats the training.
     """
-    step = check_files(checkpoint, out, name, overwrite)
-    from playground.reports.report import write_report
-
-    write_html(write_report, checkpoint, out, name, as_json, step, "report")
+    write_html("playground.reports.report:write_report", "report", **options)
 
 
 @click.command("export-page")
 @html_options
-def export_page(checkpoint: Path, out: Path, name: str, overwrite: bool, as_json: bool) -> None:
+def export_page(**options: Any) -> None:
     """Write a checkpoint as one HTML file that runs the model in the browser.
 
     The page needs no server and no network. Its readers type inputs, see what each head reads,
     and switch parts of the model off. It contains the weights and some held-out sequences.
     """
-    step = check_files(checkpoint, out, name, overwrite)
-    from playground.reports.interactive_page import write_page
-
-    write_html(write_page, checkpoint, out, name, as_json, step, "page")
+    write_html("playground.reports.interactive_page:write_page", "page", **options)
 
 
-def check_files(checkpoint: Path, out: Path, name: str, overwrite: bool) -> int:
-    """Return the step of a checkpoint; exit if it cannot be read or `out` cannot be written."""
+def write_html(
+    writer: str, what: str, checkpoint: Path, out: Path, name: str, overwrite: bool, as_json: bool
+) -> None:
+    """Write a file with a function of this module path, and print what was written."""
     manifest = read_checkpoint(checkpoint)
     if not (name or checkpoint.resolve().name).isprintable():
         exit_with_error("the name has characters that cannot be printed; give another with --name")
     check_output_file("--out", out)
     if out.exists() and not overwrite:
         exit_with_error(f"--out {out} already exists; choose another file, or add --overwrite")
-    return manifest.step
-
-
-def write_html(
-    write: Callable[[Path, Path, str], str],
-    checkpoint: Path,
-    out: Path,
-    name: str,
-    as_json: bool,
-    step: int,
-    what: str,
-) -> None:
-    """Write a file, and print what was written."""
-    content = write(checkpoint, run_folder(checkpoint), name).encode()
+    content = resolve_name(writer)(checkpoint, run_folder(checkpoint), name).encode()
     write_file(out, content)
     if as_json:
-        click.echo(json.dumps({what: str(out), "bytes": len(content), "step": step}))
+        click.echo(json.dumps({what: str(out), "bytes": len(content), "step": manifest.step}))
     else:
-        click.echo(f"wrote the {what} of step {step:,} to {out}; open it in a browser")
+        click.echo(f"wrote the {what} of step {manifest.step:,} to {out}; open it in a browser")

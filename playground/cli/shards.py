@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from playground.common import messages
-
 from .common import (
     create_output_dir,
     exit_with_error,
@@ -21,11 +19,11 @@ from .common import (
     progress_bar,
     record_signals,
 )
-from .experiment_runs import (
+from .experiments import (
     OWNER,
     figure_option,
+    open_experiments,
     print_report,
-    read_report,
     read_spec,
     run_experiment,
     table_option,
@@ -49,8 +47,7 @@ def run_shard(spec: Path, shard: str, out: Path, results: Path | None) -> None:
 
     The weights of finished runs stay only with weights = true in the file.
     """
-    from playground.experiments.mirror import mirrored_results
-    from playground.experiments.shards import finished_runs
+    from playground.experiments.shards import finished_runs, mirrored_results
 
     words = shard.split("/")
     if len(words) != 2 or not all(word.isascii() and word.isdigit() for word in words):
@@ -101,23 +98,18 @@ def train_elsewhere(
     `on` has the name of the backend and its options as NAME=VALUE. A signal ends the command; the
     jobs go on.
     """
-    from playground.experiments.backends import BACKENDS
     from playground.experiments.shards import ShardedExperiment, ShardJobs
     from playground.experiments.spec import MAX_RUNS, parse_experiment
     from playground.runs.record import owner_id
 
     requested = parse_experiment(spec, owner_id(OWNER))
     backend, *words = on
-    if backend not in BACKENDS:
-        exit_with_error(messages.choose_one_of("--on", backend, BACKENDS))
     if problem := next((word for word in words if "=" not in word), ""):
         exit_with_error(f"--on {backend} {problem} is no option; use NAME=VALUE, as in minutes=30")
     options = dict(word.split("=", 1) for word in words)
+    jobs = ShardJobs.plan(requested, backend, options, runs_per_shard or 0)
     create_output_dir(out)
-    n_shards = -(-requested.n_runs // (runs_per_shard or BACKENDS[backend].runs_per_shard))
-    sharded = ShardedExperiment.create(
-        out.resolve(), requested, ShardJobs(backend=backend, options=options, n_shards=n_shards)
-    )
+    sharded = ShardedExperiment.create(out.resolve(), requested, jobs)
     sharded.backend.token = machine_token()
     if cost := sharded.describe_cost():
         click.echo(f"playground: {cost}", err=True)
@@ -144,4 +136,7 @@ def _merged_report(sharded: ShardedExperiment, n_drawn: int) -> dict[str, Any]:
     from playground.experiments.shards import MERGED
 
     sharded.merge()
-    return read_report(sharded.folder, MERGED, n_drawn)
+    with open_experiments(sharded.folder) as service:
+        merged = service.store.find(MERGED, OWNER)
+        assert merged is not None
+        return service.details(merged, OWNER, n_drawn)

@@ -1,10 +1,14 @@
-"""The command train."""
+"""The command train, the options of settings, and messages with their names."""
 
 from __future__ import annotations
 
 import json
+import re
+import secrets
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
@@ -17,20 +21,22 @@ from playground.datasets.sources import is_dataset_argument
 from playground.models.config_fields import ConfigError
 from playground.runs.limits import ensure_memory_available
 from playground.tasks import LOOKUP, TASKS
-from playground.training.presets import PRESETS, requested_config
+from playground.training.presets import PRESETS, preset_config, requested_config
 from playground.training.run_config import (
     RunConfig,
     default_max_length,
     describe_optimizer_groups,
+    field_named,
     optimizer_groups,
+    section_of_field,
 )
 from playground.training.setting_changes import config_at_step
 
 from .common import (
+    CommandWithExamples,
     check_output_dir,
     exit_with_error,
     json_option,
-    new_run_folder,
     option_name,
     output_option,
     progress_bar,
@@ -39,13 +45,22 @@ from .common import (
     reserve_output_dir,
 )
 from .datasets import READING_OPTIONS, dataset_options, read_dataset
-from .setting_options import Train, setting_options, translating_option_names
 
 if TYPE_CHECKING:
     from playground.evaluation import EvalResult
     from playground.training.trainer import Trainer
 
-
+# settings without an option of their name: `train` has other options, or derives them
+EXCLUDED_SETTINGS = (
+    "task",
+    "min_length",
+    "max_length",
+    "source_vocab_size",
+    "target_vocab_size",
+    "dataset_sha256",
+    "dataset_symbols",
+    "max_target_length",
+)
 RESUMABLE_SETTINGS = ("max_steps", "stop_at_exact_match", "eval_every", "eval_size", "device")
 
 
@@ -56,10 +71,78 @@ python -m playground train --task pairs.tsv --architecture recurrent
 python -m playground train --resume sorter --max-steps 1000"""
 
 
+def translating_option_names(error: ConfigError, **flags: str) -> str:
+    """Return a setting's error message with the option names of the command line.
+
+    Names that are also English words (seed, device) are replaced only if the error is about them.
+    """
+    options = (
+        {name: option_name(name) for name in section_of_field() if "_" in name}
+        | {"max_length": "--length", "dataset_sha256": "--task"}
+        | flags
+    )
+    message = str(error)
+    for name in sorted(options, key=len, reverse=True):
+        message = re.sub(rf"(?<![\w-]){name}(?!\w)", options[name], message)
+    if error.field in options:
+        return message
+    return message.replace(error.field, option_name(error.field), 1)
+
+
+def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add an option for every setting of a run; the config validates the values."""
+    defaults = preset_config("fast").to_flat()
+    for name in reversed([n for n in section_of_field() if n not in EXCLUDED_SETTINGS]):
+        field = field_named(name)
+        kind = type(field.default)
+        help_text = f"{field.metadata['help']} [{defaults.get(name, field.default)}]"
+        if kind is bool:
+            command = click.option(
+                f"{option_name(name)}/--no-{name.replace('_', '-')}",
+                name,
+                default=None,
+                help=help_text,
+            )(command)
+        else:
+            choices = field.metadata["choices"]
+            value_type = click.Choice(tuple(choices)) if choices else kind
+            command = click.option(option_name(name), name, type=value_type, help=help_text)(
+                command
+            )
+    return command
+
+
+class Train(CommandWithExamples):
+    """A command with its help in sections, because sixty options in one list are hard to search."""
+
+    TITLES: ClassVar = {  # of the sections
+        "task": "Task",
+        "model": "Model",
+        "training": "Training",
+        "": "Output and resuming",
+    }
+    SECTIONS: ClassVar = {  # of options that are not settings
+        **dict.fromkeys(READING_OPTIONS, "task"),
+        "architecture": "model",
+        "preset": "training",
+    }
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections = {**section_of_field(), **self.SECTIONS}
+        for section, title in self.TITLES.items():
+            records = [
+                record
+                for parameter in self.get_params(ctx)
+                if sections.get(parameter.name or "", "") == section
+                and (record := parameter.get_help_record(ctx))
+            ]
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
 @click.command(cls=Train, epilog=TRAIN_EXAMPLES)
 @click.option(
     "--task",
-    default=None,
     help=(
         f"The task: {', '.join(TASKS)}; or pairs.tsv, data.json, hub:user/dataset. "
         "[default: reverse]"
@@ -67,25 +150,17 @@ python -m playground train --resume sorter --max-steps 1000"""
 )
 @dataset_options
 @click.option(
-    "--length",
-    "max_length",
-    type=int,
-    default=None,
-    help="Maximum length. [default: 10; brackets: 16]",
+    "--length", "max_length", type=int, help="Maximum length. [default: 10; brackets: 16]"
 )
-@click.option(
-    "--min-length", type=int, default=None, help="Minimum length. [default: the same as --length]"
-)
+@click.option("--min-length", type=int, help="Minimum length. [default: the same as --length]")
 @click.option(
     "--architecture",
     type=click.Choice(tuple(ARCHITECTURES)),
-    default=None,
     help="The architecture of the model. [default: transformer]",
 )
 @click.option(
     "--preset",
     type=click.Choice(tuple(PRESETS)),
-    default=None,
     help="A preset of settings. [default: fast, or the architecture's]",
 )
 @output_option("Output folder of the checkpoint. [default: in checkpoints/runs]", required=False)
@@ -93,7 +168,6 @@ python -m playground train --resume sorter --max-steps 1000"""
 @click.option(
     "--resume",
     type=click.Path(path_type=Path),
-    default=None,
     help="Continue from this checkpoint; --max-steps is the total number.",
 )
 @click.option(
@@ -131,20 +205,19 @@ def train(
         config = build_config(options, preset)
     else:
         config = resume_config(resume, options, preset)
-    out = (
-        out
-        or resume
-        or new_run_folder(checkpoints_root() / "runs", config.task.task, config.training.seed)
-    )
+    # Random, because a loop over seeds starts several runs in one second.
+    name = f"{config.task.task}-seed{config.training.seed}-{secrets.token_hex(2)}"
+    new_folder = checkpoints_root() / "runs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{name}"
+    out = out or resume or new_folder
     replaces = overwrite or out == resume
-    where_to_save = click.get_current_context().with_resource(
+    click.get_current_context().with_resource(
         reserve_output_dir(out, lambda: check_output_dir(out, keeps_existing=not replaces))
     )
     trainer, metrics = _build_trainer(config, resume, options)
     failure, exit_code = train_with_progress(trainer, metrics)
     scores = None if failure else trainer.evaluate()
     problems = [failure] if failure else []
-    problems += _save(trainer, metrics, scores, where_to_save(), out, is_resumable=not weights_only)
+    problems += _save(trainer, metrics, scores, out, is_resumable=not weights_only)
     if problems or scores is None:
         click.echo(f"playground: {'; '.join(problems)}", err=True)
         raise SystemExit(exit_code or 1)
@@ -171,30 +244,19 @@ def _build_trainer(
 
 
 def _save(
-    trainer: Trainer,
-    metrics: list[Any],
-    scores: EvalResult | None,
-    folder: Path,
-    out: Path,
-    is_resumable: bool,
+    trainer: Trainer, metrics: list[Any], scores: EvalResult | None, out: Path, is_resumable: bool
 ) -> list[str]:
     """Save the checkpoint, and return what the user must know if the run did not end as planned.
 
-    `folder` differs from `out` if that has changed during training. Without `scores` the training
-    ended early.
+    Without `scores` the training ended early.
     """
     from playground.checkpoints.checkpoint import save_checkpoint
 
     try:
-        save_checkpoint(folder, trainer, metrics, scores, resumable=is_resumable)
+        save_checkpoint(out, trainer, metrics, scores, resumable=is_resumable)
     except CheckpointError as error:
         return [str(error)]
-    notes = [] if scores else [f"saved to {folder}, continue with --resume {folder}"]
-    if folder != out:
-        notes.append(
-            f"--out {out} changed during training and stays as it is; this run is in {folder}"
-        )
-    return notes
+    return [] if scores else [f"saved to {out}, continue with --resume {out}"]
 
 
 def _print_result(trainer: Trainer, scores: EvalResult, out: Path, as_json: bool) -> None:
@@ -255,10 +317,9 @@ def resume_config(checkpoint: Path, options: dict[str, Any], preset: str | None)
 
 
 def train_with_progress(trainer: Trainer, metrics: list[Any]) -> tuple[str, int]:
-    """Train to the end with a progress bar.
+    """Train to the end with a progress bar; return the reason if it ended early, and the exit code.
 
-    Returns the reason if it ended early, and the exit code. Signals are handled between two
-    steps, because weights and generators are inconsistent within one.
+    Signals are handled between two steps, as weights and generators are inconsistent within one.
     """
     from playground.training.step import TrainingDivergedError
 

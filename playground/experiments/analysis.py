@@ -1,7 +1,4 @@
-"""Summarize an experiment: medians, ranges and curves of each variant, and a text.
-
-The functions take measured numbers; they do not access runs or files.
-"""
+"""Summarize an experiment from measured numbers: medians, ranges, curves, and a text."""
 
 import itertools
 import math
@@ -29,9 +26,8 @@ SIGNIFICANCE_LEVEL = 0.05  # significance level
 class VariantResult(TypedDict):
     """The result of a variant over its seeds; `planned` counts runs, `n` those with a score.
 
-    Where nothing draws them (curves.py), the curves and those of unfinished runs (`live`) are
-    empty, and `seeds` has only the names of the runs. `eval_size` is the number of held-out
-    sequences of an evaluation.
+    Where nothing draws them, the curves and those of unfinished runs (`live`) are empty, and
+    `seeds` has only the names of the runs.
     """
 
     label: str
@@ -57,11 +53,9 @@ class VariantResult(TypedDict):
 
 
 def summarize_variant(variant: Variant, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the result of a variant without what its runs draw (curves.py).
+    """Return the result of a variant without its curves; each of `runs` has `RunScores`.
 
-    Each of `runs` has seed, done, exact_match (final; None before the end), exact_at_budget (see
-    `exact_match_at`), steps (total), steps_to (None: not reached) and seconds. Only finished runs
-    count, and only with unchanged settings (changed: []). A diverged run counts as ended without
+    Only finished runs with unchanged settings count. A diverged run counts as ended without
     reaching the target.
     """
     done = list(filter(has_score, runs))
@@ -101,32 +95,22 @@ def has_score(run: Mapping[str, Any]) -> bool:
 
 
 def summarize(names: Sequence[str], variants: Sequence[Mapping[str, Any]]) -> str:
-    """Summarize the effect of the varied settings (`names`).
-
-    A rank test over the seeds compares the best two variants; the text has its p-value, or why
-    there is no test. The page replaces the names by labels.
-    """
+    """Summarize the effect of the varied settings, whose `names` the page replaces by labels."""
     done = [variant for variant in variants if _ended(variant)]
     planned, changed = (
         sum(variant[name] for variant in variants) for name in ("planned", "changed")
     )
     finished = sum(map(_ended, variants)) + changed
-    left_out = (
-        f" Left out: {changed} of {planned} runs, whose settings changed during training."
-        if changed
-        else ""
-    )
+    left_out = f" Left out: {changed} of {planned} runs, whose settings changed during training."
+    left_out = left_out if changed else ""
     if not done:
         return "No run has finished yet." + left_out
     varied = " and ".join(
         "several settings together" if name == VARIANT_KEY else name for name in names
     )
-    begin = (
-        f"Changing {varied}, so far with {finished} of {planned} runs: "
-        if finished < planned
-        else f"Changing {varied}: "
-    )
-    return begin + _described(done, variants) + conclusion(variants) + left_out
+    so_far = f", so far with {finished} of {planned} runs" if finished < planned else ""
+    described = _described(done, variants) + conclusion(variants)
+    return f"Changing {varied}{so_far}: {described}{left_out}"
 
 
 def _ended(variant: Mapping[str, Any]) -> int:
@@ -163,7 +147,7 @@ def _measured(variant: Mapping[str, Any], measure: str) -> list[Any]:
 def _described(variants: Sequence[Mapping[str, Any]], planned: Sequence[Mapping[str, Any]]) -> str:
     """Describe the best, the second and the last of the ended variants."""
     measure, order = _ranked(variants)
-    seeds = " each, ".join(dict.fromkeys(_format_seeds(_ended(variant)) for variant in variants))
+    seeds = " each, ".join(dict.fromkeys(format_seeds(_ended(variant)) for variant in variants))
     if not order[1:]:
         return f"{order[0]['short']} {_describe(order[0], measure)} ({seeds})."
     chosen = [*order[:2], *order[2:][-1:]]
@@ -254,12 +238,11 @@ def describe_rank_test(
 ) -> str:
     """Describe whether two variants, the best of `n_variants`, differ by a rank test.
 
-    The best two are no pair that was chosen beforehand, so the p-value is corrected for all pairs.
-    The test is unpaired although the variants share their seeds: the smallest p of n pairs is
-    2/2^n, which misses the threshold with five seeds, or with six after the correction for more
-    than two variants. If a seed makes runs more alike, an unpaired test is conservative (Zimmerman
-    1997, Journal of Educational and Behavioral Statistics 22). `planned` seeds may still be
-    missing. The text has no final period.
+    The p-value is corrected for all pairs, as the best two were not chosen beforehand. The test is
+    unpaired although the variants share their seeds: the smallest p of n pairs is 2/2^n, which
+    misses the threshold with five seeds, or with six after the correction for more than two
+    variants. If a seed makes runs more alike, an unpaired test is conservative (Zimmerman 1997,
+    Journal of Educational and Behavioral Statistics 22). The text has no final period.
     """
     p = corrected_p_value(rank_test(one, other), n_variants)
     if problem := too_few_seeds(len(one), len(other), n_variants, p):
@@ -283,7 +266,7 @@ def describe_rank_test(
 def too_few_seeds(n: int, m: int, n_variants: int, p: float = 1.0) -> str:
     """Return why `n` and `m` seeds of two variants cannot show a difference; empty if they can.
 
-    With ties, the `p` of a test can be below the smallest one of distinct values.
+    With ties, `p` can be below the smallest one of distinct values.
     """
     lowest = min(p, min_p_value(n, m, n_variants))
     if n_variants < 2 or lowest < SIGNIFICANCE_LEVEL:
@@ -318,17 +301,14 @@ def format_p_value(p: float) -> str:
 
 
 def format_range(values: Mapping[str, Any], format_value: Callable[[float], str]) -> str:
-    """Format a median with its range, as in "3.0 % (1.0–5.0 %)".
-
-    `formatRange` of result_tables.js follows the same rule; one test has both.
-    """
+    """Format a median with its range, as in "3.0 % (1.0–5.0 %)", as `formatRange` on the page."""
     low, high = format_value(values["low"]), format_value(values["high"])
     return format_value(values["median"]) + (
         f" ({low.removesuffix(' %')}–{high})" if low != high else ""
     )
 
 
-def _format_seeds(n: int) -> str:
+def format_seeds(n: int) -> str:
     return "1 seed" if n == 1 else f"median and range of {n} seeds"
 
 
@@ -352,8 +332,8 @@ CSV_COLUMNS = (
 def to_csv(names: Sequence[str], variants: Sequence[Mapping[str, Any]], test: str = "") -> str:
     """Return CSV with a row for each variant, and the conclusion of the `test` in the first row.
 
-    A target that was not reached is an empty field, with the number of steps in
-    `not_reached_within`. `n` runs have a score; `diverged` runs have none and count as not reached.
+    A target that was not reached is empty, with the number of steps in `not_reached_within`;
+    `diverged` runs count as not reached.
     """
     lines: list[list[Any]] = []
     for variant in variants:

@@ -1,27 +1,92 @@
-"""Measure length generalization: exact match at each length beyond the training lengths.
+"""Measure length generalization: count correct outputs at each length, and summarize the counts."""
 
-The inspection process (runs/inspector_process.py) counts correct outputs. This module converts the
-counts to fractions, confidence intervals, maximum lengths and a summary.
-"""
-
+import json
+import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any, TypedDict
 
+from playground.architectures.parameter_groups import parameter_count
 from playground.common.format import format_csv, format_percent
 from playground.common.stats import five_number_summary, quantile, wilson_interval
-from playground.models.config import StackConfig
-from playground.tasks import LOOKUP, TASKS
-from playground.training.run_config import RunConfig
+from playground.runs.inspector_client import InspectorClient
+from playground.runs.record import WEIGHTS_EVICTED
+from playground.runs.registry import Registry
+from playground.runs.state import Run
 
-from .analysis import TARGET_SCORE, describe_rank_test
-from .spec import MIN_PER_LENGTH, evaluation_cost
+from .analysis import TARGET_SCORE, describe_rank_test, format_range, format_seeds
+from .spec import LENGTHS, MIN_PER_LENGTH, evaluation_cost
+from .state import ExperimentState, PendingEvaluation
+from .summary import ScoreSummary
 
 LENGTHS_PER_REQUEST = 5  # lengths in one request, so that other requests run in between
 MAX_FLOPS_PER_REQUEST = 1e12  # cost limit of one request (experiment.work): seconds on one core
-LEARNED_POSITION_TABLES = (
-    "learned",
-    "learned-from-end",
-)  # encodings with a table of learned vectors
+
+
+class LengthEvaluator:
+    """Evaluate the runs of all experiments, one request at a time."""
+
+    def __init__(self, registry: Registry, inspector: InspectorClient) -> None:
+        self.registry = registry
+        self.inspector = inspector
+        self._last_response: Future[dict[str, Any]] | None = None
+
+    def counts(self, state: ExperimentState, run: Run) -> list[dict[str, int]]:
+        """Return the counts of a run, from memory or as stored."""
+        key = (run.id, run.step)
+        cached = state.cache.length_counts.get(key)
+        if cached is None:
+            if run.status != "done":
+                return []
+            stored = state.summary(run.id, run, ScoreSummary)
+            cached = state.cache.length_counts[key] = stored.counts if stored else []
+        return cached
+
+    def remaining_lengths(self, state: ExperimentState, run: Run) -> list[int]:
+        """Return the lengths of a run that are not evaluated yet."""
+        evaluated = {line["length"] for line in self.counts(state, run)}
+        lengths = state.experiment.evaluated_lengths(run.config.to_flat())
+        return [length for length in lengths if length not in evaluated]
+
+    def unevaluated_runs(self, state: ExperimentState, runs: Mapping[str, Run]) -> list[Run]:
+        """Return the finished runs whose evaluation is not complete."""
+        if state.experiment.kind != LENGTHS:
+            return []
+        done = [run for run in runs.values() if run.status == "done"]
+        return [run for run in done if self.remaining_lengths(state, run)]
+
+    def advance(self, state: ExperimentState, runs: Mapping[str, Run]) -> bool:
+        """Store the counts of the last response and send the next request, if a run needs one.
+
+        Return whether the evaluation continues. A failed request ends the experiment, because the
+        same request would fail again.
+        """
+        if state.pending is not None:
+            if not state.pending.response.done():
+                return True
+            finished, state.pending = state.pending, None
+            response = finished.response.result()
+            if "error" in response:
+                state.message, state.owner = response["error"], ""
+                return True
+            state.cache.length_counts[finished.run_id, finished.step] += response["scores"]
+        return any(self._evaluate(state, run) for run in self.unevaluated_runs(state, runs))
+
+    def _evaluate(self, state: ExperimentState, run: Run) -> bool:
+        """Request the next lengths of a run; return whether other runs must wait."""
+        remaining, n = self.remaining_lengths(state, run), state.experiment.n
+        model_ref = self.registry.snapshots.model_ref(run, run.step)
+        if model_ref is None or run.evicted == WEIGHTS_EVICTED:
+            return False
+        if self._last_response is not None and not self._last_response.done():
+            return True
+        lengths = next_lengths(remaining, parameter_count(run.config.model), n)
+        request = json.dumps({"lengths": lengths, "n": n})
+        self._last_response = self.inspector.request("lengths", model_ref, request)
+        self.registry.snapshots.protect_weights(run, self._last_response)
+        state.pending = PendingEvaluation(run.id, run.step, self._last_response)
+        state.requested_at = time.monotonic()
+        return True
 
 
 def next_lengths(left: Sequence[int], parameters: int, n: int) -> list[int]:
@@ -41,21 +106,15 @@ def scores(counts: Sequence[Mapping[str, int]]) -> list[dict[str, Any]]:
     lines = []
     for line in sorted(counts, key=lambda each: each["length"]):
         low, high = wilson_interval(line["right"], line["n"]) if line["n"] else (None, None)
-        lines.append(
-            dict(line)
-            | {
-                "exact_match": line["right"] / line["n"] if line["n"] else None,
-                "low": low,
-                "high": high,
-            }
-        )
+        share = line["right"] / line["n"] if line["n"] else None
+        lines.append({**line, "exact_match": share, "low": low, "high": high})
     return lines
 
 
 def max_reliable_length(lines: Sequence[Mapping[str, Any]]) -> int:
     """Return the length up to which every length scores at least 99 %; 0 if the first fails.
 
-    Lengths with fewer than 20 held-out sequences are skipped: one wrong output would decide them.
+    Lengths with few held-out sequences are skipped: one wrong output would decide them.
     """
     last = 0
     for line in lines:
@@ -67,43 +126,11 @@ def max_reliable_length(lines: Sequence[Mapping[str, Any]]) -> int:
     return last
 
 
-def untrained_positions(config: RunConfig) -> dict[str, list[int]] | None:
-    """Return the learned positions that no training sequence reaches: first and last, from 0.
-
-    The keys are source and target, or the one sequence of a one-stack architecture. These vectors
-    keep their random initialization, so longer sequences get noise there. None when there are no
-    such positions, and for architectures without a position setting.
-    """
-    task, model = config.task, config.model
-    if not isinstance(model, StackConfig) or model.position_type not in LEARNED_POSITION_TABLES:
-        return None
-    answer = (
-        task.max_target_length
-        if task.task == LOOKUP
-        else TASKS[task.task].max_target_length(task.max_length)
-    )
-    source, target = task.max_length + 1, answer + 1
-    if config.architecture == "transformer":
-        places = {
-            "source": range(source, model.n_position_vectors),
-            "target": range(target, model.n_position_vectors),
-        }
-    else:
-        places = {
-            "row": range(
-                model.sequence_length(source, target),
-                model.sequence_length(model.max_positions, model.max_positions),
-            )
-        }
-    return {side: [rows[0], rows[-1]] for side, rows in places.items() if rows} or None
-
-
 class SchemeResult(TypedDict):
     """The exact match of a scheme by length, over its seeds.
 
-    reach      the maximum reliable length, of each seed in `reaches`
-    beyond     the mean exact match beyond the training lengths
-    untrained  see `untrained_positions`
+    reach   the maximum reliable length, of each seed in `reaches`
+    beyond  the mean exact match beyond the training lengths
     """
 
     label: str
@@ -118,17 +145,13 @@ class SchemeResult(TypedDict):
     reaches: list[int]
     max_length: int
     beyond: dict[str, Any] | None
-    untrained: dict[str, list[int]] | None
     runs: list[Mapping[str, Any]]
 
 
-def summarize_scheme(
-    label: str, runs: Sequence[Mapping[str, Any]], config: RunConfig
-) -> SchemeResult:
-    """Summarize one scheme over its seeds.
+def summarize_scheme(label: str, runs: Sequence[Mapping[str, Any]], trained: int) -> SchemeResult:
+    """Summarize one scheme, trained up to a length, over the seeds with scores.
 
-    Each of `runs` has seed and scores; only runs with scores count. `out` marks a run that will
-    never have scores.
+    `out` marks a run that will never have scores.
     """
     done = [run for run in runs if run["scores"]]
     by_length: dict[int, list[float]] = {}
@@ -137,6 +160,8 @@ def summarize_scheme(
             if line["exact_match"] is not None:
                 by_length.setdefault(line["length"], []).append(line["exact_match"])
     lengths = sorted(length for length, shares in by_length.items() if len(shares) == len(done))
+    reaches = [max_reliable_length(run["scores"]) for run in done]
+    beyond = [mean_extrapolation_score(run["scores"], trained) for run in done]
     return {
         "label": label,
         "planned": len(runs),
@@ -146,20 +171,10 @@ def summarize_scheme(
         "median": [quantile(by_length[length], 0.5) for length in lengths],
         "low": [min(by_length[length]) for length in lengths],
         "high": [max(by_length[length]) for length in lengths],
-        "reach": five_number_summary(
-            reaches := [max_reliable_length(run["scores"]) for run in done]
-        ),
+        "reach": five_number_summary(reaches),
         "reaches": reaches,
         "max_length": max((line["length"] for run in done for line in run["scores"]), default=0),
-        "beyond": five_number_summary(
-            [
-                share
-                for run in done
-                if (share := mean_extrapolation_score(run["scores"], config.task.max_length))
-                is not None
-            ]
-        ),
-        "untrained": untrained_positions(config),
+        "beyond": five_number_summary([share for share in beyond if share is not None]),
         "runs": list(runs),
     }
 
@@ -188,16 +203,9 @@ def summarize(
     )
     if not done:
         return "No run has been evaluated yet." + left_out
-    return (
-        _comparison(
-            done,
-            trained,
-            max_length,
-            f"So far, with {finished} of {planned} runs: " if finished + out < planned else "",
-            conclusion(rows, untestable),
-        )
-        + left_out
-    )
+    begin = f"So far, with {finished} of {planned} runs: " if finished + out < planned else ""
+    test = conclusion(rows, untestable)
+    return _comparison(done, trained, max_length, begin, test) + left_out
 
 
 def _comparison(
@@ -212,37 +220,30 @@ def _comparison(
     begin += f" on length {low}–{high}" if low < high else f" on length {high}"
     begin += f" and evaluated up to {max_length}, "
     best, *rest = _ranked(done)
-    seeds = "1 seed" if best["n"] == 1 else f"median and range of {best['n']} seeds"
     if not best["reach"]["high"]:
         return f"{begin}nothing keeps 99 % exact match at any length; train for more steps."
-    lengths_by_scheme = (
+    text = (
         f"{best['label']} keeps 99 % exact match up to length {_describe_reach(best, max_length)}"
     )
-    if rest:
-        lengths_by_scheme += ", " + ", ".join(
-            f"{row['label']} to {_describe_reach(row, max_length)}" for row in rest
-        )
-    lengths_by_scheme += f" ({seeds})"
+    for row in rest:
+        text += f", {row['label']} to {_describe_reach(row, max_length)}"
+    text += f" ({format_seeds(best['n'])})"
     # shares over the same lengths
     tested = [row for row in done if row["beyond"] and row["max_length"] == max_length]
     if not tested:
-        lengths_by_scheme += f". No length beyond {max_length} was evaluated"
+        text += f". No length beyond {max_length} was evaluated"
     elif len(tested) == 1:
         subject = f" of {tested[0]['label']}" if rest else ""
-        lengths_by_scheme += (
-            f". Beyond length {high}, exact match{subject} is "
-            f"{format_percent(tested[0]['beyond']['median'])}"
-        )
+        share = format_percent(tested[0]["beyond"]["median"])
+        text += f". Beyond length {high}, exact match{subject} is {share}"
     else:
         further = max(tested, key=lambda row: row["beyond"]["median"])
-        lengths_by_scheme += (
+        text += (
             f". Beyond length {high}, {further['label']} has the highest median exact match, "
             f"{format_percent(further['beyond']['median'])}, which has no test; a test is of the "
             "99 % lengths only"
         )
-    if not rest:
-        return f"{begin}{lengths_by_scheme}."
-    return f"{begin}{lengths_by_scheme}. {test}"
+    return f"{begin}{text}. {test}" if rest else f"{begin}{text}."
 
 
 def _ranked(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -267,31 +268,17 @@ def conclusion(rows: Sequence[Mapping[str, Any]], untestable: str = "") -> str:
 
 def _describe_reach(row: Mapping[str, Any], max_length: int) -> str:
     limit = f", evaluated up to {row['max_length']} only" if row["max_length"] < max_length else ""
-    return _format_range(row["reach"]) + limit
-
-
-def _format_range(values: Mapping[str, Any]) -> str:
-    low, high = values["low"], values["high"]
-    return f"{values['median']:g}" + (f" ({low:g}–{high:g})" if low != high else "")
+    return format_range(row["reach"], "{:g}".format) + limit
 
 
 def to_csv(rows: Sequence[Mapping[str, Any]], test: str = "") -> str:
     """Return CSV with a row for each scheme, seed and length; the first one has the `test`."""
+    columns = ("length", "n", "right", "exact_match", "low", "high")
     lines = [
-        [
-            row["label"],
-            run["seed"],
-            line["length"],
-            line["n"],
-            line["right"],
-            line["exact_match"],
-            line["low"],
-            line["high"],
-        ]
+        [row["label"], run["seed"], *(line[name] for name in columns)]
         for row in rows
         for run in row["runs"]
         for line in run["scores"]
     ]
-    names = ["scheme", "seed", "length", "n", "right", "exact_match", "wilson_low", "wilson_high"]
-    file_rows = [[*line, "" if i else test] for i, line in enumerate(lines)]
-    return format_csv([[*names, "test"], *file_rows])
+    names = ["scheme", "seed", *columns[:4], "wilson_low", "wilson_high", "test"]
+    return format_csv([names, *([*line, "" if i else test] for i, line in enumerate(lines))])

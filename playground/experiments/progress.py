@@ -1,47 +1,27 @@
 """Report the progress of an experiment, and estimate its remaining time."""
 
 from collections.abc import Collection, Hashable, Mapping
-from functools import lru_cache
 from typing import TypedDict
 
-from playground.architectures.parameter_groups import parameter_count
 from playground.common.format import format_duration
 from playground.runs.record import ACTIVE_STATUSES
 from playground.runs.registry import Registry
 from playground.runs.state import Run
-from playground.training.run_config import RunConfig
 
-from .length_evaluator import LengthEvaluator
+from .length_generalization import LengthEvaluator
 from .spec import LENGTHS, ExperimentSpec
 from .state import ExperimentState
+from .variant import speed_key
 
 ENDED_STATUSES = ("done", "failed")
 MIN_MEASURED_STEPS = 20  # steps of a run from which its speed counts
-# Fitted to the prepared experiments on one core of a server with two, at 128 sequences a step.
-STEP_S, LAYER_S, FLOPS_PER_SECOND = 0.004, 0.012, 6e10
-FLOPS_PER_WEIGHT = 6  # of a training step, for each token
-COMPARABLE_SETTINGS = (
-    "task",
-    "n_symbols",
-    "min_length",
-    "max_length",
-    "batch_size",
-    "device",
-    "num_threads",
-    "eval_every",
-    "eval_size",
-)
 
 
 class Estimate(TypedDict):
-    """The remaining time; `unknown` counts runs without a comparable one.
-
-    It is a limit where runs end early, at an exact match.
-    """
+    """The remaining time; a limit where runs end early, at an exact match."""
 
     seconds: float
     is_limit: bool
-    unknown: int
     is_measured: bool
     message: str
 
@@ -50,10 +30,8 @@ def state_name(state: ExperimentState, runs: Mapping[str, Run], evaluator: Lengt
     """Return "running", "done" (every run has ended and is evaluated), "paused" or "cancelled"."""
     if state.is_cancelled:
         return "cancelled"
-    n_known = len(runs) + len(state.stored_keys(runs))
-    is_active, all_started = bool(state.owner), n_known == state.experiment.n_runs
-    all_ended = all(run.status in ENDED_STATUSES for run in runs.values())
-    if all_started and all_ended and not state.runs_to_resume:
+    is_active, all_started = bool(state.owner), state.n_known(runs) == state.experiment.n_runs
+    if all_started and have_ended(runs) and not state.runs_to_resume:
         if not evaluator.unevaluated_runs(state, runs):
             return "done"
         return "running" if is_active else "paused"
@@ -63,64 +41,55 @@ def state_name(state: ExperimentState, runs: Mapping[str, Run], evaluator: Lengt
     return "running" if is_active and has_work else "paused"
 
 
+def have_ended(runs: Mapping[str, Run]) -> bool:
+    return all(run.status in ENDED_STATUSES for run in runs.values())
+
+
 def progress(
     state: ExperimentState, runs: Mapping[str, Run], evaluator: LengthEvaluator
 ) -> tuple[int, int]:
     """Return the completed and the total number of steps and lengths, for a progress bar."""
     completed = total = 0
     experiment, stored = state.experiment, state.stored_keys(runs)
+    has_lengths = experiment.kind == LENGTHS
     for key, variant, _ in experiment.planned_runs():
-        run = runs.get(key)
-        total += variant.steps
+        n_lengths = len(experiment.evaluated_lengths(variant.settings)) if has_lengths else 0
+        total += variant.steps + n_lengths
         if key in stored:
-            completed += variant.steps
-        elif run:
+            completed += variant.steps + n_lengths
+        elif run := runs.get(key):
             completed += variant.steps if run.status in ENDED_STATUSES else run.step
-        if experiment.kind == LENGTHS:
-            n_lengths = len(experiment.evaluated_lengths(variant.settings))
-            total += n_lengths
-            if key in stored:
-                completed += n_lengths
-            elif run:
+            if has_lengths:
                 completed += n_lengths - len(evaluator.remaining_lengths(state, run))
     return completed, total
 
 
 def estimate(
     experiment: ExperimentSpec,
-    runs: Mapping[str, Run],
-    speeds_by_variant: dict[str, tuple[Hashable, float]],
     registry: Registry,
     owner: str,
+    runs: Mapping[str, Run] = {},
     stored: Collection[str] = (),
 ) -> Estimate:
     """Estimate the remaining time of an experiment, without the runs of the keys `stored`.
 
     The speed is that of earlier runs on this machine with the same model and task, preferably of
-    the owner. `unknown` counts the remaining runs without such a speed; `declared_step_s` estimates
-    theirs. `speeds_by_variant` caches the speed key and the declared seconds per step of a variant.
+    the owner; without one, `Variant.step_s`.
     """
-    planned = [
-        (variant, runs.get(key))
-        for key, variant, _ in experiment.planned_runs()
-        if key not in stored
-    ]
     remaining = [
-        (variant, run) for variant, run in planned if not run or run.status not in ENDED_STATUSES
+        (variant, run)
+        for key, variant, _ in experiment.planned_runs()
+        if key not in stored and (not (run := runs.get(key)) or run.status not in ENDED_STATUSES)
     ]
     if not remaining:
-        return _describe(0.0, 0, "every run has ended")
+        message = "every run has ended"
+        return {"seconds": 0.0, "is_limit": False, "is_measured": True, "message": message}
     n_parallel = min(len(remaining), registry.settings.slots_per_owner) or 1
     speeds, run_seconds, unknown = measure_speeds(registry, owner), [], 0
     for variant, run in remaining:
-        if variant.full_label not in speeds_by_variant:  # the same for all seeds
-            config = variant.config(experiment.seeds[0])
-            speeds_by_variant[variant.full_label] = _speed_key(config), declared_step_s(config)
-        speed_key, step_s = speeds_by_variant[variant.full_label]
-        speed = speeds.get(speed_key)
-        if speed is not None:
-            step_s = 1 / speed
+        speed = speeds.get(variant.speed_key)
         unknown += speed is None
+        step_s = variant.step_s if speed is None else 1 / speed
         run_seconds.append(max(0, variant.steps - (run.step if run else 0)) * step_s)
     seconds = max(sum(run_seconds) / n_parallel, *run_seconds)
     source = (
@@ -131,36 +100,12 @@ def estimate(
     )
     is_limit = experiment.stop_at_exact_match > 0
     extent = f"{'up to' if is_limit else 'about'} {format_duration(round(seconds))}"
-    return _describe(
-        seconds,
-        unknown,
-        f"{extent} for {len(remaining)} runs, {n_parallel} at a time, {source}",
-        is_limit,
-    )
-
-
-def declared_estimate(minutes: float) -> Estimate:
-    """Return the expected duration that a claim declares."""
-    return _describe(60 * minutes, 1, "as measured on two cores")
-
-
-def _describe(seconds: float, unknown: int, message: str, is_limit: bool = False) -> Estimate:
     return {
         "seconds": seconds,
         "is_limit": is_limit,
-        "unknown": unknown,
         "is_measured": not unknown,
-        "message": message,
+        "message": f"{extent} for {len(remaining)} runs, {n_parallel} at a time, {source}",
     }
-
-
-def declared_step_s(config: RunConfig) -> float:
-    """Return the expected seconds of a training step on one core, evaluations included."""
-    length = config.model.sequence_length(config.task.max_length, config.task.max_sequence_length)
-    tokens = config.training.batch_size * length
-    n_flops = FLOPS_PER_WEIGHT * parameter_count(config.model) * tokens
-    layers_s = LAYER_S * getattr(config.model, "n_layers", 1)
-    return STEP_S + layers_s + n_flops / FLOPS_PER_SECOND
 
 
 def measure_speeds(registry: Registry, owner: str) -> dict[Hashable, float]:
@@ -170,11 +115,4 @@ def measure_speeds(registry: Registry, owner: str) -> dict[Hashable, float]:
     """
     runs = [*registry.all_runs(), *registry.list_for_owner(owner)]
     measured = (run for run in runs if run.step >= MIN_MEASURED_STEPS and run.seconds > 0)
-    return {_speed_key(run.config): run.step / run.seconds for run in measured}
-
-
-@lru_cache(maxsize=1024)
-def _speed_key(config: RunConfig) -> Hashable:
-    """Return a key shared by runs of similar speed: architecture, model, task and machine."""
-    settings = config.to_flat()
-    return config.architecture, config.model, tuple(settings[name] for name in COMPARABLE_SETTINGS)
+    return {speed_key(run.config): run.step / run.seconds for run in measured}

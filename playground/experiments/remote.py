@@ -1,23 +1,16 @@
 """Follow the experiments of a server whose shards train elsewhere, each in a thread of its own.
 
-    <root>/experiments/<id>/    the folder of the shards (shards.py)
-
-The folder and the backend know everything, so jobs go on without the server, and a restarted server
-follows them again. Jobs of the Hub need the token of their user, which is never stored: after a
-restart they are followed again when their user returns.
+The folder of the shards (shards.py) and the backend know everything, so jobs go on without the
+server, which follows them again after a restart. Jobs of the Hub need the token of their user,
+which is never stored: these are followed again when their user returns.
 """
 
 import logging
 import threading
-from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import TypedDict
 
-from playground.common import messages
 from playground.errors import UserError
 
-from .backends import BACKENDS
-from .shards import ShardJobs
-from .spec import ExperimentSpec
 from .state import ExperimentState
 from .store import ExperimentStore
 
@@ -46,10 +39,7 @@ class Elsewhere(TypedDict):
 
 
 class RemoteRunner:
-    """The threads, and the actions of owners on their experiments.
-
-    Those expect the caller to hold `store.lock`.
-    """
+    """The threads, and the actions of owners, which expect the caller to hold `store.lock`."""
 
     def __init__(self, store: ExperimentStore) -> None:
         self.store = store
@@ -176,11 +166,3 @@ def describe_place(state: ExperimentState) -> Elsewhere | None:
             for shard, done in enumerate(done_by_shard)
         ],
     }
-
-
-def plan_shards(experiment: ExperimentSpec, backend: str, options: Mapping[str, Any]) -> ShardJobs:
-    """Return how an experiment is divided for a backend, or raise UserError for an unknown one."""
-    if backend not in BACKENDS:
-        raise UserError(messages.choose_one_of("on", backend, BACKENDS), "on")
-    n_shards = -(-experiment.n_runs // BACKENDS[backend].runs_per_shard)
-    return ShardJobs(backend=backend, options=dict(options), n_shards=n_shards)

@@ -1,20 +1,22 @@
-"""Compare experiments with published claims (claims.py)."""
+"""The published claims of claims.toml: experiments with a published value, and their comparison."""
 
 import itertools
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from statistics import median
 from typing import Any, NotRequired, TypedDict
 
 from playground import ASSETS_DIR
 from playground.common.format import format_percent
+from playground.common.validation import Definition, read_definitions
 from playground.runs.state import Run
 from playground.runs.weight_history import read_lines
 from playground.training.run_config import RunConfig
 
-from .claims import CLAIMS, Claim
-from .curves import first_step_reaching, interval_means
+from .results import first_step_reaching, interval_means
+from .spec import ExperimentSpec
 from .variant import VARIANT_KEY
 
 LOSS = "annotated_transformer_loss"  # a measure that needs the model of the run
@@ -28,16 +30,40 @@ EXPECTED_ORDER = (("none", "t5"), ("alibi",), ("rope", "sinusoidal"))
 STORED_RESULTS = ASSETS_DIR / "benchmarks" / "results" / "published.json"
 
 
+class Claim(Definition):
+    """A published claim, and the experiment that replicates it.
+
+    measure     the metric that is compared, see `metrics_of_run`
+    statement   the published result; published: its value, if it has one
+    criterion   as text, with the `threshold` of the measured value, if it has one
+    deviations  the differences from the original, with their effect
+    curve       the published values by update, where the source prints them: the held-out exact
+                match for the measure "generalization_step", otherwise the loss
+    """
+
+    title: str
+    source: str
+    measure: str
+    statement: str
+    published: float | None = None
+    criterion: str
+    threshold: float = 0.0
+    deviations: tuple[str, ...]
+    curve: tuple[tuple[int, float], ...] = ()
+    experiment: ExperimentSpec
+
+
+CLAIMS = read_definitions(Path(__file__).with_name("claims.toml"), Claim)
+
+
 class Result(TypedDict):
     """The comparison of measurements with a claim, for JSON.
 
-    measured       the measured value: the median over the seeds, or a value for each variant
-    passed         whether the criterion is met; None without a measurement
-    summary        all of it in one text
-    verdict        "pass" or "fail"
-    measured_text  the measured value as text
-    by_seed        of runs: the measured value of each
-    curve          of runs: the values that the published curve of the claim is compared with
+    measured  the median over the seeds, or a value for each variant; `measured_text` as text
+    passed    whether the criterion is met; None without a measurement
+    summary   all of it in one text
+    by_seed   of runs: the measured value of each
+    curve     of runs: the values that the published curve of the claim is compared with
     """
 
     name: str

@@ -14,13 +14,12 @@ from playground.common.format import format_duration
 from playground.errors import UserError
 from playground.jobs.admission import CLIENT_ADDRESS
 from playground.models.config_fields import ConfigError
-from playground.runs.record import WEIGHTS_EVICTED, RunOrigin
+from playground.runs.record import WEIGHTS_EVICTED
 from playground.runs.registry import Registry
 from playground.runs.state import RESUMABLE_STATUSES, Run
-from playground.training.run_config import RunConfig
 
-from .length_evaluator import LengthEvaluator
-from .progress import ENDED_STATUSES, state_name
+from .length_generalization import LengthEvaluator
+from .progress import ENDED_STATUSES, have_ended, state_name
 from .results import run_metrics
 from .state import ExperimentState
 from .store import ExperimentStore
@@ -37,8 +36,7 @@ ENDED_EARLY = (*RESUMABLE_STATUSES, "stopping")  # only a resume continues these
 class ExperimentRunner:
     """The background thread, and the actions that change what it does.
 
-    Each method with a state, except `pause`, `cancel` and `resume`, expects the caller to hold
-    `store.lock`.
+    Each method with a state, except these actions, expects the caller to hold `store.lock`.
     """
 
     def __init__(
@@ -162,8 +160,7 @@ class ExperimentRunner:
     def adopt_runs(self, state: ExperimentState) -> None:
         """Use the owner's runs with the planned settings again; unfinished ones continue.
 
-        Excluded are failed runs, runs whose settings changed during training, and imported
-        checkpoints, whose training is unknown. A finished run comes before the others.
+        A finished run comes before the others. The training of imported checkpoints is unknown.
         """
         planned = {
             variant.config(seed): key for key, variant, seed in state.experiment.planned_runs()
@@ -203,9 +200,13 @@ class ExperimentRunner:
             try:
                 if run is None:
                     name = f"{state.experiment.name}: {variant.full_label}, seed {seed}"
-                    if state.run_names:
-                        name = state.run_names[i]
-                    run = self._start(state, key, variant.config(seed), name)
+                    run = self.registry.start(
+                        variant.config(seed),
+                        state.owner,
+                        name=name if state.is_listed else state.run_names[i],
+                        origin="experiment" if state.is_listed else "lesson",
+                    )
+                    state.runs[key] = run.id
                     has_started = True
                 elif key in state.runs_to_resume and run.status != "stopping":
                     self.registry.control(run, "resume")
@@ -219,12 +220,6 @@ class ExperimentRunner:
             n_waiting += run.status == "waiting"
         if has_started:
             self.store.write(state)
-
-    def _start(self, state: ExperimentState, key: str, config: RunConfig, name: str) -> Run:
-        origin: RunOrigin = "experiment" if state.is_listed else "lesson"
-        run = self.registry.start(config, state.owner, name=name, origin=origin)
-        state.runs[key] = run.id
-        return run
 
     def _store_results(self, state: ExperimentState, runs: Mapping[str, Run]) -> None:
         """Store the results of the runs that have ended and are evaluated."""
@@ -249,11 +244,9 @@ class ExperimentRunner:
         if state_name(state, runs, self.evaluator) == "done":
             state.owner = ""
             return
-        n_known = len(runs) + len(state.stored_keys(runs))
-        all_ended = n_known == state.experiment.n_runs and all(
-            run.status in ENDED_STATUSES for run in runs.values()
-        )
-        if all_ended and (evicted := self.evaluator.evicted_run(state, runs)):
+        all_ended = state.n_known(runs) == state.experiment.n_runs and have_ended(runs)
+        unevaluated = self.evaluator.unevaluated_runs(state, runs) if all_ended else []
+        if evicted := next((run for run in unevaluated if run.evicted == WEIGHTS_EVICTED), None):
             state.owner = ""
             state.message = (
                 f"{evicted.name}: its weights were deleted to free space before the evaluation; "

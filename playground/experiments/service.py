@@ -25,15 +25,14 @@ from playground.runs.registry import Registry
 from playground.runs.snapshots import SLOW_VIEW_TIMEOUT_S, VIEWER_TTL_S
 from playground.runs.state import Run
 
-from . import analysis, length_generalization, progress
+from . import progress
 from .backends.hf_jobs import HfJobs, Machine
-from .claims import Claim
-from .length_evaluator import LengthEvaluator
+from .length_generalization import LengthEvaluator
 from .progress import Estimate
-from .remote import RemoteRunner, describe_place, plan_shards
-from .results import drawn_results, length_results, variant_results
+from .remote import RemoteRunner, describe_place
+from .results import drawn_results, length_results, to_csv, variant_results
 from .runner import ExperimentRunner
-from .shards import core_seconds
+from .shards import ShardJobs, core_seconds
 from .spec import LENGTHS, MAX_RUNS, SPEC_FIELDS, Experiment, ExperimentSpec, parse_experiment
 from .state import ExperimentState
 from .store import ExperimentStore
@@ -65,7 +64,7 @@ class ExperimentService:
         return next(
             (
                 each
-                for each in self.list_for_owner(owner)
+                for each in self.store.list_for_owner(owner)
                 if each.is_equivalent(experiment)
                 and (state := self.store.states.get(each.id)) is not None
                 and not state.is_cancelled
@@ -73,20 +72,12 @@ class ExperimentService:
             None,
         )
 
-    def find(self, experiment_id: object, owner: str) -> Experiment | None:
-        """Return the experiment of the owner with this id, or None."""
-        return self.store.find(experiment_id, owner)
-
-    def list_for_owner(self, owner: str) -> list[Experiment]:
-        """Return the experiments of an owner, newest first."""
-        return self.store.list_for_owner(owner)
-
     def list_machines(
         self, spec: Mapping[str, Any], owner: str, token: str
     ) -> tuple[int, list[Machine]]:
         """Return the number of jobs of an experiment on HF Jobs, and the machines for them."""
         experiment = self._parse_spec(spec, owner, is_elsewhere=True)
-        record = plan_shards(experiment, "hf-jobs", {})
+        record = ShardJobs.plan(experiment, "hf-jobs", {})
         backend = HfJobs(record.options)
         backend.token = token
         devices = {each.config(0).training.device for each in experiment.variants}
@@ -98,20 +89,17 @@ class ExperimentService:
     ) -> dict[str, Any]:
         """Return the variants, the runs and the estimated time without starting anything."""
         experiment = self._parse_spec(spec, owner, is_elsewhere)
-        variants = []
-        for variant in experiment.variants:
-            config = variant.config(experiment.seeds[0])
-            variants.append(
+        return {
+            "runs": experiment.n_runs,
+            "variants": [
                 {
                     "label": variant.full_label,
                     "values": variant.values,
-                    "parameters": parameter_count(config.model),
-                    "steps": config.training.max_steps,
+                    "parameters": parameter_count(variant.config(0).model),
+                    "steps": variant.steps,
                 }
-            )
-        return {
-            "runs": experiment.n_runs,
-            "variants": variants,
+                for variant in experiment.variants
+            ],
             "estimate": self.estimate_plan(experiment, owner),
             "test": experiment.describe_planned_test(),
         }
@@ -127,7 +115,7 @@ class ExperimentService:
     ) -> Experiment:
         """Start an experiment whose shards train as jobs of a backend."""
         experiment = self._parse_spec(spec, owner, is_elsewhere=True)
-        record = plan_shards(experiment, on, options)
+        record = ShardJobs.plan(experiment, on, options)
         with self.store.lock:
             self.remote.start(self.store.add(experiment, owner, record), token)
         return experiment
@@ -135,11 +123,10 @@ class ExperimentService:
     def start_for_lesson(
         self, spec: Mapping[str, Any], run_names: Sequence[str], owner: str
     ) -> Experiment:
-        """Start an experiment outside of the owner's list, which exists until `store.forget`.
+        """Start an experiment in no list and on no disk, which exists until `store.forget`.
 
-        It uses runs of the owner with the same settings again. Nothing of it is stored. New runs
-        get their name in the order of the variants. Raises UserError when a run cannot start; none
-        does.
+        It uses runs of the owner with the same settings again; new ones get their names in order.
+        Raises UserError when a run cannot start; none does.
         """
         experiment = self._parse_spec(spec, owner)
         state = ExperimentState(experiment, self.store.folder, is_listed=False)
@@ -156,10 +143,9 @@ class ExperimentService:
     def _parse_spec(
         self, spec: Mapping[str, Any], owner: str, is_elsewhere: bool = False
     ) -> Experiment:
-        """Build an experiment from a request and check its runs against the limits.
+        """Build an experiment from a request, or raise ConfigError for an invalid field.
 
-        Raises ConfigError for an invalid field, which it names. The maximum number of runs is for
-        experiments on this server.
+        The maximum number of runs is for experiments on this server.
         """
         experiment = parse_experiment(spec, owner_id(owner))
         experiment.check_cost()
@@ -245,8 +231,8 @@ class ExperimentService:
     ) -> dict[str, Any]:
         """Return the state, the runs with their queue positions, and the results so far.
 
-        Polling counts as activity and keeps the runs from idling out. `version` changes with the
-        results and with the variants that are `drawn` (results.variant_results).
+        Polling keeps the runs from idling out. `version` changes with the results and with the
+        variants that are `drawn` (results.variant_results).
         """
         state = self.store.touch(experiment)
         runs, now = state.find_runs(self.registry, owner), time.monotonic()
@@ -296,11 +282,9 @@ class ExperimentService:
     def to_csv(self, experiment: Experiment, owner: str) -> str:
         state = self.store.touch(experiment)
         runs = state.find_runs(self.registry, owner)
-        if experiment.kind == LENGTHS:
-            lengths = length_results(state, runs, self.evaluator)[1]
-            return length_generalization.to_csv(lengths["rows"], lengths["test"])
-        results = variant_results(state, runs, 0)[1]
-        return analysis.to_csv(results["fields"], results["variants"], results["test"])
+        is_by_length = experiment.kind == LENGTHS
+        lengths = length_results(state, runs, self.evaluator)[1] if is_by_length else None
+        return to_csv(variant_results(state, runs, 0)[1], lengths)
 
     def to_json(self, experiment: Experiment, owner: str) -> Iterator[str]:
         """Return the parts of a JSON file with every number: one variant at a time is computed."""
@@ -321,27 +305,17 @@ class ExperimentService:
         return parts()
 
     def estimate(self, experiment: Experiment, owner: str) -> Estimate:
-        """Estimate the remaining time of an experiment; see `progress.estimate`."""
+        """Estimate the remaining time (`progress.estimate`)."""
         state = self.store.state(experiment)
         return self._estimate(state, state.find_runs(self.registry, owner), owner)
 
     def estimate_plan(self, spec: ExperimentSpec, owner: str) -> Estimate:
-        """Estimate the time of an experiment that has not started; see `progress.estimate`."""
-        return progress.estimate(spec, {}, {}, self.registry, owner)
-
-    def estimate_claim(self, claim: Claim, owner: str) -> Estimate:
-        """Estimate the duration of a replication: from runs here, or as the claim declares it."""
-        measured = self.estimate_plan(claim.experiment, owner)
-        return (
-            measured
-            if measured["is_measured"]
-            else progress.declared_estimate(claim.estimated_minutes)
-        )
+        """Estimate the time of an experiment that has not started (`progress.estimate`)."""
+        return progress.estimate(spec, self.registry, owner)
 
     def _estimate(self, state: ExperimentState, runs: Mapping[str, Run], owner: str) -> Estimate:
-        variants = state.cache.speeds_by_variant
         stored = state.stored_keys(runs)
-        return progress.estimate(state.experiment, runs, variants, self.registry, owner, stored)
+        return progress.estimate(state.experiment, self.registry, owner, runs, stored)
 
     def progress(self, experiment: Experiment, owner: str) -> tuple[int, int]:
         """Return the completed and the total number of steps and lengths, for a progress bar."""

@@ -14,27 +14,27 @@ the only connection between the machines.
 from __future__ import annotations
 
 import secrets
+import threading
 import time
 from collections import Counter
-from collections.abc import Container, Iterator
-from contextlib import suppress
+from collections.abc import Container, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, Field
 
-from playground.common import messages
 from playground.common.atomic_write import storing, write_file
 from playground.common.platform import rename
 from playground.common.strict_json import read_json
 from playground.common.validation import parse
 from playground.errors import UserError
 
-from .backends import BACKENDS, Job
-from .progress import declared_step_s
+from .backends import Job, find_backend
 from .spec import SPEC_FIELDS, Experiment, ExperimentSpec, StoredExperiment, parse_experiment
 from .summary import read_lines
 
+COPY_INTERVAL_S = 15.0  # of the results of a job
 SPEC, JOBS = "spec.json", "jobs.json"
 MERGED = "merged"  # the id of the merged experiment
 # Jobs of one shard in a row that add nothing: a lost node or a full disk often passes, while the
@@ -46,11 +46,10 @@ MAX_FAILURES = 60  # requests in a row without an answer until a command stops t
 class ShardJobs(BaseModel):
     """Where the shards of an experiment train.
 
-    id          names the experiment at the backend; later versions of the package find it again
-    options     those of the backend
-    jobs        the identifier of the last job of a shard, by its number
-    cancelled   the jobs were cancelled; a command that waits for them starts no more
-    account     the account that pays for them, if they need one
+    id         names the experiment at the backend
+    jobs       the identifier of the last job of a shard, by its number
+    cancelled  the jobs were cancelled; a command that waits for them starts no more
+    account    the account that pays for them, if they need one
     """
 
     id: str = Field(default_factory=lambda: secrets.token_hex(8))
@@ -60,6 +59,15 @@ class ShardJobs(BaseModel):
     jobs: dict[int, str] = {}
     cancelled: bool = False
     account: str = ""
+
+    @classmethod
+    def plan(
+        cls, experiment: ExperimentSpec, backend: str, options: Mapping[str, Any], runs: int = 0
+    ) -> ShardJobs:
+        """Divide an experiment for a backend, into shards of so many runs (0: its default)."""
+        default = find_backend(backend).runs_per_shard
+        n_shards = -(-experiment.n_runs // (runs or default))
+        return cls(backend=backend, options=dict(options), n_shards=n_shards)
 
 
 class ShardResults(BaseModel):
@@ -76,9 +84,7 @@ class ShardedExperiment:
         self.folder, self.experiment, self.record = folder, experiment, record
         self._attempts: Counter[int] = Counter()  # jobs of a shard since its last progress
         self._progress: dict[int, tuple[int, int]] = {}  # of a shard when its last job ended
-        if record.backend not in BACKENDS:
-            raise UserError(messages.choose_one_of("--on", record.backend, BACKENDS))
-        self.backend = BACKENDS[record.backend](record.options)
+        self.backend = find_backend(record.backend)(record.options)
         if not self.backend.shares_disk and any(
             variant.settings.get("dataset_sha256") for variant in experiment.variants
         ):
@@ -90,7 +96,7 @@ class ShardedExperiment:
     def use_token(self, token: str) -> None:
         """Talk to the backend with this token from now on."""
         if token != self.backend.token:
-            self.backend = BACKENDS[self.record.backend](self.record.options)
+            self.backend = find_backend(self.record.backend)(self.record.options)
             self.backend.token = token
 
     @property
@@ -108,9 +114,8 @@ class ShardedExperiment:
     def create(cls, folder: Path, experiment: Experiment, record: ShardJobs) -> ShardedExperiment:
         """Store a new experiment in a folder, or return the same one that is there already.
 
-        The backend and its options are those of `record`; an experiment that has jobs keeps its id,
-        its number of shards and its account. Raises UserError when the folder has another
-        experiment.
+        One that has jobs keeps its id, its number of shards and its account, but not its options.
+        Raises UserError when the folder has another experiment.
         """
         if (folder / JOBS).exists():
             present = cls.read(folder)
@@ -155,10 +160,6 @@ class ShardedExperiment:
         self._attempts.clear()
         self.write_jobs()
 
-    def n_runs(self, shard: int) -> int:
-        """Return the number of runs of a shard."""
-        return len(range(shard, self.experiment.n_runs, self.record.n_shards))
-
     def states(self) -> dict[int, str]:
         """Return the state of each shard whose job waits or runs, as its backend names it."""
         return self.backend.states(self.job)
@@ -170,11 +171,10 @@ class ShardedExperiment:
         return self.backend.describe_cost([seconds[shard] for shard in lost]) if lost else ""
 
     def train(self) -> Iterator[tuple[int, Counter[str]]]:
-        """Start the unfinished shards, and yield the finished runs and the jobs by state.
+        """Start the unfinished shards; yield the finished runs and the jobs by state, to the end.
 
         A shard whose job ended early gets another one, up to `MAX_ATTEMPTS` that add nothing; then,
-        or when the jobs are cancelled meanwhile, it raises UserError. The iterator ends with the
-        experiment. Jobs go on when the caller stops earlier.
+        or when the jobs are cancelled meanwhile, it raises UserError.
         """
         progress: tuple[int, Counter[str]] = 0, Counter()
         n_failures = 0
@@ -217,10 +217,7 @@ class ShardedExperiment:
         return n_finished, states
 
     def _measure_progress(self, shard: int) -> tuple[int, int]:
-        """Return the finished runs of a shard, and the size of the metrics of all its runs.
-
-        A long run advances from its checkpoint, so a job can be of use without finishing one.
-        """
+        """Return the finished runs of a shard, and the size of the metrics: steps of a long run."""
         metrics = self._shard(shard).glob("runs/*/metrics.jsonl")
         return self._n_finished(shard), sum(path.stat().st_size for path in metrics)
 
@@ -232,15 +229,12 @@ class ShardedExperiment:
         lost = [
             shard
             for shard, n in enumerate(finished)
-            if n < self.n_runs(shard) and shard not in states
+            if n < len(range(shard, self.experiment.n_runs, len(finished))) and shard not in states
         ]
         return states, sum(finished), lost
 
     def cancel(self) -> dict[int, str]:
-        """End the jobs; each saves its runs first. A command that waits for them ends, too.
-
-        Returns the states of the jobs that were active.
-        """
+        """End the jobs, and a command that waits for them; return the states of active jobs."""
         self.record.cancelled = True
         self.write_jobs()
         states = self.states()
@@ -316,9 +310,56 @@ def finished_runs(shard: Path) -> list[Path]:
 
 def core_seconds(experiment: ExperimentSpec, n_shards: int) -> list[float]:
     """Return the expected seconds of training on one core, for each shard."""
-    seconds = {
-        variant.full_label: variant.steps * declared_step_s(variant.config(0))
-        for variant in experiment.variants
-    }
-    planned = [seconds[variant.full_label] for _, variant, _ in experiment.planned_runs()]
+    planned = [variant.steps * variant.step_s for _, variant, _ in experiment.planned_runs()]
     return [sum(planned[shard::n_shards]) for shard in range(n_shards)]
+
+
+@contextmanager
+def mirrored_results(out: Path, results: Path, has_weights: bool = False) -> Iterator[None]:
+    """Begin with the results in `results`, and copy the new ones there during a `with` block.
+
+    `has_weights` adds the finished runs. Files are written as a whole: a mounted bucket has no
+    locks, and no files that grow.
+    """
+    here, there = out / "experiments", results / "experiments"
+    for folder in (here, there):
+        folder.mkdir(parents=True, exist_ok=True)
+    _copy(there, here)
+    ended = threading.Event()
+
+    def copy() -> None:
+        for run in finished_runs(out) if has_weights else ():  # first: results count as a whole run
+            _copy_run(run, results / "runs" / run.name)
+        _copy(here, there)
+
+    def copy_often() -> None:
+        while not ended.wait(COPY_INTERVAL_S):
+            with suppress(OSError):  # the next copy has the same results
+                copy()
+
+    thread = threading.Thread(target=copy_often, name="results", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        copy()
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy the changed files of a folder."""
+    for pattern in ("*.json", "*.jsonl"):  # in this order: each run that a .json counts has a line
+        for path in source.glob(pattern):
+            copy, data = target / path.name, path.read_bytes()
+            if not copy.exists() or copy.read_bytes() != data:
+                copy.write_bytes(data)
+
+
+def _copy_run(source: Path, target: Path) -> None:
+    """Copy the files of a run, which do not change any more."""
+    for path in filter(Path.is_file, source.rglob("*")):
+        copy = target / path.relative_to(source)
+        if not copy.exists() or copy.stat().st_size != path.stat().st_size:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(path.read_bytes())

@@ -1,7 +1,4 @@
-"""Define an experiment: fixed settings, varied settings, and seeds.
-
-An experiment lists its runs but does not train them.
-"""
+"""Define an experiment, which lists its runs: fixed settings, varied settings, and seeds."""
 
 from __future__ import annotations
 
@@ -42,8 +39,7 @@ from playground.training.run_config import (
 )
 
 from .analysis import TARGET_SCORE, describe_planned_test
-from .sampling import Range, sample
-from .variant import VARIANT_KEY, Variant
+from .variant import VARIANT_KEY, Range, Variant, sample
 
 GRID: Final = "grid"
 LENGTHS: Final = "lengths"
@@ -79,8 +75,7 @@ def _check_shard(shard: tuple[int, int]) -> tuple[int, int]:
     index, n_shards = shard
     if not 0 <= index < n_shards:
         raise ConfigError(
-            "shard",
-            f"shard is {index} of {n_shards}; with n shards, give a number from 0 to n - 1",
+            "shard", f"shard is {index} of {n_shards}; with n shards, give a number from 0 to n - 1"
         )
     return shard
 
@@ -94,12 +89,12 @@ Seeds = Annotated[tuple[Seed, ...], Field(min_length=1), AfterValidator(_check_d
 class ExperimentSpec(BaseModel):
     """The specification of an experiment: `base`, with each combination in `grid` and each seed.
 
-    A value of `variant` is a mapping that changes several settings. The kind "lengths" trains up to
-    max_length, then evaluates all lengths up to `times` max_length, with `n` held-out sequences of
-    each. Its models get position encodings for them. With `samples`, that many combinations are
-    sampled, and a value of `grid` may be a range (`sampling.py`). With a `shard` (k, n), the
-    experiment has only the runs k, k + n, k + 2n, ... of the plan. Shards keep the weights of their
-    finished runs only with `weights`; on this machine, all runs keep them.
+    grid     values by setting; of `variant` mappings, each of which changes several settings
+    kind     "lengths" trains up to max_length, then evaluates all lengths up to `times` max_length,
+             with `n` held-out sequences of each
+    samples  so many combinations are sampled, and a setting may have a `Range`
+    shard    (k, n): only the runs k, k + n, k + 2n, ... of the plan
+    weights  shards keep the weights of their finished runs, as all runs on this machine do
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -246,10 +241,7 @@ class ExperimentSpec(BaseModel):
         return tuple(replace(variant, in_full=has_duplicates) for variant in variants)
 
     def _variant(self, values: dict[str, Any]) -> Variant:
-        """Build a variant; the experiment overrides the defaults of the architecture.
-
-        Where architectures vary, each one omits the settings in `base` that it does not have.
-        """
+        """Build a variant. Where architectures vary, each omits what it does not have of `base`."""
         base = dict(self.base)
         varied = {name: value for name, value in values.items() if name != VARIANT_KEY}
         varied |= values.get(VARIANT_KEY, {})
@@ -301,10 +293,7 @@ class ExperimentSpec(BaseModel):
                 )
 
     def planned_runs(self) -> Iterator[tuple[str, Variant, int]]:
-        """Yield the key, the variant and the seed of every run.
-
-        All variants of one seed come before the next seed, so that early results are comparable.
-        """
+        """Yield the key, the variant and the seed of every run, seed by seed."""
         planned = (
             (f"{at}/{seed}", variant, seed)
             for seed in self.seeds
@@ -320,10 +309,7 @@ class ExperimentSpec(BaseModel):
 
 
 class Experiment(ExperimentSpec):
-    """A specification with its owner, its id and its time; `owner` is the hash of the owner's key.
-
-    Equal objects in `base` and `grid` must not change, because results refer to them.
-    """
+    """A specification with its id, its time, and the hash of its owner's key."""
 
     owner: str
     id: str = Field(default_factory=lambda: secrets.token_urlsafe(12))

@@ -35,8 +35,6 @@ class ResultCache:
     by_variant: dict[str, tuple[Hashable, VariantResult]] = field(default_factory=dict)
     drawn: dict[str, tuple[Hashable, VariantResult]] = field(default_factory=dict)  # with curves
     losses: dict[tuple[str, int], float] = field(default_factory=dict)  # by run and step
-    # What the speed of a variant's runs depends on, by label.
-    speeds_by_variant: dict[str, tuple[Hashable, float]] = field(default_factory=dict)
     # The counts by length so far, by run and step.
     length_counts: dict[tuple[str, int], list[dict[str, int]]] = field(default_factory=dict)
 
@@ -82,7 +80,6 @@ class ExperimentState:
         self.message = ""
         self.logged_error = ""  # the last error, which is logged once
         self.cache = ResultCache()  # it can be replaced at any time while `owner` is empty
-        self.evaluated: set[tuple[str, int]] = set()  # runs with counts of all lengths
         self.pending: PendingEvaluation | None = None
         self.requested_at = 0.0  # the time of the last evaluation request
         self.last_viewed_at = time.monotonic()  # the time of the last poll
@@ -100,6 +97,10 @@ class ExperimentState:
             for key, run_id in list(self.runs.items())
             if key not in runs and run_id in self.summarized
         }
+
+    def n_known(self, runs: Mapping[str, Run]) -> int:
+        """Return how many runs have started, of which some are deleted and stored."""
+        return len(runs) + len(self.stored_keys(runs))
 
     @property
     def shards_folder(self) -> Path:
@@ -126,10 +127,7 @@ class ExperimentState:
             self.cache.summaries = None
 
     def summary(self, run_id: str | None, run: Run | None, kind: type[Summary]) -> Summary | None:
-        """Return the stored results of a run, unless it has trained further; None without.
-
-        Damaged results count as missing from then on.
-        """
+        """Return the stored results of a run, unless it has trained further or they are damaged."""
         line = self.summaries.get(run_id) if run_id else None
         try:
             stored = kind.model_validate_json(bytes(line)) if line else None
@@ -143,5 +141,4 @@ class ExperimentState:
         """Remove the results of runs that do not belong to the experiment any more."""
         ids, cache = set(self.runs.values()), self.cache
         cache.length_counts = {k: each for k, each in cache.length_counts.items() if k[0] in ids}
-        self.evaluated = {key for key in self.evaluated if key[0] in ids}
         self.summarized &= ids

@@ -43,6 +43,7 @@ class ExperimentStore:
         self.damaged: dict[str, Damaged] = {}  # the files that cannot be read, by name
         # Experiments with computed results, by id, most recently used last.
         self._cached: OrderedDict[str, ExperimentState] = OrderedDict()
+        self._cache_lock = threading.Lock()
         clean_up_stale(self.folder)  # the lock of the storage keeps other writers away
         for path in self.folder.glob("*"):
             if not path.with_suffix(".json").exists():  # a damaged record that was removed
@@ -82,7 +83,7 @@ class ExperimentStore:
     ) -> ExperimentState:
         """Store a new experiment; the scheduler starts its runs, or `jobs` train its shards.
 
-        Raises UserError at a limit, or when the jobs cannot train it, or the disk cannot store it.
+        Raises UserError at a limit, or when it cannot be trained or stored.
         """
         with self.lock:
             if self.registry.settings.has_count_limits:
@@ -97,10 +98,9 @@ class ExperimentStore:
         return state
 
     def _ensure_below_limits(self, experiment: Experiment, owner: str, is_elsewhere: bool) -> None:
-        """Admit one more experiment; the oldest of an inactive owner makes way for it.
+        """Admit one more experiment, or raise UserError; the oldest of an inactive owner makes way.
 
-        When the address of the client has its share, that is one of the same address. The caller
-        must hold the lock. Raises UserError if none makes way.
+        When the address of the client has its share, that is one of the same address.
         """
         client = Client(self.registry.client_address(), experiment.owner)
         max_runs = limit("runs").per_owner
@@ -170,28 +170,20 @@ class ExperimentStore:
             self.write(state)
 
     def touch(self, experiment: Experiment) -> ExperimentState:
-        """Return the state of an experiment and mark it as most recently used.
-
-        The caches of the least recently used experiments are cleared, unless they are active.
-        """
+        """Return the state of an experiment; the longest unused inactive ones lose their caches."""
         state = self.state(experiment)
-        # Non-blocking: a poll must not wait while a run starts.
-        if self.lock.acquire(blocking=False):
-            try:
-                self._cached[experiment.id] = state
-                self._cached.move_to_end(experiment.id)
-                if len(self._cached) > MAX_CACHED:
-                    for each in list(self._cached.values())[:-MAX_CACHED]:
-                        if not each.owner and each.pending is None:
-                            each.cache = ResultCache()
-                            del self._cached[each.experiment.id]
-            finally:
-                self.lock.release()
+        with self._cache_lock:  # the other lock is held while a run starts
+            self._cached[experiment.id] = state
+            self._cached.move_to_end(experiment.id)
+            for each in list(self._cached.values())[:-MAX_CACHED]:
+                if not each.owner and each.pending is None:
+                    each.cache = ResultCache()
+                    del self._cached[each.experiment.id]
         return state
 
     def forget(self, experiment: Experiment) -> None:
         """Remove an experiment from memory."""
-        with self.lock:
+        with self.lock, self._cache_lock:
             self.states.pop(experiment.id, None)
             self._cached.pop(experiment.id, None)
 

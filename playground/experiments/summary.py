@@ -7,9 +7,8 @@ import re
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict
 
 from playground.common.atomic_write import append
 from playground.common.platform import read_into_map
@@ -48,13 +47,6 @@ class RunMetrics(RunScores):
     loss: list[list[float]] = []
 
 
-def _check_counts(counts: list[dict[str, int]]) -> list[dict[str, int]]:
-    for line in counts:
-        if set(line) != {"length", "right", "n"} or not 0 <= line["right"] <= line["n"]:
-            raise ValueError("counts must have length, right and n")
-    return counts
-
-
 class ScoreSummary(BaseModel):
     """The results of a run, without its curves.
 
@@ -64,7 +56,7 @@ class ScoreSummary(BaseModel):
     run: str
     step: int
     metrics: RunScores
-    counts: Annotated[list[dict[str, int]], AfterValidator(_check_counts)]
+    counts: list[dict[str, int]]
 
 
 class RunSummary(ScoreSummary):

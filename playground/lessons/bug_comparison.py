@@ -1,11 +1,9 @@
 """Train a copy with a bug and a correct copy, and compare them.
 
-Shapes: B batch, N examples, S source, T target, Q query, M memory (keys and values), H heads,
-V vocabulary.
+Shapes: B batch, N examples, S source, T target, Q query, M memory, H heads, V vocabulary.
 """
 
 import traceback
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any, cast
@@ -42,18 +40,11 @@ EVAL_INTERVAL = 20  # steps
 LOSS_WINDOW = 10  # steps over which the reported loss is averaged
 
 
-@dataclass(frozen=True)
-class Failure:
-    """The traceback of a copy that fails: its step, its lines and the location of the error."""
+def format_traceback(error: Exception, step: int) -> dict[str, Any]:
+    """Format a traceback as Python does, from the model inwards, without local folders.
 
-    step: int
-    lines: list[str]
-    line: int  # the innermost frame in this project
-    file: str
-
-
-def format_traceback(error: Exception, step: int) -> Failure:
-    """Format a traceback as Python does, from the model inwards, without local folders."""
+    `line` and `file` are those of the innermost frame in this project.
+    """
     frames = []
     for frame in traceback.extract_tb(error.__traceback__):
         path = Path(frame.filename)
@@ -65,13 +56,9 @@ def format_traceback(error: Exception, step: int) -> Failure:
     lines = ["Traceback (most recent call last):"]
     for file, frame in ours:
         lines += [f'  File "{file}", line {frame.lineno}, in {frame.name}', f"    {frame.line}"]
+    lines += "".join(traceback.format_exception_only(error)).rstrip().split("\n")
     file, last = ours[-1]
-    return Failure(
-        step,
-        [*lines, *"".join(traceback.format_exception_only(error)).rstrip().split("\n")],
-        last.lineno or 0,
-        file,
-    )
+    return {"step": step, "lines": lines, "line": last.lineno or 0, "file": file}
 
 
 class TrainingCopy:
@@ -79,7 +66,7 @@ class TrainingCopy:
 
     def __init__(self, config: RunConfig, bug: Bug | None) -> None:
         self.config = config
-        self.failure: Failure | None = None
+        self.failure: dict[str, Any] | None = None
         self.losses: list[float] = []
         # step, exact match with teacher forcing, exact match free-running
         self.evaluations: list[tuple[int, float, float]] = []
@@ -123,18 +110,13 @@ def exact_match(model: ReferenceModel, held_out: HeldOutSet) -> tuple[float, flo
     return float(exact.float().mean()), float(free_running.float().mean())
 
 
-def training_settings(bug: Bug, seed: int, steps: int) -> dict[str, Any]:
-    """Return the training settings of both copies."""
-    budget = {"seed": seed, "max_steps": steps, "lr_decay_steps": steps}
-    return {**BUG_SETTINGS, **bug.settings, **budget}
-
-
 def compare(name: str, seed: int, steps: int, reporter: ProgressReporter) -> dict[str, Any]:
     """Train the correct and the buggy copy on the same batches and compare them, for JSON."""
     torch.set_num_threads(1)
     reporter.message("Training")
     bug = BUGS[name]
-    config = RunConfig.from_flat(training_settings(bug, seed, steps))
+    budget = {"seed": seed, "max_steps": steps, "lr_decay_steps": steps}
+    config = RunConfig.from_flat({**BUG_SETTINGS, **bug.settings, **budget})
     task = config.task.load()
     held_out = build_held_out_set(
         task, EVAL_EXAMPLES, config.task.min_length, config.task.max_length
@@ -167,25 +149,24 @@ def compare(name: str, seed: int, steps: int, reporter: ProgressReporter) -> dic
 def observations(copy: TrainingCopy, held_out: HeldOutSet) -> dict[str, Any]:
     """Return the metrics, the output and the attention weights of a copy, or its traceback."""
     if copy.failure is not None:
-        return {"failure": asdict(copy.failure)}
+        return {"failure": copy.failure}
     model, task = copy.model.eval(), copy.trainer.task
     teacher_forced, free_running = exact_match(model, held_out)
+    max_tokens = copy.config.task.max_length + 1
     tokens = task.vocabulary.encode(EXAMPLE_INPUT)[: copy.config.task.max_length]
     batch = make_batch(task, torch.tensor([tokens]), torch.tensor([len(tokens)]))
     record = model.attention_weights(batch)
-    generated, confidences = generate(model, batch.source_BS, copy.config.task.max_length + 1)
+    generated, confidences = generate(model, batch.source_BS, max_tokens)
     predictions = [
         (token, p)
         for token, p in zip(generated[0].tolist(), confidences[0].tolist(), strict=True)
         if p > 0
     ]
-    generated_NT, confidence_NT = generate(
-        model, held_out.batch.source_BS, copy.config.task.max_length + 1
-    )
-    names = [
+    generated_NT, confidence_NT = generate(model, held_out.batch.source_BS, max_tokens)
+    source, target = (
         [task.vocabulary.token_name(token) for token in each[0].tolist()]
         for each in (batch.source_BS, batch.decoder_input_BT)
-    ]
+    )
     return {
         "failure": None,
         "loss": copy.loss,
@@ -196,14 +177,14 @@ def observations(copy: TrainingCopy, held_out: HeldOutSet) -> dict[str, Any]:
         ),
         "confidence": float(confidence_NT[confidence_NT > 0].mean()),
         "output": [[task.vocabulary.token_name(token), round(p, 3)] for token, p in predictions],
-        "source": names[0],
-        "target": names[1],
+        "source": source,
+        "target": target,
         "attention": {
             kind: [
                 [[round(w, 3) for w in row] for row in weights_BHQM[0].mean(0).tolist()]
-                for weights_BHQM in layers
+                for weights_BHQM in getattr(record, kind)
             ]
-            for kind, layers in ((kind, getattr(record, kind)) for kind in ATTENTION_KINDS)
+            for kind in ATTENTION_KINDS
         },
     }
 

@@ -1,10 +1,7 @@
-"""Inject a bug into a copy of the model.
+"""Inject a bug into a copy of the model: the real source with one line changed.
 
-The buggy copy is built from the real source with one line changed. The real modules stay unchanged:
-functions are recompiled from their source, and the modules of the copy get their own subclasses.
-A copy exists only in the process that creates it and cannot be saved.
-
-Shapes: B batch.
+The real modules stay unchanged: functions are recompiled from their source, and the modules of the
+copy get their own subclasses. Shapes: B batch.
 """
 
 import inspect
@@ -50,10 +47,9 @@ BUGGY_SUFFIX = " (buggy model)"  # the suffix of a file name
 
 
 class ReferenceModel(TransformerModel):
-    """The transformer of a lesson.
+    """The transformer of a lesson, whose exact match is free-running.
 
-    `is_exact_match` generates free-running. The faster teacher-forced check of the other
-    architectures is valid only for decoders that cannot attend to later positions.
+    The faster teacher-forced check is valid only for decoders that cannot see later positions.
     """
 
     @torch.no_grad()
@@ -81,10 +77,7 @@ def original_function(location: str) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class BugSource:
-    """The source of a function: its file, the number of its first line and its lines.
-
-    `changed_line` is the index of the buggy line, counted from 0.
-    """
+    """The source of a function; `changed_line` is the index of the buggy line, from 0."""
 
     file: str
     first_line: int

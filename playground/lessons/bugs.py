@@ -1,9 +1,7 @@
 """Known bugs of transformer tutorials, each as one changed line of this source.
 
-bugs.toml defines them. A bug names a function of the real source, a line of that function and its
-replacement. The correct version that the page displays is the source that runs everywhere else, so
-the bug is the only difference. This module does not import torch; bug_injection.py builds the
-models.
+bugs.toml defines them; bug_injection.py builds the models. The correct version that the page
+displays is the source that runs everywhere else, so the bug is the only difference.
 """
 
 import math
@@ -43,12 +41,10 @@ STEPS_RANGE = (20, 1000)  # the range that a link can request
 class Bug(Definition):
     """A bug in one line of the source.
 
-    location         the function that contains it: "module:function" or "module:Class.method"
-    correct_line     the correct line
-    buggy_line       the line of the buggy copy
-    origin           where such a bug occurs
-    explanation      the effect of the bug, and how to find it
-    settings         settings that make the bug visible, in addition to `BUG_SETTINGS`
+    location     the function that contains it: "module:function" or "module:Class.method"
+    origin       where such a bug occurs
+    explanation  the effect of the bug, and how to find it
+    settings     settings that make the bug visible, in addition to `BUG_SETTINGS`
     """
 
     title: str
@@ -76,8 +72,7 @@ def resolve_bug(name: object, seed: int) -> str:
 def hint(result: Mapping[str, Any]) -> str:
     """Return a hint for a wrong guess, from the most notable of the measurements."""
     correct, buggy = result["correct"], result["buggy"]
-    if buggy["failure"]:
-        failure = buggy["failure"]
+    if failure := buggy["failure"]:
         return (
             f"Python raised an error in line {failure['line']} of {failure['file']}, "
             f"after {failure['step']} steps. Read the last line of the traceback: which "

@@ -1,10 +1,9 @@
 """The classes of teachers: the guesses of their pupils, without accounts or names.
 
-<folder>/<code>.jsonl   who opened a class and when, then each pupil who joined, and each guess
+<folder>/<code>.jsonl   who opened a class and when, then each pupil, and each guess
 
 Teacher and pupils are hashes of the keys of their browsers; those of a pupil differ between
-classes. A file is removed when its teacher closes the class, and after `TTL_S`: at the next request
-about a class, or at the start of the server.
+classes. A file is removed when its teacher closes the class, and after `TTL_S`.
 """
 
 import hashlib
@@ -13,14 +12,13 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from playground.common.atomic_write import clean_up_stale, storing, write_file
 from playground.errors import UserError
-from playground.experiments.summary import append_lines
 from playground.jobs.admission import Client, limit
 from playground.runs.access import NOT_FOUND
 from playground.runs.record import owner_id
@@ -30,7 +28,6 @@ from .lessons import Guess
 TTL_S = 7 * 24 * 3600.0
 LETTERS = "BCDFGHJKLMNPQRSTVWXZ"  # no vowels, so no words
 CODE_LENGTH = 6
-SPARE_LINES = 1000  # of guesses that later ones replaced; then the file is written again
 CLASS_MISSING = "no class has this code: ask your teacher for the code, or open a new class"
 
 
@@ -44,16 +41,14 @@ class Classroom:
     address: str = ""  # in memory only
     pupils: set[str] = field(default_factory=set)
     guesses: dict[str, dict[str, Guess]] = field(default_factory=dict)
-    n_lines: int = 1
 
     def add(self, line: dict[str, Any]) -> None:
         """Add a pupil, with a guess if the line has one."""
         self.pupils.add(line["pupil"])
         if "guess" in line:
             self.guesses.setdefault(line["lesson"], {})[line["pupil"]] = line["guess"]
-        self.n_lines += 1
 
-    def lines(self) -> Iterable[dict[str, Any]]:
+    def lines(self) -> Iterator[dict[str, Any]]:
         """Return what its file contains."""
         yield {"teacher": self.teacher, "opened_at": self.opened_at}
         yield from ({"pupil": pupil} for pupil in sorted(self.pupils))
@@ -94,22 +89,17 @@ class Classes:
     def add(self, code: str, owner: str, **guess: Any) -> None:
         """Add a pupil to a class, or a guess: a `lesson` with a `guess`, which replaces another.
 
-        Raises UserError when there is no such class, it is full, or the disk cannot store the line.
+        Raises UserError when there is no such class, it is full, or the disk cannot store it.
         """
         pupil = hashlib.sha256(f"{code} {owner}".encode()).hexdigest()[:16]
-        line = {"pupil": pupil, **guess}
         with self._lock:
             classroom = self._find(code)
             if pupil not in classroom.pupils:
                 limit("pupils-of-a-class").admit(Client(), [Client()] * len(classroom.pupils))
             elif not guess:
                 return
-            with storing("the guess"):
-                append_lines(self._path(classroom), [_to_bytes(line)])
-            classroom.add(line)
-            n_guesses = sum(map(len, classroom.guesses.values()))
-            if classroom.n_lines > 1 + len(classroom.pupils) + n_guesses + SPARE_LINES:
-                self._write(classroom)
+            classroom.add({"pupil": pupil, **guess})
+            self._write(classroom)
 
     def summary(self, code: str, owner: str, lesson: str) -> dict[str, Any]:
         """Return the guesses in a lesson, and the numbers of pupils and guesses."""
@@ -153,25 +143,15 @@ class Classes:
         return self.folder / f"{classroom.code}.jsonl"
 
     def _write(self, classroom: Classroom) -> None:
-        lines = [_to_bytes(line) for line in classroom.lines()]
+        lines = [json.dumps(line, separators=(",", ":")) + "\n" for line in classroom.lines()]
         with storing("the class"):
             self.folder.mkdir(parents=True, exist_ok=True)
-            write_file(self._path(classroom), b"".join(lines))
-        classroom.n_lines = len(lines)
-
-
-def _to_bytes(line: dict[str, Any]) -> bytes:
-    return json.dumps(line, separators=(",", ":")).encode() + b"\n"
+            write_file(self._path(classroom), "".join(lines).encode())
 
 
 def _read(path: Path) -> Classroom:
-    """Read a class. A last line that is torn, as the process ended while it wrote, is left out."""
-    first, *lines = path.read_bytes().splitlines()
-    classroom = Classroom(path.stem, **json.loads(first))
+    first, *lines = map(json.loads, path.read_bytes().splitlines())
+    classroom = Classroom(path.stem, **first)
     for line in lines:
-        try:
-            values = json.loads(line)
-        except ValueError:
-            continue
-        classroom.add(values)
+        classroom.add(line)
     return classroom

@@ -1,19 +1,25 @@
-"""Measure the lessons on the inside of a model: induction heads and probes.
+"""Measure the lessons on the inside of a model: gradients, induction heads, probes, grokking.
 
-The results are those of measurements.py. Shapes: Q queries, M memory.
+Shapes: N samples, K and M keys, Q queries, P symbols, D d_model, F frequencies.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any, cast
 
 import torch
 
 from playground.architectures.decoder_only import DecoderOnlyModel
+from playground.architectures.seq2seq_model import Seq2SeqModel
+from playground.inspection.fourier import fourier_power, n_main_frequencies
 from playground.inspection.induction import InductionScore, induction_scores
 from playground.inspection.probes import FEATURES, ProbeScore, probe_layers
+from playground.tasks.task import Batch
+from playground.tasks.vocabulary import SPECIAL_TOKENS
 
-from .measurements import EVAL_EXAMPLES, Result
 from .trained_run import (
+    EVAL_EXAMPLES,
+    Result,
     TrainedRun,
     bars_figure,
     curve,
@@ -21,8 +27,16 @@ from .trained_run import (
     exact_match_curves,
     map_figure,
     percent,
+    result,
 )
 
+BATCHES, BATCH_SIZE = 8, 128
+PREDICTED_FALL = 0.01  # of the loss: the step size, from the length of the gradient
+HEAD_SIZES = (4, 16, 64, 256)
+N_SAMPLES, N_KEYS = 4096, 10
+MEMORIZED_LOSS, GENERALIZED = 0.1, 0.9  # training loss and held-out exact match
+N_BARS = 8  # frequencies in the figure
+MAIN_SHARE = 0.9  # of the power, which the main frequencies hold
 INDUCTION_SCORE = 0.8  # prefix matching above which a head is an induction head
 EXAMPLE_LENGTH = 8  # tokens of the sequence in the figure
 
@@ -52,17 +66,13 @@ def induction_heads(runs: list[TrainedRun], options: Mapping[str, Any]) -> Resul
         f"{INDUCTION_SCORE * 100:g}\u00a0% on prefix matching, and none of one layer; copying did "
         "not separate them (python -m benchmarks induction)."
     )
-    return {
-        "value": value,
-        "outcome": value,
-        "explanation": text,
-        "figures": [
-            curves_figure("Highest prefix-matching score of a head", "prefix_matching", curves),
-            curves_figure("Training loss", "loss", [run.curve("loss") for run in runs]),
-            exact_match_curves(runs),
-            _attention_map(runs[-1], best[runs[-1].label]),
-        ],
-    }
+    figures = [
+        curves_figure("Highest prefix-matching score of a head", "prefix_matching", curves),
+        curves_figure("Training loss", "loss", [run.curve("loss") for run in runs]),
+        exact_match_curves(runs),
+        _attention_map(runs[-1], best[runs[-1].label]),
+    ]
+    return result(value, value, text, figures)
 
 
 def probe_selectivity(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
@@ -94,9 +104,8 @@ def probe_selectivity(runs: list[TrainedRun], options: Mapping[str, Any]) -> Res
         )
         for name in FEATURES
     ]
-    value = round(100 * token.control_accuracy, 1)
-    outcome = percent(token.control_accuracy)
-    return {"value": value, "outcome": outcome, "explanation": text, "figures": figures}
+    accuracy = token.control_accuracy
+    return result(round(100 * accuracy, 1), percent(accuracy), text, figures)
 
 
 def _layer_name(score: ProbeScore) -> str:
@@ -147,3 +156,137 @@ def _attention_map(run: TrainedRun, head: InductionScore) -> dict[str, Any]:
     title = f"Attention of decoder {head.layer + 1}.{head.head + 1}, {run.label}"
     caption = "Rows: the repeated tokens (queries). Columns: all tokens (keys)."
     return map_figure(title, names[first:], names, weights_WW[first:], caption=caption)
+
+
+def gradient_step(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
+    """Measure how much of the fall of the loss on one batch appears on another batch."""
+    run = runs[0]
+    held_out = run.subject.held_out(BATCHES * BATCH_SIZE).batch
+    order = torch.randperm(len(held_out.source_BS), generator=torch.Generator().manual_seed(0))
+    batches = [held_out.select(rows) for rows in order.chunk(BATCHES)]
+    shares: dict[int, float] = {}
+    agreement = 1.0
+    for step, model in run.models_over_training():
+        own, other = falls_of_one_step(model, batches)
+        agreement = agreement if shares else own
+        shares[step] = other / own
+    (first, share), last = next(iter(shares.items())), max(shares)
+    value = round(100 * share)
+    text = (
+        f"At step {first}, {percent(share)} of the fall on a batch appears on another one: both "
+        f"need the same corrections. At step {last} it is {percent(shares[last])}, consistent with "
+        "a gradient that depends more on its batch (McCandlish et al., 2018). The step moves the "
+        f"weights against the gradient, as far as would lower the loss by {PREDICTED_FALL:.0%} if "
+        f"the loss were linear; the measured fall at step {first} is {percent(agreement)} of that. "
+        f"The numbers are means over {BATCHES} pairs of batches. Attention divides scores by the "
+        "square root of the head size. The second figure illustrates, with random vectors, the "
+        "reason that Vaswani et al. (2017, section 3.2.1) suspect for the division. The dot "
+        "products of longer vectors are larger. Without the division, the softmax selects one key, "
+        f"and little gradient passes. It has {N_SAMPLES:,} random queries with {N_KEYS} keys each."
+    )
+    title = "Share of the fall that appears on another batch"
+    figures = [
+        curves_figure(title, "share", [curve(run.label, shares)]),
+        curves_figure(
+            "Gradient that passes the softmax, by head size",
+            "share",
+            [
+                curve(label, {d_k: softmax_gradient(d_k, is_divided) for d_k in HEAD_SIZES})
+                for label, is_divided in (("divided by √d_k", True), ("not divided", False))
+            ],
+            x_label="head size",
+        ),
+    ]
+    return result(value, f"{value} %", text, figures)
+
+
+def falls_of_one_step(model: Seq2SeqModel, batches: list[Batch]) -> tuple[float, float]:
+    """Take one step of gradient descent on each batch, and undo it.
+
+    Returns the mean falls of the loss on the batch itself and on the next batch, both divided by
+    the fall that the gradient predicts: the step size times its squared length.
+    """
+    weights: list[torch.Tensor] = list(model.parameters())
+    own = other = 0.0
+    for batch, following in zip(batches, batches[1:] + batches[:1], strict=True):
+        loss = model.loss(batch)
+        gradients = torch.autograd.grad(loss, weights)
+        predicted = PREDICTED_FALL * float(loss.detach())
+        size = predicted / sum(float(each.square().sum()) for each in gradients)
+        with torch.no_grad():
+            before = float(model.loss(following))
+            for weight, gradient in zip(weights, gradients, strict=True):
+                weight.sub_(gradient, alpha=size)
+            own += (float(loss) - float(model.loss(batch))) / predicted
+            other += (before - float(model.loss(following))) / predicted
+            for weight, gradient in zip(weights, gradients, strict=True):
+                weight.add_(gradient, alpha=size)
+    return own / len(batches), other / len(batches)
+
+
+def softmax_gradient(d_k: int, is_divided: bool) -> float:
+    """Return how much of a gradient passes a softmax, for queries and keys from N(0, 1).
+
+    It is the mean derivative of a weight by its own score, w (1 - w), divided by that at equal
+    scores.
+    """
+    generator = torch.Generator().manual_seed(0)
+    query_NK = torch.randn(N_SAMPLES, d_k, generator=generator)
+    key_NMK = torch.randn(N_SAMPLES, N_KEYS, d_k, generator=generator)
+    scores_NM = (key_NMK @ query_NK[..., None])[..., 0]
+    weights_NM = (scores_NM / math.sqrt(d_k) if is_divided else scores_NM).softmax(-1)
+
+    passed = (weights_NM * (1 - weights_NM)).sum(-1).mean()
+    return float(passed) / (1 - 1 / N_KEYS)
+
+
+def grokking_frequencies(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
+    """Measure how many frequencies hold most of the embedding's Fourier power at the end."""
+    run = runs[0]
+    counts, power_F = {}, torch.zeros(0)
+    for step, model in run.models_over_training():
+        power_F = symbol_power(model)
+        counts[step] = n_main_frequencies(power_F, MAIN_SHARE)
+    n, value = len(power_F), list(counts.values())[-1]
+    memorized = next((line["step"] for line in run.lines if line["loss"] < MEMORIZED_LOSS), None)
+    generalized = run.first_at(GENERALIZED)
+    delay = (
+        f"In this run, the training loss did not fall below {MEMORIZED_LOSS}, or held-out exact "
+        f"match did not reach {percent(GENERALIZED)}."
+    )
+    if memorized and generalized:
+        delay = (
+            f"The training loss fell below {MEMORIZED_LOSS} at step {memorized}; held-out exact "
+            f"match reached {percent(GENERALIZED)} at step {generalized['step']}, "
+            f"{generalized['step'] / memorized:.0f} times as late."
+        )
+    text = (
+        f"{delay} At the first stored step, {next(iter(counts.values()))} of {n} frequencies hold "
+        f"{percent(MAIN_SHARE)} of the power of the embedding; at the last, {value}. Few "
+        "frequencies agree with the sums of angles of Nanda et al. (2023), but the embedding alone "
+        "does not identify the algorithm (Zhong et al., 2023). Weight decay may favor this "
+        "solution, as one that needs smaller weights (Varma et al., 2023); this run does not test "
+        "that. This is one seed; the time of the change depends much on the seed."
+    )
+    strongest = power_F.argsort(descending=True)[:N_BARS].sort().values.tolist()
+    top = {f: float(power_F[f]) for f in strongest}
+    figures = [
+        exact_match_curves(runs),
+        curves_figure("Training loss", "loss", [run.curve("loss")]),
+        curves_figure(
+            f"Share of the frequencies that hold {MAIN_SHARE:.0%} of the power",
+            "share",
+            [curve(run.label, {step: count / n for step, count in counts.items()})],
+        ),
+        bars_figure(
+            "The strongest frequencies at the end, share of the power",
+            ((f"frequency {f + 1}", share, percent(share)) for f, share in top.items()),
+        ),
+    ]
+    return result(value, f"{value} of {n} frequencies", text, figures)
+
+
+def symbol_power(model: Seq2SeqModel) -> torch.Tensor:
+    """Return the Fourier power of the symbols' embeddings of a decoder without encoder (F)."""
+    embedding = cast(DecoderOnlyModel, model).embedding.token_embedding
+    return fourier_power(embedding.weight.detach()[len(SPECIAL_TOKENS) :])

@@ -1,8 +1,7 @@
 """The lessons: their runs and a question that is answered by measurement.
 
-lessons.toml defines them, without answers. A lesson names the settings to train, the function of
-tasks.py that evaluates the runs, and how near a guess must be. The page compares the guess with
-what is measured.
+lessons.toml defines them, without answers. A lesson names the settings to train, the measurement of
+the runs, and how near a guess must be. The page compares the guess with what is measured.
 """
 
 from collections.abc import Mapping
@@ -44,11 +43,7 @@ Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 
 class Option(Definition):
-    """An option that the user can change.
-
-    choices  the accepted values; none for a text
-    setting  the setting of the runs that it changes, if any
-    """
+    """An option of the user: its accepted values (none for a text), and the setting it changes."""
 
     label: str
     default: str
@@ -61,15 +56,14 @@ class Lesson(Definition):
 
     base            the settings of all runs, over those of the preset Adam
     runs            the settings in which each run differs, by label
-    measure         the name of the function of tasks.py that measures the result
-    kind            what a guess is: the exact match at each x of a curve, in percent; a number
-                    on an axis; or one of several choices
+    measure         the function of measurements.py that measures the result
+    kind            of a guess: the exact match at each x of a curve, in percent; a number; a choice
     low, high       the axis of a curve or of a number, and `unit` its name
     tolerance       the largest error of a number, or the mean one of a curve, in points
-    choices         for a choice: what can be guessed, each with its label
-    pretrained_job  the kind of a job of the model `pretrained` on the `prompt`, both options; the
-                    measurement gets its result as the option `pretrained_result`
-    sources         the section of the notebook on the same subject, by its heading
+    choices         what can be guessed, each with its label
+    pretrained_job  a job of the model `pretrained` on the `prompt`, both options; its result is the
+                    option `pretrained_result`
+    sources         the heading of the section of the notebook on the same subject
     """
 
     title: str
@@ -140,10 +134,7 @@ def validate_guess(lesson: Lesson, guess: object) -> Guess:
 def experiment(
     lesson: Lesson, options: Settings, base: Mapping[str, Any] | None = None
 ) -> ExperimentSpec:
-    """Return the experiment of a lesson: a variant for each run, in the order of the lesson.
-
-    The settings of the lesson override those in `base`.
-    """
+    """Return the experiment of a lesson, over the settings `base`: a variant for each run."""
     chosen = {each.setting: options[name] for name, each in lesson.options.items() if each.setting}
     return ExperimentSpec.model_validate(
         {

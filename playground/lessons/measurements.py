@@ -1,16 +1,10 @@
-"""Measure the results of the lessons on trained runs.
+"""Measure the results of the lessons on trained runs (`trained_run.result`).
 
-Each function returns values for JSON:
-
-    value        what a guess is compared with; None when there is no measured value
-    outcome      the same value as text
-    explanation  one paragraph that explains it, with the numbers of these runs
-    figures      [{"kind": "curves" | "map" | "bars" | "outputs", ...}]
-
-Shapes: B batch, S source, T target, V vocabulary.
+Shapes: B batch, S source, T target, H heads.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,27 +17,30 @@ from playground.inspection.ablation import (
     AblationEffect,
     describe_spared_heads,
 )
-from playground.inspection.attention_recording import record_teacher_forced
 from playground.inspection.hooks import all_heads
+from playground.jobs.progress import ProgressReporter
 
+from . import interpretability_measurements, pretrained_measurements
 from .trained_run import (
+    EVAL_EXAMPLES,
     EXAMPLES_PER_LENGTH,
+    Result,
     TrainedRun,
     bars_figure,
+    cross_attention,
     decode,
     exact_match_by_length,
     exact_match_curves,
     length_figure,
     map_figure,
     percent,
+    result,
     same,
     same_multiset,
 )
 
-Result = dict[str, Any]
 TARGET_SCORE = 0.99
 EVAL_INTERVAL = 10  # steps between two evaluations on held-out sequences
-EVAL_EXAMPLES = 256  # held-out sequences
 SMALL_SHARE = 0.1  # of the effect of zero ablation
 MAX_BARS = 8  # heads in a figure
 N_EXAMPLES = 5  # generated outputs to display
@@ -61,7 +58,7 @@ def half_accuracy_step(runs: list[TrainedRun], options: Mapping[str, Any]) -> Re
             f"{percent(best)}. The seed, which fixes the random numbers, changes the result; with "
             "this one, the training was too short."
         )
-        return {"value": None, "outcome": "at none", "explanation": text, "figures": figures}
+        return result(None, "at none", text, figures)
     first = run.lines[0]["loss"]
     text = (
         f"At step {evaluation['step']}, exact match was {percent(evaluation['exact_match'])} of "
@@ -71,26 +68,17 @@ def half_accuracy_step(runs: list[TrainedRun], options: Mapping[str, Any]) -> Re
         f"loss had fallen from {first:.2f} to {evaluation['loss']:.2f}. At the end exact match was "
         f"{percent(last['exact_match'])}."
     )
-    return {
-        "value": evaluation["step"],
-        "outcome": f"step {evaluation['step']}",
-        "explanation": text,
-        "figures": figures,
-    }
+    return result(evaluation["step"], f"step {evaluation['step']}", text, figures)
 
 
 @torch.no_grad()
 def first_token_attention(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
     """Measure what the cross-attention heads attend to for the first output token."""
     subject = runs[0].subject
-    batch = subject.encode_text(options["text"])
-    cross_LHTS = record_teacher_forced(subject.transformer, batch).attention_weights["cross"][:, 0]
+    cross_LHTS, source, target = cross_attention(subject, options["text"])
     row_LHS = cross_LHTS[:, :, 0]
     mean_S = row_LHS.mean((0, 1))
     at = int(mean_S.argmax())
-    source, target = (
-        subject.token_names(tokens[0].tolist()) for tokens in (batch.source_BS, batch.labels_BT)
-    )
     expected = subject.task.alignment(len(source) - 1)
     n_heads, agreeing = row_LHS.shape[0] * row_LHS.shape[1], int((row_LHS.argmax(-1) == at).sum())
     right = (
@@ -111,12 +99,7 @@ def first_token_attention(runs: list[TrainedRun], options: Mapping[str, Any]) ->
     )
     title, mean_TS = f"Cross-attention, mean of {n_heads} heads", cross_LHTS.mean((0, 1))
     figure = map_figure(title, target, source, mean_TS, selected=[0, at], is_generated=True)
-    return {
-        "value": at + 1,
-        "outcome": f"position {at + 1} ({source[at]})",
-        "explanation": text,
-        "figures": [figure],
-    }
+    return result(at + 1, f"position {at + 1} ({source[at]})", text, [figure])
 
 
 @torch.no_grad()
@@ -163,7 +146,7 @@ def without_positions(runs: list[TrainedRun], options: Mapping[str, Any]) -> Res
         exact_match_curves(runs),
         {"kind": "outputs", "title": "Without positions", "rows": rows},
     ]
-    return {"value": value, "outcome": outcomes, "explanation": text, "figures": figures}
+    return result(value, outcomes, text, figures)
 
 
 def faster_run(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
@@ -198,12 +181,7 @@ def faster_run(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
         "Compare trains both with several seeds and reports whether the difference holds."
     )
     outcome = "neither" if value == "same" else value
-    return {
-        "value": value,
-        "outcome": outcome,
-        "explanation": text,
-        "figures": [exact_match_curves(runs)],
-    }
+    return result(value, outcome, text, [exact_match_curves(runs)])
 
 
 def compare_ablations(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
@@ -256,7 +234,7 @@ def compare_ablations(runs: list[TrainedRun], options: Mapping[str, Any]) -> Res
         )
         for method in METHODS
     ]
-    return {"value": value, "outcome": value, "explanation": text, "figures": figures}
+    return result(value, value, text, figures)
 
 
 def _nats(effect: AblationEffect) -> str:
@@ -293,4 +271,137 @@ def failure_length(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result
     figure = length_figure({"exact match": shares})
     figure["max_trained_length"] = trained
     figure["note"] += " Shaded: the lengths in training."
-    return {"value": value, "outcome": outcome, "explanation": text, "figures": [figure]}
+    return result(value, outcome, text, [figure])
+
+
+# From recurrent networks to the transformer
+
+
+@torch.no_grad()
+def bottleneck_length(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
+    """Measure the shortest length of which this model reverses less than half."""
+    run = runs[0]
+    last = run.config.task.max_length
+    shares = exact_match_by_length(run.subject, last)
+    value = next((length for length, share in shares.items() if share < 0.5), last + 1)
+    shortest = min(shares)
+    text = (
+        f"Exact match is {percent(shares[shortest])} at length {shortest} and "
+        f"{percent(shares[last])} at length {last}, although all lengths up to {last} are in the "
+        f"training set. Up to {EXAMPLES_PER_LENGTH} sequences of each length are tested. The "
+        f"decoder receives one vector of {run.config.model.d_model} numbers for every length. "
+        f"{run.lines[-1]['step']} steps of one seed do not separate capacity from slow learning, "
+        "and other seeds may differ. The next lesson gives the decoder more than this vector."
+    )
+    outcome = f"length {value}" if value <= last else f"at none up to {last}"
+    figures = [length_figure({run.label: shares}), _outputs(runs, options["text"])]
+    return result(value, outcome, text, figures)
+
+
+@torch.no_grad()
+def attention_gain(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
+    """Measure the exact match with attention on the longest sequences of the training lengths."""
+    last = runs[0].config.task.max_length
+    shares = {run.label: exact_match_by_length(run.subject, last) for run in runs}
+    without, with_attention = (each[last] for each in shares.values())
+    attention = runs[1]
+    text = (
+        f"At length {last}, exact match is {percent(with_attention)} with attention and "
+        f"{percent(without)} without. The weights in the figure are learned from the examples "
+        "alone; no example contains them. This is one seed; other seeds may differ. "
+        + _describe_alignment(attention, options["text"])
+    )
+    figures = [
+        length_figure(shares),
+        _attention_map(attention, options["text"]),
+        _outputs(runs, options["text"]),
+    ]
+    return result(round(100 * with_attention, 1), percent(with_attention), text, figures)
+
+
+@torch.no_grad()
+def recurrent_or_transformer(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
+    """Measure which model reaches the target score first, and what both attend to."""
+    faster = faster_run(runs, options)
+    recurrent, transformer = runs
+    sizes = {run.label: parameter_count(run.config.model) for run in runs}
+    length = len(recurrent.subject.encode_text(options["text"]).source_BS[0])
+    faster["explanation"] = (
+        f"{faster['explanation']} The sizes differ: "
+        + " and ".join(f"{size:,} ({label})" for label, size in sizes.items())
+        + f" parameters. For the {length} tokens of this source, the recurrent encoder computes "
+        f"{length} states, one after the other. The transformer computes all {length} vectors at "
+        f"once, in each of its {transformer.config.model.n_layers} layers."
+    )
+    maps = [_attention_map(run, options["text"]) for run in runs]
+    return faster | {"figures": [*faster["figures"], *maps]}
+
+
+def _outputs(runs: list[TrainedRun], text: str) -> dict[str, Any]:
+    """Return the outputs of all runs for one sequence."""
+    rows = []
+    for run in runs:
+        batch = run.subject.encode_text(text)
+        generated_BT = run.subject.model.generate(batch.source_BS, batch.labels_BT.shape[1])
+        rows.append(
+            {
+                "input": run.label,
+                "target": decode(run.subject, batch.labels_BT[0]),
+                "prediction": decode(run.subject, generated_BT[0]),
+            }
+        )
+    return {"kind": "outputs", "title": f"Outputs for {text}", "label": "model", "rows": rows}
+
+
+def _attention_map(run: TrainedRun, text: str) -> dict[str, Any]:
+    weights_LHTS, source, target = cross_attention(run.subject, text)
+    weights_TS = weights_LHTS.mean(1).mean(0)
+    title = f"Cross-attention, mean over heads: {run.label}"
+    return map_figure(title, target, source, weights_TS, is_generated=True)
+
+
+def _describe_alignment(run: TrainedRun, text: str) -> str:
+    """Return how many output tokens attend most to the source token that they must copy."""
+    weights_LHTS, source, _ = cross_attention(run.subject, text)
+    expected = run.subject.task.alignment(len(source) - 1)
+    if expected is None:
+        return ""
+    best = weights_LHTS.mean(1).mean(0).argmax(-1).tolist()
+    offsets = [at - position for at, position in zip(best, expected, strict=False)]
+    return (
+        f"Output tokens with their largest weight on the source token to copy: {offsets.count(0)} "
+        f"of {len(expected)}; on the token after it, whose state includes both tokens: "
+        f"{offsets.count(1)}."
+    )
+
+
+MEASURES: dict[str, Callable[[list[TrainedRun], Mapping[str, Any]], Result]] = {
+    each.__name__: each
+    for each in (
+        half_accuracy_step,
+        first_token_attention,
+        without_positions,
+        faster_run,
+        compare_ablations,
+        failure_length,
+        bottleneck_length,
+        attention_gain,
+        recurrent_or_transformer,
+        interpretability_measurements.gradient_step,
+        interpretability_measurements.induction_heads,
+        interpretability_measurements.probe_selectivity,
+        interpretability_measurements.grokking_frequencies,
+        pretrained_measurements.pretrained_alignment,
+        pretrained_measurements.next_token_probability,
+    )
+}
+
+
+def measure_lesson(
+    measure: str, options: dict[str, Any], runs: list[list[str]], reporter: ProgressReporter
+) -> Result:
+    """Measure the runs of a lesson, each given by its label, its folder and its checkpoint."""
+    torch.set_num_threads(1)
+    reporter.message("Measuring")
+    trained = [TrainedRun.of(label, Path(run), Path(checkpoint)) for label, run, checkpoint in runs]
+    return MEASURES[measure](trained, options)

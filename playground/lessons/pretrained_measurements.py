@@ -1,6 +1,6 @@
 """Measure the lessons on a pretrained model: its cross-attention, and its next token.
 
-The results are those of measurements.py. Shapes: L layers, H heads, Q queries, M memory.
+Shapes: L layers, H heads, Q queries, M memory.
 """
 
 from collections.abc import Mapping
@@ -9,13 +9,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from playground.inspection.attention_recording import record_teacher_forced
 from playground.inspection.attention_sinks import SINK_REASON, is_sink
 from playground.inspection.cross_attention_alignment import score_alignment
 from playground.inspection.views.attention_maps import unpack_uint16
 
-from .measurements import Result
-from .trained_run import TrainedRun, bars_figure, curve, curves_figure, map_figure, percent
+from .trained_run import (
+    Result,
+    TrainedRun,
+    bars_figure,
+    cross_attention,
+    curve,
+    curves_figure,
+    map_figure,
+    percent,
+    result,
+)
 
 EXAMPLE_TEXT = "3 1 4 1 5"  # of the own model
 MAX_CURVES = 5  # tokens
@@ -24,10 +32,7 @@ CLEAR_SCORE = 0.5  # a head with at least this share of attention near the align
 
 
 def pretrained_alignment(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
-    """Measure where the cross-attention heads of a pretrained model attend.
-
-    `options["pretrained_result"]` is that of a job of pretrained/attention/translation.py.
-    """
+    """Measure where the cross-attention heads of a pretrained model attend in a translation."""
     translation = options["pretrained_result"]
     name = translation["model"].rsplit("/", 1)[-1]
     pretrained = torch.tensor(translation["alignment"]["scores"])
@@ -53,26 +58,19 @@ def pretrained_alignment(runs: list[TrainedRun], options: Mapping[str, Any]) -> 
         "of the words scores lower."
     )
     value = max(shares, key=lambda share: shares[share])
-    return {
-        "value": value,
-        "outcome": value,
-        "explanation": text,
-        "figures": [
-            _head_map(f"Attention near the translated token, by head: {name}", pretrained),
-            _head_map("Attention near the digit to copy, by head: your model", own),
-            _pretrained_map(translation, name),
-            _attention_map(own_LHQM, alignment["best"], source, target, "your model"),
-        ],
-    }
+    figures = [
+        _head_map(f"Attention near the translated token, by head: {name}", pretrained),
+        _head_map("Attention near the digit to copy, by head: your model", own),
+        _pretrained_map(translation, name),
+        _attention_map(own_LHQM, alignment["best"], source, target, "your model"),
+    ]
+    return result(value, value, text, figures)
 
 
 def next_token_probability(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
-    """Measure the probability of the most probable next token of a prompt, in percent.
-
-    `options["pretrained_result"]` is that of a job of pretrained/next_token.py.
-    """
-    result = options["pretrained_result"]
-    plain, name = result["plain"], result["model"].rsplit("/", 1)[-1]
+    """Measure the probability of the most probable next token of a prompt, in percent."""
+    predicted = options["pretrained_result"]
+    plain, name = predicted["plain"], predicted["model"].rsplit("/", 1)[-1]
     best = plain["candidates"][0]
     own, own_sink, own_uniform = _own_first_token(runs[0])
     figures = [
@@ -98,7 +96,7 @@ def next_token_probability(runs: list[TrainedRun], options: Mapping[str, Any]) -
         f"{percent(best['probability'])} and the logit {best['logit']:.1f}. A temperature divides "
         "the logits before the softmax. Top-p samples from the most probable tokens, as few as "
         f"have a total probability of {plain['top_p']} (Holtzman et al., 2020). "
-        f"{_describe_chat(result, name)} "
+        f"{_describe_chat(predicted, name)} "
     )
     if plain["sinks"]:
         shares = torch.tensor(plain["sinks"])
@@ -110,16 +108,15 @@ def next_token_probability(runs: list[TrainedRun], options: Mapping[str, Any]) -
             text += f"It is an attention sink. {SINK_REASON} "
         title = f"Attention of the later tokens on the first one, by head: {name}"
         figures.append(_head_map(title, shares, "Each cell is a mean over these queries."))
-    if result["chat"]:
-        figures.insert(1, _candidate_bars("Next token as a chat: probability", result["chat"]))
+    if chat := predicted["chat"]:
+        figures.insert(1, _candidate_bars("Next token as a chat: probability", chat))
     text += (
         f"Your model gives the first token of its output for {EXAMPLE_TEXT} a probability of "
         f"{percent(own)}, because its task determines it. Its decoder puts "
         f"{percent(own_sink)} of the attention on SOS (equal weights: {percent(own_uniform)})."
     )
-    value = round(100 * best["probability"], 1)
-    outcome = percent(best["probability"])
-    return {"value": value, "outcome": outcome, "explanation": text, "figures": figures}
+    probability = best["probability"]
+    return result(round(100 * probability, 1), percent(probability), text, figures)
 
 
 def _quote(token: Mapping[str, Any]) -> str:
@@ -144,9 +141,9 @@ def _nucleus_note(prediction: Mapping[str, Any]) -> str:
     )
 
 
-def _describe_chat(result: Mapping[str, Any], name: str) -> str:
+def _describe_chat(predicted: Mapping[str, Any], name: str) -> str:
     """Describe what the chat template of the model changes."""
-    plain, chat = result["plain"], result["chat"]
+    plain, chat = predicted["plain"], predicted["chat"]
     if not chat:
         return f"{name} has no chat template: it was trained to continue texts."
     best = chat["candidates"][0]
@@ -165,8 +162,8 @@ def _own_first_token(run: TrainedRun) -> tuple[float, float, float]:
     """
     subject = run.subject
     batch = subject.encode_text(EXAMPLE_TEXT)
-    recording = record_teacher_forced(subject.transformer, batch)
-    weights_LHQM = recording.attention_weights["decoder"][:, 0]
+    layers = subject.model.attention_weights(batch).decoder
+    weights_LHQM = torch.stack([weights_BHQM[0] for weights_BHQM in layers])
     first_V = subject.model(batch.source_BS, batch.decoder_input_BT)[0, 0].softmax(-1)
     counts_Q = torch.arange(2, weights_LHQM.shape[-2] + 1)
     return (
@@ -179,15 +176,9 @@ def _own_first_token(run: TrainedRun) -> tuple[float, float, float]:
 @torch.no_grad()
 def _align_own_model(run: TrainedRun) -> tuple[Tensor, list[str], list[str], dict[str, Any]]:
     """Return cross-attention (LHQM), source, target and alignment on the example."""
-    subject = run.subject
-    batch = subject.encode_text(EXAMPLE_TEXT)
-    recording = record_teacher_forced(subject.transformer, batch)
-    weights_LHQM = recording.attention_weights["cross"][:, 0]
-    source, target = (
-        subject.token_names(tokens[0].tolist()) for tokens in (batch.source_BS, batch.labels_BT)
-    )
+    weights_LHQM, source, target = cross_attention(run.subject, EXAMPLE_TEXT)
     end = len(source) - 1
-    aligned_Q = torch.tensor([*(subject.task.alignment(end) or range(end)), end])
+    aligned_Q = torch.tensor([*(run.subject.task.alignment(end) or range(end)), end])
     return weights_LHQM, source, target, score_alignment(weights_LHQM, aligned_Q)
 
 

@@ -1,14 +1,14 @@
 """The measurements of the lessons, as jobs.
 
 A lesson trains the runs of an experiment, which uses runs of its owner with the same settings
-again, and is then measured. A bug is trained and evaluated in one job. This module does not import
-torch.
+again, and is then measured. A bug is trained and evaluated in one job.
 """
 
 import threading
 import time
 from collections.abc import Mapping
-from typing import Any, cast
+from dataclasses import dataclass, field
+from typing import Any, NotRequired, TypedDict, cast
 
 from playground.errors import UserError
 from playground.experiments.service import ExperimentService
@@ -23,15 +23,100 @@ from playground.runs.state import Run
 
 from . import lessons
 from .bugs import BUGS, RANDOM_BUG, hint, resolve_bug
-from .measurement import Measurement
 
 MEASUREMENT_TIMEOUT_S = 180.0  # seconds, the timeout of one process
 RESULT_TTL_S = 1800.0  # seconds for which a result stays, and a measurement that is not polled
 UNPOLLED_TIMEOUT_S = 30.0  # seconds without a poll until a measurement makes way for others
 FUNCTIONS = {
     "bug": "playground.lessons.bug_comparison:compare",
-    "lesson": "playground.lessons.tasks:measure_lesson",
+    "lesson": "playground.lessons.measurements:measure_lesson",
 }
+HIDDEN_UNTIL_SOLVED = ("changed_line", "diff")  # until the user identifies the line
+HIDDEN_UNTIL_IDENTIFIED = ("source", *HIDDEN_UNTIL_SOLVED)  # until the user identifies the bug
+
+
+class MeasuredRun(TypedDict):
+    """A run of a lesson."""
+
+    label: str
+    run: str
+    steps: int
+
+
+class LessonResult(TypedDict):
+    """The measured value of a lesson, with its figures."""
+
+    value: float | str | None
+    outcome: str
+    explanation: str
+    figures: list[dict[str, Any]]
+    options: dict[str, Any]
+    runs: list[MeasuredRun]
+
+
+class BugResult(TypedDict):
+    """The comparison of both models; what an exercise hides is empty or absent."""
+
+    seed: int
+    steps: int
+    is_hidden: bool
+    name: str
+    title: str
+    bug_identified: bool
+    line_identified: bool
+    explanation: str
+    origin: str
+    n: int
+    vocab_size: int
+    curves: dict[str, Any]
+    correct: dict[str, Any]
+    buggy: dict[str, Any]
+    source: NotRequired[dict[str, Any]]
+    changed_line: NotRequired[int]
+    diff: NotRequired[list[str]]
+
+
+@dataclass(eq=False)
+class Measurement(Job):
+    """A job that hides the answers of an exercise until the user has found them.
+
+    The job of a lesson is ready when its runs have ended; until then, it describes them.
+    """
+
+    name: str = ""  # of the lesson or of the bug
+    request: dict[str, Any] = field(default_factory=dict)
+    experiment: Experiment | None = None  # of a lesson: its runs
+    pretrained: Job | None = None  # of a pretrained model, if the lesson has one
+    bug_identified: bool = False  # for a bug: whether the user identified it
+    line_identified: bool = False  # for a bug: whether the user identified its line
+
+    def to_json(self, cursor: int = 0) -> Response:
+        response = super().to_json(cursor)
+        if not self.is_ready and response["status"] == JobStatus.QUEUED:
+            response["status"] = JobStatus.RUNNING.value  # its runs train
+        if self.result is not None:
+            response["result"] = (
+                {**self.result, **self.request, "runs": self.partial["runs"]}
+                if self.kind == "lesson"
+                else self._bug_result(self.result)
+            )
+        return response
+
+    def _bug_result(self, result: Response) -> Response:
+        hidden: tuple[str, ...] = HIDDEN_UNTIL_IDENTIFIED
+        if self.bug_identified:
+            hidden = () if self.line_identified else HIDDEN_UNTIL_SOLVED
+        bug = BUGS[self.name]
+        return {
+            **{name: value for name, value in result.items() if name not in hidden},
+            **self.request,
+            "name": self.name if self.bug_identified else RANDOM_BUG,
+            "bug_identified": self.bug_identified,
+            "line_identified": self.line_identified,
+            "title": bug.title if self.bug_identified else "",
+            "explanation": bug.explanation if self.line_identified else "",
+            "origin": bug.origin if self.line_identified else "",
+        }
 
 
 class LessonJobs(JobQueue):
@@ -67,21 +152,19 @@ class LessonJobs(JobQueue):
         super().__init__(executor, policy, on_done=self._stop_training)
 
     def submit_lesson(self, name: object, options: object, owner: str) -> Job:
-        """Start the training of a lesson, whose measurement follows.
-
-        Raises ConfigError for an invalid lesson or option, UserError for too many measurements or
-        runs.
-        """
+        """Start the training of a lesson, whose measurement follows; or raise UserError."""
         lesson = lessons.find(name)
         chosen_options = lessons.validate_options(lesson, options)
         spec = lessons.experiment(lesson, chosen_options, self.base)
         fields = {"name": name, "request": {"options": chosen_options}, "is_ready": False}
         job = cast(Measurement, self.submit("lesson", owner=owner, **fields))
         try:
-            if lesson.pretrained_job:
-                job.pretrained = self._submit_pretrained(
-                    lesson.pretrained_job, chosen_options, owner
-                )
+            if kind := lesson.pretrained_job:
+                if self.pretrained is None:
+                    raise UserError("this server has no process for pretrained models")
+                model = chosen_options["pretrained"]
+                prompt = {"model": model, "text": chosen_options["prompt"]}
+                job.pretrained = self.pretrained.submit(kind, prompt, owner=owner, label=model)
             run_names = [f"{lesson.title}: {label}" for label in lesson.runs]
             job.experiment = self.experiments.start_for_lesson(spec.model_dump(), run_names, owner)
         except Exception:  # end what was started before the error
@@ -110,14 +193,6 @@ class LessonJobs(JobQueue):
             bug_identified=not is_hidden,
         )
 
-    def _submit_pretrained(self, kind: str, options: Mapping[str, Any], owner: str) -> Job:
-        """Submit the job of a lesson's pretrained model on its prompt."""
-        if self.pretrained is None:
-            raise UserError("this server has no process for pretrained models")
-        model = options["pretrained"]
-        request = {"model": model, "text": options["prompt"]}
-        return self.pretrained.submit(kind, request, owner=owner, label=model)
-
     def poll(self, job_id: object, owner: str, cursor: int = 0) -> Response:
         """Return the state of a measurement; it keeps its runs from idling out."""
         job = self._get(job_id, owner)
@@ -137,8 +212,7 @@ class LessonJobs(JobQueue):
     ) -> dict[str, Any]:
         """Check a guess of the bug or of its line (counted from 0), or reveal both.
 
-        The response has the result as the user may now see it, with a hint for a wrong guess.
-        Raises UserError when there is no result yet.
+        Returns the result as the user may now see it, with a hint for a wrong guess.
         """
         job = self._get(job_id, owner)
         if job.kind != "bug" or job.result is None:
@@ -177,11 +251,8 @@ class LessonJobs(JobQueue):
                     run.last_viewed_at = max(run.last_viewed_at, time.monotonic() - VIEWER_TTL_S)
                     if run.status == "done" and not run.has_worker:
                         trained[label] = run
-            pretrained = job.pretrained
-            if pretrained is not None and pretrained.status in (
-                JobStatus.FAILED,
-                JobStatus.CANCELLED,
-            ):
+            pretrained, lost = job.pretrained, (JobStatus.FAILED, JobStatus.CANCELLED)
+            if pretrained is not None and pretrained.status in lost:
                 self.fail(job, pretrained.message)
                 return
             self._describe_training(job, {label: run for label, run in runs.items() if run})

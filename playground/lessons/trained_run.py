@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -23,6 +24,8 @@ from playground.runs.weight_history import read_lines, weight_steps, weights_pat
 from playground.tasks import EOS, PAD
 from playground.training.run_config import RunConfig
 
+Result = dict[str, Any]
+EVAL_EXAMPLES = 256  # held-out sequences
 EXAMPLES_PER_LENGTH = 100
 MIN_EXAMPLES = 20  # minimum number of held-out sequences of a length
 MAX_STEPS = 24  # at which a measurement follows training
@@ -67,6 +70,17 @@ class TrainedRun:
     def curve(self, metric: str = "exact_match") -> dict[str, Any]:
         lines = [line for line in self.lines if line.get(metric) is not None]
         return curve(self.label, {line["step"]: line[metric] for line in lines})
+
+
+def result(value: Any, outcome: str, explanation: str, figures: list[dict[str, Any]]) -> Result:
+    """Return the result of a measurement, for JSON.
+
+    value        what a guess is compared with; None when there is no measured value
+    outcome      the same value as text
+    explanation  one paragraph that explains it, with the numbers of these runs
+    figures      [{"kind": "curves" | "map" | "bars" | "outputs", ...}]
+    """
+    return {"value": value, "outcome": outcome, "explanation": explanation, "figures": figures}
 
 
 def log_spaced(steps: list[int], max_count: int) -> list[int]:
@@ -150,21 +164,23 @@ def same(generated_BT: Tensor, labels_BT: Tensor) -> Tensor:
 
 
 def same_multiset(generated_BT: Tensor, labels_BT: Tensor) -> Tensor:
-    """Return which outputs have the right tokens, in any order (B booleans).
-
-    The two tensors can differ in width.
-    """
+    """Return which outputs have the right tokens, in any order (B booleans); widths may differ."""
     width = max(generated_BT.shape[1], labels_BT.shape[1])
-    generated_BT, labels_BT = (
-        F.pad(strip_after_eos(each), (0, width - each.shape[1]))
+    generated, labels = (
+        F.pad(each.masked_fill((each == EOS).cumsum(1) > 0, PAD), (0, width - each.shape[1]))
         for each in (generated_BT, labels_BT)
     )
-    return (generated_BT.sort(1).values == labels_BT.sort(1).values).all(1)
+    return (generated.sort(1).values == labels.sort(1).values).all(1)
 
 
-def strip_after_eos(tokens_BT: Tensor) -> Tensor:
-    """Replace EOS and every token after it by PAD."""
-    return tokens_BT.masked_fill((tokens_BT == EOS).cumsum(1) > 0, PAD)
+@torch.no_grad()
+def cross_attention(subject: InspectedModel, text: str) -> tuple[Tensor, list[str], list[str]]:
+    """Return the cross-attention weights on a text (LHTS), and the tokens of source and target."""
+    batch = subject.encode_text(text)
+    layers = subject.model.attention_weights(batch).cross
+    source, target = batch.source_BS[0].tolist(), batch.labels_BT[0].tolist()
+    weights_LHTS = torch.stack([weights_BHTS[0] for weights_BHTS in layers])
+    return weights_LHTS, subject.token_names(source), subject.token_names(target)
 
 
 def decode(subject: InspectedModel, tokens: Tensor) -> str:

@@ -16,9 +16,9 @@ from starlette.responses import StreamingResponse
 from playground.architectures import ARCHITECTURES
 from playground.common.validation import parse
 from playground.errors import UserError
-from playground.experiments import length_generalization
-from playground.experiments.analysis import TARGET_SCORE, best_variants, to_csv
+from playground.experiments.analysis import TARGET_SCORE, best_variants
 from playground.experiments.presets import EXPERIMENT_PRESETS, find_stored, load_stored, spec
+from playground.experiments.results import to_csv
 from playground.experiments.service import ExperimentService
 from playground.experiments.spec import GRID, LENGTHS, Experiment, ExperimentSpec
 from playground.experiments.store import EXPERIMENT_MISSING
@@ -202,10 +202,10 @@ class ExperimentHandlers(HandlerGroup):
         """Return the owner's experiments and the open one, with results that the page lacks."""
         owner = request.owner
         response: dict[str, Any] = {"experiments": [], "open": None}
-        for each in self.experiments.list_for_owner(owner):
+        for each in self.experiments.store.list_for_owner(owner):
             with suppress(UserError):  # it was deleted meanwhile
                 response["experiments"].append(self._summary(each, owner))
-        experiment = self.experiments.find(request.open, owner)
+        experiment = self.experiments.store.find(request.open, owner)
         if experiment:
             with suppress(UserError):
                 n_variants = len(experiment.variants)
@@ -228,22 +228,14 @@ class ExperimentHandlers(HandlerGroup):
 
     @handler("experiments/action", ActOnExperiment, Done)
     def run_action(self, request: ActOnExperiment) -> dict[str, Any]:
-        actions = {
-            "pause": self.experiments.pause,
-            "cancel": self.experiments.cancel,
-            "resume": self.experiments.resume,
-            "delete": self.experiments.delete,
-        }
-        actions[request.action](self._require_experiment(request), request.owner)
+        act = getattr(self.experiments, request.action)
+        act(self._require_experiment(request), request.owner)
         return {}
 
     @handler("experiments/csv", ExperimentRequest, CsvFile)
     def export_csv(self, request: ExperimentRequest) -> dict[str, Any]:
         if stored := find_stored(request.experiment):
-            if lengths := stored.get("lengths"):
-                return {"csv": length_generalization.to_csv(lengths["rows"], lengths["test"])}
-            results = stored["results"]
-            return {"csv": to_csv(results["fields"], results["variants"], results["test"])}
+            return {"csv": to_csv(stored["results"], stored.get("lengths"))}
         experiment = self._require_experiment(request)
         return {"csv": self.experiments.to_csv(experiment, request.owner)}
 
@@ -256,7 +248,7 @@ class ExperimentHandlers(HandlerGroup):
         return StreamingResponse(parts, media_type="application/json")
 
     def _require_experiment(self, request: ExperimentRequest) -> Experiment:
-        experiment = self.experiments.find(request.experiment, request.owner)
+        experiment = self.experiments.store.find(request.experiment, request.owner)
         if experiment is None:
             raise UserError(EXPERIMENT_MISSING)
         return experiment

@@ -16,7 +16,8 @@ from typing import Annotated, Any, Literal, TypedDict
 from pydantic import Field
 
 from playground.common.validation import parse
-from playground.experiments.progress import Estimate, declared_step_s
+from playground.experiments.progress import Estimate
+from playground.experiments.variant import declared_step_s
 from playground.jobs.job import Job
 from playground.lessons import lessons
 from playground.lessons.bugs import (
@@ -27,8 +28,7 @@ from playground.lessons.bugs import (
 )
 from playground.lessons.classes import CODE_LENGTH, TTL_S, Classes
 from playground.lessons.lessons import LESSONS, Lesson
-from playground.lessons.measurement import BugResult
-from playground.lessons.service import MEASUREMENT_TIMEOUT_S, LessonJobs
+from playground.lessons.service import MEASUREMENT_TIMEOUT_S, BugResult, LessonJobs
 from playground.runs.registry import Registry
 from playground.training.run_config import RunConfig
 from playground.ui.page import STATIC_DIR

@@ -10,9 +10,10 @@ from playground.architectures.parameter_groups import parameter_count
 from playground.common import messages
 from playground.common.format import format_count
 from playground.errors import UserError
-from playground.experiments.claims import CLAIMS, Claim
 from playground.experiments.progress import Estimate
 from playground.experiments.replications import (
+    CLAIMS,
+    Claim,
     Result,
     StoredResult,
     needs_loss,
@@ -54,7 +55,6 @@ class ClaimStatus(TypedDict):
     published: float | None
     criterion: str
     deviations: list[str]
-    estimated_minutes: float
     curve: list[tuple[int, float]]
     description: str
     settings: dict[str, Any]
@@ -83,7 +83,7 @@ class ReplicationHandlers(HandlerGroup):
         return {
             "claims": [
                 _describe_claim(name, claim)
-                | {"estimate": self.experiments.estimate_claim(claim, request.owner)}
+                | {"estimate": self.experiments.estimate_plan(claim.experiment, request.owner)}
                 | self._replication_status(request.owner, name)
                 for name, claim in CLAIMS.items()
             ]

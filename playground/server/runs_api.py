@@ -16,7 +16,7 @@ from playground.common.atomic_write import remove_dir
 from playground.common.format import format_count, format_duration, format_percent
 from playground.common.storage import directory_size
 from playground.errors import UserError, error_text
-from playground.experiments.curves import first_step_reaching
+from playground.experiments.results import first_step_reaching
 from playground.experiments.service import ExperimentService
 from playground.runs.access import (
     CHECKPOINT_PREFIX,

@@ -1,27 +1,22 @@
 import io
 import json
-import os
 import re
 import shlex
-import shutil
 import signal
-import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import torch
 
 from playground.__main__ import main
-from playground.cli.common import progress_bar, reserve_output_dir
+from playground.cli.common import reserve_output_dir
 from playground.cli.inspect import most_missed_head
 from playground.cli.train import build_config
 from playground.training.presets import architecture_preset
-from playground.training.trainer import Trainer
-from tests.support.app_server import ROOT, wait_for
-from tests.support.command_runner import COMMAND, run_here, run_in_interpreter
+from tests.support.app_server import wait_for
+from tests.support.command_runner import run_here, run_in_interpreter, start_command
 
 TINY = shlex.split(
     "--d-model 16 --n-heads 2 --n-layers 1 --d-ff 16 --batch-size 16 --eval-every 20 "
@@ -89,25 +84,6 @@ def test_a_second_run_with_the_same_out_is_rejected_while_the_first_trains(tmp_p
     assert (second.returncode, second.stdout) == (2, "")
     assert f"--out {out} is in use by another command" in second.stderr
     assert not list(tmp_path.iterdir())
-
-
-def test_a_checkpoint_that_appears_during_training_is_not_overwritten(tmp_path, monkeypatch):
-    out, evaluate = tmp_path / "out", Trainer.evaluate
-
-    def evaluate_and_copy(trainer, *values):
-        shutil.copytree(ROOT / "checkpoints" / "copy", out, dirs_exist_ok=True)
-        return evaluate(trainer, *values)
-
-    monkeypatch.setattr(Trainer, "evaluate", evaluate_and_copy)
-    done = run_here("train", "--max-steps", 2, "--seed", 7, "--out", out, *TINY)
-    assert (out / "config.json").read_bytes() == (
-        ROOT / "checkpoints" / "copy" / "config.json"
-    ).read_bytes()
-    assert done.returncode == 1
-    [saved] = [path for path in tmp_path.iterdir() if path != out]
-    assert seed_of(saved) == 7
-    assert f"{out} changed during training" in done.stderr
-    assert str(saved) in done.stderr
 
 
 @pytest.mark.smoke
@@ -229,8 +205,8 @@ def catches_sigterm(pid):
 
 
 def test_a_signal_ends_training_with_a_checkpoint(tmp_path):
-    words = ["train", "--max-steps", "100000", "--out", str(tmp_path / "stopped"), *TINY]
-    with subprocess.Popen([*COMMAND, *words], cwd=ROOT, stderr=subprocess.PIPE, text=True) as run:
+    words = ["train", "--max-steps", "100000", "--out", tmp_path / "stopped", *TINY]
+    with start_command(*words) as run:
         wait_for(lambda: catches_sigterm(run.pid), 100, "the training that handles signals")
         run.send_signal(signal.SIGINT)
         message = run.stderr.read()
@@ -274,19 +250,6 @@ def test_a_diverging_run_saves_the_last_finite_weights_and_reports_it(tmp_path):
     assert done.returncode == 1
     assert "lower learning_rate" in done.stderr
     assert json.loads((out / "config.json").read_text())["step"] > 0
-
-
-def test_a_progress_bar_is_drawn_on_a_terminal_without_a_size(monkeypatch):
-    controller, terminal = os.openpty()  # 0 rows and 0 columns
-    with open(terminal, "w") as stderr, monkeypatch.context() as patch:
-        patch.setattr(sys, "stderr", stderr)
-        list(progress_bar(iterable=range(5)))
-    output = b""
-    with suppress(OSError):  # the other end is closed
-        while more := os.read(controller, 4096):
-            output += more
-    os.close(controller)
-    assert b"5/5" in output
 
 
 def test_help_lists_the_commands_in_the_order_of_use_and_in_whole_phrases():
@@ -368,16 +331,6 @@ def test_an_option_leaves_out_unusable_rows(tmp_path, command):
     assert done.returncode == 0, done.stderr
     assert "1 of 302 rows is left out" in done.stderr
     assert "the first line is an example" in done.stderr
-
-
-def test_columns_that_must_be_chosen_are_named_with_their_option(tmp_path):
-    table = tmp_path / "table.csv"
-    table.write_text('"a, b";c;d\n' + "".join(f"{i};{i};{i}\n" for i in range(200)))
-    here = {"PLAYGROUND_CHECKPOINTS": str(tmp_path / "checkpoints")}
-    refused = run_here("dataset", table, **here)
-    assert refused.returncode == 2
-    assert refused.stderr.endswith("with sources and targets (--columns SOURCE,TARGET)\n")
-    assert run_here("dataset", table, "--columns", '"a, b", d', **here).returncode == 0
 
 
 def test_an_architecture_has_its_defaults_unless_a_preset_is_chosen():

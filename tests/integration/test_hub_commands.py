@@ -7,16 +7,14 @@ signals and of the terminal start processes.
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 from types import SimpleNamespace
 
 import pytest
 from huggingface_hub import ModelCard
 
-from tests.support.app_server import ROOT, wait_for
-from tests.support.command_runner import COMMAND, run_here, run_in_interpreter
+from tests.support.app_server import wait_for
+from tests.support.command_runner import run_here, run_in_interpreter, start_command
 from tests.support.hub_tasks import run_tasks_here
 
 TAGGED = "---\ntags: [transformer-playground]\n---\n"
@@ -234,15 +232,9 @@ def test_a_signal_cancels_the_hub_task(hub, monkeypatch, number):
 def test_ctrl_c_ends_a_hanging_push_without_leftovers(hub, tmp_path):
     hub.put("ada/hanging", {"README.md": "# Soon"})
     with hub.fault(hub.COMMIT, "silent") as fault:
-        hanging = subprocess.Popen(
-            [*COMMAND, "push", "checkpoints/reverse-one-head", "ada/hanging"],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"HF_TOKEN": hub.ADA, "TMPDIR": str(tmp_path)},
-            start_new_session=True,
-        )
+        environment = os.environ | {"HF_TOKEN": hub.ADA, "TMPDIR": str(tmp_path)}
+        words = ("push", "checkpoints/reverse-one-head", "ada/hanging")
+        hanging = start_command(*words, env=environment, start_new_session=True)
         wait_for(lambda: fault.hits or hanging.poll() is not None, 100, "the commit")
         # as a terminal sends Ctrl-C: to the process of the hub task, too
         os.killpg(hanging.pid, signal.SIGINT)
@@ -255,43 +247,3 @@ def test_ctrl_c_ends_a_hanging_push_without_leftovers(hub, tmp_path):
     assert "Traceback" not in stderr
     assert hub.commit_titles("ada/hanging") == ["initial commit", "Upload"]
     assert not list(tmp_path.glob("playground-*"))  # nor is a copy of it here
-
-
-def test_ctrl_c_before_the_hub_task_starts_prints_one_line_too(hub):
-    """Its process is only just starting then, and must not die of the signal itself, with a
-    traceback.
-    """
-    command = [sys.executable, "-c", EARLY]
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        env=os.environ | {"HF_TOKEN": ""},
-        start_new_session=True,
-    )
-    assert (done.returncode, done.stdout) == (130, "")
-    assert done.stderr == "playground: cancelled; nothing was written\n"
-
-
-EARLY = """
-import os, signal, threading, time
-from playground import __main__ as training_command
-from playground.hub.jobs import HubJobs
-
-def submit(queue, *arguments, **settings):
-    job = real(queue, *arguments, **settings)
-
-    def interrupt():
-        while queue.executor._processes[job].process.pid is None:
-            time.sleep(0.001)
-        os.killpg(0, signal.SIGINT)
-
-    threading.Thread(target=interrupt, daemon=True).start()
-    return job
-
-if __name__ == "__main__":
-    real, HubJobs.start = HubJobs.start, submit
-    training_command.run(["gallery"])
-"""

@@ -66,7 +66,6 @@ import {
   describeMeasurement,
   describeRun,
   describeRuns,
-  describeUntrained,
   formatRange,
   formatStepsTo,
   Results,
@@ -299,9 +298,6 @@ test("the table has the labels of the settings that vary", () => {
   assert.equal(labelSettings("predict_eos on, adam_beta1 0.9"), "predict EOS on, beta 1 0.9");
   settings.value = [];
   assert.equal(settingsLabel([VARIANT, { label: "heads 2", short: "2" }]), "settings");
-  assert.equal(describeUntrained([{ label: "rope" }]), "");
-  const untrained = { source: [11, 20], row: [3, 4] };
-  assert.match(describeUntrained([{ label: "learned", untrained }]), /source 11 to 20, 3 to 4\./);
 });
 
 test("the open experiment has its table, its curves and its files", async () => {

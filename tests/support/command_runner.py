@@ -42,6 +42,12 @@ def run_in_interpreter(*args: object, **environment: str) -> subprocess.Complete
     )
 
 
+def start_command(*args: object, **options: Any) -> subprocess.Popen[str]:
+    """Start a command in a new interpreter, with pipes for its output."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([*COMMAND, *map(str, args)], cwd=ROOT, **pipes | options)
+
+
 def run_here(*args: object, **environment: str) -> subprocess.CompletedProcess:
     """Run a command in this process, which keeps its environment and its signal handlers."""
     from playground.__main__ import run

@@ -93,6 +93,12 @@ def write_results(hub, job, n=None):
     return 0
 
 
+def write_wheel(folder):
+    """Write an empty package instead of that of the checkout."""
+    (folder / "playground.whl").write_bytes(b"wheel")
+    return folder / "playground.whl"
+
+
 def measurements(results):
     """Return every number of the runs that does not depend on the time or the place."""
     places = ("run", "seconds")

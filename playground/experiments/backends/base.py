@@ -27,16 +27,13 @@ class Job:
 
 
 class Backend(ABC):
-    """A scheduler of jobs, with its options.
+    """A scheduler of jobs, with its options. UserError: it is not there or does not answer.
 
-    All methods raise a UserError when the scheduler is not there or does not answer.
-
-    shares_disk       jobs read and write the folder of the experiment itself
-    runs_per_shard    default number of runs of a job
-    poll_interval_s   seconds between two requests for the states
-    needs_token       jobs belong to an account of the Hub
-    token             the Hub token of the user who starts and follows the jobs
-    account           the account whose jobs they are, if they need one
+    shares_disk     jobs read and write the folder of the experiment itself
+    runs_per_shard  default number of runs of a job
+    needs_token     jobs belong to an account of the Hub
+    token           the Hub token of the user who starts and follows the jobs
+    account         the account whose jobs they are, if they need one
     """
 
     Options: ClassVar[type[BaseModel]]

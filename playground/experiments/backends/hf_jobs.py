@@ -68,7 +68,7 @@ class HfJobsOptions(BaseModel):
 
 
 class Machine(TypedDict):
-    """A kind of machine with its price: dollars an hour, and of all jobs of an experiment.
+    """A kind of machine with its price in dollars: an hour, and of all jobs of an experiment.
 
     `seconds` is the expected duration of the longest job.
     """
@@ -107,7 +107,7 @@ class HfJobs(Backend):
                     timeout=60 * options.minutes,
                     attempts=options.attempts,
                     name=re.sub(r"[^a-zA-Z0-9_-]", "-", f"{job.name}-{shard}"),
-                    labels=self._labels(job) | {SHARD: str(shard)},
+                    labels={EXPERIMENT: job.id, SHARD: str(shard)},
                     volumes=[Volume(type="bucket", source=self._bucket(job), mount_path=MOUNT)],
                     namespace=self.account,
                 ).id
@@ -191,11 +191,8 @@ class HfJobs(Backend):
 
     # Jobs and their bucket
 
-    def _labels(self, job: Job) -> dict[str, str]:
-        return {EXPERIMENT: job.id}
-
     def _jobs(self, job: Job, shard: int | None = None, **filters: Any) -> list[JobInfo]:
-        labels = self._labels(job) | ({} if shard is None else {SHARD: str(shard)})
+        labels = {EXPERIMENT: job.id} | ({} if shard is None else {SHARD: str(shard)})
         with self._hub.translating_errors("list the jobs"):
             return list(self._hub.api.list_jobs(labels=labels, namespace=self.account, **filters))
 

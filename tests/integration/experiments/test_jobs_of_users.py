@@ -19,7 +19,7 @@ from playground.server.experiments_api import ExperimentHandlers
 from playground.server.hub_token import narrow_sign_in
 from tests.support.app_server import wait_for
 from tests.support.coroutines import run_in_thread
-from tests.support.shards import write_results
+from tests.support.shards import write_results, write_wheel
 
 SCOPES = "openid profile contribute-repos jobs"
 FORM = {"grid": [["n_heads", "1, 2"]], "seeds": "0, 1", "name": "heads"}
@@ -28,7 +28,7 @@ ON_JOBS = {"on": "hf-jobs", "form": FORM}
 
 @pytest.fixture
 def space(hub, tmp_path, monkeypatch):
-    """Return the server of a Space."""
+    """Return the server of a Space, with several users and without a page."""
     hub.clear()
     hub.run_job = write_results
     values = {"SPACE_ID": "owner/space", "SYSTEM": "spaces", "OAUTH_CLIENT_ID": "client"}
@@ -36,29 +36,14 @@ def space(hub, tmp_path, monkeypatch):
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(hf_jobs.HfJobs, "poll_interval_s", 0.05)
     monkeypatch.setattr(hf_jobs, "build_wheel", write_wheel)
-    with Server(tmp_path / "storage") as server:
-        yield server
-
-
-def write_wheel(folder):
-    (folder / "playground.whl").write_bytes(b"wheel")
-    return folder / "playground.whl"
-
-
-class Server:
-    """A server of several users, without a page."""
-
-    def __init__(self, folder):
-        self.registry = Registry(folder)
-        self.service = ExperimentService(self.registry)
-        self.handlers = ExperimentHandlers(self.registry, self.service).handlers()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.service.close()
-        self.registry.shutdown(0)
+    registry = Registry(tmp_path / "storage")
+    service = ExperimentService(registry)
+    yield SimpleNamespace(handlers=ExperimentHandlers(registry, service).handlers())
+    followers = list(service.remote._threads.values())
+    service.close()
+    for thread in followers:  # its last request is no request of the next test
+        thread.join(60)
+    registry.shutdown(0)
 
 
 class User:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.app_server import ROOT, wait_for
 from tests.support.cluster_guide import make_small, read_section
-from tests.support.command_runner import COMMAND
+from tests.support.command_runner import COMMAND, start_command
 from tests.support.shards import FIVE_STEPS, measurements
 from tests.support.slurm_cluster import NODES, SlurmCluster, why_unavailable
 
@@ -66,14 +66,7 @@ def test_shards_survive_lost_jobs_and_equal_the_runs_of_one_machine(cluster, tmp
     spec.write_text(json.dumps(SPEC))
     words = ["experiment", spec, "--out", out, "--on", "slurm", "minutes=5", "--json"]
     words += ["--runs-per-shard", 5, "--csv", tmp_path / "table.csv"]
-    with subprocess.Popen(
-        [*COMMAND, *map(str, words)],
-        cwd=ROOT,
-        env=cluster.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    with start_command(*words, env=cluster.environment) as process:
         running = wait_for(lambda: cluster.tasks("RUNNING"), 60, "a task that runs")
         cluster.run("scancel", running[0])
         wait_for(lambda: list(out.glob("shards/*/experiments/*.jsonl")), 120, "a result")

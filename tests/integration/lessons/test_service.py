@@ -4,8 +4,7 @@ import pytest
 
 from playground.experiments.runner import ExperimentRunner
 from playground.experiments.service import ExperimentService
-from playground.lessons.measurement import LessonResult
-from playground.lessons.service import LessonJobs
+from playground.lessons.service import LessonJobs, LessonResult
 from playground.runs.registry import Registry
 from tests.support.app_server import wait_for
 from tests.support.fake_jobs import FakeClock

@@ -4,14 +4,12 @@ import csv
 import json
 import os
 import signal
-import subprocess
 
 import pytest
 
 from playground.__main__ import run
 from playground.cli.benchmark import compare
-from tests.support.app_server import ROOT
-from tests.support.command_runner import COMMAND, run_command, run_in_interpreter
+from tests.support.command_runner import run_command, run_in_interpreter, start_command
 from tests.support.files import read_files
 
 
@@ -57,14 +55,7 @@ def test_a_model_that_fails_is_one_line_of_the_table(environment, digits):
 
 def test_interrupted_command_reports_its_finished_rows(environment, digits):
     arguments = ("compare", digits, "--models", "gpt2", "--n", 500, "--shots", 32)
-    with subprocess.Popen(
-        [*COMMAND, *map(str, arguments)],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-    ) as process:
+    with start_command(*arguments, env=environment) as process:
         for line in process.stderr:
             if "Evaluating gpt2" in line:
                 process.send_signal(signal.SIGINT)

@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from playground.errors import UserError
 from playground.jobs.progress import ProgressReporter
-from playground.lessons.tasks import MEASURES
+from playground.lessons.measurements import MEASURES
 from playground.pretrained import next_token
 from playground.pretrained.jobs import run
 from tests.support.handcrafted_models import reversing_model

@@ -20,7 +20,7 @@ from playground.errors import UserError
 from playground.inspection.cross_attention_alignment import diagonal, score_alignment
 from playground.inspection.views.attention_maps import unpack_uint16
 from playground.jobs.progress import JobCancelled, ProgressReporter
-from playground.lessons.tasks import MEASURES
+from playground.lessons.measurements import MEASURES
 from playground.pretrained.attention.translation import MAX_SOURCE_TOKENS
 from playground.pretrained.jobs import run
 from tests.support.handcrafted_models import reversing_model

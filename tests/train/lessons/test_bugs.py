@@ -21,7 +21,7 @@ from playground.lessons.bug_injection import (
     reference_model,
 )
 from playground.lessons.bugs import BUG_SETTINGS, BUGS, FIRST_SEED, RANDOM_BUG, hint, resolve_bug
-from playground.lessons.measurement import BugResult, Measurement
+from playground.lessons.service import BugResult, Measurement
 from playground.models.transformer import AttentionWeights
 from playground.training.run_config import RunConfig
 from playground.training.trainer import Trainer

@@ -7,12 +7,10 @@ from benchmarks.accuracy_vs_references import (
     REFERENCES,
     SWEEP_SEED,
     Comparison,
-    Reference,
     Setting,
     train_until,
 )
 from benchmarks.reference_models import BART, BEST, OURS
-from playground.training.presets import preset_config
 
 COPY = Setting(
     "copy of four",
@@ -74,19 +72,6 @@ def test_a_sweep_ends_losing_rates_and_the_best_gets_every_seed(requested):
     line = next(line for line in COMPARISON.table(rows).splitlines() if f"| {BART} | 0.004" in line)
     assert "0.004, 160 steps | 2 of 2 | 30 (30) | 3.00 (3.00) | 4.00 |" in line
     assert "| 3.00 (3.00 to 3.00) |" in line  # ours takes ten steps, this takes thirty
-
-
-def test_a_fixed_learning_rate_needs_no_sweep(requested):
-    references = (Reference(BEST, learning_rate=2e-3), Reference(BEST, "fast", learning_rate=3e-3))
-    comparison = Comparison("tried", (COPY,), seconds=60, seeds=1, references=references)
-    rows = comparison.measure()
-    assert [(run["part"], run["model"], run["rate"]) for run in rows["runs"]] == [
-        ("seeds", OURS, preset_config("fast").training.learning_rate),
-        ("seeds", f"{BEST}, learning rate 0.002", 2e-3),
-        ("seeds", f"{BEST}, trained like ours", 3e-3),
-    ]
-    assert "search" not in comparison.table(rows)
-    assert "1 seed;" in comparison.table(rows)
 
 
 def test_a_run_has_the_reason_of_its_end():

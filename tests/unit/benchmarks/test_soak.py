@@ -1,4 +1,4 @@
-"""The soak test counts lost points, duplicate points and damaged checkpoints."""
+"""The soak test counts lost points and damaged checkpoints."""
 
 import json
 
@@ -6,49 +6,9 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks import load_soak, one_client
-from benchmarks.load_users import Phase, RunOwner, Scenario, Session
 from playground.checkpoints.checkpoint import save_checkpoint
 from playground.training.trainer import Trainer
 from tests.support.small_runs import tiny_config
-
-
-class FakeScenario:
-    """A scenario whose pages receive the responses of a list."""
-
-    def __init__(self, *responses):
-        self.responses = list(responses)
-        self.phase, self.is_server_down = Phase("nothing"), False
-
-    def page(self, owner, stays=False):
-        return self
-
-    @property
-    def stopped(self):
-        return self
-
-    def wait(self, seconds):
-        return not self.responses
-
-    def poll(self, *args, **kwargs):
-        response = self.responses.pop(0)
-        if isinstance(response, Exception):
-            raise response
-        return response
-
-    def call(self, route, **fields):
-        return {"checkpoints": [{"step": 7}]}
-
-    def close(self):
-        pass
-
-    record_error = Scenario.record_error
-
-
-def points(*steps, whole=False, series_id=1):
-    return {
-        "series_id": series_id,
-        "points": {"whole": whole, "count": len(steps), "steps": list(steps)},
-    }
 
 
 @pytest.fixture
@@ -74,31 +34,6 @@ def test_a_lost_point_and_a_damaged_checkpoint_count(run_folder):
     result = load_soak.count_stored_data([run_folder])
     assert (result["points"], result["points_missing"]) == (2, 1)
     assert result["checkpoints_unreadable"] == 1
-
-
-def test_session_counts_duplicate_steps_and_only_live_server_errors():
-    scenario = FakeScenario(
-        points(1, 2, whole=True),
-        points(2, 3),
-        RuntimeError("500"),
-        points(1, whole=True, series_id=2),
-    )
-    session = Session(scenario, "ada", "run:x")
-    session.run()
-    assert (session.n_responses, session.duplicate_steps) == (3, 1)
-    assert scenario.phase.errors == ["RuntimeError('500')"]
-    scenario = FakeScenario(RuntimeError("connection refused"))
-    scenario.is_server_down = True
-    Session(scenario, "ada", "run:x").run()
-    assert (scenario.phase.errors, scenario.phase.failed_connections) == ([], 1)
-
-
-def test_owner_counts_a_step_before_the_newest_checkpoint():
-    scenario = FakeScenario(*({"status": "training", "step": step} for step in (7, 8, 6)))
-    owner = RunOwner(scenario, "ada", "run:x")
-    owner.stopping = scenario
-    owner.run()
-    assert (owner.saved_steps, owner.lost_checkpoints) == (7, 1)
 
 
 @pytest.mark.parametrize(("name", "benchmark"), [("soak", load_soak), ("one-client", one_client)])

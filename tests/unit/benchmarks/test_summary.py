@@ -1,10 +1,8 @@
 """The summary of the benchmarks, and the comparison with an earlier commit."""
 
-import subprocess
-
 import pytest
 
-from benchmarks import _results, baseline, summary
+from benchmarks import _results, summary
 from benchmarks.accuracy_vs_references import REFERENCES
 from benchmarks.reference_models import OURS
 
@@ -63,21 +61,3 @@ def test_a_missed_goal_has_a_reason_below_the_table():
     reasons = table.partition("Why goals are missed:")[2].strip()
     what = "first visit until a model, transferred"
     assert reasons == f"- {what}: Of these, 120 kB are modules, 60 kB are the page."
-
-
-def test_baseline_alternates_the_commits(monkeypatch):
-    trained = []
-
-    def train_once(root, version, fields):
-        trained.append((version, fields["seed"]))
-        return {"steps": 30, "seconds": 1.0 if version == "now" else 4.0, "score": 1.0}
-
-    archive = subprocess.run(["tar", "cf", "-", "-T", "/dev/null"], stdout=subprocess.PIPE)
-    monkeypatch.setattr(baseline.subprocess, "run", lambda *args, **options: archive)
-    monkeypatch.setattr(baseline, "train_once", train_once)
-    rows = baseline.measure({summary.MIXED: (2, {})})
-    assert trained == [(version, seed) for seed in (100, 101) for version in ("baseline", "now")]
-    assert baseline.ratios(rows[0]) == [0.25, 0.25]
-    assert "| 0.25 (0.25 to 0.25) |" in baseline.table(rows)
-    _results.save_results("baseline", rows)
-    assert summary.summarize()[0].is_met

@@ -20,14 +20,14 @@ from playground.experiments.analysis import (
     summarize_variant,
     to_csv,
 )
-from playground.experiments.curves import (
+from playground.experiments.presets import EXPERIMENT_PRESETS, load_stored, spec
+from playground.experiments.results import (
     exact_match_at,
     first_step_reaching,
     interval_means,
     median_and_range,
     subsample_steps,
 )
-from playground.experiments.presets import EXPERIMENT_PRESETS, load_stored, spec
 from playground.experiments.spec import ExperimentSpec
 from playground.experiments.variant import Variant
 from tests.support.app_server import ROOT
@@ -90,22 +90,13 @@ RARE = (
 def test_summary_names_the_best_variant_with_ranges_and_p_value():
     assert result(variant("post", 160, 180, 200), variant("pre", 80, 90, 100)) == (
         "Changing norm_placement: pre reached 99 % after 90 (80–100) steps; post reached 99 % "
-        "after 180 "
-        "(160–200) steps (median and range of 3 seeds "
-        "each). These seeds cannot show a difference (smallest possible p = 0.1); use at least 4."
+        "after 180 (160–200) steps (median and range of 3 seeds each). "
+        "These seeds cannot show a difference (smallest possible p = 0.1); use at least 4."
     )
     assert result(variant("post", *range(160, 165)), variant("pre", *range(80, 85))).endswith(
         "each). post needed 2.0 times as many steps as pre. An exact Mann–Whitney test gives p = "
         f"0.0079: {RARE}."
     )
-
-
-def test_clear_difference_is_significant_despite_overlapping_ranges():
-    quick = (100, 100, 110, 110, 110, 120, 120, 120, 120, 130, 130, 200)
-    slow = (190, 200, 200, 210, 210, 210, 220, 220, 220, 230, 230, 240)
-    actual = result(variant("pre", *quick, steps=300), variant("post", *slow, steps=300))
-    assert "p < 0.0001" in actual
-    assert RARE in actual
 
 
 def test_many_cells_are_many_comparisons():
@@ -254,18 +245,11 @@ def test_variant_with_unreached_seeds_has_no_median_steps():
     some = variant("post", 150, None, None)
     assert (some["steps_to"]["median"], some["steps_to"]["reached"]) == (None, 1)
     actual = result(some, variant("pre", 80, 90, 100))
-    assert (
-        "post reached 99 % in 1 of 3 seeds within 200 steps, ending at 40.0 % (40.0–100 %)"
-        in actual
-    )
+    expected = "post reached 99 % in 1 of 3 seeds within 200 steps, ending at 40.0 % (40.0–100 %)"
+    assert expected in actual
     assert "did not reach 99 % within 200 steps" in result(
         variant("pre", 80, 90), variant("post", None, None)
     )
-
-
-def test_one_seed_gives_no_significance():
-    actual = result(variant("pre", 80), variant("post", 160))
-    assert "These seeds cannot show a difference (smallest possible p = 1); use" in actual
 
 
 def test_summary_names_the_best_the_second_and_the_last_variant():
@@ -273,11 +257,10 @@ def test_summary_names_the_best_the_second_and_the_last_variant():
         *(variant(rate, time, time + 2) for rate, time in ((1, 90), (2, 60), (3, 120), (4, 75))),
         names=("n_heads",),
     )
-    assert (
-        actual.index("2 reached 99 % after 61")
-        < actual.index("4 reached 99 % after 76")
-        < actual.index("3 reached 99 % after 121")
-    )
+    order = [
+        actual.index(f"{rate} reached 99 % after {n}") for rate, n in ((2, 61), (4, 76), (3, 121))
+    ]
+    assert order == sorted(order)
     assert "1 reached" not in actual.replace("121 reached", "")
 
 
@@ -293,15 +276,9 @@ def test_runs_that_are_not_done_do_not_count():
 
 
 def test_curve_is_median_and_range_at_common_steps():
-    actual = median_and_range(
-        [[[10, 0.0], [20, 0.5], [30, 1.0]], [[10, 0.2], [20, 0.9]], [[10, 0.4], [20, 0.7]]]
-    )
-    assert actual == {
-        "steps": [10, 20],
-        "median": [0.2, 0.7],
-        "low": [0.0, 0.5],
-        "high": [0.4, 0.9],
-    }
+    curves = [[[10, 0.0], [20, 0.5], [30, 1.0]], [[10, 0.2], [20, 0.9]], [[10, 0.4], [20, 0.7]]]
+    expected = {"steps": [10, 20], "median": [0.2, 0.7], "low": [0.0, 0.5], "high": [0.4, 0.9]}
+    assert median_and_range(curves) == expected
     assert median_and_range([]) == {"steps": [], "median": [], "low": [], "high": []}
     long = median_and_range([[[step, 0.5] for step in range(1, 1001)]])["steps"]
     assert (len(long), long[0], long[-1]) == (200, 1, 1000)

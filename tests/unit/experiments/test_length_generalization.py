@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from playground.architectures.encoder_decoder import TransformerModel
-from playground.cli.experiment_runs import format_scheme
+from playground.cli.experiments import format_scheme
 from playground.common.stats import wilson_interval
 from playground.evaluation import annotated_transformer_loss, exact_match_at_length
 from playground.experiments.length_generalization import (
@@ -18,7 +18,6 @@ from playground.experiments.length_generalization import (
     summarize,
     summarize_scheme,
     to_csv,
-    untrained_positions,
 )
 from playground.experiments.presets import EXPERIMENT_PRESETS, spec
 from playground.experiments.spec import parse_experiment
@@ -26,7 +25,6 @@ from playground.models.config import TransformerConfig
 from playground.models.config_fields import ConfigError
 from playground.tasks import PAD, load_task
 from playground.tasks.held_out import build_held_out_set, is_held_out
-from playground.training.run_config import RunConfig
 
 
 class KnowsUpTo(TransformerModel):
@@ -95,13 +93,9 @@ def counts(*rights, n=100):
     ]
 
 
-def scheme(name, *runs, trained=3, longest=6, **fields):
-    config = RunConfig.from_flat(
-        {"max_length": trained, "max_positions": longest + 1, "position_type": name} | fields
-    )
-    return summarize_scheme(
-        name, [{"seed": seed, "scores": scores(each)} for seed, each in enumerate(runs)], config
-    )
+def scheme(name, *runs, trained=3):
+    by_seed = [{"seed": seed, "scores": scores(each)} for seed, each in enumerate(runs)]
+    return summarize_scheme(name, by_seed, trained)
 
 
 def test_scores_carry_their_wilson_intervals():
@@ -120,40 +114,16 @@ def test_max_reliable_length_ends_at_the_first_failing_length():
 
 
 def test_scheme_is_summarized_by_median_and_range_per_length():
-    row = scheme(
-        "learned",
-        counts(100, 100, 100, 40, 0, 0),
-        counts(100, 100, 100, 60, 20, 0),
-        counts(100, 100, 100, 50, 0, 0),
-    )
+    shares = ((40, 0), (60, 20), (50, 0))
+    row = scheme("learned", *(counts(100, 100, 100, *each, 0) for each in shares))
     assert (row["median"][3], row["low"][3], row["high"][3]) == (0.5, 0.4, 0.6)
     assert row["reach"]["median"] == 3
-    assert row["untrained"] == {"source": [4, 6], "target": [4, 6]}
 
 
-def test_the_line_of_a_scheme_names_its_reach_and_untrained_positions():
+def test_the_line_of_a_scheme_names_its_reach():
     learned = format_scheme(scheme("learned", counts(100, 100, 100, 40, 0, 0)))
-    assert "99 % exact match up to length 3 (range 3 to 3); never trained: positions" in learned
-    assert "no run could be evaluated; never trained: positions 4 to 6 of its source" in (
-        format_scheme(scheme("learned"))
-    )
-
-
-def test_only_learned_tables_have_untrained_positions():
-    fields = {"max_length": 10, "max_positions": 51}
-    assert untrained_positions(RunConfig.from_flat(fields)) == {
-        "source": [11, 50],
-        "target": [11, 50],
-    }
-    doubled = RunConfig.from_flat({"task": "duplicate", "max_length": 10, "max_positions": 101})
-    assert untrained_positions(doubled) == {"source": [11, 100], "target": [21, 100]}
-    in_a_row = RunConfig.from_flat(fields | {"architecture": "decoder-only"})
-    assert untrained_positions(in_a_row) == {"row": [22, 101]}
-    assert untrained_positions(RunConfig.from_flat(fields | {"architecture": "recurrent"})) is None
-    assert untrained_positions(RunConfig.from_flat({"max_length": 10})) is None
-    assert (
-        untrained_positions(RunConfig.from_flat(fields | {"position_type": "sinusoidal"})) is None
-    )
+    assert "99 % exact match up to length 3 (range 3 to 3)" in learned
+    assert "no run could be evaluated" in format_scheme(scheme("learned"))
 
 
 def test_length_summary_states_reliable_lengths_and_significance():
@@ -162,9 +132,8 @@ def test_length_summary_states_reliable_lengths_and_significance():
     result = summarize([scheme("learned", *near), scheme("sinusoidal", *far)], [1, 3], 6)
     assert result == (
         "Trained on length 1–3 and evaluated up to 6, sinusoidal keeps 99 % exact match up to "
-        "length "
-        "5, learned to 3 (median and range of 3 "
-        "seeds). Beyond length 3, sinusoidal has the highest median exact match, 66.6 %, which has "
+        "length 5, learned to 3 (median and range of 3 seeds). "
+        "Beyond length 3, sinusoidal has the highest median exact match, 66.6 %, which has "
         "no test; a test is of the 99 % lengths only. "
         "These seeds cannot show a difference (smallest possible p = 0.1); use at least 4."
     )
@@ -176,27 +145,17 @@ def test_length_summary_states_reliable_lengths_and_significance():
 
 def test_length_summary_reports_what_is_missing():
     near = counts(100, 100, 100, 40, 0, 0)
-    assert "nothing keeps 99 %" in summarize(
-        [scheme("learned", counts(10, 10, 10, 0, 0, 0))], [1, 3], 6
-    )
+    failing = scheme("learned", counts(10, 10, 10, 0, 0, 0))
+    assert "nothing keeps 99 %" in summarize([failing], [1, 3], 6)
     waiting = {"seed": 1, "scores": []}
-    partly = summarize_scheme(
-        "learned",
-        [{"seed": 0, "scores": scores(near)}, waiting],
-        RunConfig.from_flat({"max_length": 3}),
-    )
+    partly = summarize_scheme("learned", [{"seed": 0, "scores": scores(near)}, waiting], 3)
     assert summarize([partly], [3, 3], 6).startswith(
         "So far, with 1 of 2 runs: trained on length 3 and evaluated"
     )
-    assert (
-        summarize([summarize_scheme("learned", [waiting], RunConfig())], [1, 3], 6)
-        == "No run has been evaluated yet."
-    )
-    lost = summarize_scheme(
-        "learned",
-        [{"seed": 0, "scores": scores(near)}, waiting | {"out": True}],
-        RunConfig.from_flat({"max_length": 3}),
-    )
+    nothing = summarize_scheme("learned", [waiting], 3)
+    assert summarize([nothing], [1, 3], 6) == "No run has been evaluated yet."
+    ended = [{"seed": 0, "scores": scores(near)}, waiting | {"out": True}]
+    lost = summarize_scheme("learned", ended, 3)
     assert summarize([lost], [3, 3], 6).startswith("Trained on length 3 and evaluated")
     assert summarize([lost], [3, 3], 6).endswith(
         " Left out: 1 of 2 runs, which diverged or whose settings changed during training."

@@ -4,9 +4,10 @@ from types import SimpleNamespace
 import pytest
 
 from playground.architectures.parameter_groups import parameter_count
-from playground.experiments.progress import declared_step_s, estimate, state_name
+from playground.experiments.progress import estimate, state_name
 from playground.experiments.spec import parse_experiment
 from playground.experiments.state import ExperimentState
+from playground.experiments.variant import declared_step_s
 from playground.training.presets import architecture_preset
 
 SPEC = {"name": "heads", "grid": {"n_heads": [1, 2]}, "seeds": [0]}
@@ -54,6 +55,6 @@ def test_an_experiment_takes_as_long_as_its_longest_run():
         all_runs=lambda: [],
         list_for_owner=lambda owner: [],
     )
-    seconds = estimate(spec, {}, {}, registry, "ada")["seconds"]
+    seconds = estimate(spec, registry, "ada")["seconds"]
     longest = max(variant.steps * declared_step_s(variant.config(0)) for variant in spec.variants)
     assert seconds == pytest.approx(longest)

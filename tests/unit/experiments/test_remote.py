@@ -13,12 +13,7 @@ from playground.runs.registry import Registry
 from tests.support.app_server import wait_for
 from tests.support.shards import FIVE_STEPS, fake_cluster, finish_shard
 
-SPEC = {
-    "name": "heads",
-    "base": FIVE_STEPS,
-    "grid": {"n_heads": [1, 2]},
-    "seeds": [0, 1, 2, 3],
-}
+SPEC = {"name": "heads", "base": FIVE_STEPS, "grid": {"n_heads": [1, 2]}, "seeds": [0, 1, 2, 3]}
 N_RUNS, N_SHARDS = 8, 2
 
 
@@ -134,7 +129,7 @@ def test_an_ended_experiment_leaves_no_job(cluster, service, action):
     getattr(service, action)(experiment, "ada")
     wait_for(lambda: not cluster.states, 20, "the end of the jobs")
     if action == "delete":
-        assert service.find(experiment.id, "ada") is None
+        assert service.store.find(experiment.id, "ada") is None
         assert not place.exists()
     else:
         assert service.details(experiment, "ada")["state"] == "cancelled"
@@ -146,7 +141,7 @@ def test_an_experiment_is_not_deleted_while_its_jobs_cannot_be_ended(cluster, se
     cluster.n_failures = 10**6
     with pytest.raises(UserError, match="no answer"):
         service.delete(experiment, "ada")
-    assert service.find(experiment.id, "ada")
+    assert service.store.find(experiment.id, "ada")
 
 
 def test_an_answer_that_is_late_does_not_end_an_experiment(cluster, service):

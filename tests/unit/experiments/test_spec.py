@@ -1,4 +1,5 @@
 import json
+import math
 from dataclasses import fields
 
 import pytest
@@ -13,7 +14,7 @@ from playground.experiments.spec import (
     parse_experiment,
     positions_for,
 )
-from playground.experiments.variant import parse_value
+from playground.experiments.variant import Range, parse_value, sample
 from playground.models.config_fields import ConfigError
 from playground.training.presets import preset_config
 from playground.training.run_config import setting_role
@@ -21,13 +22,8 @@ from playground.training.train_config import TrainConfig
 
 
 def make(base=None, grid=None, **more) -> Experiment:
-    spec = {
-        "name": "a question",
-        "base": base or {},
-        "grid": grid or {"norm_placement": ["pre", "post"]},
-        **more,
-    }
-    return parse_experiment(spec, owner="0" * 64)
+    grid = grid or {"norm_placement": ["pre", "post"]}
+    return parse_experiment({"name": "a", "base": base or {}, "grid": grid, **more}, owner="0" * 64)
 
 
 def test_short_label_is_used_unless_it_is_ambiguous():
@@ -83,10 +79,7 @@ def test_varied_architectures_receive_only_the_settings_they_use():
 
 
 def test_a_variant_differs_by_several_settings_at_once():
-    several = [
-        {"n_heads": 1, "norm_placement": "pre"},
-        {"n_heads": 4, "norm_placement": "post"},
-    ]
+    several = [{"n_heads": 1, "norm_placement": "pre"}, {"n_heads": 4, "norm_placement": "post"}]
     requested = make({"d_model": 32}, {"variant": several})
     assert [variant.full_label for variant in requested.variants] == [
         "n_heads 1, norm_placement pre",
@@ -118,11 +111,7 @@ def test_length_experiments_have_positions_for_all_lengths():
     [
         ({"name": ""}, "name", "1 to 80 characters"),
         ({"grid": {"heads": [1]}}, "grid", "'heads' is not a setting of a run"),
-        (
-            {"grid": {f"setting {i}": [1] for i in range(9)}},
-            "grid",
-            "1 to 8 settings",
-        ),
+        ({"grid": {f"setting {i}": [1] for i in range(9)}}, "grid", "1 to 8 settings"),
         ({"grid": {"norm_placement": ["pre", "pre"]}}, "norm_placement", "one value occurs twice"),
         ({"grid": {"seed": [1, 2]}}, "seed", "give seeds instead"),
         ({"grid": {"n_heads": [4, 5]}}, "n_heads", "n_heads 5: n_heads is 5"),
@@ -143,25 +132,16 @@ def test_length_experiments_have_positions_for_all_lengths():
     ],
 )
 def test_invalid_specification_names_its_field(more, field, expected_message):
-    inputs = {
-        "name": "a question",
-        "base": {},
-        "grid": {"norm_placement": ["pre", "post"]},
-    } | more
+    inputs = {"name": "a", "base": {}, "grid": {"norm_placement": ["pre", "post"]}} | more
     with pytest.raises(ConfigError, match=expected_message) as refused:
         parse_experiment(inputs, owner="0" * 64)
     assert refused.value.field == field
 
 
 def test_texts_are_parsed_by_the_type_of_the_setting():
-    inputs = {
-        "n_heads": "4",
-        "dropout": "0.1",
-        "norm_placement": "pre",
-        "tie_output_embeddings": "off",
-        "architecture": "x",
-    }
-    assert [parse_value(name, text) for name, text in inputs.items()] == [4, 0.1, "pre", False, "x"]
+    inputs = {"n_heads": "4", "dropout": "0.1", "norm_placement": "pre", "architecture": "x"}
+    inputs |= {"tie_output_embeddings": "off"}
+    assert [parse_value(name, text) for name, text in inputs.items()] == [4, 0.1, "pre", "x", False]
     for name, text in (("n_heads", "four"), ("tie_output_embeddings", "perhaps"), ("wings", "2")):
         with pytest.raises(ConfigError):
             parse_value(name, text)
@@ -220,12 +200,9 @@ def test_settings_of_measurement_are_refused_as_treatments(name, kind):
         "variant": {"variant": [{name: first}, {name: second}]},
         "lengths": {name: [first, second]},
     }[kind]
+    kind = "lengths" if kind == "lengths" else "grid"
     with pytest.raises(ConfigError, match=r"set it once for all runs|only EOS ends") as error:
-        make(
-            {"min_length": 8, "max_length": 8},
-            grid,
-            kind="lengths" if kind == "lengths" else "grid",
-        )
+        make({"min_length": 8, "max_length": 8}, grid, kind=kind)
     assert error.value.field == name
     assert make({name: first}).n_runs == 10
     assert make(grid={name: [first], "norm_placement": ["pre", "post"]}).n_runs == 10
@@ -245,9 +222,8 @@ def test_variants_may_have_budgets_of_their_own_but_not_measurements():
 
 @pytest.mark.parametrize("kind", ["grid", "lengths"])
 def test_runs_that_end_below_the_compared_score_are_refused(kind):
-    with pytest.raises(
-        ConfigError, match=r"0\.9, so runs end before .* to at least 0\.99"
-    ) as error:
+    message = r"0\.9, so runs end before .* to at least 0\.99"
+    with pytest.raises(ConfigError, match=message) as error:
         make({"stop_at_exact_match": 0.9}, kind=kind)
     assert error.value.field == "stop_at_exact_match"
     varied = {"variant": [{"n_heads": 2, "stop_at_exact_match": 0.5}, {"n_heads": 4}]}
@@ -280,3 +256,78 @@ def test_lengths_after_unequal_numbers_of_steps_are_not_tested(kind, reason):
     assert make(kind=kind).why_lengths_untestable == ""
     stopping = make({"stop_at_exact_match": 0.99}, {"n_heads": [2, 4]}, kind=kind)
     assert reason in stopping.describe_planned_test()
+
+
+GRID = {"learning_rate": Range(low=1e-4, high=1e-2, scale="log"), "n_layers": [1, 2, 3, 4]}
+SAMPLED = {
+    "name": "speed",
+    "grid": {"learning_rate": {"low": 1e-4, "high": 1e-2, "scale": "log"}, "n_layers": [1, 2]},
+    "samples": 6,
+    "seeds": [0, 1],
+}
+
+
+def sampled(sampling, n=64, grid=GRID):
+    return sample(grid, n, sampling, whole={"n_layers"})
+
+
+@pytest.mark.parametrize("sampling", ["random", "latin-hypercube"])
+def test_samples_are_in_range_and_the_same_at_every_call(sampling):
+    combinations = sampled(sampling)
+    assert combinations == sampled(sampling)
+    assert len(combinations) == 64
+    assert all(1e-4 <= each["learning_rate"] <= 1e-2 for each in combinations)
+    assert {each["n_layers"] for each in combinations} == {1, 2, 3, 4}
+
+
+def test_a_latin_hypercube_has_one_value_in_each_stratum():
+    grid = {"dropout": Range(low=0, high=1), "d_ff": Range(low=0, high=6400)}
+    combinations = sample(grid, 64, "latin-hypercube", whole={"d_ff"})
+    assert sorted(int(64 * each["dropout"]) for each in combinations) == list(range(64))
+    assert all(type(each["d_ff"]) is int for each in combinations)
+    uniform = [each["learning_rate"] for each in sampled("latin-hypercube")]
+    assert sum(rate < 1e-3 for rate in uniform) == 32  # half of a log scale
+
+
+def test_equal_combinations_occur_once():
+    assert len(sample({"n_layers": [1, 2]}, 50, "random", set())) == 2
+
+
+def test_an_experiment_trains_the_sampled_combinations():
+    spec = ExperimentSpec(**SAMPLED)
+    assert len(spec.variants) == 6
+    assert spec.n_runs == 12 == len(list(spec.planned_runs()))
+    rates = {variant.settings["learning_rate"] for variant in spec.variants}
+    assert len(rates) == 6
+
+
+@pytest.mark.parametrize(
+    ("more", "field", "message"),
+    [
+        ({"samples": None}, "learning_rate", "set samples"),
+        ({"grid": {"task": {"low": 1, "high": 2}}}, "task", "it is no number"),
+        ({"grid": {"dropout": {"low": 1, "high": 0}}}, "dropout", "low < high"),
+        ({"grid": {"dropout": {"low": 0, "high": 1, "scale": "log"}}}, "dropout", "low > 0"),
+        ({"grid": {"dropout": {"low": 0, "up": 1}}}, "dropout", "dropout: high is missing"),
+        ({"grid": {"dropout": {"low": math.nan, "high": 1}}}, "dropout", "low is nan; give a"),
+        ({"grid": {"dropout": {"low": 0, "high": math.inf}}}, "dropout", "high is inf; give a"),
+        ({"shard": (0, 0)}, "shard", "0 of 0; with n shards, give a number from 0 to n - 1"),
+        ({"shard": (3, 3)}, "shard", "shard is 3 of 3"),
+        ({"shard": (-1, 3)}, "shard", "shard is -1 of 3"),
+    ],
+)
+def test_an_invalid_range_names_its_setting(more, field, message):
+    with pytest.raises(ConfigError, match=message) as error:
+        parse_experiment(SAMPLED | more, "owner")
+    assert error.value.field == field
+
+
+@pytest.mark.parametrize("n_shards", [1, 3, 5, 20])
+def test_shards_divide_the_plan_without_gaps(n_shards):
+    whole = ExperimentSpec(**SAMPLED)
+    shards = [ExperimentSpec(**SAMPLED | {"shard": (k, n_shards)}) for k in range(n_shards)]
+    keys = [key for shard in shards for key, *_ in shard.planned_runs()]
+    assert sorted(keys) == sorted(key for key, *_ in whole.planned_runs())
+    assert [shard.n_runs for shard in shards] == [
+        len(list(shard.planned_runs())) for shard in shards
+    ]

@@ -1,6 +1,3 @@
-import errno
-import os
-
 import pytest
 
 from playground.experiments.summary import RunMetrics, RunSummary, append_lines, read_lines
@@ -20,35 +17,15 @@ def test_a_write_that_a_killed_process_left_does_not_damage_the_next_one(tmp_pat
     assert list(read_lines(path)) == ["a", "c"]
 
 
-def test_a_full_disk_leaves_whole_lines(tmp_path, monkeypatch):
+def test_a_full_disk_leaves_whole_lines(tmp_path):
+    resource = pytest.importorskip("resource")
     path = tmp_path / "results.jsonl"
     append_lines(path, [line("a")])
-    before = path.read_bytes()
-
-    class FullDisk:
-        def __init__(self, file):
-            self.file, self.is_full = file, False
-
-        def write(self, data):
-            if self.is_full:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            self.is_full = True
-            return self.file.write(data[:30])
-
-        def __getattr__(self, name):
-            return getattr(self.file, name)
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *error):
-            self.file.close()
-
-    monkeypatch.setattr(
-        "playground.common.atomic_write.open",
-        lambda *words, **options: FullDisk(open(*words, **options)),  # noqa: SIM115 (closed)
-        raising=False,
-    )
-    with pytest.raises(OSError, match="No space left"):
-        append_lines(path, [line("b")])
+    before, limits = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 30, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            append_lines(path, [line("b")])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert path.read_bytes() == before

@@ -17,13 +17,13 @@ from playground.inspection.inspected_model import load_inspected_model
 from playground.inspection.probes import probe_layers
 from playground.inspection.views.attention_maps import pack_uint16
 from playground.lessons import interpretability_measurements
-from playground.lessons.interpretability_measurements import best_induction_head
-from playground.lessons.lessons import (
-    LESSONS,
-    experiment,
-    validate_options,
+from playground.lessons.interpretability_measurements import (
+    best_induction_head,
+    falls_of_one_step,
+    symbol_power,
 )
-from playground.lessons.tasks import MEASURES
+from playground.lessons.lessons import LESSONS, experiment, validate_options
+from playground.lessons.measurements import MEASURES
 from playground.lessons.trained_run import (
     EXAMPLES_PER_LENGTH,
     MAX_STEPS,
@@ -33,7 +33,6 @@ from playground.lessons.trained_run import (
     same,
     same_multiset,
 )
-from playground.lessons.training_measurements import falls_of_one_step, symbol_power
 from playground.models.transformer import AttentionWeights
 from playground.runs.weight_history import weights_path
 from playground.tasks import EOS, PAD
@@ -43,21 +42,9 @@ from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT
 from tests.support.handcrafted_models import random_model, redundant_heads_model, reversing_model
 
-SMALL = {
-    "max_length": 3,
-    "n_symbols": 10,
-    "d_model": 16,
-    "n_heads": 2,
-    "n_layers": 1,
-    "d_ff": 32,
-    "batch_size": 64,
-    "max_steps": 120,
-    "lr_decay_steps": 120,
-    "eval_every": 10,
-    "eval_size": 64,
-    "learning_rate": 1e-2,
-}
-
+SMALL = {"max_length": 3, "n_symbols": 10, "d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 32}
+SMALL |= {"batch_size": 64, "max_steps": 120, "lr_decay_steps": 120, "learning_rate": 1e-2}
+SMALL |= {"eval_every": 10, "eval_size": 64}
 SMALL_RECURRENT = {name: value for name, value in SMALL.items() if name not in ("n_heads", "d_ff")}
 
 
@@ -105,12 +92,8 @@ def test_every_lesson_has_a_known_measurement_and_valid_runs():
 def test_seeds_and_options_are_those_of_the_runs():
     lesson = LESSONS["lengths"]
     (config,) = configs_of(lesson, validate_options(lesson, {"positions": "rope", "seed": 7}))
-    assert (config.model.position_type, config.training.seed, config.task.max_length) == (
-        "rope",
-        7,
-        5,
-    )
-    assert config.model.max_positions == 21
+    assert (config.model.position_type, config.model.max_positions) == ("rope", 21)
+    assert (config.training.seed, config.task.max_length) == (7, 5)
     first, second = (configs_of(LESSONS[name], {"seed": 0})[0] for name in ("learning", "heads"))
     assert first == second == RunConfig()  # the tour trains it once
 
@@ -176,15 +159,14 @@ def test_same_multiset_ignores_order():
 
 
 def test_without_positions_the_order_is_lost(trained):
-    result = MEASURES["without_positions"](
-        [trained("with positions"), trained("without positions", position_type="none")], {}
-    )
+    with_them = trained("with positions")
+    without = trained("without positions", position_type="none")
+    result = MEASURES["without_positions"]([with_them, without], {})
     assert result["value"] in ("order", "both")
     assert ("not even learned to generate the right tokens" in result["explanation"]) == (
         result["value"] == "both"
     )
     agrees(LESSONS["no-positions"], result)
-    with_them = trained("with positions")
     assert MEASURES["without_positions"]([with_them, with_them], {})["value"] == "nothing"
 
 
@@ -198,9 +180,8 @@ def test_without_positions_the_order_is_lost(trained):
 )
 def test_faster_run_reaches_the_target_first(trained, four, one, answer):
     run = trained()
-    result = MEASURES["faster_run"](
-        [with_lines(run, "four heads", four), with_lines(run, "one head", one)], {}
-    )
+    runs = [with_lines(run, "four heads", four), with_lines(run, "one head", one)]
+    result = MEASURES["faster_run"](runs, {})
     assert result["value"] == answer
     agrees(LESSONS["heads"], result)
 
@@ -301,10 +282,8 @@ def test_the_frequencies_of_an_embedding_are_counted_over_training(trained):
     lines = [{**line, "loss": 0.05 if line["step"] >= 4 else 1.0} for line in run.lines]
     lines[-1] |= {"exact_match": 0.95}
     late = MEASURES["grokking_frequencies"]([dataclasses.replace(run, lines=lines)], {})
-    assert (
-        "below 0.1 at step 4; held-out exact match reached 90.0\u00a0% at step 20, 5 times"
-        in (late["explanation"])
-    )
+    expected = "below 0.1 at step 4; held-out exact match reached 90.0\u00a0% at step 20, 5 times"
+    assert expected in late["explanation"]
     agrees(LESSONS["grokking"], result)
 
 
@@ -374,12 +353,9 @@ def test_attention_gain_is_measured_at_the_longest_length(trained):
 
 
 def test_recurrent_network_and_transformer_are_compared_by_steps(trained):
-    runs = [
-        with_lines(
-            recurrent(trained, "additive"), "recurrent with attention", [0.5, 0.6, 0.9, 1.0]
-        ),
-        with_lines(trained(), "transformer", [0.5, 1.0]),
-    ]
+    first = recurrent(trained, "additive")
+    slower = with_lines(first, "recurrent with attention", [0.5, 0.6, 0.9, 1.0])
+    runs = [slower, with_lines(trained(), "transformer", [0.5, 1.0])]
     result = MEASURES["recurrent_or_transformer"](runs, {"text": "3 1 4"})
     assert result["value"] == "transformer"
     assert "the recurrent encoder computes 4 states" in result["explanation"]

@@ -177,7 +177,7 @@ def test_the_experiment_of_a_lesson_is_in_no_list_and_on_no_disk(
 ):
     job_id = start(service)
     assert len(experiments.store.states) == 1
-    assert experiments.list_for_owner(OWNER) == []
+    assert experiments.store.list_for_owner(OWNER) == []
     workers[0].finish()
     experiments.runner._advance_all()
     assert not experiments.store.folder.exists()
@@ -231,22 +231,9 @@ def test_an_abandoned_training_is_over_after_a_while(service, registry):
     assert [run.status for run in registry.list_for_owner(OWNER)] == ["stopping"]
 
 
-@pytest.fixture
-def limited(registry, experiments, started, monkeypatch):
-    """Return a service whose limit of all measurements is set."""
-    services = []
-
-    def limited(total):
-        monkeypatch.setenv("PLAYGROUND_LIMITS", f"measurements.total={total}")
-        services.append(LessonJobs(experiments, SMALL))
-        return services[0]
-
-    yield limited
-    services[0].close()
-
-
-def test_a_full_service_evicts_the_longest_abandoned_waiting_one(limited):
-    service = limited(3)
+def test_a_full_service_evicts_the_longest_abandoned_waiting_one(experiments, started, monkeypatch):
+    monkeypatch.setenv("PLAYGROUND_LIMITS", "measurements.total=3")
+    service = LessonJobs(experiments, SMALL)
     measuring = start_bug(service, "last-layer", steps=1000)
     waiting = [start_bug(service, "transpose", seed, owner=OTHER) for seed in (0, 1)]
     with pytest.raises(UserError, match="this server has 3 measurements, which is the maximum"):
@@ -256,21 +243,7 @@ def test_a_full_service_evicts_the_longest_abandoned_waiting_one(limited):
     latest = start_bug(service, "transpose", owner="z" * 32)
     assert active(service) == {measuring, waiting[0], latest}
     assert "no longer polls" in service.poll(waiting[1], OTHER)["message"]
-
-
-def test_one_address_has_at_most_half_of_the_measurements(limited, client_address):
-    service = limited(8)
-    client_address.set("192.0.2.1")
-    own = [start_bug(service, "transpose", owner=f"{number:032d}") for number in range(4)]
-    with pytest.raises(UserError, match="your address has 4 measurements, which is the maximum"):
-        start_bug(service, "transpose", owner=f"{4:032d}")
-    client_address.set("192.0.2.2")
-    other = start_bug(service, "transpose")
-    client_address.set("192.0.2.1")
-    abandon(service, own[2], 60)
-    abandon(service, other, 120)  # the oldest abandoned one belongs to another address
-    latest = start_bug(service, "transpose", owner=f"{5:032d}")
-    assert active(service) == {own[0], own[1], own[3], other, latest}
+    service.close()
 
 
 def bug_result(name):

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from playground.checkpoints.checkpoint import save_checkpoint
-from playground.experiments.claims import CLAIMS
+from playground.experiments.replications import CLAIMS
 from playground.experiments.service import ExperimentService
 from playground.experiments.spec import ExperimentSpec
 from playground.runs.registry import Registry
@@ -100,7 +100,7 @@ def test_custom_experiment_keeps_run_settings_except_seed_and_varied(lab, regist
     assert first["label"] == "norm_placement pre, n_heads 1"
     custom = form(norm, ["max_steps", "30"], base=base, seeds="3")
     experiment_id = send(lab, "experiments/submit", form=custom)["experiment"]
-    experiment = lab.experiments.find(experiment_id, OWNER)
+    experiment = lab.experiments.store.find(experiment_id, OWNER)
     assert (experiment.name, experiment.seeds) == ("Norm placement", (3,))
     assert dict(experiment.grid) == {"norm_placement": ["pre", "post"]}
     assert experiment.base["max_steps"] == 30  # a single value is no variable

@@ -137,7 +137,7 @@ export interface CsvFile {
   csv: string;
 }
 
-/** The result of a variant over its seeds; `planned` counts runs, `n` those with a score. Where nothing draws them (curves.py), the curves and those of unfinished runs (`live`) are empty, and `seeds` has only the names of the runs. `eval_size` is the number of held-out sequences of an evaluation. */
+/** The result of a variant over its seeds; `planned` counts runs, `n` those with a score. Where nothing draws them, the curves and those of unfinished runs (`live`) are empty, and `seeds` has only the names of the runs. */
 export interface VariantResult {
   label: string;
   short: string;
@@ -171,7 +171,7 @@ export interface VariantResults {
   test: string;
 }
 
-/** The exact match of a scheme by length, over its seeds. reach the maximum reliable length, of each seed in `reaches` beyond the mean exact match beyond the training lengths untrained see `untrained_positions` */
+/** The exact match of a scheme by length, over its seeds. reach the maximum reliable length, of each seed in `reaches` beyond the mean exact match beyond the training lengths */
 export interface SchemeResult {
   label: string;
   planned: number;
@@ -185,7 +185,6 @@ export interface SchemeResult {
   reaches: number[];
   max_length: number;
   beyond: Record<string, any> | null;
-  untrained: Record<string, number[]> | null;
   runs: Record<string, any>[];
 }
 
@@ -208,7 +207,7 @@ export interface Results {
 export interface ExportedExperiment extends Results {
 }
 
-/** A kind of machine with its price: dollars an hour, and of all jobs of an experiment. `seconds` is the expected duration of the longest job. */
+/** A kind of machine with its price in dollars: an hour, and of all jobs of an experiment. `seconds` is the expected duration of the longest job. */
 export interface Machine {
   flavor: string;
   name: string;
@@ -233,11 +232,10 @@ export interface PlannedVariant {
   steps: number;
 }
 
-/** The remaining time; `unknown` counts runs without a comparable one. It is a limit where runs end early, at an exact match. */
+/** The remaining time; a limit where runs end early, at an exact match. */
 export interface Estimate {
   seconds: number;
   is_limit: boolean;
-  unknown: number;
   is_measured: boolean;
   message: string;
 }
@@ -640,7 +638,6 @@ export interface ClaimStatus {
   published: number | null;
   criterion: string;
   deviations: string[];
-  estimated_minutes: number;
   curve: [number, number][];
   description: string;
   settings: Record<string, any>;
@@ -660,7 +657,7 @@ export interface ClaimList {
   claims: ClaimStatus[];
 }
 
-/** The comparison of measurements with a claim, for JSON. measured the measured value: the median over the seeds, or a value for each variant passed whether the criterion is met; None without a measurement summary all of it in one text verdict "pass" or "fail" measured_text the measured value as text by_seed of runs: the measured value of each curve of runs: the values that the published curve of the claim is compared with */
+/** The comparison of measurements with a claim, for JSON. measured the median over the seeds, or a value for each variant; `measured_text` as text passed whether the criterion is met; None without a measurement summary all of it in one text by_seed of runs: the measured value of each curve of runs: the values that the published curve of the claim is compared with */
 export interface Result {
   name: string;
   published: any;

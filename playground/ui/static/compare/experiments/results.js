@@ -58,23 +58,6 @@ const Files = () =>
     </p>
     <${StatusMessage} class="results-note" kind="error" text=${errors.value.files ?? ""} />`;
 
-/** Describe the untrained positions of each scheme; empty without any. */
-export function describeUntrained(rows) {
-  const parts = rows
-    .filter((row) => row.untrained)
-    .map(({ label, untrained }) => {
-      const sides = Object.entries(untrained).map(
-        ([side, [first, last]]) => `${side === "row" ? "" : side + " "}${first} to ${last}`,
-      );
-      return `${labelSettings(label)}, ${sides.join(", ")}`;
-    });
-  if (!parts.length) return "";
-  return (
-    `Untrained positions, counted from 0: ${parts.join("; ")}. ` +
-    "Longer sequences use the initial values there."
-  );
-}
-
 /** Return a ref for the heading of an experiment, which takes the focus when a user opens it. */
 function useFocus(id) {
   const heading = useRef(/** @type {HTMLElement | null} */ (null)),
@@ -132,7 +115,6 @@ export function Results() {
       ${lengths && html`<p class="length-summary">${labelSettings(results.results.summary)}</p>`}
       <${ResultCharts} results=${results} />
       <${ResultTable} results=${results} />
-      ${lengths && html`<p class="pg-hint untrained">${describeUntrained(lengths.rows)}</p>`}
       <${Files} />
       <${RunsTable} runs=${experiment.planned_runs} total=${experiment.runs} />
     </div>
