@@ -1,4 +1,4 @@
-"""Floods of connections, streams and calls: others are served, and nothing of them is left."""
+"""Floods of connections, streams, calls and page loads: nothing is left, and others are served."""
 
 import http.client
 import json
@@ -17,6 +17,7 @@ from playground.runs.owner_keys import new_owner_key
 from tests.support.app_server import AppServer, wait_for
 from tests.support.page_client import PageClient, PollingThread
 from tests.support.pooling_proxy import PoolingProxy
+from tests.support.small_runs import repeat_counts
 
 # On the signal, the server writes the number of the tasks of its event loops into a file.
 COUNT_TASKS = """
@@ -30,6 +31,7 @@ def count_tasks(*_):
 signal.signal(signal.SIGUSR2, count_tasks)
 """
 FEW, MANY = 50, 6000
+MAX_GROWTH_BYTES = 20e6  # the allocator alone may hold 12 MB after 100 page loads
 
 
 @pytest.fixture(scope="module")
@@ -155,5 +157,27 @@ def test_a_flood_delays_no_other_client_and_leaves_no_trace(
     wait_for(
         lambda: len(server.net_connections()) <= sockets + 2, 60, "the end of every connection"
     )
+    assert "Traceback" not in app.log.read_text()
     record_property("slowest poll, ms", round(1000 * max(watcher.response_seconds)))
     record_property("median poll, ms", round(1000 * statistics.median(watcher.response_seconds)))
+
+
+@pytest.mark.timeout(600)
+@repeat_counts(60, 2000)
+def test_page_loads_leave_no_resources_on_the_server(app, count, record_property):
+    def load_page() -> None:
+        page = PageClient(app, new_owner_key())
+        assert page.get("/")
+        assert page.load()
+        page.call("runs/list")
+
+    for _ in range(60):  # lazy imports, and the reserve of the allocator
+        load_page()
+    server = psutil.Process(app.process.pid)
+    before = server.memory_info().rss
+    for _ in range(count):
+        load_page()
+    growth = server.memory_info().rss - before
+    record_property("growth_mb", round(growth / 1e6, 1))
+    print(f"{count} page loads: {growth / 1e6:+.1f} MB")
+    assert growth <= MAX_GROWTH_BYTES
