@@ -149,15 +149,6 @@ class Limits:
         minutes = f"{format_number(self.max_minutes)} minute{'s' * (self.max_minutes != 1)}"
         return f"{self.instance_name} allows {minutes} of training per run; {advice}"
 
-    def timeout_message(self, seconds: float) -> str:
-        """Return the error of a request that takes at least `seconds`."""
-        advice = "; duplicate the Space to remove the limit" if self.is_space else ""
-        return (
-            f"this would take {seconds / 60:.0f} minutes or more, and {self.instance_name} allows "
-            f"{self.slow_view_timeout_s:g} s: use a model with fewer heads, layers or parameters, "
-            f"or a smaller max_length{advice}"
-        )
-
     def storage_limit_message(self) -> str:
         limits = {"per user": self.bytes_per_owner, "in total": self.bytes_total}
         return f"{self.instance_name} stores " + " and ".join(

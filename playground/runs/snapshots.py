@@ -1,17 +1,14 @@
 """Snapshots, predictions and views of runs, from the inspection processes."""
 
-import json
 import threading
 import time
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from playground.architectures.parameter_groups import parameter_count
 from playground.errors import BusyError, error_response
 from playground.jobs.admission import NO_CLIENT, Client
-from playground.jobs.job import Response, set_result_if_pending
-from playground.training.run_config import RunConfig
+from playground.jobs.job import Response
 
 from .access import Right
 from .inspector_client import BUSY_MESSAGE, InspectorClient
@@ -22,10 +19,6 @@ VIEWER_TTL_S = 5.0  # seconds after its last poll for which a page counts as ope
 MAX_SNAPSHOT_FAILURES = 3  # failed snapshots in a row after which a run that has ended gets no more
 VIEW_TIMEOUT_S = 60.0  # seconds after which the inspection process is restarted
 SLOW_VIEW_TIMEOUT_S = 300.0  # the same for views that measure on hundreds of sequences
-MAX_FLOPS_PER_SECOND = 2e10  # multiply-adds per second of one core: an upper bound of the speed
-FLOPS_PER_SCORE = 64.0  # multiply-adds per attention score, beside its products
-HEAD_SCORE_SEQUENCES = 256  # as in inspection/head_patterns.py
-ABLATION_SEQUENCES = 32  # the minimum in inspection/views/component_ranking.py
 
 
 class Snapshots:
@@ -145,13 +138,11 @@ class Snapshots:
             return process.request(kind, checkpoint, argument, client=client or NO_CLIENT)
         model_ref = self.model_ref(model, step)
         if model_ref is None:
-            return _completed_future(error_response(BusyError("this run has no weights yet")))
+            no_weights = Future[Response]()
+            no_weights.set_result(error_response(BusyError("this run has no weights yet")))
+            return no_weights
         limits = self.settings.limits
         limit_s = limits.slow_view_timeout_s if slow else limits.view_timeout_s
-        view = json.loads(argument).get("view") if kind == "show" else kind
-        seconds = min_seconds(model.config, str(view), int(argument) if kind == "evaluate" else 0)
-        if limit_s and seconds > limit_s:
-            return _completed_future({"error": limits.timeout_message(seconds)})
         placeholder = Future[Response]()  # keeps the weights until the request is queued
         model_ref["right"] = right
         self.protect_weights(model, placeholder)
@@ -174,28 +165,3 @@ class Snapshots:
 def is_viewed(run: Run) -> bool:
     """Return whether a page shows this run."""
     return time.monotonic() - run.last_viewed_at < VIEWER_TTL_S
-
-
-def _completed_future(response: Response) -> Future[Response]:
-    future = Future[Response]()
-    set_result_if_pending(future, response)
-    return future
-
-
-def min_seconds(config: RunConfig, view: str, n: int = 0) -> float:
-    """Return a lower bound of the seconds of a slow view, or of "evaluate" on `n` sequences."""
-    layers, heads = config.model.n_layers, getattr(config.model, "n_heads", 1)
-    parts = 3 * layers * (heads + 1)  # each head of each attention, and each other sublayer
-    sequences = {
-        "heads": HEAD_SCORE_SEQUENCES,
-        "ablation": ABLATION_SEQUENCES * parts,
-        "evaluate": n,
-    }.get(view, 0)
-    low, high = config.task.min_length, config.task.max_sequence_length
-    length = (low + high) / 2 + 1
-    scores = 3 * layers * heads * length**2
-    return (
-        sequences
-        * (parameter_count(config.model) * length + FLOPS_PER_SCORE * scores)
-        / MAX_FLOPS_PER_SECOND
-    )

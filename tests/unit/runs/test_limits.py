@@ -2,8 +2,10 @@
 
 import os
 import shutil
+from concurrent.futures import Future
 from dataclasses import replace
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -185,3 +187,14 @@ def test_metrics_that_would_take_long_to_read_are_not_adopted(registry, tmp_path
     os.truncate(metrics, size)
     registry.settings.limits = Limits(metrics_bytes=size)
     assert registry.import_checkpoint(checkpoint, "ada", "my run").load_points().last == 3
+
+
+@pytest.mark.parametrize(("is_slow", "limit_s"), [(False, 20.0), (True, 120.0)])
+def test_a_view_has_the_time_limit_of_a_shared_server(registry, workers, start, is_slow, limit_s):
+    run = workers.train(start(registry))
+    registry.settings.limits = Limits.shared_instance()
+    process, requested = Mock(), []
+    process.request.side_effect = lambda *_, **named: requested.append(named) or Future()
+    registry.snapshots.inspector = registry.snapshots.slow_inspector = process
+    registry.snapshots.request("show", run, "{}", slow=is_slow)
+    assert [named["timeout_s"] for named in requested] == [limit_s]
