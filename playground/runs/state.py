@@ -153,8 +153,6 @@ class Run:
         self.snapshot_pending = False
         self.failed_snapshots = 0  # failed snapshots in a row
         self.pending_requests: set[Future[Response]] = set()
-        # the queue
-        self.memory_wait_since: float | None = None  # start of the wait for memory
         # the worker
         self.worker: WorkerProcess | None = None
         self.first_command = "train"  # first command of its worker: "train" or "step"
