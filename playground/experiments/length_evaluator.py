@@ -7,9 +7,9 @@ from concurrent.futures import Future
 from typing import Any
 
 from playground.architectures.parameter_groups import parameter_count
-from playground.runs.inspector_client import InspectorClient
 from playground.runs.record import WEIGHTS_EVICTED
 from playground.runs.registry import Registry
+from playground.runs.snapshots import InspectorClient
 from playground.runs.state import Run
 
 from .length_generalization import next_lengths

@@ -20,7 +20,6 @@ from playground.training.setting_changes import SettingChange, config_at_step
 
 from .access import require_dataset
 from .commands import RunCommands
-from .damaged import Damaged, describe_damage
 from .download_tokens import DownloadTokens
 from .limits import RegistrySettings, ensure_memory_available, estimated_run_bytes
 from .metric_series import MetricSeries
@@ -28,7 +27,7 @@ from .record import MAX_NAME_LENGTH, RunOrigin, RunRecord, owner_id
 from .scheduler import RunScheduler
 from .snapshots import VIEWER_TTL_S, Snapshots
 from .state import RecordLock, Run, max_score
-from .storage_folder import StorageFolder
+from .storage_folder import Damaged, StorageFolder, describe_damage
 from .storage_quota import StorageQuota
 from .summary import default_name, live_response, time_left, to_summary, unique_name
 from .supervisor import Supervisor

@@ -6,12 +6,15 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from playground.errors import BusyError, error_response
-from playground.jobs.admission import NO_CLIENT, Client
+from playground.errors import BusyError, UserError, error_response
+from playground.jobs.admission import NO_CLIENT, Client, limit
+from playground.jobs.entry import ResidentOptions
+from playground.jobs.executors import ResidentProcess
 from playground.jobs.job import Response
+from playground.jobs.policy import Policy
+from playground.jobs.queue import JobQueue
 
 from .access import Right
-from .inspector_client import BUSY_MESSAGE, InspectorClient
 from .limits import RegistrySettings
 from .state import Run
 
@@ -19,6 +22,72 @@ VIEWER_TTL_S = 5.0  # seconds after its last poll for which a page counts as ope
 MAX_SNAPSHOT_FAILURES = 3  # failed snapshots in a row after which a run that has ended gets no more
 VIEW_TIMEOUT_S = 60.0  # seconds after which the inspection process is restarted
 SLOW_VIEW_TIMEOUT_S = 300.0  # the same for views that measure on hundreds of sequences
+
+
+BUSY_ERROR = BusyError("the model is busy with earlier requests")
+
+
+class InspectorClient:
+    """An inspection process with a fair queue. Safe to call from any thread.
+
+    It handles one request at a time, and starts again after it has ended, also by a timeout.
+    """
+
+    def __init__(self, timeout_s: float | None = None) -> None:
+        self.process = ResidentProcess(
+            "playground.runs.inspector_process:create_handler",
+            name="inspector",
+            # priority: the server, then inspection, then training
+            options=lambda: ResidentOptions(nice=5),
+        )
+        self.queue = JobQueue(
+            self.process,
+            Policy(
+                process="the inspection process",
+                admission=limit("inspections"),
+                run_timeout_s=timeout_s,
+                timeout_advice="use a smaller model or a shorter sequence",
+            ),
+        )
+
+    def warm_up(self) -> None:
+        """Start the process in the background, before the first request needs it."""
+        threading.Thread(
+            target=self.request, args=("warm", {}), name="warm-inspector", daemon=True
+        ).start()
+
+    def request(
+        self,
+        method: str,
+        model_ref: dict[str, Any] | Path,
+        argument: str = "",
+        *,
+        client: Client = NO_CLIENT,
+        timeout_s: float = 0.0,
+    ) -> Future[Response]:
+        """Queue a request of a client and return the future of its response.
+
+        The response's `error` states the failure. Its `retryable` means that the same request may
+        succeed soon. Cancelling the future removes the request from the queue.
+        """
+        model_ref = {"checkpoint": str(model_ref)} if isinstance(model_ref, Path) else model_ref
+        try:
+            return self.queue.submit(
+                method,
+                model_ref,
+                argument,
+                owner=f"{client.owner}@{client.address}",  # viewers share the name VIEWER
+                address=client.address,
+                timeout_s=timeout_s or None,
+            ).future
+        except UserError:
+            future = Future[Response]()
+            future.set_result(error_response(BUSY_ERROR))
+            return future
+
+    def stop(self) -> None:
+        """End the process, fail all requests, and accept no more."""
+        self.queue.close()
 
 
 class Snapshots:
@@ -75,7 +144,7 @@ class Snapshots:
             run.snapshot_pending = False
             # Newer weights may have arrived meanwhile, even the last ones of the run.
             is_last = run.live.latest_weights_step == requested_step and not run.has_worker
-            if response.get("error") != BUSY_MESSAGE:  # a full queue is no failure of the run
+            if response.get("error") != str(BUSY_ERROR):  # a full queue is no failure of the run
                 run.failed_snapshots = run.failed_snapshots + 1 if failed else 0
             if not failed:
                 snapshot = response["snapshot"]

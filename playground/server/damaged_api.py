@@ -9,9 +9,9 @@ from playground.checkpoints.manifest import cached_manifest
 from playground.errors import UserError
 from playground.experiments.service import ExperimentService
 from playground.runs.access import is_single_owner
-from playground.runs.damaged import Damaged, describe_damage
 from playground.runs.record import owner_id
 from playground.runs.registry import Registry
+from playground.runs.storage_folder import Damaged, describe_damage
 
 from .routes import HandlerGroup, handler
 from .schemas.base import Name, OwnerRequest

@@ -25,7 +25,7 @@ from playground.hub.jobs import SILENCE_TIMEOUT_S
 from playground.hub.tasks import HubTask, run_task
 from playground.hub.transport import READ_TIMEOUT_S, configure_process
 from playground.jobs.progress import ProgressReporter
-from playground.runs.export import CHECKPOINT_FILES
+from playground.runs.storage_folder import CHECKPOINT_FILES
 from playground.training.trainer import Trainer
 from tests.support.fake_hub import FakeHub
 from tests.support.files import read_files

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from playground.errors import UserError
 from playground.jobs.admission import LIMITS, VIEWER, Client
 from playground.runs import inspector_process
-from playground.runs.inspector_client import InspectorClient
+from playground.runs.snapshots import InspectorClient
 from playground.server.process_calls import await_result
 from tests.support.coroutines import run_in_thread
 
