@@ -65,30 +65,22 @@ def last_message(function: Callable[[], dict[str, Any]]) -> Message:
         return failure_message(to_user_error(error))
 
 
-class JobOptions(NamedTuple):
-    """How a process runs its only job; one with a folder `scratch` reports its progress."""
-
-    nice: int
-    scratch: str
-
-
 def run_job(
-    connection: Connection, target: str, arguments: tuple[Any, ...], options: JobOptions
+    connection: Connection, target: str, arguments: tuple[Any, ...], nice: int, scratch: str
 ) -> None:
-    """Run one job: the entry point of a process for it.
+    """Run the job `target(*arguments)`: the entry point of a process for it.
 
-    The job is `target(*arguments)`, with a further argument `ProgressReporter` if it reports its
-    progress.
+    With a temporary folder `scratch`, a `ProgressReporter` is its last argument.
     """
-    prepare_process(options.nice)
+    prepare_process(nice)
     exit_with_parent(connection)
 
     def send(*message: Any) -> None:
         with suppress(OSError):  # the parent has closed the pipe
             connection.send(message)
 
-    if options.scratch:
-        arguments += (ProgressReporter(send, scratch=Path(options.scratch)),)
+    if scratch:
+        arguments += (ProgressReporter(send, scratch=Path(scratch)),)
     send(*last_message(lambda: load_target(target)(*arguments)))
     connection.close()
 

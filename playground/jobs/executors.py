@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from .entry import JobOptions, Message, ResidentOptions
+from .entry import Message, ResidentOptions
 from .job import Job
 from .process import WorkerProcess
 
@@ -93,14 +93,14 @@ class ProcessPerJob(Executor):
         except OSError:
             log.exception("The temporary folder of a job of the kind %s failed", job.kind)
             return False
-        options = JobOptions(self.nice, scratch)
         with self._lock:
             self._processes[job] = WorkerProcess(
                 "playground.jobs.entry:run_job",
                 job.kind,
                 self.targets if isinstance(self.targets, str) else self.targets[job.kind],
                 job.arguments,
-                options,
+                self.nice,
+                scratch,
                 on_message=partial(self._on_message, job),
                 on_exit=partial(self._on_exit, job, scratch),
                 fresh=self.fresh,

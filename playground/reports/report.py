@@ -124,7 +124,7 @@ def render_html(
     `scores` are those of `evaluate`, `lines` those of metrics.jsonl.
     """
     config = manifest.config
-    builder = SnapshotBuilder(config.task.load(), config, torch.device("cpu"))
+    builder = SnapshotBuilder(config)
     snapshot, axes = builder.snapshot(model.eval(), manifest.step), builder.describe(model)["axes"]
     attention = _attention(snapshot["attention"], axes, config.architecture)
     facts = {

@@ -73,7 +73,7 @@ class LoadedModel:
 
     def __init__(self, config: RunConfig, model: Seq2SeqModel, step: int) -> None:
         self.config, self.model, self.step = config, model, step
-        self.snapshots = SnapshotBuilder(config.task.load(), config, torch.device("cpu"))
+        self.snapshots = SnapshotBuilder(config)
         self._subject: tuple[tuple[int, bool], InspectedModel] | None = None
 
     def subject(self, hides_targets: bool) -> InspectedModel:

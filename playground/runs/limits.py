@@ -58,10 +58,6 @@ class Limits:
     is_space: bool = False
 
     @classmethod
-    def unlimited(cls) -> Limits:
-        return cls()
-
-    @classmethod
     def shared_instance(cls) -> Limits:
         """Return the limits of a public server, from environment variables (env.py)."""
         sizes = {
@@ -177,7 +173,7 @@ class RegistrySettings:
     release_after_s: float = field(default_factory=lambda: env_number("RELEASE_AFTER_S"))
     hang_timeout_s: float = field(default_factory=lambda: env_number("HANG_TIMEOUT_S"))
     has_count_limits: bool = True  # of an owner's runs and experiments; a command has none
-    limits: Limits = field(default_factory=Limits.unlimited)  # of a public server, for each user
+    limits: Limits = field(default_factory=Limits)  # of a public server, for each user
 
     def __post_init__(self) -> None:
         self.slots_per_owner = min(self.slots_per_owner or self.slots, self.slots)

@@ -42,7 +42,7 @@ from playground.training.setting_changes import (
 )
 
 from .metric_series import MAX_LISTED_SCORES
-from .worker_protocol import DIVERGED_MESSAGE
+from .worker_protocol import DIVERGED_MESSAGE, max_speed
 
 MAX_NAME_LENGTH = 80
 MAX_STEPS = 2**31 - 1
@@ -183,8 +183,7 @@ class RunRecord(BaseModel, frozen=True, strict=True):
     @property
     def max_steps_per_second(self) -> float:
         """The current maximum of steps per second; 0 for no maximum."""
-        past = (change for change in reversed(self.changes) if change.step <= self.step)
-        return next((change.value for change in past if change.setting == "speed"), 0.0)
+        return max_speed(self.changes, self.step)
 
     @property
     def may_viewers_use(self) -> bool:

@@ -72,6 +72,7 @@ class Registry:
         )
         self.storage_quota = StorageQuota(self)
         self.commands = RunCommands(self.settings, self.scheduler, self.storage_quota)
+        self.control, self.change_setting = self.commands.control, self.commands.change_setting
         self.supervisor = Supervisor(self)
         self._load_runs()
         self.supervisor.start_housekeeping()
@@ -292,14 +293,6 @@ class Registry:
         return run
 
     # Actions of the owner
-
-    def control(self, run: Run, action: str) -> None:
-        """Send a command to a run; see `RunCommands.control`."""
-        self.commands.control(run, action)
-
-    def change_setting(self, run: Run, setting: str, value: Any) -> None:
-        """Change a setting of a run; see `RunCommands.change_setting`."""
-        self.commands.change_setting(run, setting, value)
 
     def update_metadata(
         self,

@@ -33,8 +33,8 @@ UNKNOWN_TARGET = "the target is unknown: no stored example has this source"
 class SnapshotBuilder:
     """The fixed sequences of a live view: a probe for attention, and held-out samples."""
 
-    def __init__(self, task: Task, config: RunConfig, device: torch.device) -> None:
-        self.task, self.config, self.device = task, config.task, device
+    def __init__(self, config: RunConfig) -> None:
+        self.task, self.config = config.task.load(), config.task
         self.architecture = config.architecture
         self.runs_in_browser = runs_in_browser(config)
         low, high = config.task.min_length, config.task.max_length
@@ -42,8 +42,7 @@ class SnapshotBuilder:
         model = config.model
         self._max_heads = len(ATTENTION_KINDS) * model.n_layers * model.attention_heads
         fits = max(3, min(MAX_PROBE_LENGTH, int((MAX_WEIGHTS / self._max_heads) ** 0.5) - 1))
-        length = min(high, max(low, PROBE_LENGTH), fits)
-        self._length = length
+        self._length = min(high, max(low, PROBE_LENGTH), fits)
 
     @cached_property
     def probe_batch(self) -> Batch:
@@ -54,7 +53,7 @@ class SnapshotBuilder:
         batch = batch_of_targets(self.task, tokens, [target]) if is_usual and target else None
         if batch is None or not self._is_displayable(batch):
             batch = _pick_held_out(self.task, self._length, self.config.max_length)
-        return batch.to(self.device)
+        return batch
 
     @cached_property
     def sample_batch(self) -> Batch:
@@ -63,7 +62,7 @@ class SnapshotBuilder:
         long = build_held_out_set(self.task, SAMPLE_COUNT, max(low, high // 2), high)
         return (
             long if len(long.lengths_B) else build_held_out_set(self.task, SAMPLE_COUNT, low, high)
-        ).batch.to(self.device)
+        ).batch
 
     def _is_displayable(self, batch: Batch) -> bool:
         """Return whether a sequence has no more attention weights than a snapshot may have."""
@@ -186,7 +185,7 @@ class SnapshotBuilder:
                 raise ValueError(problem)
         except (UnknownSymbolError, ValueError) as error:
             return {"error": str(error)}
-        source_BS = torch.tensor([[*tokens, EOS]], device=self.device)
+        source_BS = torch.tensor([[*tokens, EOS]])
         target = None if hides_target else self.task.target_for(tokens)
         max_answer = max(len(target or ()), self.task.max_target_length(self.config.max_length)) + 1
         if not self.task.predict_eos:  # the output has the length of the target
@@ -216,7 +215,7 @@ class SnapshotBuilder:
         self, model: Seq2SeqModel, source_BS: torch.Tensor, target: list[int]
     ) -> dict[str, Any] | None:
         """Return the forward pass over a typed sequence with its axes, unless it is too long."""
-        batch = batch_of_targets(self.task, source_BS[0].tolist()[:-1], [target]).to(self.device)
+        batch = batch_of_targets(self.task, source_BS[0].tolist()[:-1], [target])
         width = max(source_BS.shape[1], batch.labels_BT.shape[1])
         if not self._is_displayable(batch) or width > model.config.max_positions:
             return None

@@ -36,7 +36,7 @@ from playground.training.trainer import Metrics
 
 from .weight_history import WeightHistory
 from .worker_checkpoints import remove_old_checkpoints, restore_run
-from .worker_protocol import DIVERGED_MESSAGE, PINNED_SUFFIX, WorkerSpec
+from .worker_protocol import DIVERGED_MESSAGE, PINNED_SUFFIX, WorkerSpec, max_speed
 
 log = logging.getLogger(__name__)
 
@@ -186,12 +186,7 @@ class TrainingWorker:
 
     def max_steps_per_second(self) -> float:
         """Return the current maximum of steps per second; 0 for no maximum."""
-        speeds = [
-            c.value
-            for c in self.trainer.changes
-            if c.setting == "speed" and c.step <= self.trainer.step_count
-        ]
-        return speeds[-1] if speeds else 0.0
+        return max_speed(self.trainer.changes, self.trainer.step_count)
 
     def record_step(self) -> None:
         """Save and send the data that are due after a step."""

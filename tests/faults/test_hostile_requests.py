@@ -4,7 +4,6 @@ import json
 import math
 
 import pytest
-import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -164,7 +163,7 @@ HOSTILE_TEXTS = [
 def test_any_text_gets_a_prediction_or_an_error_message(count):
     config = RunConfig.from_flat(TINY_SETTINGS | {"max_steps": 50})
     view, family = (
-        SnapshotBuilder(config.task.load(), config, torch.device("cpu")),
+        SnapshotBuilder(config),
         build_model(config).eval(),
     )
     successes = []

@@ -53,7 +53,7 @@ def test_result_of_a_process_that_was_killed_afterwards_counts(started):
 def test_temporary_folder_is_removed_when_the_process_has_ended(started, scratch):
     queue = per_job(reports_progress=True)
     jobs = [queue.submit("count", "ab") for _ in range(2)]
-    folders = [Path(process.arguments[2].scratch) for process in started]
+    folders = [Path(process.arguments[3]) for process in started]
     assert sorted(scratch.iterdir()) == sorted(folders)
     started[0].finish()
     queue.cancel(jobs[1])

@@ -60,7 +60,7 @@ def test_limits_are_on_by_default_on_a_shared_instance_only(monkeypatch):
     assert (limits.bytes_per_owner, limits.bytes_total) == (200_000_000, 5_000_000_000)
     for name in PRESETS:
         limits.validate(preset_config(name))
-    Limits.unlimited().validate(
+    Limits().validate(
         RunConfig.from_flat(
             {"d_model": 2048, "n_layers": 12, "max_length": 512, "batch_size": 4096}
         )
