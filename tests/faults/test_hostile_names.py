@@ -24,7 +24,7 @@ from playground.pretrained.loading.model_names import validate_name
 from playground.server.checkpoint_transfer import CHECKPOINT_FILES, CHECKPOINT_PATH
 from playground.server.routes import ROUTE_PREFIX as API_PREFIX
 from playground.training.run_config import RunConfig
-from tests.support.attacks import zip_files
+from tests.support.files import zip_files
 
 NAMES = [
     *("..", "../../etc/passwd", "..\\..\\windows\\system32", "..%2f..%2fetc%2fpasswd", "a/../../b"),

@@ -7,23 +7,19 @@ clients by their address.
 from __future__ import annotations
 
 import http.client
-import io
 import json
-import secrets
 import socket
 import threading
 import time
-import zipfile
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from playground.checkpoints.checkpoint import save_checkpoint
 from playground.runs.owner_keys import new_owner_key
-from playground.training.trainer import Trainer
 from tests.support.app_server import AppServer
+from tests.support.page_client import zipped_small_checkpoint
 from tests.support.small_runs import tiny_config
 
 ATTACKER_ADDRESS = "127.0.0.2"
@@ -114,30 +110,6 @@ class Attacker:
         )
 
 
-def zip_files(
-    files: Mapping[str, bytes], prefix: str = "", method: int = zipfile.ZIP_DEFLATED, **more: bytes
-) -> bytes:
-    """Return a zip file of these files."""
-    archive_bytes = io.BytesIO()
-    with zipfile.ZipFile(archive_bytes, "w", method, compresslevel=1) as archive:
-        for name, data in (dict(files) | more).items():
-            archive.writestr(prefix + name, data)
-    return archive_bytes.getvalue()
-
-
-def zipped_checkpoint(folder: Path, config: Any = None, changes: int = 0) -> bytes:
-    """Return a zipped checkpoint with this many entries in its list of changes."""
-    trainer = Trainer(config or tiny_config())
-    metrics = [trainer.train_step()]
-    checkpoint = folder / secrets.token_hex(4)
-    save_checkpoint(checkpoint, trainer, metrics)
-    if changes:
-        content = json.loads((checkpoint / "config.json").read_text())
-        content["changes"] = [[1, "stop_at_exact_match", 0.0]] * changes
-        (checkpoint / "config.json").write_text(json.dumps(content))
-    return zip_files({path.name: path.read_bytes() for path in checkpoint.iterdir()})
-
-
 def upload(attacker: Attacker, archive_bytes: bytes) -> str:
     """Upload a checkpoint; return the name of its run, or "" if it is rejected."""
     status, body = attacker.send(
@@ -148,7 +120,7 @@ def upload(attacker: Attacker, archive_bytes: bytes) -> str:
 
 def huge_lists(attacker: Attacker, folder: Path) -> None:
     """Upload a checkpoint with 65,000 changes repeatedly, and poll its run."""
-    archive_bytes = zipped_checkpoint(folder, changes=65_000)
+    archive_bytes = zipped_small_checkpoint(folder, changes=65_000)
     model_refs: list[str] = []
 
     def send() -> None:
@@ -169,7 +141,7 @@ def slow_inspections(attacker: Attacker, folder: Path) -> None:
     """Request the most expensive views of a large model, and of a bundled one on 30 connections."""
     model_ref = upload(
         attacker,
-        zipped_checkpoint(
+        zipped_small_checkpoint(
             folder, tiny_config(d_model=64, n_heads=64, d_ff=64, n_layers=4, max_length=128)
         ),
     )
@@ -231,7 +203,7 @@ def slow_transfers(attacker: Attacker, folder: Path) -> None:
     attacker.repeat(lambda: send_slowly("/playground/datasets"), 8)
     model_ref = ""
     for _ in range(3):  # the attacker's own slow requests may hold the slot
-        model_ref = model_ref or upload(attacker, zipped_checkpoint(folder))
+        model_ref = model_ref or upload(attacker, zipped_small_checkpoint(folder))
 
     def download() -> None:
         checkpoints = attacker.request("runs/details", subject=model_ref).get("checkpoints", [])
@@ -254,7 +226,7 @@ def slow_transfers(attacker: Attacker, folder: Path) -> None:
 def queued_runs(attacker: Attacker, folder: Path) -> None:
     """Fill the queue of runs under many owners."""
     owners = [new_owner_key() for _ in range(8)]
-    archive_bytes = zipped_checkpoint(folder, tiny_config(max_steps=1_000_000))
+    archive_bytes = zipped_small_checkpoint(folder, tiny_config(max_steps=1_000_000))
     model_ref_by_owner = {}
     for owner in owners:
         status, body = attacker.send(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import http.client
-import io
 import json
+import secrets
 import socket
 import threading
 import time
 import urllib.request
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from playground.checkpoints.checkpoint import save_checkpoint
 from playground.training.run_config import RunConfig
 from playground.training.trainer import Trainer
 from tests.support.app_server import AppServer, wait_for
+from tests.support.files import read_files, zip_files
 from tests.support.small_runs import tiny_config
 
 
@@ -112,16 +112,19 @@ class PageClient:
             self.connection = None
 
 
-def zipped_small_checkpoint(folder: Path, config: RunConfig | None = None) -> bytes:
-    """Train one step; return the zip file of the checkpoint."""
+def zipped_small_checkpoint(
+    folder: Path, config: RunConfig | None = None, changes: int = 0
+) -> bytes:
+    """Train one step; return the zip file of a checkpoint with this many changes of settings."""
     trainer = Trainer(config or tiny_config())
     metrics = [trainer.train_step()]
-    save_checkpoint(folder / "small", trainer, metrics)
-    archive_bytes = io.BytesIO()
-    with zipfile.ZipFile(archive_bytes, "w") as archive:
-        for path in (folder / "small").iterdir():
-            archive.write(path, path.name)
-    return archive_bytes.getvalue()
+    checkpoint = folder / secrets.token_hex(4)
+    save_checkpoint(checkpoint, trainer, metrics)
+    if changes:
+        content = json.loads((checkpoint / "config.json").read_text())
+        content["changes"] = [[1, "stop_at_exact_match", 0.0]] * changes
+        (checkpoint / "config.json").write_text(json.dumps(content))
+    return zip_files(read_files(checkpoint))
 
 
 def run_folders(app: AppServer) -> list[Path]:

@@ -519,15 +519,6 @@ def test_the_end_of_a_process_has_one_message(build, executor, code, reason):
     assert behind.status is JobStatus.RUNNING
 
 
-def test_job_that_cannot_be_started_fails_and_the_next_one_works(build, executor):
-    queue = build()
-    executor.can_start = False
-    jobs = [submit(queue) for _ in range(3)]
-    assert all("could not be started" in job.future.result(0)["error"] for job in jobs)
-    executor.can_start = True
-    assert submit(queue).status is JobStatus.RUNNING
-
-
 def test_without_a_thread_for_housekeeping_no_job_is_accepted(build, monkeypatch):
     class NoThread:
         def __init__(self, **_):

@@ -37,8 +37,8 @@ from playground.server.checkpoint_transfer import (
 )
 from playground.server.runs_api import run_action, run_details
 from playground.server.transfer_slots import TransferSlots
-from tests.support.attacks import zip_files
 from tests.support.coroutines import run_in_thread
+from tests.support.files import zip_files
 
 
 @pytest.fixture
