@@ -32,7 +32,7 @@ def prepare_process(nice: int = 0) -> None:
 
 
 def exit_with_parent(connection: Connection) -> None:
-    """End this process when the parent closes its end of the pipe; the parent sends nothing."""
+    """End this process when the parent, which sends nothing, closes its end of the pipe."""
 
     def watch() -> None:
         with suppress(EOFError, OSError):
@@ -43,7 +43,6 @@ def exit_with_parent(connection: Connection) -> None:
 
 
 def load_target(target: str) -> Callable[..., Any]:
-    """Import the function of a target, "module:function"."""
     module, function = target.split(":")
     loaded: Callable[..., Any] = getattr(import_module(module), function)
     return loaded
@@ -56,7 +55,7 @@ def failure_message(error: UserError) -> Message:
 
 
 def last_message(function: Callable[[], dict[str, Any]]) -> Message:
-    """Call the function of a job, and return the last message: its result or its error."""
+    """Call the function of a job, and return its last message."""
     try:
         return "result", function()
     except JobCancelled:

@@ -72,12 +72,8 @@ class JobQueue:
     def submit(self, kind: str, *arguments: Any, owner: str = "", **fields: Any) -> Job:
         """Queue a job and return it; a waiting one that is not polled may make way for it.
 
-        Args:
-            arguments: the arguments of the function of this kind.
-            fields: further fields of the job, such as `label` or `on_result`.
-
-        Raises UserError if the owner, the address or all clients have too many jobs, or if the
-        system has no free thread.
+        `fields`: further fields of the job, such as `label` or `on_result`. Raises UserError if the
+        owner, the address or all clients have too many jobs, or if the system has no free thread.
         """
         job = self.job_type(kind, arguments, owner, **fields)
         job.created_at = job.polled_at = job.last_message_at = self._clock()
@@ -275,8 +271,7 @@ class JobQueue:
         if job.is_converting:
             return
         if job.cancelled_at is not None:
-            is_saving = job.is_active
-            grace_s = policy.save_grace_s if is_saving else policy.cancel_grace_s
+            grace_s = policy.save_grace_s if job.is_active else policy.cancel_grace_s
             if now - job.cancelled_at > grace_s:
                 self.executor.kill(job)
             return
@@ -293,11 +288,9 @@ class JobQueue:
         limit = policy.max_turn_s
         others_wait = any(other.owner != job.owner for other in lane.waiting)
         if limit is not None and age_s > limit and others_wait:
-            self._cancel(
-                job,
-                f"stopped after {limit / 60:.0f} minutes because other jobs wait; the results so "
-                "far are available; request less to finish in time",
-            )
+            reason = f"stopped after {limit / 60:.0f} minutes because other jobs wait"
+            advice = "the results so far are available; request less to finish in time"
+            self._cancel(job, f"{reason}; {advice}")
 
     def _end(self, job: Job, reason: str, *, retryable: bool) -> None:
         """Fail a job that a process has, and kill the process."""
@@ -374,16 +367,13 @@ class JobQueue:
         self._settled.append(job)
 
     def _prune(self) -> None:
-        """Delete expired results, and the oldest above the limits.
+        """Delete expired results, and those above the limit of a lane.
 
-        Above the limit of a lane, the address with the most results loses its oldest.
+        The address with the most results loses its oldest.
         """
         now, by_lane = self._clock(), defaultdict[Lane, list[Job]](list)
         ended = [job for job in self._jobs.values() if not job.is_active]
-        newest_first = sorted(
-            enumerate(ended), key=lambda each: (each[1].ended_at, each[0]), reverse=True
-        )
-        for _, job in newest_first:
+        for job in sorted(ended, key=lambda each: each.ended_at)[::-1]:
             lane = self.lane(job.kind)
             if job in lane.running:
                 continue

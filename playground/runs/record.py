@@ -91,9 +91,7 @@ class RunRecord(BaseModel, frozen=True, strict=True):
     """The persistent part of a run.
 
     `id` identifies the run for its owner, and `share_id` in share links. Neither can be guessed.
-
-    Statuses: waiting (for a slot), starting, training, paused (at first with a
-    worker, later without), stopping, done, stopped, failed.
+    A run is `waiting` for a slot, and `paused` at first with a worker, later without.
     """
 
     id: Text
@@ -172,7 +170,6 @@ class RunRecord(BaseModel, frozen=True, strict=True):
 
     @property
     def steps(self) -> int:
-        """The total number of steps."""
         return config_at_step(self.config.training, self.changes, self.step).max_steps
 
     @property
@@ -182,12 +179,10 @@ class RunRecord(BaseModel, frozen=True, strict=True):
 
     @property
     def max_steps_per_second(self) -> float:
-        """The current maximum of steps per second; 0 for no maximum."""
         return max_speed(self.changes, self.step)
 
     @property
     def may_viewers_use(self) -> bool:
-        """Whether viewers may see examples and use the model."""
         is_public = self.config.task.task != LOOKUP
         return is_public if self.viewers_may_use is None else self.viewers_may_use
 
@@ -198,7 +193,6 @@ class RunRecord(BaseModel, frozen=True, strict=True):
 
     @property
     def changes_version(self) -> int:
-        """A checksum that identifies the changes of settings."""
         return _checksum(self.changes)
 
     @property

@@ -42,9 +42,6 @@ MAX_TRACKED_OWNERS = 10_000  # owners whose last activity is stored; a client ca
 class Registry:
     """All runs of a server. Safe to call from any thread.
 
-    `scheduler` decides which run gets a worker, `supervisor` handles the workers, `commands` their
-    owners' commands, and `snapshots` the requests to models.
-
     `root`: the folder of checkpoints and runs.
     `settings`: the fields of `RegistrySettings` that differ from their defaults.
     """
@@ -114,18 +111,13 @@ class Registry:
                 del self._by_owner[run.owner]
 
     def find(self, run_id: object, owner: str) -> Run | None:
-        """Return the run with this id if it belongs to the owner, else None.
-
-        Owners are compared by the hashes of their keys, so a timing attack gains nothing.
-        """
+        """Return the run with this id if it belongs to the owner, else None."""
+        # Owners are compared by the hashes of their keys, so a timing attack gains nothing.
         owned = self._by_owner.get(owner_id(owner), {}) if owner else {}
         return owned.get(run_id) if isinstance(run_id, str) else None
 
     def find_shared(self, share_id: object) -> Run | None:
-        """Return the run of a share link; None if there is none.
-
-        The id has 128 random bits, so a timing attack on the lookup gains nothing.
-        """
+        """Return the run of a share link, whose id has 128 random bits; None if there is none."""
         run = self._by_share_id.get(share_id) if isinstance(share_id, str) else None
         return run if run and not run.is_deleted else None
 
@@ -231,11 +223,8 @@ class Registry:
             raise UserError(f"step {step} is not in this run; choose a step from 0 to {last}")
         changes = [change for change in run.changes if change.step <= step]
         if step >= run.steps:
-            changes.append(
-                SettingChange(
-                    step, "max_steps", min(MAX_STEPS, step + run.config.training.max_steps)
-                )
-            )
+            more_steps = min(MAX_STEPS, step + run.config.training.max_steps)
+            changes.append(SettingChange(step, "max_steps", more_steps))
         until = config_at_step(run.config.training, changes, step).stop_at_exact_match
         # Without this change, the new run would end at its next evaluation.
         if until and (run.score_at(step) or 0.0) >= until:
@@ -261,8 +250,7 @@ class Registry:
     def import_checkpoint(self, folder: Path, owner: str, name: str) -> Run:
         """Import a checkpoint, already validated and in its own folder, as a run of this owner.
 
-        Raises CheckpointError, ConfigError or UserError as `start`, or OSError; there is no run
-        then.
+        Raises CheckpointError, ConfigError, UserError or OSError; there is no run then.
         """
         manifest = read_manifest(folder)
         self.check(manifest.config, owner)
@@ -295,11 +283,7 @@ class Registry:
     # Actions of the owner
 
     def update_metadata(
-        self,
-        run: Run,
-        *,
-        name: str | None = None,
-        viewers_may_use: bool | None = None,
+        self, run: Run, *, name: str | None = None, viewers_may_use: bool | None = None
     ) -> None:
         """Rename or share a run.
 
@@ -349,9 +333,8 @@ class Registry:
     ) -> dict[str, Any]:
         """Return the state of a run that the page does not have yet (`live_response`).
 
-        It takes no lock of the registry or the run if the points and the weight steps are in memory
-        (`load_points`, `load_weight_steps`), so the event loop may call it. `client` is the one
-        whose quota new snapshots use.
+        It takes no lock if the points and the weight steps are in memory, so the event loop may
+        call it. `client` is the one whose quota new snapshots use.
         """
         run.last_viewed_at, run.viewer_client = time.monotonic(), client
         if run.has_worker and not run.viewer_active:

@@ -1,7 +1,4 @@
-"""Compute the live snapshot of a model: attention weights on a probe, and sample predictions.
-
-It runs in the inspection process. The server process only forwards the numbers.
-"""
+"""Compute the live snapshot of a model: attention weights on a probe, and sample predictions."""
 
 from dataclasses import replace
 from functools import cached_property
@@ -70,11 +67,7 @@ class SnapshotBuilder:
         return self._max_heads * width**2 <= MAX_WEIGHTS
 
     def describe(self, model: Seq2SeqModel) -> dict[str, Any]:
-        """Return the part of the live view that does not change during training.
-
-        It contains the size of the model, and the labels of rows and columns of each kind of
-        attention. The rows of a decoder are labeled with the target tokens.
-        """
+        """Return the part of the live view that does not change during training."""
         names = self.task.vocabulary.token_name
         return {
             "source": [names(t) for t in self.probe_batch.source_BS[0].tolist()],
@@ -93,7 +86,10 @@ class SnapshotBuilder:
         }
 
     def _axes(self, model: Seq2SeqModel, batch: Batch) -> dict[str, list[list[str]]]:
-        """Return the labels of rows and columns of each kind of attention on a sequence."""
+        """Return the labels of rows and columns of each kind of attention on a sequence.
+
+        The rows of a decoder are labeled with the target tokens.
+        """
         names = self.task.vocabulary.token_name
         axes = {}
         for kind, (rows, columns) in model.attention_tokens(batch).items():
@@ -163,13 +159,11 @@ class SnapshotBuilder:
         }
 
     def predict(self, model: Seq2SeqModel, text: str, hides_target: bool = False) -> dict[str, Any]:
-        """Return the model's prediction for a sequence, and the target.
+        """Return the model's prediction for a sequence, and the target; `error` if it is invalid.
 
         A target of a dataset may be hidden: otherwise, viewers could look up every pair.
-
-        `forward_pass` is what the diagram draws for the sequence: None for an unknown target, and
-        for a sequence with more attention weights than a snapshot may have. The result has only
-        `error` if the sequence is invalid for this model.
+        `forward_pass` is what the diagram draws: None for an unknown target, and for a sequence
+        with more attention weights than a snapshot may have.
         """
         max_tokens = model.config.max_positions - 1
         try:
@@ -187,13 +181,12 @@ class SnapshotBuilder:
             return {"error": str(error)}
         source_BS = torch.tensor([[*tokens, EOS]])
         target = None if hides_target else self.task.target_for(tokens)
-        max_answer = max(len(target or ()), self.task.max_target_length(self.config.max_length)) + 1
+        n_output = max(len(target or ()), self.task.max_target_length(self.config.max_length)) + 1
         if not self.task.predict_eos:  # the output has the length of the target
-            max_answer = len(target or ())
+            n_output = len(target or ())
         names = self.task.vocabulary.decode
-        predicted = names(
-            model.generate(source_BS, min(max_answer, model.config.max_positions))[0].tolist()
-        )
+        output_BT = model.generate(source_BS, min(n_output, model.config.max_positions))
+        predicted = names(output_BT[0].tolist())
         answer = None if target is None else names(target)
         forward_pass = None if target is None else self._typed_pass(model, source_BS, target)
         low, high = self.config.min_length, self.config.max_length

@@ -93,8 +93,7 @@ class InspectorClient:
 class Snapshots:
     """The inspection processes of a registry, and the requests of its runs to them.
 
-    Safe to call from any thread. No method takes the lock of a run or of the registry, so the event
-    loop may call them for a run whose weight steps are in memory.
+    Safe to call from any thread. No method takes the lock of a run with weight steps in memory.
     """
 
     def __init__(self, settings: RegistrySettings) -> None:
@@ -193,9 +192,7 @@ class Snapshots:
         client: Client | None = None,
         right: Right = Right.OWN,
     ) -> Future[Response]:
-        """Request a snapshot, a prediction, a view or scores of a run or a checkpoint.
-
-        `inspector_process.py` lists the kinds with their arguments.
+        """Request a snapshot, a prediction, a view or scores (`inspector_process.py`) of a model.
 
         `step`: of a run; the nearest one with stored weights counts, and None is the latest.
         `slow`: whether it takes seconds, so that a separate process computes it.

@@ -38,10 +38,8 @@ Value = TypeVar("Value")
 class _HeldLocks(threading.local):
     """The number of record locks of this thread, and the runs to write after their release."""
 
-    depth = 0
-
     def __init__(self) -> None:
-        self.pending_writes: list[Run] = []
+        self.depth, self.pending_writes = 0, list["Run"]()
 
 
 _held_locks = _HeldLocks()
@@ -133,11 +131,8 @@ class Run:
         self.record, self.live, self.folder = record, LiveData(), folder
         self.size_bytes: int | None = None  # bytes on disk; None: unknown or changing
         # time of deletion by the monotonic clock, which cannot be changed
-        self.deleted_at_monotonic = (
-            now - max(0.0, time.time() - record.deleted_at)
-            if record.deleted_at is not None
-            else 0.0
-        )
+        deleted_at = record.deleted_at
+        self.deleted_at_monotonic = now - max(0.0, time.time() - deleted_at) if deleted_at else 0.0
         # Locks: `loading_lock` and `writing_lock` are taken before `lock` only.
         self.lock = RecordLock()
         self.loading_lock, self.writing_lock = threading.Lock(), threading.Lock()
@@ -218,8 +213,7 @@ class Run:
     def write_now(self) -> None:
         """Write the record if a write is pending. The caller must not hold the lock.
 
-        A failed write only sets the message of the run, because the worker reports the same error.
-        It stays pending, and housekeeping tries again.
+        A failed write sets the message of the run. It stays pending, and housekeeping tries again.
         """
         with self.writing_lock:
             with self.lock:
@@ -230,9 +224,8 @@ class Run:
             try:
                 write_file(self.folder / "run.json", record.to_json(), flush=flush)
             except OSError as error:
-                reason = f"could not write {self.folder.name}{os.sep}run.json: " + (
-                    error.strerror or str(error)
-                )
+                path = f"{self.folder.name}{os.sep}run.json"
+                reason = f"could not write {path}: {error.strerror or error}"
                 with self.lock:
                     self.write_pending = flush
                     self.update(message=self.message or reason)
@@ -298,17 +291,16 @@ class Run:
         if lines:
             first = lines[0]["step"]
             scores = [
-                (line["step"], line["exact_match"]) for line in lines if "exact_match" in line
+                (each["step"], each["exact_match"]) for each in lines if "exact_match" in each
             ]
+            earlier = (each for each in self.record.curve if each[0] < first)
             self.update(
                 scores=None,  # they were of an earlier step
                 imported=False,
                 step=lines[-1]["step"],
                 seconds=lines[-1]["seconds"],
                 best=max_score(self.best, *(score for _, score in scores)),
-                curve=thin_scores(
-                    [*(each for each in self.record.curve if each[0] < first), *scores]
-                ),
+                curve=thin_scores([*earlier, *scores]),
             )
 
     def load_weight_steps(self) -> tuple[int, ...]:

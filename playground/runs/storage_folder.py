@@ -62,12 +62,9 @@ def locked_storage(root: Path) -> Iterator[None]:
 
 
 class StorageFolder:
-    """The folder of checkpoints and runs.
+    """The folder of checkpoints and runs."""
 
-    `bundled` is the folder of the bundled checkpoints, which this one need not have.
-    """
-
-    bundled: Path | None = None
+    bundled: Path | None = None  # the folder of the bundled checkpoints, if it is another one
 
     def __init__(self, root: Path) -> None:
         self.root, self.runs = root, root / "runs"
