@@ -278,16 +278,6 @@ def test_result_is_converted_for_the_address_of_the_client(build, executor, clie
     assert (jobs[2].status, jobs[2].retryable) == (JobStatus.FAILED, True)  # logged
 
 
-def test_failure_of_a_job_is_its_response(build, executor):
-    queue = build()
-    job = submit(queue)
-    executor.on_end(job, ("failed", "no such model", False), None)
-    assert job.future.result(0) == {"error": "no such model"}
-    other = submit(queue)
-    executor.on_end(other, ("failed", "busy", True), None)
-    assert other.future.result(0) == {"error": "busy", "retryable": True}
-
-
 def test_next_job_can_be_submitted_from_the_callback_of_a_future(build, executor):
     queue = build()
     job, jobs = submit(queue), []
