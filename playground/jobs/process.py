@@ -259,7 +259,6 @@ class WorkerProcess:
                 self._connection.close()
 
     def _receive_loop(self) -> None:
-        """Forward the child's messages until it exits."""
         with suppress(EOFError, OSError):
             while True:
                 message = self._connection.recv()

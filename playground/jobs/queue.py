@@ -234,7 +234,6 @@ class JobQueue:
                 self._finish(job, JobStatus.CANCELLED, "cancelled")
 
     def _schedule(self) -> None:
-        """Start the jobs that may start now."""
         for lane in self._lanes:
             while not self._closed and len(lane.running) < lane.policy.max_running:
                 job = next(filter(partial(self._may_start, lane), lane.order()), None)
@@ -266,7 +265,6 @@ class JobQueue:
         )
 
     def _check_running(self, lane: Lane, job: Job, now: float) -> None:
-        """End a job that has exceeded one of its limits."""
         policy, age_s = lane.policy, now - job.started_at
         if job.is_converting:
             return

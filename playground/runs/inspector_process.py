@@ -216,7 +216,6 @@ class Inspector:
         return loaded
 
     def _touch(self, key: tuple[str, int]) -> LoadedModel:
-        """Return a cached model as the most recent one, and evict the oldest."""
         self._models.move_to_end(key)
         while len(self._models) > MODEL_CACHE_SIZE:
             self._models.popitem(last=False)

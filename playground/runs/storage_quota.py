@@ -281,7 +281,6 @@ class StorageQuota:
         return sorted(runs, key=age)
 
     def _in_use(self, run: Run) -> bool:
-        """Return whether a run has an active owner or viewer."""
         seen_at = self.registry.owner_last_seen.get(run.owner, -OWNER_ACTIVE_TTL_S)
         return time.monotonic() - max(seen_at, run.last_viewed_at) < OWNER_ACTIVE_TTL_S
 

@@ -127,7 +127,6 @@ class Supervisor:
         run.update(step=step, device=device)
 
     def _on_end(self, run: Run, status: str, message: str, scores: dict[str, Any] | None) -> None:
-        """Handle the last message of a worker."""
         if (
             message
             and NO_USABLE_CHECKPOINT not in message
