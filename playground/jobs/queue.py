@@ -6,8 +6,8 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
-from contextlib import contextmanager
+from concurrent.futures import Future, InvalidStateError
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from .admission import CLIENT_ADDRESS, Client
 from .entry import Message, failure_message
 from .executors import Executor
 from .housekeeping import HOUSEKEEPER
-from .job import NO_PROGRESS, Job, JobStatus, Progress, Response, set_result_if_pending
+from .job import NO_PROGRESS, Job, JobStatus, Progress, Response
 from .policy import Lane, Policy
 from .process import describe_exit
 
@@ -221,7 +221,8 @@ class JobQueue:
                 job = self._settled.pop(0)
             except IndexError:  # another thread reports it
                 return
-            set_result_if_pending(job.future, job.response())
+            with suppress(InvalidStateError):  # it was cancelled
+                job.future.set_result(job.response())
             try:
                 self._on_done(job)
             except Exception:

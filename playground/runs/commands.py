@@ -88,8 +88,6 @@ class RunCommands:
         with run.lock:
             branch_step = run.branched_from[1] if run.branched_from else 0
             change = SettingChange(max(run.step, branch_step), setting, value)
-            if setting == "num_threads":
-                self.settings.limits.validate_threads(int(change.value))
             if setting == "max_steps" and change.value <= run.step:
                 raise UserError(f"the run has taken {run.step} steps already; give a larger number")
             if len(run.changes) >= MAX_CHANGES:

@@ -109,15 +109,6 @@ class Limits:
                 f"use a smaller d_model, d_ff or n_layers, or {self.how_to_raise('RUNS_MB')}",
             )
 
-    def validate_threads(self, threads: int) -> None:
-        """Reject more threads than one run may use. Raises ConfigError."""
-        if self.threads and threads > self.threads:
-            raise ConfigError(
-                "num_threads",
-                f"num_threads is {threads}: {self.instance_name} gives each run {self.threads}; "
-                f"{self.how_to_raise('SLOTS')}, or leave it at {self.threads}",
-            )
-
     def validate_metrics_size(self, path: Path) -> None:
         """Reject a metrics file that would take seconds to read. Raises UserError."""
         if self.metrics_bytes and path.is_file() and path.stat().st_size > self.metrics_bytes:

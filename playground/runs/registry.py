@@ -35,7 +35,6 @@ from .supervisor import Supervisor
 preload("playground.runs.training_worker", "playground.runs.inspector_process")
 
 MAX_STEPS = 1_000_000
-OWNER_TTL_S = 3600.0  # seconds for which the last activity of an owner is stored
 MAX_TRACKED_OWNERS = 10_000  # owners whose last activity is stored; a client can invent owners
 
 
@@ -155,10 +154,7 @@ class Registry:
         with self._lock:
             self.owner_last_seen[owner] = now
             self.owner_last_seen.move_to_end(owner)
-            while (
-                len(self.owner_last_seen) > MAX_TRACKED_OWNERS
-                or now - next(iter(self.owner_last_seen.values())) > OWNER_TTL_S
-            ):
+            while len(self.owner_last_seen) > MAX_TRACKED_OWNERS:
                 self.owner_last_seen.popitem(last=False)
 
     # Start
