@@ -22,8 +22,6 @@ VIEWER_TTL_S = 5.0  # seconds after its last poll for which a page counts as ope
 MAX_SNAPSHOT_FAILURES = 3  # failed snapshots in a row after which a run that has ended gets no more
 VIEW_TIMEOUT_S = 60.0  # seconds after which the inspection process is restarted
 SLOW_VIEW_TIMEOUT_S = 300.0  # the same for views that measure on hundreds of sequences
-
-
 BUSY_ERROR = BusyError("the model is busy with earlier requests")
 
 

@@ -230,8 +230,8 @@ class WeightHistory:
                 coarser = [each for each in WEIGHTS_PER_DOUBLING if each < self._density_level]
                 self._density_level = coarser[0] if coarser else self._density_level
                 stay = {0, max(steps), *self._transient, *self._sizes[STATE_SUFFIX]}
-                on_grid = {s for s in steps if coarser and is_retained(s, self._density_level)}
-                out = [step for step in steps if step not in stay | on_grid]
+                stay |= {s for s in steps if coarser and is_retained(s, self._density_level)}
+                out = [step for step in steps if step not in stay]
                 if not coarser and not out:
                     return
             for step in out:
