@@ -112,6 +112,36 @@ class Admission:
         self.admit(client, present.values())
 
 
+@dataclass(frozen=True)
+class Policy:
+    """The limits of some kinds of jobs. Times are in seconds; None means no limit.
+
+    A queue without waiting jobs admits as many as run.
+    """
+
+    process: str = "the process"  # its name in messages
+    advice: str = "try again"  # what to do after the process has ended early
+    max_running: int = 1
+    max_running_per_address: int | None = None
+    admission: Admission = Admission(total=16)  # of jobs that wait or run
+
+    run_timeout_s: float | None = None
+    timeout_advice: str = "request less"
+    silence_timeout_s: float | None = None  # without a message of the process
+    startup_timeout_s: float = 0.0  # additional, until the first message
+    cancel_message: str = "cancelled"
+    cancel_grace_s: float = 0.0  # for a cancelled job to end; 0 kills its process at once
+    saving_kinds: frozenset[str] = frozenset()  # kinds that save a result when they are cancelled
+    save_grace_s: float = 0.0
+    max_turn_s: float | None = None  # of a running job while a job of another owner waits
+    unpolled_timeout_s: float | None = None  # without a poll, while another job waits
+    # a job that is not polled keeps its queue position, but does not start
+    start_polled_within_s: float | None = None
+
+    result_ttl_s: float = 0.0  # after the end; 0 stores no finished job
+    max_results: int | None = None
+
+
 LIMITS = {
     "runs": Admission("runs", per_owner=200, per_address=4000, remedy="delete some first"),
     "queued-runs": Admission(

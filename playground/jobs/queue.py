@@ -13,18 +13,41 @@ from typing import Any
 
 from playground.errors import BusyError, UserError
 
-from .admission import CLIENT_ADDRESS, Client
+from .admission import CLIENT_ADDRESS, Client, Policy
 from .entry import Message, failure_message
 from .executors import Executor
+from .fair_order import FairOrder
 from .housekeeping import HOUSEKEEPER
 from .job import NO_PROGRESS, Job, JobStatus, Progress, Response
-from .policy import Lane, Policy
 from .process import describe_exit
 
 log = logging.getLogger(__name__)
 MAX_ROWS = 20_000  # of a job
 JOB_MISSING = "this result is no longer stored; run the job again"
 UNPOLLED = "removed because its page no longer polls and other jobs wait; run it again"
+
+
+class Lane:
+    """The jobs with one policy: those that wait, and those that a process has."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.turns = FairOrder()
+        self.waiting: dict[Job, None] = {}  # in the order of their arrival
+        self.running: dict[Job, None] = {}  # in the order of their start
+
+    def active(self) -> list[Job]:
+        return [*self.running, *self.waiting]
+
+    def order(self) -> Iterator[Job]:
+        """Yield the waiting jobs that are ready, in the order in which they start."""
+        ready = [job for job in self.waiting if job.is_ready]
+        return self.turns.order(ready, self.running)
+
+    def is_idle(self, job: Job, now: float) -> bool:
+        """Return whether a waiting job is not polled."""
+        limit = self.policy.start_polled_within_s
+        return job in self.waiting and limit is not None and now - job.polled_at > limit
 
 
 class JobQueue:

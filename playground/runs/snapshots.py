@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from playground.errors import BusyError, UserError, error_response
-from playground.jobs.admission import NO_CLIENT, Client, limit
+from playground.jobs.admission import NO_CLIENT, Client, Policy, limit
 from playground.jobs.entry import ResidentOptions
 from playground.jobs.executors import ResidentProcess
 from playground.jobs.job import Response
-from playground.jobs.policy import Policy
 from playground.jobs.queue import JobQueue
 
 from .access import Right

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from playground.jobs.admission import Policy
 from playground.jobs.entry import ResidentOptions
 from playground.jobs.executors import ProcessPerJob, ResidentProcess
 from playground.jobs.job import JobStatus
-from playground.jobs.policy import Policy
 from playground.jobs.queue import JobQueue
 
 

@@ -10,11 +10,10 @@ import pytest
 from playground.errors import UserError
 from playground.jobs import fair_order
 from playground.jobs import queue as queue_module
-from playground.jobs.admission import Admission
+from playground.jobs.admission import Admission, Policy
 from playground.jobs.fair_order import FairOrder
 from playground.jobs.housekeeping import Housekeeper
 from playground.jobs.job import Job, JobStatus
-from playground.jobs.policy import Policy
 from playground.jobs.queue import JobQueue
 from tests.support.fake_jobs import FakeClock, FakeExecutor, fairness
 

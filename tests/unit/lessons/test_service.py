@@ -8,7 +8,7 @@ import pytest
 from playground.errors import UserError
 from playground.experiments.runner import ExperimentRunner
 from playground.experiments.service import ExperimentService
-from playground.jobs.policy import Policy
+from playground.jobs.admission import Policy
 from playground.jobs.queue import JobQueue
 from playground.lessons import service as lesson_service
 from playground.lessons.bug_injection import load_source
