@@ -39,7 +39,7 @@ def train(name: str, folder: Path) -> Metrics:
     preset, values = CHECKPOINTS[name]
     config = preset_config(preset, {**values, "seed": 0, "device": "cpu", "num_threads": 1})
     trainer = Trainer(config)
-    builder = SnapshotBuilder(trainer.task, config, trainer.device)
+    builder = SnapshotBuilder(config)
     frames = [builder.snapshot(trainer.eval_model, 0)]
 
     def record() -> Iterator[Metrics]:

@@ -66,14 +66,13 @@ def predict(checkpoint: Path, sequences: tuple[str, ...], as_json: bool) -> None
 
     `-` reads sequences from the lines of stdin.
     """
-    import torch
 
     from playground.checkpoints.checkpoint import load_model
     from playground.runs.snapshot import SnapshotBuilder
 
     manifest, model = load_model(checkpoint)
     config = manifest.config
-    view = SnapshotBuilder(config.task.load(), config, torch.device("cpu"))
+    view = SnapshotBuilder(config)
     if sequences == ("-",):
         sequences = tuple(line.strip() for line in sys.stdin if line.strip())
     predictions = [view.predict(model, sequence) for sequence in sequences]

@@ -19,10 +19,9 @@ from playground.errors import UserError
 from playground.jobs.admission import limit
 from playground.models.config_fields import ConfigError
 from playground.runs.access import require_dataset
-from playground.runs.inspector_client import InspectorClient
 from playground.runs.record import owner_id
 from playground.runs.registry import Registry
-from playground.runs.snapshots import SLOW_VIEW_TIMEOUT_S, VIEWER_TTL_S
+from playground.runs.snapshots import SLOW_VIEW_TIMEOUT_S, VIEWER_TTL_S, InspectorClient
 from playground.runs.state import Run
 
 from . import progress

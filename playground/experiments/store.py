@@ -19,9 +19,9 @@ from playground.common.validation import parse
 from playground.errors import UserError
 from playground.jobs.admission import Client, limit
 from playground.models.config_fields import short_repr
-from playground.runs.damaged import Damaged, describe_damage
 from playground.runs.record import owner_id
 from playground.runs.registry import Registry
+from playground.runs.storage_folder import Damaged, describe_damage
 
 from .shards import ShardedExperiment, ShardJobs
 from .spec import Experiment, StoredExperiment

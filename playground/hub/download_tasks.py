@@ -15,8 +15,8 @@ from playground.checkpoints.manifest import Manifest, read_manifest
 from playground.common import messages
 from playground.common.atomic_write import replacing_dir
 from playground.common.platform import rename
-from playground.runs.export import CHECKPOINT_FILES
 from playground.runs.limits import ensure_memory_available
+from playground.runs.storage_folder import CHECKPOINT_FILES
 from playground.runs.summary import task_label
 from playground.tasks import LOOKUP
 

@@ -10,10 +10,9 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from playground.jobs.admission import limit
+from playground.jobs.admission import Policy, limit
 from playground.jobs.executors import ProcessPerJob
 from playground.jobs.job import Job, JobStatus
-from playground.jobs.policy import Policy
 from playground.jobs.queue import JobQueue
 
 from .repo_ids import Phase

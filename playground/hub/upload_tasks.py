@@ -10,7 +10,7 @@ from huggingface_hub import SpaceCardData
 
 from playground.checkpoints.manifest import CheckpointError, read_manifest
 from playground.common.env import PAGE_MARK, TAG
-from playground.runs.export import export_checkpoint
+from playground.runs.storage_folder import export_checkpoint
 
 from .errors import HubError, NotFoundError
 from .existing_card import card_fields, license_of, read_existing_card

@@ -1,8 +1,7 @@
 """Who may have how many things at a time: every such limit by its name, and its only check.
 
-A client can create any number of owner keys, but not of addresses. A limit per owner alone can
-therefore be bypassed. `playground limits` lists the limits, and PLAYGROUND_LIMITS changes them.
-How often a client may send requests is a rate, which server/rate_limit.py limits.
+A client can create any number of owner keys, but not of addresses: an owner's limit alone can be
+bypassed. PLAYGROUND_LIMITS changes the limits. server/rate_limit.py limits the rate of requests.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -48,7 +47,6 @@ class Admission:
 
     @property
     def of_address(self) -> int | None:
-        """How many one address may have."""
         if self.per_address is None and self.total is not None:
             return max(1, self.total // 2)
         return self.per_address
@@ -66,12 +64,9 @@ class Admission:
         return "total" if self.total is not None and len(present) >= self.total else ""
 
     def admit(self, client: Client, present: Iterable[Client]) -> None:
-        """Check that a client may have one more.
+        """Raise UserError if the owner, the address or all clients have the maximum.
 
-        Args:
-            present: the client of each thing that exists.
-
-        Raises UserError if the owner, the address or all clients have the maximum.
+        `present`: the client of each thing that exists.
         """
         reached = self.exceeded(client, present)
         if reached:
@@ -97,14 +92,13 @@ class Admission:
     ) -> None:
         """Check that a client may have one more, for which an idle thing may make way.
 
-        When an address has its share, that is one of the same address.
+        When an address has its share, that is one of the same address. Raises UserError if the
+        owner has the maximum, or nothing can make way.
 
         Args:
             present: each thing that exists, with its client.
             idle: those that may go, in the order in which they go.
             remove: removes a thing, and returns 1.
-
-        Raises UserError if the owner has the maximum, or nothing can make way.
         """
         reached = self.exceeded(client, present.values())
         if reached in ("address", "total"):
@@ -116,6 +110,36 @@ class Admission:
             if not evict(removable, 1, remove):
                 return
         self.admit(client, present.values())
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The limits of some kinds of jobs. Times are in seconds; None means no limit.
+
+    A queue without waiting jobs admits as many as run.
+    """
+
+    process: str = "the process"  # its name in messages
+    advice: str = "try again"  # what to do after the process has ended early
+    max_running: int = 1
+    max_running_per_address: int | None = None
+    admission: Admission = Admission(total=16)  # of jobs that wait or run
+
+    run_timeout_s: float | None = None
+    timeout_advice: str = "request less"
+    silence_timeout_s: float | None = None  # without a message of the process
+    startup_timeout_s: float = 0.0  # additional, until the first message
+    cancel_message: str = "cancelled"
+    cancel_grace_s: float = 0.0  # for a cancelled job to end; 0 kills its process at once
+    saving_kinds: frozenset[str] = frozenset()  # kinds that save a result when they are cancelled
+    save_grace_s: float = 0.0
+    max_turn_s: float | None = None  # of a running job while a job of another owner waits
+    unpolled_timeout_s: float | None = None  # without a poll, while another job waits
+    # a job that is not polled keeps its queue position, but does not start
+    start_polled_within_s: float | None = None
+
+    result_ttl_s: float = 0.0  # after the end; 0 stores no finished job
+    max_results: int | None = None
 
 
 LIMITS = {

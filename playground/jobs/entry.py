@@ -32,7 +32,7 @@ def prepare_process(nice: int = 0) -> None:
 
 
 def exit_with_parent(connection: Connection) -> None:
-    """End this process when the parent closes its end of the pipe; the parent sends nothing."""
+    """End this process when the parent, which sends nothing, closes its end of the pipe."""
 
     def watch() -> None:
         with suppress(EOFError, OSError):
@@ -43,7 +43,6 @@ def exit_with_parent(connection: Connection) -> None:
 
 
 def load_target(target: str) -> Callable[..., Any]:
-    """Import the function of a target, "module:function"."""
     module, function = target.split(":")
     loaded: Callable[..., Any] = getattr(import_module(module), function)
     return loaded
@@ -56,7 +55,7 @@ def failure_message(error: UserError) -> Message:
 
 
 def last_message(function: Callable[[], dict[str, Any]]) -> Message:
-    """Call the function of a job, and return the last message: its result or its error."""
+    """Call the function of a job, and return its last message."""
     try:
         return "result", function()
     except JobCancelled:
@@ -65,30 +64,22 @@ def last_message(function: Callable[[], dict[str, Any]]) -> Message:
         return failure_message(to_user_error(error))
 
 
-class JobOptions(NamedTuple):
-    """How a process runs its only job; one with a folder `scratch` reports its progress."""
-
-    nice: int
-    scratch: str
-
-
 def run_job(
-    connection: Connection, target: str, arguments: tuple[Any, ...], options: JobOptions
+    connection: Connection, target: str, arguments: tuple[Any, ...], nice: int, scratch: str
 ) -> None:
-    """Run one job: the entry point of a process for it.
+    """Run the job `target(*arguments)`: the entry point of a process for it.
 
-    The job is `target(*arguments)`, with a further argument `ProgressReporter` if it reports its
-    progress.
+    With a temporary folder `scratch`, a `ProgressReporter` is its last argument.
     """
-    prepare_process(options.nice)
+    prepare_process(nice)
     exit_with_parent(connection)
 
     def send(*message: Any) -> None:
         with suppress(OSError):  # the parent has closed the pipe
             connection.send(message)
 
-    if options.scratch:
-        arguments += (ProgressReporter(send, scratch=Path(options.scratch)),)
+    if scratch:
+        arguments += (ProgressReporter(send, scratch=Path(scratch)),)
     send(*last_message(lambda: load_target(target)(*arguments)))
     connection.close()
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from .entry import JobOptions, Message, ResidentOptions
+from .entry import Message, ResidentOptions
 from .job import Job
 from .process import WorkerProcess
 
@@ -34,10 +34,7 @@ class Executor(ABC):
     ) -> None:
         """Set the functions that receive the messages and the end of each job.
 
-        Args:
-            on_message: called with the job, the kind of the message and its content.
-            on_end: called once with the job, its last message, and the exit code of its process
-                if that ended first.
+        `on_end` is called once, with the exit code of the process if that ended first.
         """
         self.on_message, self.on_end = on_message, on_end
 
@@ -93,14 +90,14 @@ class ProcessPerJob(Executor):
         except OSError:
             log.exception("The temporary folder of a job of the kind %s failed", job.kind)
             return False
-        options = JobOptions(self.nice, scratch)
         with self._lock:
             self._processes[job] = WorkerProcess(
                 "playground.jobs.entry:run_job",
                 job.kind,
                 self.targets if isinstance(self.targets, str) else self.targets[job.kind],
                 job.arguments,
-                options,
+                self.nice,
+                scratch,
                 on_message=partial(self._on_message, job),
                 on_exit=partial(self._on_exit, job, scratch),
                 fresh=self.fresh,
@@ -134,8 +131,8 @@ class ProcessPerJob(Executor):
 class ResidentProcess(Executor):
     """Runs all jobs in one process, which starts with the first job and keeps its models loaded.
 
-    After its end, the next job starts a new process. Its jobs are concurrent if the options say
-    so; the policy of the queue decides which of them may be.
+    After its end, the next job starts a new process. The policy of the queue decides how many jobs
+    run at a time.
 
     Args:
         factory: names the function that returns the handler of jobs, as in `entry.serve`.

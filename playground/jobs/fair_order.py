@@ -9,8 +9,6 @@ MAX_TRACKED_TURNS = 2000  # addresses and owners whose last turn is stored
 
 
 class Waiting(Protocol):
-    """A thing with a client."""
-
     @property
     def address(self) -> str: ...
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -122,9 +121,3 @@ class Job:
             "code": self.error_code,
             "queue_position": self.queue_position if status is JobStatus.QUEUED else 0,
         }
-
-
-def set_result_if_pending(future: Future[Response], response: Response) -> None:
-    """Set the result of a future, unless it is already cancelled or resolved."""
-    with suppress(InvalidStateError):
-        future.set_result(response)

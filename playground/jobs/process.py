@@ -1,7 +1,6 @@
 """Start worker processes from a process that has imported torch: a fork server, or a spare one.
 
-A worker then starts within hundredths of a second. A system without a fork server has one spare
-process at a time; it needs memory of its own.
+A worker then starts within hundredths of a second.
 """
 
 import logging
@@ -44,12 +43,11 @@ def preload(*modules: str) -> None:
 
 
 def context() -> Any:
-    """Return the multiprocessing context of worker processes.
+    """Return the multiprocessing context of worker processes, as PLAYGROUND_START_METHOD chooses.
 
     It is a fork server with preloaded modules if the system has one, else a new interpreter
-    (Windows). PLAYGROUND_START_METHOD chooses one of the two. The preload is set here, because the
-    first process starts the fork server. Raises EnvError if the system does not support
-    PLAYGROUND_START_METHOD, or has no short folder for temporary files.
+    (Windows). Raises EnvError if the system does not support the variable's method, or has no short
+    folder for temporary files.
     """
     if env_text("START_METHOD") == "spawn":
         return multiprocessing.get_context("spawn")
@@ -68,8 +66,7 @@ def context() -> Any:
 def warm_up() -> threading.Thread:
     """Start the fork server or a spare process in the background. Safe to call again.
 
-    From then on, a new spare process replaces one that gets work. Raises EnvError as `context`
-    does.
+    From then on, a new spare process replaces one that gets work. Raises EnvError.
     """
     method = context().get_start_method()
 
@@ -151,8 +148,7 @@ def _has_oom_kill_since_last_call() -> bool:
 class WorkerProcess:
     """A worker process that runs `module:function(pipe, *arguments)`, with a pipe to it.
 
-    The constructor and `send` never block: messages go through a queue and a separate thread, so a
-    busy child, a full pipe or a fork server that still imports delays no page.
+    The constructor and `send` never block: messages go through a queue and a separate thread.
 
     `on_message(*message)` receives the child's messages, and `on_exit(exit code)` its end; the code
     is None if the process could not be started. One thread makes both calls, never the
@@ -222,9 +218,12 @@ class WorkerProcess:
         try:
             self._on_exit(None)
         finally:
-            self.exited.set()
-            with suppress(queue.Full):
-                self._outbox.put_nowait(None)  # ends _send_loop
+            self._finish()
+
+    def _finish(self) -> None:
+        self.exited.set()
+        with suppress(queue.Full):
+            self._outbox.put_nowait(None)  # ends _send_loop
 
     def _send_loop(self) -> None:
         while (message := self._outbox.get()) is not None:
@@ -256,13 +255,10 @@ class WorkerProcess:
             try:
                 self._on_exit(self.process.exitcode if self.process.pid is not None else None)
             finally:
-                self.exited.set()
-                with suppress(queue.Full):
-                    self._outbox.put_nowait(None)  # ends _send_loop
+                self._finish()
                 self._connection.close()
 
     def _receive_loop(self) -> None:
-        """Forward the child's messages until it exits."""
         with suppress(EOFError, OSError):
             while True:
                 message = self._connection.recv()

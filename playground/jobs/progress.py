@@ -42,11 +42,9 @@ class ProgressReporter:
         self._reported_at = 0.0
 
     def message(self, text: str, extra_silence_s: float = 0.0, phase: Any = None) -> None:
-        """Report the current activity in one line.
+        """Report the current activity in one line, and its phase for a message about its end.
 
-        Args:
-            extra_silence_s: seconds that the activity may take without a further message.
-            phase: the phase of the work, for a message about its end.
+        `extra_silence_s`: seconds that the activity may take without a further message.
         """
         self.raise_if_cancelled()
         self._send("message", text, extra_silence_s, phase)
@@ -70,10 +68,7 @@ class ProgressReporter:
         self._send("row", to_json_safe(row))
 
     def raise_if_cancelled(self) -> None:
-        """Raise `JobCancelled` if the job is cancelled.
-
-        Call it between examples, and every 0.2 s in a loop.
-        """
+        """Raise `JobCancelled` if the job is cancelled; call it every 0.2 s."""
         if self.cancelled.is_set():
             raise JobCancelled
 

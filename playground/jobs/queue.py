@@ -6,25 +6,48 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
-from contextlib import contextmanager
+from concurrent.futures import Future, InvalidStateError
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
 from playground.errors import BusyError, UserError
 
-from .admission import CLIENT_ADDRESS, Client
+from .admission import CLIENT_ADDRESS, Client, Policy
 from .entry import Message, failure_message
 from .executors import Executor
+from .fair_order import FairOrder
 from .housekeeping import HOUSEKEEPER
-from .job import NO_PROGRESS, Job, JobStatus, Progress, Response, set_result_if_pending
-from .policy import Lane, Policy
+from .job import NO_PROGRESS, Job, JobStatus, Progress, Response
 from .process import describe_exit
 
 log = logging.getLogger(__name__)
 MAX_ROWS = 20_000  # of a job
 JOB_MISSING = "this result is no longer stored; run the job again"
 UNPOLLED = "removed because its page no longer polls and other jobs wait; run it again"
+
+
+class Lane:
+    """The jobs with one policy: those that wait, and those that a process has."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.turns = FairOrder()
+        self.waiting: dict[Job, None] = {}  # in the order of their arrival
+        self.running: dict[Job, None] = {}  # in the order of their start
+
+    def active(self) -> list[Job]:
+        return [*self.running, *self.waiting]
+
+    def order(self) -> Iterator[Job]:
+        """Yield the waiting jobs that are ready, in the order in which they start."""
+        ready = [job for job in self.waiting if job.is_ready]
+        return self.turns.order(ready, self.running)
+
+    def is_idle(self, job: Job, now: float) -> bool:
+        """Return whether a waiting job is not polled."""
+        limit = self.policy.start_polled_within_s
+        return job in self.waiting and limit is not None and now - job.polled_at > limit
 
 
 class JobQueue:
@@ -72,12 +95,8 @@ class JobQueue:
     def submit(self, kind: str, *arguments: Any, owner: str = "", **fields: Any) -> Job:
         """Queue a job and return it; a waiting one that is not polled may make way for it.
 
-        Args:
-            arguments: the arguments of the function of this kind.
-            fields: further fields of the job, such as `label` or `on_result`.
-
-        Raises UserError if the owner, the address or all clients have too many jobs, or if the
-        system has no free thread.
+        `fields`: further fields of the job, such as `label` or `on_result`. Raises UserError if the
+        owner, the address or all clients have too many jobs, or if the system has no free thread.
         """
         job = self.job_type(kind, arguments, owner, **fields)
         job.created_at = job.polled_at = job.last_message_at = self._clock()
@@ -225,7 +244,8 @@ class JobQueue:
                 job = self._settled.pop(0)
             except IndexError:  # another thread reports it
                 return
-            set_result_if_pending(job.future, job.response())
+            with suppress(InvalidStateError):  # it was cancelled
+                job.future.set_result(job.response())
             try:
                 self._on_done(job)
             except Exception:
@@ -238,7 +258,6 @@ class JobQueue:
                 self._finish(job, JobStatus.CANCELLED, "cancelled")
 
     def _schedule(self) -> None:
-        """Start the jobs that may start now."""
         for lane in self._lanes:
             while not self._closed and len(lane.running) < lane.policy.max_running:
                 job = next(filter(partial(self._may_start, lane), lane.order()), None)
@@ -270,13 +289,11 @@ class JobQueue:
         )
 
     def _check_running(self, lane: Lane, job: Job, now: float) -> None:
-        """End a job that has exceeded one of its limits."""
         policy, age_s = lane.policy, now - job.started_at
         if job.is_converting:
             return
         if job.cancelled_at is not None:
-            is_saving = job.is_active
-            grace_s = policy.save_grace_s if is_saving else policy.cancel_grace_s
+            grace_s = policy.save_grace_s if job.is_active else policy.cancel_grace_s
             if now - job.cancelled_at > grace_s:
                 self.executor.kill(job)
             return
@@ -293,11 +310,9 @@ class JobQueue:
         limit = policy.max_turn_s
         others_wait = any(other.owner != job.owner for other in lane.waiting)
         if limit is not None and age_s > limit and others_wait:
-            self._cancel(
-                job,
-                f"stopped after {limit / 60:.0f} minutes because other jobs wait; the results so "
-                "far are available; request less to finish in time",
-            )
+            reason = f"stopped after {limit / 60:.0f} minutes because other jobs wait"
+            advice = "the results so far are available; request less to finish in time"
+            self._cancel(job, f"{reason}; {advice}")
 
     def _end(self, job: Job, reason: str, *, retryable: bool) -> None:
         """Fail a job that a process has, and kill the process."""
@@ -374,16 +389,13 @@ class JobQueue:
         self._settled.append(job)
 
     def _prune(self) -> None:
-        """Delete expired results, and the oldest above the limits.
+        """Delete expired results, and those above the limit of a lane.
 
-        Above the limit of a lane, the address with the most results loses its oldest.
+        The address with the most results loses its oldest.
         """
         now, by_lane = self._clock(), defaultdict[Lane, list[Job]](list)
         ended = [job for job in self._jobs.values() if not job.is_active]
-        newest_first = sorted(
-            enumerate(ended), key=lambda each: (each[1].ended_at, each[0]), reverse=True
-        )
-        for _, job in newest_first:
+        for job in sorted(ended, key=lambda each: each.ended_at)[::-1]:
             lane = self.lane(job.kind)
             if job in lane.running:
                 continue

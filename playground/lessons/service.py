@@ -13,10 +13,9 @@ from typing import Any, NotRequired, TypedDict, cast
 from playground.errors import UserError
 from playground.experiments.service import ExperimentService
 from playground.experiments.spec import Experiment
-from playground.jobs.admission import limit
+from playground.jobs.admission import Policy, limit
 from playground.jobs.executors import ProcessPerJob
 from playground.jobs.job import Job, JobStatus, Progress, Response
-from playground.jobs.policy import Policy
 from playground.jobs.queue import JobQueue
 from playground.runs.snapshots import VIEWER_TTL_S
 from playground.runs.state import Run

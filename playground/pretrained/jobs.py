@@ -19,10 +19,9 @@ from playground.common.env import is_env_set
 from playground.common.storage import checkpoints_root
 from playground.errors import UserError
 from playground.hub.tasks import HUB_ENV
-from playground.jobs.admission import limit
+from playground.jobs.admission import Policy, limit
 from playground.jobs.entry import ResidentOptions, load_target
 from playground.jobs.executors import ResidentProcess
-from playground.jobs.policy import Policy
 from playground.jobs.progress import JobCancelled, ProgressReporter, to_json_safe, to_user_error
 from playground.jobs.queue import JobQueue
 from playground.runs.access import Right

@@ -111,7 +111,7 @@ def render_html(
 ) -> str:
     """Return the report as HTML, with `scores` of `evaluate` and `lines` of metrics.jsonl."""
     config = manifest.config
-    builder = SnapshotBuilder(config.task.load(), config, torch.device("cpu"))
+    builder = SnapshotBuilder(config)
     snapshot, axes = builder.snapshot(model.eval(), manifest.step), builder.describe(model)["axes"]
     attention = _attention(snapshot["attention"], axes, config.architecture)
     facts = {

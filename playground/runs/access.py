@@ -55,7 +55,6 @@ DENIALS = {
 
 
 def _owner_or_empty(value: object) -> str:
-    """Return an owner key, or an empty string: any other value grants nothing."""
     return value if isinstance(value, str) else ""
 
 
@@ -80,7 +79,7 @@ class ModelRef(BaseModel):
         return self.subject.startswith(CHECKPOINT_PREFIX)
 
     def require(self, registry: Registry, right: Right) -> Any:
-        """Return the model as `require` does; requests that name several models override it."""
+        """Return the model; requests that name several models override it."""
         return require(registry, self, right)
 
 
@@ -140,13 +139,9 @@ def find_access(registry: Registry, ref: ModelRef) -> Access | None:
     if kind + ":" == SHARE_PREFIX:
         run = registry.find_shared(name)
         return Access(_viewer_right(run), run) if run else None
-    if kind + ":" == CHECKPOINT_PREFIX:
-        folder = registry.storage.list_checkpoints().get(name)
-        return (
-            Access(_checkpoint_right(registry, folder, ref.owner), folder=folder)
-            if folder
-            else None
-        )
+    is_checkpoint = kind + ":" == CHECKPOINT_PREFIX
+    if is_checkpoint and (folder := registry.storage.list_checkpoints().get(name)):
+        return Access(_checkpoint_right(registry, folder, ref.owner), folder=folder)
     return None
 
 
@@ -195,9 +190,7 @@ def is_single_owner(registry: Registry, owner: str) -> bool:
 
 
 def owned_datasets(registry: Registry, owner: str) -> frozenset[str] | None:
-    """Return the SHA-256 of each dataset that an owner added or trains on; None for all.
-    It reads the disk.
-    """
+    """Return the SHA-256 of each dataset that an owner added or trains on; None for all."""
     if is_single_owner(registry, owner):
         return None
     if not owner:
@@ -208,7 +201,7 @@ def owned_datasets(registry: Registry, owner: str) -> frozenset[str] | None:
 
 
 def owns_dataset(registry: Registry, owner: str, sha256: str) -> bool:
-    """Return whether an owner may use the dataset with this SHA-256."""
+    """Return whether an owner may use the dataset with this SHA-256. It reads the disk."""
     owned = owned_datasets(registry, owner)
     return owned is None or sha256 in owned
 

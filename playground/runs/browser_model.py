@@ -11,8 +11,6 @@ from playground.tasks import PAD
 from playground.training.run_config import RunConfig
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from playground.inspection.inspected_model import InspectedModel
 
 ARCHITECTURES = ("transformer", "decoder-only", "encoder-only")
@@ -53,13 +51,12 @@ def describe_model(subject: InspectedModel, with_examples: bool = True) -> dict[
 
 def _examples(subject: InspectedModel) -> list[dict[str, list[int]]]:
     batch = subject.held_out(NUM_EXAMPLES).batch
+    sources, labels = (
+        [[token for token in row if token != PAD] for row in rows.tolist()]
+        for rows in (batch.source_BS, batch.labels_BT)
+    )
     examples = [
-        {"source": _without_padding(source), "labels": _without_padding(labels)}
-        for source, labels in zip(batch.source_BS, batch.labels_BT, strict=True)
+        {"source": source, "labels": target} for source, target in zip(sources, labels, strict=True)
     ]
     random.Random(0).shuffle(examples)  # the first ones stand for all, in averages and bars
     return examples
-
-
-def _without_padding(row_L: Tensor) -> list[int]:
-    return [token for token in row_L.tolist() if token != PAD]

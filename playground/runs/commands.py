@@ -13,6 +13,7 @@ from .state import RESUMABLE_STATUSES, Run
 from .storage_quota import StorageQuota
 
 COMMANDS = ("pause", "resume", "step", "stop", "save")
+FIRST_COMMANDS = {"resume": "train", "step": "step"}  # of a worker that starts for the action
 BUSY_WORKER_MESSAGE = "the training process accepts no commands now; try again in a moment"
 
 
@@ -27,12 +28,12 @@ class RunCommands:
     def control(self, run: Run, action: str) -> None:
         """Pause, resume, step or stop a run, or save a checkpoint of its current step.
 
-        An action that does not apply to the status of the run has no effect. Raises UserError or
-        ConfigError if the run cannot continue, or the checkpoint exceeds the storage quota.
+        An action that does not apply to the status has no effect. Raises UserError or ConfigError
+        if the run cannot continue, or the checkpoint exceeds the storage quota.
         """
         if action not in COMMANDS:
             raise ValueError(f"action is {action!r}; use one of {', '.join(COMMANDS)}")
-        continues, ends = action in ("resume", "step"), action in ("pause", "stop")
+        continues, ends = action in FIRST_COMMANDS, action in ("pause", "stop")
         # read before the locks are taken
         checkpoint_message = run.resume_message() if action == "stop" and run.has_worker else ""
         if continues:
@@ -52,7 +53,7 @@ class RunCommands:
             elif run.has_worker:
                 _control_worker(run, action, checkpoint_message)
             elif continues and _can_continue(run):
-                self.scheduler.enqueue(run, _first_command(action))
+                self.scheduler.enqueue(run, FIRST_COMMANDS[action])
             elif action == "stop" and run.status == "paused":
                 run.update(status="stopped")
                 run.write()
@@ -76,8 +77,7 @@ class RunCommands:
     def change_setting(self, run: Run, setting: str, value: Any) -> None:
         """Change a setting of a run from its next step on.
 
-        Raises ConfigError for an invalid value, UserError if `max_steps` is not above the steps
-        taken.
+        Raises ConfigError for an invalid value, UserError for `max_steps` below the steps taken.
         """
         run.load_points()
         requested = SettingChange(0, setting, value)
@@ -88,8 +88,6 @@ class RunCommands:
         with run.lock:
             branch_step = run.branched_from[1] if run.branched_from else 0
             change = SettingChange(max(run.step, branch_step), setting, value)
-            if setting == "num_threads":
-                self.settings.limits.validate_threads(int(change.value))
             if setting == "max_steps" and change.value <= run.step:
                 raise UserError(f"the run has taken {run.step} steps already; give a larger number")
             if len(run.changes) >= MAX_CHANGES:
@@ -107,19 +105,15 @@ class RunCommands:
         run.store("the change", **stored)  # without the lock, since it writes to the disk
 
 
-def _first_command(action: str) -> str:
-    return "train" if action == "resume" else "step"
-
-
 def _can_continue(run: Run) -> bool:
     return run.status in RESUMABLE_STATUSES and not run.is_deleted
 
 
 def _control_exiting(run: Run, action: str) -> None:
     """Apply an action to a run whose worker is about to exit. Needs the run's lock."""
-    if action in ("resume", "step"):
+    if action in FIRST_COMMANDS:
         if _can_continue(run):
-            run.next_command = _first_command(action)
+            run.next_command = FIRST_COMMANDS[action]
     elif action in ("pause", "stop"):
         run.next_command = ""
         if action == "stop" and run.status == "paused":
@@ -139,5 +133,5 @@ def _control_worker(run: Run, action: str, checkpoint_message: str) -> None:
         run.command_sent_at = run.command_sent_at or time.monotonic()
     if action == "stop":
         run.update(status="stopping")
-    elif action in ("resume", "step"):
+    elif action in FIRST_COMMANDS:
         run.update(message="")

@@ -60,7 +60,7 @@ class DatasetLibrary:
     def set_pending(self, owner: str, sha256: str, folder: Path, name: str = "") -> None:
         """Hold an upload until `store`; it replaces the user's earlier one.
 
-        If too much is held, the oldest ones of the address that has most are discarded.
+        If too much is held, the address that has most loses its oldest ones.
         """
         size = max(directory_size(folder), MIN_UNSAVED_BYTES)
         with self._lock:
@@ -84,8 +84,7 @@ class DatasetLibrary:
     def store(self, owner: str, sha256: str) -> None:
         """Store the latest upload of a user, who becomes an owner of the dataset.
 
-        Raises UserError if the quota of the user or of the server is used up; retryable, if the
-        server no longer has the upload.
+        Raises UserError if a quota is used up; retryable, if the server has no such upload.
         """
         with self._lock:
             pending_sha256, folder, name, *_ = self._pending.get(owner, ("", Path(), "", "", 0))
@@ -151,10 +150,9 @@ class DatasetLibrary:
         return datasets
 
     def remove(self, owner: str, sha256: str) -> None:
-        """Remove a dataset from a user's list.
+        """Remove a dataset from a user's list, and its files once no user and no run uses them.
 
-        The files are deleted as soon as no other user and no run uses them. Raises UserError for a
-        dataset of another user.
+        Raises UserError for a dataset of another user.
         """
         owns_machine = is_single_owner(self.registry, owner)
         with self._lock:
@@ -202,7 +200,6 @@ class DatasetLibrary:
                 yield run.config.task.dataset_sha256, run.address
 
     def _owner_markers(self, owner: str) -> Path:
-        """Return the folder with one file per dataset of the user (`mark_owned`)."""
         return owned_datasets_dir(owner_id(owner))
 
     def _ensure_quota(self, owner: str, size: int, new_bytes: int) -> None:
@@ -236,8 +233,8 @@ class DatasetLibrary:
     def _evict_for(self, new_bytes: int, address: str = "") -> bool:
         """Return whether so many bytes more fit, in all or in the share of one address.
 
-        If not, datasets are evicted that no run uses and no user selected for a long time; for an
-        address, only those that no other one stores.
+        Datasets make way that no run uses and no user selected for a long time; for an address,
+        only those that no other one stores.
         """
         markers_by_sha256 = defaultdict[str, list[Path]](list)
         addresses = defaultdict[str, set[str]](set)

@@ -1,7 +1,7 @@
-"""Summarize in one line which device runs train on by default, and why.
+"""The device on which runs train by default, and why.
 
-Runs in a separate process: the server process imports no torch, and a query of a GPU's name
-occupies GPU memory until the process ends.
+It runs in a separate process: the server imports no torch, and a query of a GPU's name occupies GPU
+memory until the process ends.
 """
 
 import torch
@@ -24,11 +24,8 @@ def report_device() -> dict[str, str]:
 
 
 def _cuda_unavailable_reason() -> str:
-    if torch.version.cuda is None and torch.version.hip is None:
-        apple = torch.backends.mps.is_available()
-        return (
-            "Apple's GPU is used with device mps only"
-            if apple
-            else "this PyTorch build has no CUDA support"
-        )
-    return "no CUDA device is visible"
+    if torch.version.cuda is not None or torch.version.hip is not None:
+        return "no CUDA device is visible"
+    if torch.backends.mps.is_available():
+        return "Apple's GPU is used with device mps only"
+    return "this PyTorch build has no CUDA support"

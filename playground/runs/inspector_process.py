@@ -1,7 +1,7 @@
 """The inspection process: it computes snapshots, views and evaluations of models for all clients.
 
-The server process therefore needs no torch, and inspection does not delay training: a worker only
-saves its weights to disk, and this process loads them.
+The server therefore needs no torch, and inspection does not delay training: a worker only saves its
+weights to disk.
 
 A request has a method, a model and an argument. The model is {"checkpoint": folder} or
 {"run": folder, "fields": settings, "step": step}. Its `right` is that of the requester
@@ -45,7 +45,7 @@ from playground.errors import error_response, error_text
 from playground.evaluation import annotated_transformer_loss, evaluate, exact_match_at_length
 from playground.jobs.progress import ProgressReporter
 from playground.models.transformer import Transformer
-from playground.tasks.held_out import build_held_out_set
+from playground.tasks.held_out import HeldOutSet, build_held_out_set
 from playground.training.run_config import RunConfig
 from playground.training.trainer import FINAL_EVAL_SIZE
 
@@ -62,6 +62,7 @@ log = logging.getLogger(__name__)
 
 MODEL_CACHE_SIZE = 8  # models that stay loaded
 VIEW_CACHE_SIZE = 32  # cached views
+MISSING_METRICS = "metrics.jsonl does not hold a line for each step; remove it and try again"
 NOT_FINITE_MESSAGE = (
     "this model computes numbers that are not finite, because its weights are too large; "
     "train it again, or choose another one"
@@ -69,12 +70,17 @@ NOT_FINITE_MESSAGE = (
 
 
 class LoadedModel:
-    """A loaded model with its view; a run has the weights of one step at a time."""
+    """A loaded model; a run has the weights of one step at a time."""
 
     def __init__(self, config: RunConfig, model: Seq2SeqModel, step: int) -> None:
         self.config, self.model, self.step = config, model, step
-        self.snapshots = SnapshotBuilder(config.task.load(), config, torch.device("cpu"))
+        self.snapshots = SnapshotBuilder(config)
         self._subject: tuple[tuple[int, bool], InspectedModel] | None = None
+
+    def held_out(self, n: int) -> HeldOutSet:
+        """Return `n` held-out sequences of the trained lengths."""
+        task = self.config.task
+        return build_held_out_set(self.snapshots.task, n, task.min_length, task.max_length)
 
     def subject(self, hides_targets: bool) -> InspectedModel:
         """Return the model for views, the same object until the step changes."""
@@ -96,7 +102,7 @@ class Inspector:
     def dispatch(
         self, method: str, model_ref: dict[str, Any], argument: str = ""
     ) -> dict[str, Any]:
-        """Return the response to a request; it has `error` if the model or the text is invalid."""
+        """Return the response; it has `error` if the model or the text is invalid."""
         try:
             answer = self.compute(method, model_ref, argument)
         except (CheckpointError, DatasetError, OSError) as error:
@@ -106,7 +112,6 @@ class Inspector:
         return answer if is_finite(answer) else {"error": NOT_FINITE_MESSAGE}
 
     def compute(self, method: str, model_ref: dict[str, Any], argument: str) -> dict[str, Any]:
-        """Return the response to a request, also with numbers that are not finite."""
         if method == "warm":
             return {}
         loaded = (
@@ -141,15 +146,12 @@ class Inspector:
 
         request = json.loads(argument)
         key = (json.dumps(model_ref, sort_keys=True), loaded.step, argument)
-        default = (
-            {"default_input": loaded.snapshots.default_input}
-            if model_ref.get("right", Right.OWN) >= Right.USE
-            else {}
-        )
+        default = {}
+        if model_ref.get("right", Right.OWN) >= Right.USE:
+            default["default_input"] = loaded.snapshots.default_input
         if key not in self._views:
-            answer = render_view(
-                loaded.subject(hides_targets(model_ref)), request.get("view"), request
-            )
+            subject = loaded.subject(hides_targets(model_ref))
+            answer = render_view(subject, request.get("view"), request)
             if "error" in answer:
                 return answer | default
             self._views[key] = answer | {"step": loaded.step} | default
@@ -160,32 +162,18 @@ class Inspector:
 
     def accuracy_by_length(self, loaded: LoadedModel, request: dict[str, Any]) -> dict[str, Any]:
         """Return the number of correct held-out sequences of each requested length."""
+        model, task, scores = loaded.model, loaded.snapshots.task, []
         try:
-            counts = [
-                (
-                    length,
-                    *exact_match_at_length(
-                        loaded.model, loaded.snapshots.task, length, request["n"]
-                    ),
-                )
-                for length in request["lengths"]
-            ]
+            for length in request["lengths"]:
+                n_correct, n = exact_match_at_length(model, task, length, request["n"])
+                scores.append({"length": length, "right": n_correct, "n": n})
         except ValueError as error:
             return {"error": str(error)}
-        return {
-            "scores": [
-                {"length": length, "right": n_correct, "n": n} for length, n_correct, n in counts
-            ],
-            "step": loaded.step,
-        }
+        return {"scores": scores, "step": loaded.step}
 
     def evaluate(self, loaded: LoadedModel, n: int) -> dict[str, Any]:
         """Return the scores on `n` held-out sequences of the trained lengths."""
-        task = loaded.config.task
-        scores = evaluate(
-            loaded.model,
-            build_held_out_set(loaded.snapshots.task, n, task.min_length, task.max_length),
-        )
+        scores = evaluate(loaded.model, loaded.held_out(n))
         return dataclasses.asdict(scores) | {"step": loaded.step}
 
     def loss(self, loaded: LoadedModel) -> dict[str, Any]:
@@ -195,10 +183,7 @@ class Inspector:
                 "error": "this loss is defined for the architecture transformer, "
                 f"not for {loaded.config.architecture}"
             }
-        task = loaded.config.task
-        held_out = build_held_out_set(
-            loaded.snapshots.task, FINAL_EVAL_SIZE, task.min_length, task.max_length
-        )
+        held_out = loaded.held_out(FINAL_EVAL_SIZE)
         return {
             "loss": annotated_transformer_loss(loaded.model, held_out),
             "n": len(held_out.lengths_B),
@@ -231,7 +216,6 @@ class Inspector:
         return loaded
 
     def _touch(self, key: tuple[str, int]) -> LoadedModel:
-        """Return a cached model as the most recent one, and evict the oldest."""
         self._models.move_to_end(key)
         while len(self._models) > MODEL_CACHE_SIZE:
             self._models.popitem(last=False)
@@ -276,9 +260,7 @@ def validate_checkpoint(path: str) -> dict[str, Any]:
     steps = 0
     for steps, line in enumerate(read_lines(folder), start=1):
         if line["step"] != steps or steps > manifest.step:
-            raise CheckpointError(
-                "metrics.jsonl does not hold a line for each step; remove it and try again"
-            )
+            raise CheckpointError(MISSING_METRICS)
         if not set(METRIC_COLUMNS) <= set(line) <= METRIC_NAMES or not all(
             is_number(v) and abs(v) < 1e30 for v in line.values()
         ):
@@ -291,9 +273,7 @@ def validate_checkpoint(path: str) -> dict[str, Any]:
                 f"metrics.jsonl, line {steps}: a score must be from 0 to 1; remove it and try again"
             )
     if (folder / "metrics.jsonl").is_file() and steps != manifest.step:
-        raise CheckpointError(
-            "metrics.jsonl does not hold a line for each step; remove it and try again"
-        )
+        raise CheckpointError(MISSING_METRICS)
     resumable = (folder / "training.safetensors").is_file()
     if resumable:
         resume_trainer(folder, device="cpu", num_threads=1)

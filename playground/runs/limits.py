@@ -1,8 +1,7 @@
 """The limits of a public server for each user, of this machine, and the settings of a registry.
 
-A local server has the limits of the machine only. Each error is one
-sentence: the requested value, the limit, and how to lift it. On a Space, the user duplicates the
-Space; elsewhere, the operator of the server sets the variable.
+A local server has the limits of the machine only. Each error is one sentence: the requested value,
+the limit, and how to lift it.
 """
 
 from __future__ import annotations
@@ -58,18 +57,11 @@ class Limits:
     is_space: bool = False
 
     @classmethod
-    def unlimited(cls) -> Limits:
-        return cls()
-
-    @classmethod
     def shared_instance(cls) -> Limits:
         """Return the limits of a public server, from environment variables (env.py)."""
-        sizes = {
-            name: int(env_number(LIMIT_ENV_NAMES[name]))
-            for name in ("d_model", "n_layers", "max_length", "batch_size")
-        }
+        sizes = ("d_model", "n_layers", "max_length", "batch_size")
         return cls(
-            **sizes,
+            **{name: int(env_number(LIMIT_ENV_NAMES[name])) for name in sizes},
             threads=max(1, usable_cores() // default_slots()),
             metrics_bytes=MAX_METRICS_BYTES,
             max_minutes=env_number("MAX_MINUTES"),
@@ -82,12 +74,10 @@ class Limits:
 
     @property
     def instance_name(self) -> str:
-        """The name of the server in a sentence."""
         return "this Space" if self.is_space else "this server"
 
     @property
     def max_train_seconds(self) -> float:
-        """The limit of a run's training time in seconds; 0 means no limit."""
         return 60 * self.max_minutes
 
     def how_to_raise(self, variable: str) -> str:
@@ -119,16 +109,6 @@ class Limits:
                 f"use a smaller d_model, d_ff or n_layers, or {self.how_to_raise('RUNS_MB')}",
             )
 
-    def validate_threads(self, threads: int) -> None:
-        """Reject more threads than one run may use. Raises ConfigError."""
-        if self.threads and threads > self.threads:
-            raise ConfigError(
-                "num_threads",
-                f"num_threads is {threads}: {self.instance_name} gives each run {self.threads}; "
-                f"{self.how_to_raise('SLOTS')}, "
-                f"or leave it at {self.threads}",
-            )
-
     def validate_metrics_size(self, path: Path) -> None:
         """Reject a metrics file that would take seconds to read. Raises UserError."""
         if self.metrics_bytes and path.is_file() and path.stat().st_size > self.metrics_bytes:
@@ -149,15 +129,6 @@ class Limits:
         minutes = f"{format_number(self.max_minutes)} minute{'s' * (self.max_minutes != 1)}"
         return f"{self.instance_name} allows {minutes} of training per run; {advice}"
 
-    def timeout_message(self, seconds: float) -> str:
-        """Return the error of a request that takes at least `seconds`."""
-        advice = "; duplicate the Space to remove the limit" if self.is_space else ""
-        return (
-            f"this would take {seconds / 60:.0f} minutes or more, and {self.instance_name} allows "
-            f"{self.slow_view_timeout_s:g} s: use a model with fewer heads, layers or parameters, "
-            f"or a smaller max_length{advice}"
-        )
-
     def storage_limit_message(self) -> str:
         limits = {"per user": self.bytes_per_owner, "in total": self.bytes_total}
         return f"{self.instance_name} stores " + " and ".join(
@@ -174,19 +145,19 @@ def default_slots() -> int:
 class RegistrySettings:
     """The settings that the parts of a registry share. They may change while it runs.
 
-    At most `slots` workers exist at a time, and at most `slots_per_owner` for one owner. A run
-    without a viewer for `idle_timeout_s` seconds saves and pauses. A run that is paused for
-    `release_after_s` seconds releases its worker. A worker that sends no message and uses no
-    processor time for `hang_timeout_s` seconds is killed. A timeout of 0 means that there is none.
+    A timeout of 0 means that there is none.
     """
 
-    slots: int = field(default_factory=default_slots)
+    slots: int = field(default_factory=default_slots)  # workers at a time
     slots_per_owner: int = 0  # 0: all slots
+    # without a viewer for so long, a run saves and pauses
     idle_timeout_s: float = field(default_factory=lambda: env_number("IDLE_TIMEOUT_S"))
+    # paused for so long, a run releases its worker
     release_after_s: float = field(default_factory=lambda: env_number("RELEASE_AFTER_S"))
+    # without a message and without processor time for so long, a worker is killed
     hang_timeout_s: float = field(default_factory=lambda: env_number("HANG_TIMEOUT_S"))
     has_count_limits: bool = True  # of an owner's runs and experiments; a command has none
-    limits: Limits = field(default_factory=Limits.unlimited)  # of a public server, for each user
+    limits: Limits = field(default_factory=Limits)  # of a public server, for each user
 
     def __post_init__(self) -> None:
         self.slots_per_owner = min(self.slots_per_owner or self.slots, self.slots)

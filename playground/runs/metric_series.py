@@ -12,8 +12,8 @@ import numpy as np
 
 METRIC_COLUMNS = ("loss", "learning_rate", "grad_norm", "seconds", "steps_per_second")
 PLOTTED_COLUMNS = ("loss", "learning_rate", "grad_norm")  # what the page draws
+SCORE_NAMES = ("exact_match", "token_accuracy")
 MAX_DELTA_POINTS = 3000  # points in one response; a longer gap gets the whole decimated curve
-
 
 Score = tuple[int, float]  # a step and its exact match
 MAX_LISTED_SCORES = 24
@@ -57,15 +57,11 @@ class MetricSeries:
     def add(self, lines: Iterable[Mapping[str, Any]]) -> None:
         """Append the metrics of the next steps. Raises ValueError for a gap or an invalid line."""
         for line in lines:
-            step = line["step"]
+            step, held_out_loss = line["step"], line.get("held_out_loss")
+            is_scored = line.get("exact_match") is not None
             try:
                 row = [float(line.get(name) or 0.0) for name in METRIC_COLUMNS]
-                score = [
-                    float(line.get(name) or 0.0)
-                    for name in ("exact_match", "token_accuracy")
-                    if line.get("exact_match") is not None
-                ]
-                held_out_loss = line.get("held_out_loss")
+                scores = [float(line.get(name) or 0.0) for name in SCORE_NAMES if is_scored]
                 held_out_loss = None if held_out_loss is None else float(held_out_loss)
             except (TypeError, ValueError, OverflowError, KeyError) as error:
                 raise ValueError(
@@ -77,17 +73,16 @@ class MetricSeries:
                 raise ValueError(f"step {step} does not follow step {self.last}")
             for column, value in zip(self.columns.values(), row, strict=True):
                 column.append(value)
-            if score:
-                self.evaluations.append(
-                    (step, score[0], score[1], line.get("eval_size") or 0, held_out_loss)
-                )
+            if scores:
+                size = line.get("eval_size") or 0
+                self.evaluations.append((step, scores[0], scores[1], size, held_out_loss))
             self._count += 1
 
     def delta_since(self, n_points: int) -> dict[str, Any]:
-        """Return the points after the first `n_points` ones.
+        """Return the points after the first `n_points` ones, in order.
 
         If there are too many, or fewer than `n_points` exist, return the whole downsampled curve.
-        With `whole` the client replaces its curve. `steps` are in order, without duplicates.
+        With `whole` the client replaces its curve.
         """
         count = self._count
         if n_points > count or count - n_points > MAX_DELTA_POINTS:
@@ -104,11 +99,7 @@ class MetricSeries:
         }
 
     def downsampled(self, columns: int) -> dict[str, Any]:
-        """Return the whole curve, decimated to about `columns` intervals of steps.
-
-        Each interval contributes its points of lowest and of highest loss. Every point is
-        measured, none is interpolated.
-        """
+        """Return the points of lowest and of highest loss of about `columns` intervals of steps."""
         count = self._count
         plotted = {name: np.array(self.columns[name][:count]) for name in PLOTTED_COLUMNS}
         loss, last = plotted["loss"], self.first + count - 1

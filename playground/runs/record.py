@@ -42,7 +42,7 @@ from playground.training.setting_changes import (
 )
 
 from .metric_series import MAX_LISTED_SCORES
-from .worker_protocol import DIVERGED_MESSAGE
+from .worker_protocol import DIVERGED_MESSAGE, max_speed
 
 MAX_NAME_LENGTH = 80
 MAX_STEPS = 2**31 - 1
@@ -91,9 +91,7 @@ class RunRecord(BaseModel, frozen=True, strict=True):
     """The persistent part of a run.
 
     `id` identifies the run for its owner, and `share_id` in share links. Neither can be guessed.
-
-    Statuses: waiting (for a slot), starting, training, paused (at first with a
-    worker, later without), stopping, done, stopped, failed.
+    A run is `waiting` for a slot, and `paused` at first with a worker, later without.
     """
 
     id: Text
@@ -172,7 +170,6 @@ class RunRecord(BaseModel, frozen=True, strict=True):
 
     @property
     def steps(self) -> int:
-        """The total number of steps."""
         return config_at_step(self.config.training, self.changes, self.step).max_steps
 
     @property
@@ -182,13 +179,10 @@ class RunRecord(BaseModel, frozen=True, strict=True):
 
     @property
     def max_steps_per_second(self) -> float:
-        """The current maximum of steps per second; 0 for no maximum."""
-        past = (change for change in reversed(self.changes) if change.step <= self.step)
-        return next((change.value for change in past if change.setting == "speed"), 0.0)
+        return max_speed(self.changes, self.step)
 
     @property
     def may_viewers_use(self) -> bool:
-        """Whether viewers may see examples and use the model."""
         is_public = self.config.task.task != LOOKUP
         return is_public if self.viewers_may_use is None else self.viewers_may_use
 
@@ -199,7 +193,6 @@ class RunRecord(BaseModel, frozen=True, strict=True):
 
     @property
     def changes_version(self) -> int:
-        """A checksum that identifies the changes of settings."""
         return _checksum(self.changes)
 
     @property

@@ -20,7 +20,6 @@ from playground.training.setting_changes import SettingChange, config_at_step
 
 from .access import require_dataset
 from .commands import RunCommands
-from .damaged import Damaged, describe_damage
 from .download_tokens import DownloadTokens
 from .limits import RegistrySettings, ensure_memory_available, estimated_run_bytes
 from .metric_series import MetricSeries
@@ -28,7 +27,7 @@ from .record import MAX_NAME_LENGTH, RunOrigin, RunRecord, owner_id
 from .scheduler import RunScheduler
 from .snapshots import VIEWER_TTL_S, Snapshots
 from .state import RecordLock, Run, max_score
-from .storage_folder import StorageFolder
+from .storage_folder import Damaged, StorageFolder, describe_damage
 from .storage_quota import StorageQuota
 from .summary import default_name, live_response, time_left, to_summary, unique_name
 from .supervisor import Supervisor
@@ -36,15 +35,11 @@ from .supervisor import Supervisor
 preload("playground.runs.training_worker", "playground.runs.inspector_process")
 
 MAX_STEPS = 1_000_000
-OWNER_TTL_S = 3600.0  # seconds for which the last activity of an owner is stored
 MAX_TRACKED_OWNERS = 10_000  # owners whose last activity is stored; a client can invent owners
 
 
 class Registry:
     """All runs of a server. Safe to call from any thread.
-
-    `scheduler` decides which run gets a worker, `supervisor` handles the workers, `commands` their
-    owners' commands, and `snapshots` the requests to models.
 
     `root`: the folder of checkpoints and runs.
     `settings`: the fields of `RegistrySettings` that differ from their defaults.
@@ -73,6 +68,7 @@ class Registry:
         )
         self.storage_quota = StorageQuota(self)
         self.commands = RunCommands(self.settings, self.scheduler, self.storage_quota)
+        self.control, self.change_setting = self.commands.control, self.commands.change_setting
         self.supervisor = Supervisor(self)
         self._load_runs()
         self.supervisor.start_housekeeping()
@@ -114,18 +110,13 @@ class Registry:
                 del self._by_owner[run.owner]
 
     def find(self, run_id: object, owner: str) -> Run | None:
-        """Return the run with this id if it belongs to the owner, else None.
-
-        Owners are compared by the hashes of their keys, so a timing attack gains nothing.
-        """
+        """Return the run with this id if it belongs to the owner, else None."""
+        # Owners are compared by the hashes of their keys, so a timing attack gains nothing.
         owned = self._by_owner.get(owner_id(owner), {}) if owner else {}
         return owned.get(run_id) if isinstance(run_id, str) else None
 
     def find_shared(self, share_id: object) -> Run | None:
-        """Return the run of a share link; None if there is none.
-
-        The id has 128 random bits, so a timing attack on the lookup gains nothing.
-        """
+        """Return the run of a share link, whose id has 128 random bits; None if there is none."""
         run = self._by_share_id.get(share_id) if isinstance(share_id, str) else None
         return run if run and not run.is_deleted else None
 
@@ -163,10 +154,7 @@ class Registry:
         with self._lock:
             self.owner_last_seen[owner] = now
             self.owner_last_seen.move_to_end(owner)
-            while (
-                len(self.owner_last_seen) > MAX_TRACKED_OWNERS
-                or now - next(iter(self.owner_last_seen.values())) > OWNER_TTL_S
-            ):
+            while len(self.owner_last_seen) > MAX_TRACKED_OWNERS:
                 self.owner_last_seen.popitem(last=False)
 
     # Start
@@ -231,11 +219,8 @@ class Registry:
             raise UserError(f"step {step} is not in this run; choose a step from 0 to {last}")
         changes = [change for change in run.changes if change.step <= step]
         if step >= run.steps:
-            changes.append(
-                SettingChange(
-                    step, "max_steps", min(MAX_STEPS, step + run.config.training.max_steps)
-                )
-            )
+            more_steps = min(MAX_STEPS, step + run.config.training.max_steps)
+            changes.append(SettingChange(step, "max_steps", more_steps))
         until = config_at_step(run.config.training, changes, step).stop_at_exact_match
         # Without this change, the new run would end at its next evaluation.
         if until and (run.score_at(step) or 0.0) >= until:
@@ -261,8 +246,7 @@ class Registry:
     def import_checkpoint(self, folder: Path, owner: str, name: str) -> Run:
         """Import a checkpoint, already validated and in its own folder, as a run of this owner.
 
-        Raises CheckpointError, ConfigError or UserError as `start`, or OSError; there is no run
-        then.
+        Raises CheckpointError, ConfigError, UserError or OSError; there is no run then.
         """
         manifest = read_manifest(folder)
         self.check(manifest.config, owner)
@@ -294,20 +278,8 @@ class Registry:
 
     # Actions of the owner
 
-    def control(self, run: Run, action: str) -> None:
-        """Send a command to a run; see `RunCommands.control`."""
-        self.commands.control(run, action)
-
-    def change_setting(self, run: Run, setting: str, value: Any) -> None:
-        """Change a setting of a run; see `RunCommands.change_setting`."""
-        self.commands.change_setting(run, setting, value)
-
     def update_metadata(
-        self,
-        run: Run,
-        *,
-        name: str | None = None,
-        viewers_may_use: bool | None = None,
+        self, run: Run, *, name: str | None = None, viewers_may_use: bool | None = None
     ) -> None:
         """Rename or share a run.
 
@@ -357,9 +329,8 @@ class Registry:
     ) -> dict[str, Any]:
         """Return the state of a run that the page does not have yet (`live_response`).
 
-        It takes no lock of the registry or the run if the points and the weight steps are in memory
-        (`load_points`, `load_weight_steps`), so the event loop may call it. `client` is the one
-        whose quota new snapshots use.
+        It takes no lock if the points and the weight steps are in memory, so the event loop may
+        call it. `client` is the one whose quota new snapshots use.
         """
         run.last_viewed_at, run.viewer_client = time.monotonic(), client
         if run.has_worker and not run.viewer_active:

@@ -1,11 +1,9 @@
 """The recorded training of a checkpoint: its live snapshots at some steps, for the slider.
 
-A bundled checkpoint has no weight history, which would be large. `replay.json` has what the live
-view draws at each recorded step, without weights:
+A bundled checkpoint has no weight history, which would be large. `scripts/train_checkpoints.py`
+writes `replay.json` with what the live view draws at each recorded step:
 
-    {"source": ["3", ...], "frames": [{"step": 0, "attention": ..., "samples": ...}, ...]}
-
-`source` is the sequence of the attention weights. `scripts/train_checkpoints.py` writes the file.
+    {"frames": [{"step": 0, "attention": ..., "samples": ...}, ...]}
 """
 
 import json

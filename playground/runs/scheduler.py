@@ -11,8 +11,6 @@ from playground.models.config_fields import ConfigError
 from .limits import RegistrySettings, ensure_memory_available
 from .state import RecordLock, Run
 
-BYPASS_WINDOW_S = 120.0  # seconds that smaller runs may start before a run that lacks memory
-
 
 class RunScheduler:
     """The queue of runs, and the slots of the workers. Safe to call from any thread.
@@ -57,7 +55,7 @@ class RunScheduler:
                 return
             run.first_command = first_command
             run.update(status="waiting", message="")
-            run.last_viewed_at, run.memory_wait_since = time.monotonic(), None
+            run.last_viewed_at = time.monotonic()
             self._queue.append(run)
             self.schedule()
 
@@ -84,10 +82,9 @@ class RunScheduler:
     def _start_next(self) -> bool:
         """Launch the first queued run that has a slot and enough memory, if any. Needs the lock.
 
-        A run that needs less memory may start before one that lacks it. After `BYPASS_WINDOW_S`
-        seconds it may not, if the end of a live run would free memory.
+        A run that needs less memory may start before one that lacks it, for which a paused run
+        releases its memory.
         """
-        now = time.monotonic()
         live = [run for run in self._runs() if run.has_worker]
         for run in self.order():
             mine = sum(other.owner == run.owner for other in live)
@@ -105,13 +102,9 @@ class RunScheduler:
                 ensure_memory_available(run.config, reserved_bytes=starting)
             except ConfigError as error:
                 run.update(message=f"waiting for memory: {error}")
-                run.memory_wait_since = run.memory_wait_since or now
-                if not live or now - run.memory_wait_since < BYPASS_WINDOW_S:
-                    continue
                 _reclaim_slot(live, [other for other in live if other.status == "paused"])
-                return False
+                continue
             self._queue.remove(run)
-            run.memory_wait_since = None
             self.turns.serve(run)
             self._launch(run)
             return True

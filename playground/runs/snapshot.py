@@ -1,7 +1,4 @@
-"""Compute the live snapshot of a model: attention weights on a probe, and sample predictions.
-
-It runs in the inspection process. The server process only forwards the numbers.
-"""
+"""Compute the live snapshot of a model: attention weights on a probe, and sample predictions."""
 
 from dataclasses import replace
 from functools import cached_property
@@ -33,8 +30,8 @@ UNKNOWN_TARGET = "the target is unknown: no stored example has this source"
 class SnapshotBuilder:
     """The fixed sequences of a live view: a probe for attention, and held-out samples."""
 
-    def __init__(self, task: Task, config: RunConfig, device: torch.device) -> None:
-        self.task, self.config, self.device = task, config.task, device
+    def __init__(self, config: RunConfig) -> None:
+        self.task, self.config = config.task.load(), config.task
         self.architecture = config.architecture
         self.runs_in_browser = runs_in_browser(config)
         low, high = config.task.min_length, config.task.max_length
@@ -42,8 +39,7 @@ class SnapshotBuilder:
         model = config.model
         self._max_heads = len(ATTENTION_KINDS) * model.n_layers * model.attention_heads
         fits = max(3, min(MAX_PROBE_LENGTH, int((MAX_WEIGHTS / self._max_heads) ** 0.5) - 1))
-        length = min(high, max(low, PROBE_LENGTH), fits)
-        self._length = length
+        self._length = min(high, max(low, PROBE_LENGTH), fits)
 
     @cached_property
     def probe_batch(self) -> Batch:
@@ -54,7 +50,7 @@ class SnapshotBuilder:
         batch = batch_of_targets(self.task, tokens, [target]) if is_usual and target else None
         if batch is None or not self._is_displayable(batch):
             batch = _pick_held_out(self.task, self._length, self.config.max_length)
-        return batch.to(self.device)
+        return batch
 
     @cached_property
     def sample_batch(self) -> Batch:
@@ -63,7 +59,7 @@ class SnapshotBuilder:
         long = build_held_out_set(self.task, SAMPLE_COUNT, max(low, high // 2), high)
         return (
             long if len(long.lengths_B) else build_held_out_set(self.task, SAMPLE_COUNT, low, high)
-        ).batch.to(self.device)
+        ).batch
 
     def _is_displayable(self, batch: Batch) -> bool:
         """Return whether a sequence has no more attention weights than a snapshot may have."""
@@ -71,11 +67,7 @@ class SnapshotBuilder:
         return self._max_heads * width**2 <= MAX_WEIGHTS
 
     def describe(self, model: Seq2SeqModel) -> dict[str, Any]:
-        """Return the part of the live view that does not change during training.
-
-        It contains the size of the model, and the labels of rows and columns of each kind of
-        attention. The rows of a decoder are labeled with the target tokens.
-        """
+        """Return the part of the live view that does not change during training."""
         names = self.task.vocabulary.token_name
         return {
             "source": [names(t) for t in self.probe_batch.source_BS[0].tolist()],
@@ -94,7 +86,10 @@ class SnapshotBuilder:
         }
 
     def _axes(self, model: Seq2SeqModel, batch: Batch) -> dict[str, list[list[str]]]:
-        """Return the labels of rows and columns of each kind of attention on a sequence."""
+        """Return the labels of rows and columns of each kind of attention on a sequence.
+
+        The rows of a decoder are labeled with the target tokens.
+        """
         names = self.task.vocabulary.token_name
         axes = {}
         for kind, (rows, columns) in model.attention_tokens(batch).items():
@@ -164,13 +159,11 @@ class SnapshotBuilder:
         }
 
     def predict(self, model: Seq2SeqModel, text: str, hides_target: bool = False) -> dict[str, Any]:
-        """Return the model's prediction for a sequence, and the target.
+        """Return the model's prediction for a sequence, and the target; `error` if it is invalid.
 
         A target of a dataset may be hidden: otherwise, viewers could look up every pair.
-
-        `forward_pass` is what the diagram draws for the sequence: None for an unknown target, and
-        for a sequence with more attention weights than a snapshot may have. The result has only
-        `error` if the sequence is invalid for this model.
+        `forward_pass` is what the diagram draws: None for an unknown target, and for a sequence
+        with more attention weights than a snapshot may have.
         """
         max_tokens = model.config.max_positions - 1
         try:
@@ -186,15 +179,14 @@ class SnapshotBuilder:
                 raise ValueError(problem)
         except (UnknownSymbolError, ValueError) as error:
             return {"error": str(error)}
-        source_BS = torch.tensor([[*tokens, EOS]], device=self.device)
+        source_BS = torch.tensor([[*tokens, EOS]])
         target = None if hides_target else self.task.target_for(tokens)
-        max_answer = max(len(target or ()), self.task.max_target_length(self.config.max_length)) + 1
+        n_output = max(len(target or ()), self.task.max_target_length(self.config.max_length)) + 1
         if not self.task.predict_eos:  # the output has the length of the target
-            max_answer = len(target or ())
+            n_output = len(target or ())
         names = self.task.vocabulary.decode
-        predicted = names(
-            model.generate(source_BS, min(max_answer, model.config.max_positions))[0].tolist()
-        )
+        output_BT = model.generate(source_BS, min(n_output, model.config.max_positions))
+        predicted = names(output_BT[0].tolist())
         answer = None if target is None else names(target)
         forward_pass = None if target is None else self._typed_pass(model, source_BS, target)
         low, high = self.config.min_length, self.config.max_length
@@ -216,7 +208,7 @@ class SnapshotBuilder:
         self, model: Seq2SeqModel, source_BS: torch.Tensor, target: list[int]
     ) -> dict[str, Any] | None:
         """Return the forward pass over a typed sequence with its axes, unless it is too long."""
-        batch = batch_of_targets(self.task, source_BS[0].tolist()[:-1], [target]).to(self.device)
+        batch = batch_of_targets(self.task, source_BS[0].tolist()[:-1], [target])
         width = max(source_BS.shape[1], batch.labels_BT.shape[1])
         if not self._is_displayable(batch) or width > model.config.max_positions:
             return None

@@ -1,20 +1,19 @@
 """Snapshots, predictions and views of runs, from the inspection processes."""
 
-import json
 import threading
 import time
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from playground.architectures.parameter_groups import parameter_count
-from playground.errors import BusyError, error_response
-from playground.jobs.admission import NO_CLIENT, Client
-from playground.jobs.job import Response, set_result_if_pending
-from playground.training.run_config import RunConfig
+from playground.errors import BusyError, UserError, error_response
+from playground.jobs.admission import NO_CLIENT, Client, Policy, limit
+from playground.jobs.entry import ResidentOptions
+from playground.jobs.executors import ResidentProcess
+from playground.jobs.job import Response
+from playground.jobs.queue import JobQueue
 
 from .access import Right
-from .inspector_client import BUSY_MESSAGE, InspectorClient
 from .limits import RegistrySettings
 from .state import Run
 
@@ -22,17 +21,76 @@ VIEWER_TTL_S = 5.0  # seconds after its last poll for which a page counts as ope
 MAX_SNAPSHOT_FAILURES = 3  # failed snapshots in a row after which a run that has ended gets no more
 VIEW_TIMEOUT_S = 60.0  # seconds after which the inspection process is restarted
 SLOW_VIEW_TIMEOUT_S = 300.0  # the same for views that measure on hundreds of sequences
-MAX_FLOPS_PER_SECOND = 2e10  # multiply-adds per second of one core: an upper bound of the speed
-FLOPS_PER_SCORE = 64.0  # multiply-adds per attention score, beside its products
-HEAD_SCORE_SEQUENCES = 256  # as in inspection/head_patterns.py
-ABLATION_SEQUENCES = 32  # the minimum in inspection/views/head_analysis.py
+BUSY_ERROR = BusyError("the model is busy with earlier requests")
+
+
+class InspectorClient:
+    """An inspection process with a fair queue. Safe to call from any thread.
+
+    It handles one request at a time, and starts again after it has ended, also by a timeout.
+    """
+
+    def __init__(self, timeout_s: float | None = None) -> None:
+        self.process = ResidentProcess(
+            "playground.runs.inspector_process:create_handler",
+            name="inspector",
+            # priority: the server, then inspection, then training
+            options=lambda: ResidentOptions(nice=5),
+        )
+        self.queue = JobQueue(
+            self.process,
+            Policy(
+                process="the inspection process",
+                admission=limit("inspections"),
+                run_timeout_s=timeout_s,
+                timeout_advice="use a smaller model or a shorter sequence",
+            ),
+        )
+
+    def warm_up(self) -> None:
+        """Start the process in the background, before the first request needs it."""
+        threading.Thread(
+            target=self.request, args=("warm", {}), name="warm-inspector", daemon=True
+        ).start()
+
+    def request(
+        self,
+        method: str,
+        model_ref: dict[str, Any] | Path,
+        argument: str = "",
+        *,
+        client: Client = NO_CLIENT,
+        timeout_s: float = 0.0,
+    ) -> Future[Response]:
+        """Queue a request of a client and return the future of its response.
+
+        The response's `error` states the failure. Its `retryable` means that the same request may
+        succeed soon. Cancelling the future removes the request from the queue.
+        """
+        model_ref = {"checkpoint": str(model_ref)} if isinstance(model_ref, Path) else model_ref
+        try:
+            return self.queue.submit(
+                method,
+                model_ref,
+                argument,
+                owner=f"{client.owner}@{client.address}",  # viewers share the name VIEWER
+                address=client.address,
+                timeout_s=timeout_s or None,
+            ).future
+        except UserError:
+            future = Future[Response]()
+            future.set_result(error_response(BUSY_ERROR))
+            return future
+
+    def stop(self) -> None:
+        """End the process, fail all requests, and accept no more."""
+        self.queue.close()
 
 
 class Snapshots:
     """The inspection processes of a registry, and the requests of its runs to them.
 
-    Safe to call from any thread. No method takes the lock of a run or of the registry, so the event
-    loop may call them for a run whose weight steps are in memory.
+    Safe to call from any thread. No method takes the lock of a run with weight steps in memory.
     """
 
     def __init__(self, settings: RegistrySettings) -> None:
@@ -82,7 +140,7 @@ class Snapshots:
             run.snapshot_pending = False
             # Newer weights may have arrived meanwhile, even the last ones of the run.
             is_last = run.live.latest_weights_step == requested_step and not run.has_worker
-            if response.get("error") != BUSY_MESSAGE:  # a full queue is no failure of the run
+            if response.get("error") != str(BUSY_ERROR):  # a full queue is no failure of the run
                 run.failed_snapshots = run.failed_snapshots + 1 if failed else 0
             if not failed:
                 snapshot = response["snapshot"]
@@ -131,9 +189,7 @@ class Snapshots:
         client: Client | None = None,
         right: Right = Right.OWN,
     ) -> Future[Response]:
-        """Request a snapshot, a prediction, a view or scores of a run or a checkpoint.
-
-        `inspector_process.py` lists the kinds with their arguments.
+        """Request a snapshot, a prediction, a view or scores (`inspector_process.py`) of a model.
 
         `step`: of a run; the nearest one with stored weights counts, and None is the latest.
         `slow`: whether it takes seconds, so that a separate process computes it.
@@ -145,13 +201,11 @@ class Snapshots:
             return process.request(kind, checkpoint, argument, client=client or NO_CLIENT)
         model_ref = self.model_ref(model, step)
         if model_ref is None:
-            return _completed_future(error_response(BusyError("this run has no weights yet")))
+            no_weights = Future[Response]()
+            no_weights.set_result(error_response(BusyError("this run has no weights yet")))
+            return no_weights
         limits = self.settings.limits
         limit_s = limits.slow_view_timeout_s if slow else limits.view_timeout_s
-        view = json.loads(argument).get("view") if kind == "show" else kind
-        seconds = min_seconds(model.config, str(view), int(argument) if kind == "evaluate" else 0)
-        if limit_s and seconds > limit_s:
-            return _completed_future({"error": limits.timeout_message(seconds)})
         placeholder = Future[Response]()  # keeps the weights until the request is queued
         model_ref["right"] = right
         self.protect_weights(model, placeholder)
@@ -174,28 +228,3 @@ class Snapshots:
 def is_viewed(run: Run) -> bool:
     """Return whether a page shows this run."""
     return time.monotonic() - run.last_viewed_at < VIEWER_TTL_S
-
-
-def _completed_future(response: Response) -> Future[Response]:
-    future = Future[Response]()
-    set_result_if_pending(future, response)
-    return future
-
-
-def min_seconds(config: RunConfig, view: str, n: int = 0) -> float:
-    """Return a lower bound of the seconds of a slow view, or of "evaluate" on `n` sequences."""
-    layers, heads = config.model.n_layers, getattr(config.model, "n_heads", 1)
-    parts = 3 * layers * (heads + 1)  # each head of each attention, and each other sublayer
-    sequences = {
-        "heads": HEAD_SCORE_SEQUENCES,
-        "ablation": ABLATION_SEQUENCES * parts,
-        "evaluate": n,
-    }.get(view, 0)
-    low, high = config.task.min_length, config.task.max_sequence_length
-    length = (low + high) / 2 + 1
-    scores = 3 * layers * heads * length**2
-    return (
-        sequences
-        * (parameter_count(config.model) * length + FLOPS_PER_SCORE * scores)
-        / MAX_FLOPS_PER_SECOND
-    )

@@ -38,32 +38,11 @@ Value = TypeVar("Value")
 class _HeldLocks(threading.local):
     """The number of record locks of this thread, and the runs to write after their release."""
 
-    depth = 0
-
     def __init__(self) -> None:
-        self.pending_writes: list[Run] = []
+        self.depth, self.pending_writes = 0, list["Run"]()
 
 
 _held_locks = _HeldLocks()
-
-
-class _UseClock:
-    """The time of the last use of runs, which the quota sorts by. It never goes back."""
-
-    def __init__(self) -> None:
-        self._latest, self._lock = 0.0, threading.Lock()
-
-    def observe(self, used_at: float) -> None:
-        with self._lock:
-            self._latest = max(self._latest, used_at)
-
-    def tick(self) -> float:
-        with self._lock:
-            self._latest = max(self._latest + 1e-3, time.time())
-            return self._latest
-
-
-_use_clock = _UseClock()
 
 
 class RecordLock:
@@ -152,11 +131,8 @@ class Run:
         self.record, self.live, self.folder = record, LiveData(), folder
         self.size_bytes: int | None = None  # bytes on disk; None: unknown or changing
         # time of deletion by the monotonic clock, which cannot be changed
-        self.deleted_at_monotonic = (
-            now - max(0.0, time.time() - record.deleted_at)
-            if record.deleted_at is not None
-            else 0.0
-        )
+        deleted_at = record.deleted_at
+        self.deleted_at_monotonic = now - max(0.0, time.time() - deleted_at) if deleted_at else 0.0
         # Locks: `loading_lock` and `writing_lock` are taken before `lock` only.
         self.lock = RecordLock()
         self.loading_lock, self.writing_lock = threading.Lock(), threading.Lock()
@@ -172,8 +148,6 @@ class Run:
         self.snapshot_pending = False
         self.failed_snapshots = 0  # failed snapshots in a row
         self.pending_requests: set[Future[Response]] = set()
-        # the queue
-        self.memory_wait_since: float | None = None  # start of the wait for memory
         # the worker
         self.worker: WorkerProcess | None = None
         self.first_command = "train"  # first command of its worker: "train" or "step"
@@ -190,9 +164,7 @@ class Run:
 
         Raises ValueError if run.json is missing or invalid.
         """
-        run = cls(RunRecord.read(folder), folder)
-        _use_clock.observe((folder / "run.json").stat().st_mtime)
-        return run
+        return cls(RunRecord.read(folder), folder)
 
     @property
     def has_worker(self) -> bool:
@@ -241,8 +213,7 @@ class Run:
     def write_now(self) -> None:
         """Write the record if a write is pending. The caller must not hold the lock.
 
-        A failed write only sets the message of the run, because the worker reports the same error.
-        It stays pending, and housekeeping tries again.
+        A failed write sets the message of the run. It stays pending, and housekeeping tries again.
         """
         with self.writing_lock:
             with self.lock:
@@ -251,11 +222,10 @@ class Run:
             if flush is None or not self.folder.is_dir():
                 return
             try:
-                self._write_record(record, flush)
+                write_file(self.folder / "run.json", record.to_json(), flush=flush)
             except OSError as error:
-                reason = f"could not write {self.folder.name}{os.sep}run.json: " + (
-                    error.strerror or str(error)
-                )
+                path = f"{self.folder.name}{os.sep}run.json"
+                reason = f"could not write {path}: {error.strerror or error}"
                 with self.lock:
                     self.write_pending = flush
                     self.update(message=self.message or reason)
@@ -266,18 +236,13 @@ class Run:
         Raises OSError if they cannot be written; the run is unchanged then.
         """
         with self.writing_lock:
-            self._write_record(self.record.replace(**changes), flush=True)
+            write_file(self.folder / "run.json", self.record.replace(**changes).to_json())
             self.update(**changes)
 
     def store(self, what: str, **changes: Any) -> None:
         """Do the same as `save` for a user; raises UserError, in which `what` names them."""
         with storing(what):
             self.save(**changes)
-
-    def _write_record(self, record: RunRecord, flush: bool) -> None:
-        path, used_at = self.folder / "run.json", _use_clock.tick()
-        write_file(path, record.to_json(), flush=flush)
-        os.utime(path, (used_at, used_at))
 
     # Data on disk
 
@@ -326,17 +291,16 @@ class Run:
         if lines:
             first = lines[0]["step"]
             scores = [
-                (line["step"], line["exact_match"]) for line in lines if "exact_match" in line
+                (each["step"], each["exact_match"]) for each in lines if "exact_match" in each
             ]
+            earlier = (each for each in self.record.curve if each[0] < first)
             self.update(
                 scores=None,  # they were of an earlier step
                 imported=False,
                 step=lines[-1]["step"],
                 seconds=lines[-1]["seconds"],
                 best=max_score(self.best, *(score for _, score in scores)),
-                curve=thin_scores(
-                    [*(each for each in self.record.curve if each[0] < first), *scores]
-                ),
+                curve=thin_scores([*earlier, *scores]),
             )
 
     def load_weight_steps(self) -> tuple[int, ...]:

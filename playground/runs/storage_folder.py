@@ -1,6 +1,8 @@
 """The folder of a server: shared checkpoints directly in it, and a folder per run in `runs/`."""
 
 import hmac
+import json
+import logging
 import multiprocessing.util
 import os
 import re
@@ -10,22 +12,26 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import filelock
 
-from playground.checkpoints.manifest import Manifest
-from playground.common.atomic_write import clean_up_stale, remedy
+from playground.checkpoints.manifest import Manifest, read_manifest
+from playground.common.atomic_write import clean_up_stale, remedy, remove_dir
 from playground.common.platform import rename
-from playground.common.storage import BUNDLED_CHECKPOINTS
-from playground.errors import UserError
+from playground.common.storage import BUNDLED_CHECKPOINTS, directory_size
+from playground.common.strict_json import read_json
+from playground.errors import UserError, error_text
 from playground.training.run_config import RunConfig
 
 from .owner_keys import stored_key
-from .weight_history import weights_path
+from .weight_history import read_lines, weights_path
 from .worker_protocol import PINNED_SUFFIX
 
+log = logging.getLogger(__name__)
+CHECKPOINT_FILES = ("config.json", "model.safetensors", "training.safetensors", "metrics.jsonl")
 RUN_FOLDER = re.compile(r"\d{8}-\d{6}-.+-[0-9a-f]{6}")  # as `new_run_folder` names it
 # Age in seconds at which an unfinished write is removed where commands write, too: models, and
 # datasets, which take less time.
@@ -56,12 +62,9 @@ def locked_storage(root: Path) -> Iterator[None]:
 
 
 class StorageFolder:
-    """The folder of checkpoints and runs.
+    """The folder of checkpoints and runs."""
 
-    `bundled` is the folder of the bundled checkpoints, which this one need not have.
-    """
-
-    bundled: Path | None = None
+    bundled: Path | None = None  # the folder of the bundled checkpoints, if it is another one
 
     def __init__(self, root: Path) -> None:
         self.root, self.runs = root, root / "runs"
@@ -181,3 +184,53 @@ def _subfolders(folder: Path) -> list[Path]:
     except OSError:
         return []
     return [folder / name for name in names if name[0] != "." and os.path.isdir(folder / name)]
+
+
+def export_checkpoint(checkpoint: Path, run: Path | None, destination: Path) -> Path:
+    """Copy the checkpoint files, and no other file, into a new folder.
+
+    The metrics are those of the run up to its step. The run may continue to train meanwhile. Raises
+    CheckpointError or OSError.
+    """
+    step = read_manifest(checkpoint).step
+    destination.mkdir(parents=True)
+    for name in CHECKPOINT_FILES:
+        if (checkpoint / name).is_file():
+            shutil.copyfile(checkpoint / name, destination / name)
+    if run is not None and not (destination / "metrics.jsonl").is_file():
+        with open(destination / "metrics.jsonl", "w", encoding="utf-8") as file:
+            file.writelines(
+                json.dumps(line) + "\n" for line in read_lines(run) if line["step"] <= step
+            )
+    return destination
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """A folder or a file with a damaged record.
+
+    `reason` is a sentence, and `owner` the fingerprint of its owner, empty if it is unknown.
+    """
+
+    path: Path
+    reason: str
+    owner: str
+    n_bytes: int
+
+    def remove(self) -> None:
+        """Remove the folder or the file. Raises OSError; then it is still there."""
+        if self.path.is_dir() and not self.path.is_symlink():
+            remove_dir(self.path)
+        else:
+            self.path.unlink(missing_ok=True)
+
+
+def describe_damage(path: Path, record: Path, error: Exception) -> Damaged:
+    """Log and return a damaged record, which is `path` or a file below it."""
+    log.warning("%s is not listed: %s", path, error)
+    owner, n_bytes = "", 0
+    with suppress(ValueError, AttributeError, TypeError):
+        owner = str(read_json(record).get("owner", ""))
+    with suppress(OSError):
+        n_bytes = directory_size(path) if path.is_dir() else path.lstat().st_size
+    return Damaged(path, error_text(error), owner, n_bytes)

@@ -1,10 +1,9 @@
 """The storage quota of a public server (`limits.py`).
 
-Evicts least recently used data first: weight history, then models, then records. Training restores
-the weight history, of which one step per doubling remains. The record and the curves of a run
-without its model allow an exact repetition. Runs in use are never evicted. A user who exceeds
-their share, or a client address that exceeds half of all, takes no space from other users: the
-address counts because a client can invent any number of owners.
+Evicts least recently used data first: weight history, then models, then records. The record and the
+curves of a run without its model allow an exact repetition. Runs in use are never evicted. A user
+above their share, or an address above half of all, takes no space from others: the address counts
+because a client can invent any number of owners.
 """
 
 from __future__ import annotations
@@ -36,9 +35,7 @@ if TYPE_CHECKING:
 
 # bytes of metrics that remain after the eviction of the model
 MAX_RETAINED_METRICS_BYTES = 1_000_000
-OWNER_ACTIVE_TTL_S = (
-    60.0  # seconds after the last request for which an owner or a viewer counts as active
-)
+OWNER_ACTIVE_TTL_S = 60.0  # seconds for which an owner or a viewer counts as active
 MAX_NAMED_RUNS = 3  # runs named in a message
 Eviction = Callable[[Run], Callable[[], object]]
 
@@ -56,8 +53,7 @@ class StorageQuota:
     def ensure_available(self, owner: str, address: str, n_bytes: int) -> None:
         """Ensure that an owner (a fingerprint) can store more bytes, or raise UserError.
 
-        Of the owner's runs, only the weight history is evicted. The owner chooses which models to
-        delete, so that a press on Train never costs a model.
+        Of the owner's runs, only the weight history is evicted: a press on Train costs no model.
         """
         limits = self.settings.limits
         if limits.bytes_per_owner:
@@ -91,9 +87,8 @@ class StorageQuota:
     def enforce(self, needed: int = 0, address: str = "") -> int:
         """Evict data if all runs, with `needed` bytes more of an address, exceed the total quota.
 
-        Owners above their share lose data first, then addresses above half of the total. Other
-        owners lose data only if the total would be exceeded even without the excess of these.
-        Returns the bytes that still exceed the quota.
+        Owners above their share lose data first, then addresses above half of the total. Others
+        lose data only for what remains without the excess of these. Returns the bytes still above.
         """
         limits, runs = self.settings.limits, self.runs()
         share = limits.bytes_per_owner or limits.bytes_total
@@ -136,25 +131,18 @@ class StorageQuota:
 
     def size_of_run(self, run: Run) -> int:
         """Return the bytes of a run; for an active run, at least its estimated final size."""
-        size = (
-            directory_size(run.folder)
-            if run.has_worker or run.size_bytes is None
-            else run.size_bytes
-        )
+        size = None if run.has_worker else run.size_bytes
+        size = directory_size(run.folder) if size is None else size
         run.size_bytes = None if run.has_worker else size
-        return (
-            max(size, estimated_run_bytes(run.config))
-            if run.has_worker or run.status in ("waiting", "starting")
-            else size
-        )
+        is_growing = run.has_worker or run.status in ("waiting", "starting")
+        return max(size, estimated_run_bytes(run.config)) if is_growing else size
 
     def evict_if_idle(self, run: Run, eviction: Eviction) -> int:
         """Evict data of a run if it is idle; return the number of freed bytes.
 
-        A worker that starts meanwhile waits for the lock file. `eviction` updates the run in
-        memory, with the locks of the registry and the run held, and returns the function that
-        removes the data from disk. That function runs without these locks, because a poll takes the
-        run's lock.
+        A worker that starts meanwhile waits for the lock file. `eviction` updates the run with the
+        locks of the registry and the run held. It returns the function that removes the data from
+        disk, which runs without these locks, because a poll takes the run's lock.
         """
         freed = 0
         with (
@@ -200,9 +188,9 @@ class StorageQuota:
     def _bytes_by_address(
         self, runs: list[Run], needed: int, address: str, share: int = 0
     ) -> Counter[str]:
-        """Return the bytes of the runs of each address; "" is the unknown address.
+        """Return the bytes of each address ("": unknown), with `needed` more of `address`.
 
-        `needed` bytes more of `address` count; of one owner, at most `share` bytes (0: no limit).
+        Of one owner, at most `share` bytes count (0: no limit).
         """
         sizes = [self.size_of_run(run) for run in runs]
         owners, used = Counter[str](), Counter[str]({address: needed})
@@ -215,7 +203,6 @@ class StorageQuota:
         return used
 
     def _exceeds_address_quota(self, needed: int, address: str) -> bool:
-        """Return whether more bytes would exceed the half of an address and the total quota."""
         limit = self.settings.limits.bytes_total
         used = self._bytes_by_address(self.runs(), needed, address)
         return used[address] > max_amount_per_address(limit) and used.total() > limit
@@ -232,9 +219,8 @@ class StorageQuota:
         """Evict data of idle runs until `excess` bytes are free; return the bytes still missing.
 
         The order is: deleted runs, weight histories, models, records of runs without a model.
-        Uploaded models of absent owners come first among the models, because their owners have a
-        copy; then those of hidden runs. Uploaded models must not evict models trained on this
-        instance.
+        Among the models, uploaded ones of absent owners come first, because their owners have a
+        copy; then those of hidden runs.
         """
         if excess <= 0:
             return excess
@@ -295,16 +281,12 @@ class StorageQuota:
         return sorted(runs, key=age)
 
     def _in_use(self, run: Run) -> bool:
-        """Return whether a run has an active owner or viewer."""
         seen_at = self.registry.owner_last_seen.get(run.owner, -OWNER_ACTIVE_TTL_S)
         return time.monotonic() - max(seen_at, run.last_viewed_at) < OWNER_ACTIVE_TTL_S
 
 
 def surplus_weights(folder: Path) -> list[Path]:
-    """Return the weight files to remove when a history is thinned, and all states.
-
-    The first weights, one per doubling of the step, and the latest weights remain.
-    """
+    """Return all states, and the weights but the first, the latest, and one per doubling."""
     weights = [
         weights_path(folder, step) for step in weight_steps(folder)[:-1] if not is_retained(step, 1)
     ]

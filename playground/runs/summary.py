@@ -121,10 +121,7 @@ def to_summary(run: Run) -> dict[str, Any]:
 def live_response(
     run: Run, n_points: int, series_id: int, snapshot_version: int, changes_version: int
 ) -> dict[str, Any]:
-    """Return the state of a run that the page does not have yet. Takes no lock.
-
-    The page has the first `n_points` points of the series `series_id`, and the other versions.
-    """
+    """Return the state of a run that the page does not have yet. Takes no lock."""
     record, live = run.record, run.live
     points = live.points or MetricSeries()
     if live.series_id != series_id:

@@ -66,11 +66,9 @@ class Supervisor:
         run.exiting = False
         run.viewer_active, run.last_viewed_at = True, time.monotonic()
         run.last_message_at, run.cpu_seconds, run.size_bytes = time.monotonic(), 0.0, None
-        origin = (
-            (str(self.root / "runs" / run.branched_from[0]), run.branched_from[1])
-            if run.branched_from
-            else None
-        )
+        origin = None
+        if run.branched_from:
+            origin = (str(self.root / "runs" / run.branched_from[0]), run.branched_from[1])
         return WorkerSpec(
             str(run.folder),
             run.config.to_flat(),
@@ -129,7 +127,6 @@ class Supervisor:
         run.update(step=step, device=device)
 
     def _on_end(self, run: Run, status: str, message: str, scores: dict[str, Any] | None) -> None:
-        """Handle the last message of a worker."""
         if (
             message
             and NO_USABLE_CHECKPOINT not in message
@@ -202,11 +199,8 @@ class Supervisor:
             self._remove_unviewed(run)
         else:
             self._unload(run)
-        if (
-            run.is_deleted
-            and not run.has_worker
-            and time.monotonic() - run.deleted_at_monotonic > UNDO_TTL_S
-        ):
+        deleted_s = time.monotonic() - run.deleted_at_monotonic
+        if run.is_deleted and not run.has_worker and deleted_s > UNDO_TTL_S:
             self.registry.storage_quota.evict_if_idle(run, self.registry.storage_quota.delete_run)
 
     def _supervise_worker(self, run: Run) -> None:
@@ -256,14 +250,10 @@ class Supervisor:
     def kill_if_hung(self, run: Run, now: float) -> None:
         """Kill a worker that is silent and has neither used nor waited for the processor."""
         timeout_s, worker = self.settings.hang_timeout_s, run.worker
-        due_since = run.command_sent_at or (run.last_message_at if run.status != "paused" else None)
+        due_since = run.command_sent_at or (run.last_message_at if run.status != "paused" else now)
         if worker is None or worker.process.pid is None:  # it has exited, or is about to start
             return
-        if (
-            not timeout_s
-            or due_since is None
-            or now - max(due_since, run.last_message_at) < timeout_s
-        ):
+        if not timeout_s or now - max(due_since, run.last_message_at) < timeout_s:
             return
         with suppress(psutil.Error):
             used = cpu_seconds(worker.process.pid)
@@ -271,11 +261,8 @@ class Supervisor:
                 # It is busy with a long step or an evaluation.
                 run.cpu_seconds, run.last_message_at = used, now - timeout_s / 2
                 return
-            run.forced_status = (
-                "failed",
-                f"the training process hung for {timeout_s:g} s and was ended; "
-                f"{run.resume_message()}",
-            )
+            reason = f"the training process hung for {timeout_s:g} s and was ended"
+            run.forced_status = ("failed", f"{reason}; {run.resume_message()}")
             worker.kill()
 
     def shutdown(self, seconds: float) -> tuple[int, int]:

@@ -1,10 +1,8 @@
 """The training process of one run: train, handle commands, send messages, and save to disk.
 
-The worker computes no views. It saves its weights in the run's history and reports their steps,
-and another process computes the views from them (`inspector_process.py`).
-
-`worker_protocol.py` lists the commands and messages. A worker saves and exits when its parent has
-exited or when it receives a signal. The run can be resumed. The worker prints nothing.
+It saves its weights in the run's history, and another process computes the views from them
+(`inspector_process.py`). A worker saves and exits when its parent has exited or when it receives a
+signal; the run can be resumed. `worker_protocol.py` lists the commands and messages.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ from playground.training.trainer import Metrics
 
 from .weight_history import WeightHistory
 from .worker_checkpoints import remove_old_checkpoints, restore_run
-from .worker_protocol import DIVERGED_MESSAGE, PINNED_SUFFIX, WorkerSpec
+from .worker_protocol import DIVERGED_MESSAGE, PINNED_SUFFIX, WorkerSpec, max_speed
 
 log = logging.getLogger(__name__)
 
@@ -185,13 +183,7 @@ class TrainingWorker:
         return max(0.0, min(COMMAND_WAIT_S, self.next_step_at - time.monotonic()))
 
     def max_steps_per_second(self) -> float:
-        """Return the current maximum of steps per second; 0 for no maximum."""
-        speeds = [
-            c.value
-            for c in self.trainer.changes
-            if c.setting == "speed" and c.step <= self.trainer.step_count
-        ]
-        return speeds[-1] if speeds else 0.0
+        return max_speed(self.trainer.changes, self.trainer.step_count)
 
     def record_step(self) -> None:
         """Save and send the data that are due after a step."""
@@ -210,24 +202,17 @@ class TrainingWorker:
             self.save()
 
     def finalize(self, status: str, message: str) -> bool:
-        """Evaluate, save and report the end of the run.
-
-        Returns False if it could not be saved, unless the server requested the exit of a pause.
-        """
+        """Evaluate, save and report the end of the run; return False if it could not be saved."""
         scores = self.trainer.evaluate() if status == "done" else None
         saved = (
             self.write_or_pause(self.send_metrics)
             and self.write_or_pause(self.save_preview_weights)
             and self.write_or_pause(lambda: self.save(scores))
         )
-        if not saved and status != "paused":
+        if not saved and status != "paused":  # the server requests the exit of a pause
             return False
-        self.send(
-            "ended",
-            status,
-            message or self.write_error,
-            dataclasses.asdict(scores) if scores else None,
-        )
+        result = dataclasses.asdict(scores) if scores else None
+        self.send("ended", status, message or self.write_error, result)
         return True
 
     # Commands
@@ -304,18 +289,12 @@ class TrainingWorker:
         return True
 
     def save_preview_weights(self, with_state: bool = False) -> None:
-        """Save the weights for the live view.
-
-        The next save is delayed so that saving takes at most 1 % of the time at any model size.
-        """
+        """Save the weights for the live view."""
         step, started = self.trainer.step_count, time.monotonic()
         self.history.save_weights(step, self.packed_weights(), with_state)
         now = time.monotonic()
+        # saving takes at most 1 % of the time at any model size
         self.next_snapshot_at = now + max(SNAPSHOT_INTERVAL_S, 100 * (now - started))
-        self.send_weight_steps()
-
-    def send_weight_steps(self) -> None:
-        """Send the steps with stored weights, if they have changed."""
         steps = self.history.steps()
         if steps != self.sent_weight_steps:
             self.sent_weight_steps = steps

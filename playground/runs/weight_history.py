@@ -96,9 +96,8 @@ def read_lines(run: Path) -> Iterator[dict[str, Any]]:
     if not path.is_file():
         return
     with open(path, "rb") as file:
-        for number, line in enumerate(
-            iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), start=1
-        ):
+        lines = iter(lambda: file.readline(MAX_LINE_BYTES + 1), b"")
+        for number, line in enumerate(lines, start=1):
             if len(line) > MAX_LINE_BYTES:
                 raise CheckpointError(
                     f"{file_label(path)}, line {number}: it is longer than a step's metrics are"
@@ -228,16 +227,11 @@ class WeightHistory:
                 self._stride *= 2
                 out = [step for step in steps if step % self._stride]
             else:
-                coarser = [
-                    fineness for fineness in WEIGHTS_PER_DOUBLING if fineness < self._density_level
-                ]
+                coarser = [each for each in WEIGHTS_PER_DOUBLING if each < self._density_level]
                 self._density_level = coarser[0] if coarser else self._density_level
                 stay = {0, max(steps), *self._transient, *self._sizes[STATE_SUFFIX]}
-                out = [
-                    step
-                    for step in steps
-                    if step not in stay and not (coarser and is_retained(step, self._density_level))
-                ]
+                stay |= {s for s in steps if coarser and is_retained(s, self._density_level)}
+                out = [step for step in steps if step not in stay]
                 if not coarser and not out:
                     return
             for step in out:

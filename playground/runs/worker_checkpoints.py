@@ -34,9 +34,8 @@ def restore_run(spec: WorkerSpec, history: WeightHistory) -> tuple[Trainer, str,
     lines = list(read_lines(folder))
     at = restore_state_at_or_before(trainer, folder, lines[-1]["step"] if lines else 0)
     if at is not None:
-        trainer.seconds = next(
-            (line.get("seconds", 0.0) for line in reversed(lines) if line["step"] == at), 0.0
-        )
+        seconds = {line["step"]: line.get("seconds", 0.0) for line in lines}
+        trainer.seconds = seconds.get(at, 0.0)
         history.open(trainer.step_count)
         return trainer, note, False
     if note:

@@ -11,8 +11,11 @@ their kind.
                ("ended", status, text, scores or None)
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
+
+from playground.training.setting_changes import SettingChange
 
 DIVERGED_MESSAGE = "training diverged"  # start of the message of a diverged run
 NO_USABLE_CHECKPOINT = "no checkpoint of this run can be used"
@@ -29,3 +32,9 @@ class WorkerSpec:
     trained_seconds: float = 0.0  # seconds of training so far
     threads: int = 0  # an upper limit, independent of the settings; 0: no limit
     cores: int = 1  # those of the machine, divided by the slots
+
+
+def max_speed(changes: Iterable[SettingChange], step: int) -> float:
+    """Return the maximum of steps per second at a step; 0 for no maximum."""
+    speeds = [each.value for each in changes if each.setting == "speed" and each.step <= step]
+    return speeds[-1] if speeds else 0.0

@@ -236,9 +236,7 @@ def serve(
     storage, locks = resolve_storage(), ExitStack()
     locks.enter_context(locked_storage(storage.root))  # until the process ends
     warm_up()
-    registry = Registry(
-        storage.root, limits=Limits.shared_instance() if public else Limits.unlimited()
-    )
+    registry = Registry(storage.root, limits=Limits.shared_instance() if public else Limits())
     registry.storage.bundled = ASSETS_DIR / "checkpoints"
     storage_error = registry.storage.error()
     registry.storage_note = " ".join(filter(None, (storage_error, storage.note)))

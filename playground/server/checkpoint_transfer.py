@@ -37,10 +37,10 @@ from playground.errors import UserError
 from playground.jobs.admission import Admission, Client, limit
 from playground.models.config_fields import ConfigError
 from playground.runs.access import RUN_PREFIX
-from playground.runs.export import CHECKPOINT_FILES, export_checkpoint
 from playground.runs.record import MAX_NAME_LENGTH
 from playground.runs.registry import Registry
 from playground.runs.state import Run
+from playground.runs.storage_folder import CHECKPOINT_FILES, export_checkpoint
 
 from .asgi import json_error
 from .client import resolve_client_address

@@ -28,10 +28,9 @@ from playground.common.validation import parse
 from playground.datasets.pairs import SHA256_PATTERN, DatasetNotFoundError
 from playground.datasets.sources import HUB_PREFIX, ReadOptions
 from playground.errors import UserError, error_response
-from playground.jobs.admission import limit
+from playground.jobs.admission import Policy, limit
 from playground.jobs.executors import ProcessPerJob
 from playground.jobs.job import Job
-from playground.jobs.policy import Policy
 from playground.jobs.queue import JobQueue
 from playground.runs.dataset_library import DatasetLibrary
 from playground.runs.registry import Registry

@@ -8,9 +8,9 @@ from typing import Any
 from starlette.requests import Request
 
 from playground.errors import UserError, raise_for_error
+from playground.jobs.admission import Policy
 from playground.jobs.executors import ProcessPerJob
 from playground.jobs.job import Job
-from playground.jobs.policy import Policy
 from playground.jobs.queue import JobQueue
 
 from .routes import ROUTE_PREFIX

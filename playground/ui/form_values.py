@@ -17,7 +17,7 @@ from playground.training.run_config import RunConfig, field_named, section_of_fi
 
 from .setting_groups import PRESET_SETTINGS, is_used_by_architecture, label_of
 
-NO_LIMITS = Limits.unlimited()
+NO_LIMITS = Limits()
 OwnsDataset = Callable[[str], bool]  # whether the user owns the dataset with a SHA-256
 OWNS_NONE: OwnsDataset = frozenset[str]().__contains__
 MAX_SETTINGS_LENGTH = 40_000  # characters; the vocabulary of a dataset may have half of them

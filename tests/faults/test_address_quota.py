@@ -1,9 +1,7 @@
 """One address with thirty invented owners fills the storage, while two others have theirs."""
 
-import io
 import shutil
 import threading
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -25,6 +23,7 @@ from playground.runs.registry import Registry
 from playground.server.app import build_handlers, launch_options
 from playground.training.run_config import RunConfig
 from tests.support.app_server import wait_for
+from tests.support.files import read_files, zip_files
 from tests.support.small_runs import TINY_SETTINGS, tiny_config
 
 ATTACKER, VICTIMS = "192.0.2.9", ("192.0.2.1", "192.0.2.2")
@@ -46,11 +45,7 @@ class Instance:
         monkeypatch.setattr(
             ProcessPerJob, "start", lambda executor, job: self.run_job(executor, job)
         )
-        packed = io.BytesIO()
-        with zipfile.ZipFile(packed, "w") as archive:
-            for path in checkpoint.iterdir():
-                archive.write(path, path.name)
-        self.zip_file = packed.getvalue()
+        self.zip_file = zip_files(read_files(checkpoint))
         self.model_bytes = self.measure_model()
         total = MODELS_IN_ALL * self.model_bytes + 400
         self.limits = Limits(bytes_per_owner=2 * self.model_bytes, bytes_total=total)

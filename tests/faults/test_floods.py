@@ -1,7 +1,8 @@
-"""Floods of connections, streams and calls: others are served, and nothing of them is left."""
+"""Floods of connections, streams, calls and page loads: nothing is left, and others are served."""
 
 import http.client
 import json
+import shutil
 import signal
 import socket
 import statistics
@@ -17,6 +18,7 @@ from playground.runs.owner_keys import new_owner_key
 from tests.support.app_server import AppServer, wait_for
 from tests.support.page_client import PageClient, PollingThread
 from tests.support.pooling_proxy import PoolingProxy
+from tests.support.small_runs import repeat_counts
 
 # On the signal, the server writes the number of the tasks of its event loops into a file.
 COUNT_TASKS = """
@@ -30,6 +32,11 @@ def count_tasks(*_):
 signal.signal(signal.SIGUSR2, count_tasks)
 """
 FEW, MANY = 50, 6000
+HALF_REQUESTS = (
+    *(b"", b"GET / HTTP/1.1\r\nHost: 127"),
+    b"POST /playground/api/runs/poll HTTP/1.1\r\nHost: x\r\nContent-Length: 90\r\n\r\n{",
+)
+MAX_GROWTH_BYTES = 20e6  # the allocator alone may hold 12 MB after 100 page loads
 
 
 @pytest.fixture(scope="module")
@@ -90,10 +97,9 @@ def idle(port, count, opened):
 
 
 def slow_senders(port, count, opened):
-    head = b"POST /playground/api/runs/poll HTTP/1.1\r\nHost: x\r\nContent-Length: 90\r\n\r\n{"
     for _ in range(max(20, count // 30)):
         opened.append(connect(port))
-        opened[-1].sendall(head)
+        opened[-1].sendall(HALF_REQUESTS[-1])
 
 
 def streams_of_one_session(port, count, opened):
@@ -155,5 +161,65 @@ def test_a_flood_delays_no_other_client_and_leaves_no_trace(
     wait_for(
         lambda: len(server.net_connections()) <= sockets + 2, 60, "the end of every connection"
     )
+    assert "Traceback" not in app.log.read_text()
     record_property("slowest poll, ms", round(1000 * max(watcher.response_seconds)))
     record_property("median poll, ms", round(1000 * statistics.median(watcher.response_seconds)))
+
+
+@pytest.mark.timeout(600)
+@repeat_counts(60, 2000)
+def test_page_loads_leave_no_resources_on_the_server(app, count, record_property):
+    def load_page() -> None:
+        page = PageClient(app, new_owner_key())
+        assert page.get("/")
+        assert page.load()
+        page.call("runs/list")
+
+    for _ in range(60):  # lazy imports, and the reserve of the allocator
+        load_page()
+    server = psutil.Process(app.process.pid)
+    before = server.memory_info().rss
+    for _ in range(count):
+        load_page()
+    growth = server.memory_info().rss - before
+    record_property("growth_mb", round(growth / 1e6, 1))
+    print(f"{count} page loads: {growth / 1e6:+.1f} MB")
+    assert growth <= MAX_GROWTH_BYTES
+
+
+@pytest.mark.smoke
+@pytest.mark.skipif(
+    shutil.which("prlimit") is None, reason="prlimit sets the limit of file descriptors"
+)
+def test_idle_connections_block_no_client_and_fill_no_log(tmp_path):
+    app = AppServer(
+        tmp_path,
+        command_prefix=("prlimit", "--nofile=160:160"),
+        GRADIO_SERVER_NAME="0.0.0.0",
+        PYTHONUNBUFFERED="1",
+    )
+    opened = []
+    try:
+        # before this line, Gradio's launch sends a request to its own server; the app ends if it
+        # fails
+        wait_for(lambda: "public link" in app.log.read_text(), 60, "the end of the launch")
+        for number in range(400):
+            connection = socket.socket()
+            connection.settimeout(2)
+            opened.append(connection)
+            try:
+                connection.connect(("127.0.0.1", app.port))
+                connection.sendall(HALF_REQUESTS[number % 3])
+            except OSError:
+                continue  # the server may refuse connections
+        # each request has a timeout of a minute, which passes if the server accepts no connection
+        for _ in range(3):
+            assert app.get("/config")[0] == 200
+            assert PageClient(app, new_owner_key()).call("runs/list")["runs"] == []
+    finally:
+        for connection in opened:
+            connection.close()
+        app.stop()
+    assert app.log.stat().st_size < 1_000_000
+    # many connections may reach the limit for a moment
+    assert app.log.read_text().count("Too many open files") < 10

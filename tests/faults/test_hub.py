@@ -1,15 +1,15 @@
 """Faults of the Hub while a repository is created, or a file is uploaded, committed or downloaded.
 
 The client gets instructions, neither side has incomplete files, and the checkpoint is unchanged.
-Each fault is tested with a commit and a download in this process, some with other operations and
-with hub tasks in their own processes. The cases run concurrently.
+The cases run concurrently, with the client in this process. tests/integration/hub/test_jobs.py has
+hub tasks in their own processes.
 """
 
 import os
+import shutil
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -26,29 +26,22 @@ from playground.hub.jobs import SILENCE_TIMEOUT_S
 from playground.hub.tasks import HubTask, run_task
 from playground.hub.transport import READ_TIMEOUT_S, configure_process
 from playground.jobs.progress import ProgressReporter
-from playground.runs.export import CHECKPOINT_FILES
+from playground.runs.storage_folder import CHECKPOINT_FILES
 from playground.training.trainer import Trainer
 from tests.support.fake_hub import FakeHub
 from tests.support.files import read_files
-from tests.support.hub_tasks import run_hub_task
 from tests.support.small_runs import tiny_config
 
 pytestmark = pytest.mark.timeout(400)
 
-MAX_SECONDS = 150  # seconds until a hub task has ended
 IN_PROCESS_TIMEOUT_S = 6  # seconds that the client in this process waits for a response
 # what huggingface_hub waits for at most: requests, and the pauses between them
 MAX_ATTEMPTS, PAUSES_S = 7, 1 + 2 + 4 + 8 + 8
-MAX_HUB_TASKS = 3  # concurrent hub tasks in their own processes
-# concurrent cases in this process; with more, a busy machine responds after the client's timeout
-MAX_IN_PROCESS = 16
+# concurrent cases; with more, a busy machine responds after the client's timeout
+MAX_CASES = 16
 
 FAULTS = {
-    "401": {"kind": 401},
-    "403": {"kind": 403},
-    "404": {"kind": 404},
-    "409": {"kind": 409},
-    "412": {"kind": 412},
+    **{str(status): {"kind": status} for status in (401, 403, 404, 409, 412)},
     "429": {"kind": 429, "retry_after": 1},
     "500": {"kind": 500, "page": True},
     "503": {"kind": 503},
@@ -79,16 +72,6 @@ ADVICE = {
     "tomorrow": ("requests a wait of 24 h",),
 }
 CASES = [f"{operation}-{fault}" for operation in PATTERNS for fault in FAULTS]
-IN_PROCESS_CASES = [
-    case
-    for case in CASES
-    if case.startswith(("commit", "download")) or case.endswith(("3", "hang"))
-]
-# Cases with hub tasks: each operation, and each kind of fault; the others are soak tests.
-DEFAULT_HUB_TASK_CASES = {
-    *("create-401", "upload-hang", "commit-412", "commit-tomorrow", "download-404"),
-    "download-reset",
-}
 
 
 @dataclass
@@ -100,7 +83,6 @@ class Outcome:
     hits: int = 0
     # of all repositories, without the initial commits
     commits: list[str] = field(default_factory=list)
-    response: str = ""
     is_unchanged: bool = False
     leftovers: list[str] = field(default_factory=list)
 
@@ -135,13 +117,14 @@ def configured_process():
         logging.set_verbosity(verbosity)
 
 
-def package_files(checkpoint):
-    """Return the files of a package that the Hub knows."""
-    files = {name: (checkpoint / name).read_bytes() for name in CHECKPOINT_FILES[1:]}
-    return files | {
-        "playground.json": (checkpoint / "config.json").read_bytes(),
-        "README.md": b"---\nlicense: mit\n---\n# Digits\n",
-    }
+def create_package(checkpoint, folder):
+    """Write the files of a package that the Hub knows; return the folder."""
+    folder.mkdir(parents=True)
+    for name in CHECKPOINT_FILES[1:]:
+        shutil.copyfile(checkpoint / name, folder / name)
+    shutil.copyfile(checkpoint / "config.json", folder / "playground.json")
+    (folder / "README.md").write_bytes(b"---\nlicense: mit\n---\n# Digits\n")
+    return folder
 
 
 def commit_titles(hub):
@@ -153,13 +136,10 @@ def commit_titles(hub):
     ]
 
 
-def run_in_process(case, checkpoint, folder):
+def carry_out(case, checkpoint, folder):
     """Run one fault with the client in this process."""
     operation, name = case.split("-")
-    package, outcome = folder / "package", Outcome()
-    package.mkdir(parents=True)
-    for path, data in package_files(checkpoint).items():
-        (package / path).write_bytes(data)
+    package, outcome = create_package(checkpoint, folder / "package"), Outcome()
     before = read_files(package)
     with FakeHub() as fake_hub:
         client = Hub(fake_hub.ADA, fake_hub.url)
@@ -178,11 +158,7 @@ def run_in_process(case, checkpoint, folder):
                 else:
                     client.push(package, client.plan(package, "ada/digits"), "Step 2")
             except HubError as error:
-                outcome.message, outcome.retryable, outcome.response = (
-                    str(error),
-                    error.retryable,
-                    repr(error),
-                )
+                outcome.message, outcome.retryable = str(error), error.retryable
         outcome.hits, outcome.commits = fault.hits, commit_titles(fake_hub)
     outcome.is_unchanged = read_files(package) == before
     outcome.leftovers = (
@@ -193,80 +169,24 @@ def run_in_process(case, checkpoint, folder):
     return outcome
 
 
-def run_as_hub_task(case, checkpoint, folder):
-    """Run one fault with a hub task in its own process, supervised as by a server."""
-    operation, name = case.split("-")
-    before, messages, outcome = read_files(checkpoint), [], Outcome()
-    folder.mkdir(parents=True)
-    with FakeHub() as fake_hub:
-        if operation in DOWNLOADS:
-            fake_hub.put("ada/digits", package_files(checkpoint), message="Existing")
-            task = HubTask(
-                "pull", "ada/digits", fake_hub.ADA, fake_hub.url, destination=str(folder / "in")
-            )
-        else:
-            task = HubTask(
-                "push", "ada/digits", fake_hub.ADA, fake_hub.url, checkpoint=str(checkpoint)
-            )
-        pattern, method = PATTERNS[operation]
-        with fake_hub.fault(pattern, method=method, **FAULTS[name]) as fault:
-            job = run_hub_task(task, messages.append, MAX_SECONDS)
-        outcome.message, outcome.retryable, outcome.response = (
-            job.message,
-            job.retryable,
-            repr([job.to_json(), messages, job]),
-        )
-        outcome.hits, outcome.commits = fault.hits, commit_titles(fake_hub)
-    outcome.is_unchanged = read_files(checkpoint) == before
-    outcome.leftovers = sorted(path.name for path in folder.iterdir())
-    return outcome
-
-
 @pytest.fixture(scope="module")
-def outcomes(request, configured_process, checkpoint, tmp_path_factory):
-    """A future for each selected case; the cases mostly wait, so they run concurrently."""
+def outcomes(configured_process, checkpoint, tmp_path_factory):
+    """A future for each case; the cases mostly wait, so they run concurrently."""
     folder = tmp_path_factory.mktemp("cases")
-    items = [item for item in request.session.items if item.path == Path(__file__)]
-    expected = [item.callspec.params for item in items if "case" in item.fixturenames]
-    with (
-        ThreadPoolExecutor(MAX_IN_PROCESS) as in_process,
-        ThreadPoolExecutor(MAX_HUB_TASKS) as separate_processes,
-    ):
-        futures = {}
-        for number, params in enumerate(expected):
-            case, carry_out = params["case"], params["carry_out"]
-            pool = in_process if carry_out is run_in_process else separate_processes
-            futures[carry_out, case] = pool.submit(
-                carry_out, case, checkpoint, folder / str(number)
-            )
-        yield futures
+    with ThreadPoolExecutor(MAX_CASES) as pool:
+        yield {case: pool.submit(carry_out, case, checkpoint, folder / case) for case in CASES}
 
 
-def hub_task_param(case):
-    return pytest.param(
-        run_as_hub_task,
-        case,
-        id=f"separate-{case}",
-        marks=[] if case in DEFAULT_HUB_TASK_CASES else [pytest.mark.soak],
-    )
-
-
-@pytest.mark.parametrize(
-    ("carry_out", "case"),
-    [
-        *(pytest.param(run_in_process, case, id=f"in-process-{case}") for case in IN_PROCESS_CASES),
-        *map(hub_task_param, CASES),
-    ],
-)
-def test_a_fault_of_the_hub_is_reported_and_leaves_no_partial_result(outcomes, carry_out, case):
+@pytest.mark.parametrize("case", CASES)
+def test_a_fault_of_the_hub_is_reported_and_leaves_no_partial_result(outcomes, case):
     operation, name = case.split("-")
-    outcome = outcomes[carry_out, case].result(timeout=300)
+    outcome = outcomes[case].result(timeout=300)
     assert outcome.hits >= 1
     assert outcome.hits <= MAX_ATTEMPTS * (2 if operation == "upload" else 1)  # of two files
     assert any(advice in outcome.message for advice in ADVICE[name]), outcome.message
     assert "unexpected error" not in outcome.message
     assert outcome.retryable == (name not in ("401", "403", "404")), outcome.message
-    assert "hf_" not in outcome.message + outcome.response
+    assert "hf_" not in outcome.message
     # Only the response hangs: the commit is complete. A retry writes nothing (see the test of a
     # lost response below).
     assert outcome.commits == (
@@ -278,10 +198,7 @@ def test_a_fault_of_the_hub_is_reported_and_leaves_no_partial_result(outcomes, c
 
 def test_temporary_faults_are_retried_without_a_message(configured_process, checkpoint, tmp_path):
     """One rejection, one cut and one timeout: the client retries, and the file is complete."""
-    package = tmp_path / "package"
-    package.mkdir()
-    for path, data in package_files(checkpoint).items():
-        (package / path).write_bytes(data)
+    package = create_package(checkpoint, tmp_path / "package")
     with FakeHub() as fake_hub:
         client = Hub(fake_hub.ADA, fake_hub.url)
         for pattern, kind in (
@@ -307,19 +224,18 @@ def test_temporary_faults_are_retried_without_a_message(configured_process, chec
 
 
 def test_a_commit_with_a_lost_response_is_not_repeated(configured_process, checkpoint, tmp_path):
-    for path, data in package_files(checkpoint).items():
-        (tmp_path / path).write_bytes(data)
+    package = create_package(checkpoint, tmp_path / "package")
     with FakeHub() as fake_hub:
         client = Hub(fake_hub.ADA, fake_hub.url)
         with (
             fake_hub.fault(FakeHub.COMMIT, "lost", times=1),
             pytest.raises(HubError, match="try again") as lost,
         ):
-            client.push(tmp_path, client.plan(tmp_path, "ada/digits"), "Step 2")
+            client.push(package, client.plan(package, "ada/digits"), "Step 2")
         assert lost.value.retryable
-        plan = client.plan(tmp_path, "ada/digits")
+        plan = client.plan(package, "ada/digits")
         assert not plan.has_writes
-        assert client.push(tmp_path, plan, "Step 2") == fake_hub.repo("ada/digits").head.oid
+        assert client.push(package, plan, "Step 2") == fake_hub.repo("ada/digits").head.oid
         assert commit_titles(fake_hub) == ["Step 2"]
 
 

@@ -46,45 +46,33 @@ def start_jobs(page):
         wait_for(lambda job=job: page.call("jobs/poll", job=job)["status"] != "waiting", 60)
 
 
-@repeat_counts(2, 50)
-def test_sigterm_during_jobs_leaves_no_temporary_files(tmp_path, short_folder, count):
-    environment = {"TMPDIR": str(short_folder), "HF_ENDPOINT": "http://192.0.2.1"}
-    app = AppServer(tmp_path, **environment)
-    for index in range(count):
-        if index:
-            app.start()
-        assert list((app.checkpoints / "runs" / ".scratch").iterdir()) == []
-        start_jobs(PageClient(app, (app.checkpoints / "runs" / ".owner").read_text()))
-        assert app.stop() == 0
-        assert leftovers(short_folder) == set()
-        assert "Traceback" not in app.log.read_text()
-
-
 @pytest.mark.smoke
-def test_sigterm_saves_the_run_and_next_app_resumes_it(tmp_path, short_folder):
-    app = AppServer(
-        tmp_path, PLAYGROUND_SLOTS="1", TMPDIR=str(short_folder), HF_ENDPOINT="http://192.0.2.1"
-    )
-    page = PageClient(app, new_owner_key())
+@repeat_counts(1, 20)
+def test_sigterm_saves_the_run_and_the_next_app_resumes_it(tmp_path, short_folder, count):
+    environment = {"TMPDIR": str(short_folder), "HF_ENDPOINT": "http://192.0.2.1"}
+    app = AppServer(tmp_path, PLAYGROUND_SLOTS="1", **environment)
+    page, newest_step = PageClient(app, new_owner_key()), 0
     subject = page.upload(zipped_small_checkpoint(tmp_path))
-    page.run_action(subject, "resume")
-    step = wait_for_step(page, subject, 10)["step"]
-    page.call("jobs/submit", kind="repo_info", request={"repo": "ada/x"})  # its process starts
-    assert app.stop() == 0
-    assert leftovers(short_folder) == set()
-    log = app.log.read_text()
-    assert "Runs saved: 1\n" in log
-    assert "Traceback" not in log
-    (run,) = map(Run.read, run_folders(app))
-    newest_step = resumable_steps(run)[0]
-    assert (run.status, newest_step >= step) == ("paused", True)
-    assert [line["step"] for line in read_lines(run.folder)] == list(range(1, newest_step + 1))
-    for secret in (run.id, run.share_id, page.owner):
-        assert secret not in log
-    app = AppServer(tmp_path, PLAYGROUND_SLOTS="1")
     try:
-        page = PageClient(app, page.owner)
-        assert page.poll(subject)["step"] == newest_step
+        for _ in range(count):
+            assert list((app.checkpoints / "runs" / ".scratch").iterdir()) == []
+            page.run_action(subject, "resume")
+            step = wait_for_step(page, subject, newest_step + 10)["step"]
+            start_jobs(page)
+            assert app.stop() == 0
+            assert leftovers(short_folder) == set()
+            log = app.log.read_text()
+            assert "Runs saved: 1\n" in log
+            assert "Traceback" not in log
+            (run,) = map(Run.read, run_folders(app))
+            newest_step = resumable_steps(run)[0]
+            assert (run.status, newest_step >= step) == ("paused", True)
+            steps = [line["step"] for line in read_lines(run.folder)]
+            assert steps == list(range(1, newest_step + 1))
+            for secret in (run.id, run.share_id, page.owner):
+                assert secret not in log
+            app.start()
+            assert page.poll(subject)["step"] == newest_step
         page.run_action(subject, "resume")
         wait_for_step(page, subject, newest_step)
     finally:

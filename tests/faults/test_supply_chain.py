@@ -139,11 +139,6 @@ def test_every_action_is_pinned_to_a_commit(path):
     assert unpinned_actions(path.read_text()) == []
 
 
-def test_requirements_and_workflows_exist():
-    assert {"requirements.txt", "requirements-dev.txt"} <= {path.name for path in REQUIREMENTS}
-    assert WORKFLOWS
-
-
 @pytest.mark.parametrize(
     "line",
     ["torch", "torch==2.*", "git+https://example.com/x.git", "--index-url https://example.com"],

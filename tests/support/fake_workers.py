@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 from playground.checkpoints.manifest import Manifest, read_manifest
 from playground.runs import registry, state, supervisor
-from playground.runs.inspector_client import InspectorClient
+from playground.runs.snapshots import InspectorClient
 from playground.runs.weight_history import WeightHistory, read_lines, state_steps
 from playground.runs.worker_checkpoints import remove_old_checkpoints
 from playground.runs.worker_protocol import DIVERGED_MESSAGE, PINNED_SUFFIX, WorkerSpec

@@ -15,14 +15,6 @@ def start_hub_task(task, on_progress=lambda message: None):
     return queue, job
 
 
-def run_hub_task(task, on_progress=lambda message: None, seconds=110):
-    """Run a job until its process has ended, and return it."""
-    queue, job = start_hub_task(task, on_progress)
-    assert job.released.wait(seconds), f"still running: {job.message}"
-    queue.close()
-    return job
-
-
 def run_tasks_here(monkeypatch, run_task_in_process, scratch):
     """Run the hub tasks of commands in this process instead of in one of their own."""
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import http.client
-import io
 import json
 import secrets
 import socket
 import threading
 import time
 import urllib.request
-import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +16,7 @@ from playground.checkpoints.checkpoint import save_checkpoint
 from playground.training.run_config import RunConfig
 from playground.training.trainer import Trainer
 from tests.support.app_server import AppServer, wait_for
+from tests.support.files import zip_files
 from tests.support.small_runs import tiny_config
 
 
@@ -108,17 +106,6 @@ class PageClient:
         if self.connection:
             self.connection.close()
             self.connection = None
-
-
-def zip_files(
-    files: Mapping[str, bytes], prefix: str = "", method: int = zipfile.ZIP_DEFLATED, **more: bytes
-) -> bytes:
-    """Return a zip file of these files."""
-    archive_bytes = io.BytesIO()
-    with zipfile.ZipFile(archive_bytes, "w", method, compresslevel=1) as archive:
-        for name, data in (dict(files) | more).items():
-            archive.writestr(prefix + name, data)
-    return archive_bytes.getvalue()
 
 
 def zipped_small_checkpoint(

@@ -108,7 +108,7 @@ def test_the_page_and_the_server_give_one_answer(name, tmp_path, monkeypatch):
         json.dumps(QUERY),
     ]
     result = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
-    builder, n_answers = SnapshotBuilder(subject.task, subject.config, torch.device("cpu")), 0
+    builder, n_answers = SnapshotBuilder(subject.config), 0
     for text, answer in zip(texts, result["answers"], strict=True):
         expected = builder.predict(subject.model, text)
         assert (answer is None) == ("error" in expected), (text, expected)

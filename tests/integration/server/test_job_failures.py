@@ -18,7 +18,7 @@ from playground.jobs.job import JobStatus
 from playground.jobs.process import warm_up
 from playground.lessons.service import LessonJobs
 from playground.pretrained.jobs import KINDS, PretrainedJobs
-from playground.runs.inspector_client import InspectorClient
+from playground.runs.snapshots import InspectorClient
 from playground.server.checkpoint_transfer import CheckpointTransfer
 from playground.server.datasets_api import DatasetHandlers
 from playground.server.jobs_api import RIGHTS_BY_KIND

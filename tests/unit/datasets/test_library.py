@@ -14,10 +14,10 @@ from playground.datasets.sources import read_text
 from playground.datasets.storage import load_pairs, store, to_files
 from playground.errors import UserError
 from playground.runs import dataset_library
-from playground.runs.damaged import describe_damage
 from playground.runs.dataset_library import MB, MIN_RETENTION_S, DatasetLibrary
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.registry import Registry
+from playground.runs.storage_folder import describe_damage
 from playground.training.run_config import RunConfig
 from playground.training.trainer import Trainer
 from tests.support.small_runs import TINY_SETTINGS

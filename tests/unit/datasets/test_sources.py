@@ -1,5 +1,4 @@
 import pytest
-import torch
 
 from playground.checkpoints.checkpoint import load_model, resume_trainer, save_checkpoint
 from playground.datasets import storage
@@ -80,7 +79,7 @@ def test_a_run_on_rows_resumes_evaluates_and_loads_without_them(tmp_path, monkey
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / "elsewhere"))
     manifest, family = load_model(tmp_path / "c")
     assert manifest.config == config
-    view = SnapshotBuilder(manifest.config.task.load(), manifest.config, torch.device("cpu"))
+    view = SnapshotBuilder(manifest.config)
     reply = view.predict(family, "w1 w2")
     assert (reply["target"], reply["correct"]) == (None, None)
     assert "is unknown" in reply["note"]
@@ -89,7 +88,7 @@ def test_a_run_on_rows_resumes_evaluates_and_loads_without_them(tmp_path, monkey
     with pytest.raises(DatasetError, match=f"{rows.sha256[:12]}.* is not stored here"):
         lost.train_step()
     store(rows)
-    view = SnapshotBuilder(manifest.config.task.load(), manifest.config, torch.device("cpu"))
+    view = SnapshotBuilder(manifest.config)
     assert view.predict(family, "w1 w2")["target"] == ["v2", "v1", "end"]
     assert len(view.snapshot(family, 3)["samples"]) == min(8, rows.count_held_out())
 

@@ -9,7 +9,7 @@ import torch
 
 from playground.errors import UserError
 from playground.jobs import entry
-from playground.jobs.entry import JobOptions, ResidentOptions, last_message
+from playground.jobs.entry import ResidentOptions, last_message
 from playground.jobs.progress import JobCancelled, ProgressReporter, to_json_safe, to_user_error
 
 
@@ -130,8 +130,7 @@ def count(text, reporter):
 
 def test_process_for_one_job_sends_its_progress_and_its_result():
     pipe = Pipe()
-    options = JobOptions(nice=5, scratch="some/folder")
-    entry.run_job(pipe, f"{__name__}:count", ("abc",), options)
+    entry.run_job(pipe, f"{__name__}:count", ("abc",), nice=5, scratch="some/folder")
     assert pipe.sent == [
         ("message", "Counting in folder", 0.0, None),
         ("result", {"n": 3}),

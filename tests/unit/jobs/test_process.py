@@ -14,8 +14,8 @@ from playground.common.env import EnvError
 from playground.jobs import process as worker_process
 from playground.jobs.housekeeping import HOUSEKEEPER
 from playground.jobs.process import WorkerProcess, describe_exit
-from playground.runs.inspector_client import InspectorClient
 from playground.runs.registry import Registry
+from playground.runs.snapshots import InspectorClient
 from tests.support.app_server import wait_for
 from tests.support.fake_workers import FakeWorkers
 from tests.support.small_runs import start_run

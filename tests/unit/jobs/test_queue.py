@@ -10,11 +10,10 @@ import pytest
 from playground.errors import UserError
 from playground.jobs import fair_order
 from playground.jobs import queue as queue_module
-from playground.jobs.admission import Admission
+from playground.jobs.admission import Admission, Policy
 from playground.jobs.fair_order import FairOrder
 from playground.jobs.housekeeping import Housekeeper
 from playground.jobs.job import Job, JobStatus
-from playground.jobs.policy import Policy
 from playground.jobs.queue import JobQueue
 from tests.support.fake_jobs import FakeClock, FakeExecutor, fairness
 
@@ -278,16 +277,6 @@ def test_result_is_converted_for_the_address_of_the_client(build, executor, clie
     assert (jobs[2].status, jobs[2].retryable) == (JobStatus.FAILED, True)  # logged
 
 
-def test_failure_of_a_job_is_its_response(build, executor):
-    queue = build()
-    job = submit(queue)
-    executor.on_end(job, ("failed", "no such model", False), None)
-    assert job.future.result(0) == {"error": "no such model"}
-    other = submit(queue)
-    executor.on_end(other, ("failed", "busy", True), None)
-    assert other.future.result(0) == {"error": "busy", "retryable": True}
-
-
 def test_next_job_can_be_submitted_from_the_callback_of_a_future(build, executor):
     queue = build()
     job, jobs = submit(queue), []
@@ -517,15 +506,6 @@ def test_the_end_of_a_process_has_one_message(build, executor, code, reason):
         "retryable": True,
     }
     assert behind.status is JobStatus.RUNNING
-
-
-def test_job_that_cannot_be_started_fails_and_the_next_one_works(build, executor):
-    queue = build()
-    executor.can_start = False
-    jobs = [submit(queue) for _ in range(3)]
-    assert all("could not be started" in job.future.result(0)["error"] for job in jobs)
-    executor.can_start = True
-    assert submit(queue).status is JobStatus.RUNNING
 
 
 def test_without_a_thread_for_housekeeping_no_job_is_accepted(build, monkeypatch):

@@ -8,7 +8,7 @@ import pytest
 from playground.errors import UserError
 from playground.experiments.runner import ExperimentRunner
 from playground.experiments.service import ExperimentService
-from playground.jobs.policy import Policy
+from playground.jobs.admission import Policy
 from playground.jobs.queue import JobQueue
 from playground.lessons import service as lesson_service
 from playground.lessons.bug_injection import load_source
@@ -82,7 +82,7 @@ def test_a_lesson_is_measured_when_its_run_has_ended(service, registry, workers,
     assert started == []
     workers[0].finish()
     assert service.poll(measurement_id, OWNER)["status"] == "working"
-    _, arguments, _ = started[0].arguments
+    _, arguments, *_ = started[0].arguments
     checkpoint = run.folder / "checkpoints" / "0000060"
     run_files = ["preset Adam", str(run.folder), str(checkpoint)]
     assert arguments == ("half_accuracy_step", {"seed": 0}, [run_files])
@@ -334,7 +334,7 @@ def test_a_lesson_waits_for_its_translation(service, workers, started, translati
     assert started == []
     translations.done(job, output="der hund")
     service.poll(measurement_id, OWNER)
-    _, (_, options, _), _ = started[0].arguments
+    _, (_, options, _), *_ = started[0].arguments
     assert options["pretrained_result"] == {"output": "der hund"}
 
 

@@ -142,13 +142,6 @@ def test_a_worker_that_cannot_be_launched_fails_the_run(registry, start, monkeyp
     assert start(registry).status == "training"
 
 
-def test_a_worker_that_could_not_start_is_reported(registry, start):
-    run = start(registry)
-    run.worker.exit(None)
-    assert run.status == "failed"
-    assert "could not be started: the machine lacks memory" in run.message
-
-
 def test_a_message_of_a_worker_names_no_folder_of_the_server(registry, start, tmp_path):
     run = start(registry)
     registry.supervisor.on_message(run, "trouble", f"could not write {run.folder}/x")
@@ -191,17 +184,6 @@ def test_unwatched_run_pauses_with_reason_and_releases_its_worker(
     )
     workers.control(registry, run, "resume")
     assert (run.status, run.message) == ("training", "")
-
-
-def test_without_timeouts_no_viewer_is_needed(registry, workers, start, clock):
-    training, paused = start(registry), start(registry)
-    workers.control(registry, paused, "pause")
-    clock.advance(10**6)
-    workers.housekeep(registry)
-    assert [(run.status, run.has_worker) for run in (training, paused)] == [
-        ("training", True),
-        ("paused", True),
-    ]
 
 
 def test_a_worker_knows_whether_a_page_is_open(registry, workers, start, clock):

@@ -2,8 +2,10 @@
 
 import os
 import shutil
+from concurrent.futures import Future
 from dataclasses import replace
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -17,7 +19,6 @@ from playground.runs.limits import LIMIT_ENV_NAMES, MAX_METRICS_BYTES, Limits, e
 from playground.server.runs_api import ACTIONS
 from playground.training.presets import PRESETS, preset_config
 from playground.training.run_config import RunConfig
-from playground.training.setting_changes import SettingChange
 from playground.training.trainer import Trainer
 from playground.ui.form_schema import form_defaults
 from playground.ui.form_values import check_form, validate_form
@@ -58,7 +59,7 @@ def test_limits_are_on_by_default_on_a_shared_instance_only(monkeypatch):
     assert (limits.bytes_per_owner, limits.bytes_total) == (200_000_000, 5_000_000_000)
     for name in PRESETS:
         limits.validate(preset_config(name))
-    Limits.unlimited().validate(
+    Limits().validate(
         RunConfig.from_flat(
             {"d_model": 2048, "n_layers": 12, "max_length": 512, "batch_size": 4096}
         )
@@ -147,24 +148,13 @@ def test_model_above_user_disk_quota_is_rejected_with_its_size():
 # Memory, threads and metrics
 
 
-def test_threads_above_the_run_limit_are_rejected_or_capped(registry, workers, start, monkeypatch):
+def test_threads_above_the_run_limit_are_capped(registry, workers, start, monkeypatch):
     for slots, threads in ((1, usable_cores()), (1000, 1)):
         monkeypatch.setenv("PLAYGROUND_SLOTS", str(slots))
         assert Limits.shared_instance().threads == threads
     registry.settings.limits = Limits.shared_instance()
     training, stopped = start(registry), workers.train(start(registry, num_threads=64))
     assert training.worker.spec.threads == stopped.worker.spec.threads == 1
-    workers.control(registry, stopped, "stop")
-    for run in (training, stopped):
-        with pytest.raises(ConfigError) as error:
-            registry.change_setting(run, "num_threads", 2)
-        assert (error.value.field, str(error.value)) == (
-            "num_threads",
-            "num_threads is 2: this server gives each run 1; its owner sets PLAYGROUND_SLOTS, or "
-            "leave it at 1",
-        )
-    registry.change_setting(stopped, "num_threads", 1)
-    assert list(stopped.changes) == [SettingChange(1, "num_threads", 1)]
 
 
 def test_metrics_that_would_take_long_to_read_are_not_adopted(registry, tmp_path):
@@ -185,3 +175,14 @@ def test_metrics_that_would_take_long_to_read_are_not_adopted(registry, tmp_path
     os.truncate(metrics, size)
     registry.settings.limits = Limits(metrics_bytes=size)
     assert registry.import_checkpoint(checkpoint, "ada", "my run").load_points().last == 3
+
+
+@pytest.mark.parametrize(("is_slow", "limit_s"), [(False, 20.0), (True, 120.0)])
+def test_a_view_has_the_time_limit_of_a_shared_server(registry, workers, start, is_slow, limit_s):
+    run = workers.train(start(registry))
+    registry.settings.limits = Limits.shared_instance()
+    process, requested = Mock(), []
+    process.request.side_effect = lambda *_, **named: requested.append(named) or Future()
+    registry.snapshots.inspector = registry.snapshots.slow_inspector = process
+    registry.snapshots.request("show", run, "{}", slow=is_slow)
+    assert [named["timeout_s"] for named in requested] == [limit_s]

@@ -112,18 +112,6 @@ def test_a_step_out_of_order_is_rejected_and_the_file_is_unchanged(step):
     assert points.last == 4
 
 
-def test_missing_measurements_count_as_none():
-    points = MetricSeries([{"step": 1, "loss": 2.0}])
-    assert points.latest() == {
-        "step": 1,
-        "loss": 2.0,
-        "learning_rate": 0.0,
-        "grad_norm": 0.0,
-        "seconds": 0.0,
-        "steps_per_second": 0.0,
-    }
-
-
 # What a page lacks
 
 
@@ -156,11 +144,6 @@ def test_unchanged_data_is_not_sent_again():
         [],
         [],
     )
-
-
-def test_a_cursor_beyond_the_last_point_gets_all_points():
-    result = up_to(50).delta_since(51)
-    assert (result["whole"], result["count"], result["steps"]) == (True, 50, list(range(1, 51)))
 
 
 def test_a_page_that_has_been_away_for_long_gets_the_whole_curve_decimated():

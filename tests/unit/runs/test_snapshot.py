@@ -23,7 +23,7 @@ def test_predictions_on_the_probe_are_those_of_the_model(name):
     torch.manual_seed(0)
     config = small_config(name)
     model, task = build_model(config), config.task.load()
-    builder = SnapshotBuilder(task, config, torch.device("cpu"))
+    builder = SnapshotBuilder(config)
     model.train()
     probe = builder.snapshot(model, 3)["probe"]
     assert model.training
@@ -42,9 +42,7 @@ def test_numbers_of_the_diagram_equal_those_of_the_inspect_tab(name):
     config = small_config(name)
     model, task = build_model(config), config.task.load()
     text = task.example_source()
-    forward_pass = SnapshotBuilder(task, config, torch.device("cpu")).predict(model, text)[
-        "forward_pass"
-    ]
+    forward_pass = SnapshotBuilder(config).predict(model, text)["forward_pass"]
     subject = InspectedModel.from_model(config, model)
     for kind, expected in forward_pass["attention"].items():
         request = {"text": text, "kind": kind, "mode": "teacher-forced"}
@@ -66,10 +64,10 @@ def test_numbers_of_the_diagram_equal_those_of_the_inspect_tab(name):
 def test_the_probe_is_the_default_input_if_the_model_trains_on_its_length():
     config = small_config("transformer")
     task = config.task.load()
-    builder = SnapshotBuilder(task, config, torch.device("cpu"))
+    builder = SnapshotBuilder(config)
     assert builder.default_input == task.example_source()
     longer = replace(config, task=replace(config.task, min_length=6, max_length=7))
-    builder = SnapshotBuilder(task, longer, torch.device("cpu"))
+    builder = SnapshotBuilder(longer)
     assert 6 <= len(builder.default_input.split()) <= 7
 
 
@@ -78,7 +76,7 @@ def test_forward_pass_of_a_typed_sequence_equals_that_of_the_probe(name):
     torch.manual_seed(0)
     config = small_config(name)
     model, task = build_model(config), config.task.load()
-    builder = SnapshotBuilder(task, config, torch.device("cpu"))
+    builder = SnapshotBuilder(config)
     snapshot, info = builder.snapshot(model, 3), builder.describe(model)
     text = " ".join(task.vocabulary.decode(builder.probe_batch.source_BS[0].tolist()))
     forward_pass = builder.predict(model, text)["forward_pass"]
@@ -89,8 +87,8 @@ def test_forward_pass_of_a_typed_sequence_equals_that_of_the_probe(name):
 
 def test_a_sequence_with_too_many_weights_has_no_forward_pass(monkeypatch):
     config = small_config("transformer")
-    model, task = build_model(config), config.task.load()
-    builder = SnapshotBuilder(task, config, torch.device("cpu"))
+    model = build_model(config)
+    builder = SnapshotBuilder(config)
     monkeypatch.setattr(snapshot_module, "MAX_WEIGHTS", 10)
     response = builder.predict(model, "1 2")
     assert response["forward_pass"] is None
@@ -102,7 +100,7 @@ def test_the_snapshot_of_a_long_probe_with_many_heads_is_small():
     config = small_config(
         "transformer", min_length=200, max_length=200, max_positions=201, n_layers=4, n_heads=8
     )
-    builder = SnapshotBuilder(config.task.load(), config, torch.device("cpu"))
+    builder = SnapshotBuilder(config)
     snapshot = builder.snapshot(build_model(config), 0)
     assert sum(np.size(weights) for weights in snapshot["attention"].values()) <= 100_000
     assert len(builder.default_input.split()) > 20
@@ -110,7 +108,7 @@ def test_the_snapshot_of_a_long_probe_with_many_heads_is_small():
 
 def test_a_perfect_model_without_eos_is_right_in_the_live_view():
     subject = reversing_model_without_eos()
-    builder = SnapshotBuilder(subject.task, subject.config, torch.device("cpu"))
+    builder = SnapshotBuilder(subject.config)
     reply = builder.predict(subject.model, "3 1 4 1 5")
     assert (reply["prediction"], reply["correct"]) == (["5", "1", "4", "1", "3"], True)
     snapshot = builder.snapshot(subject.model, 0)
@@ -124,7 +122,7 @@ def test_outputs_without_eos_end_with_their_target():
     config = RunConfig.from_flat(
         {"task": "dedupe", "min_length": 6, "max_length": 6, "predict_eos": False}
     )
-    builder = SnapshotBuilder(config.task.load(), config, torch.device("cpu"))
+    builder = SnapshotBuilder(config)
     samples = builder.snapshot(build_model(config), 0)["samples"]
     assert len({len(sample["target"]) for sample in samples}) > 1
     for sample in samples:

@@ -3,7 +3,6 @@
 The bytes of weights and states are arbitrary here.
 """
 
-import os
 import resource
 import signal
 from itertools import pairwise
@@ -179,13 +178,6 @@ def test_only_the_latest_transient_weights_remain(tmp_path):
     assert weight_steps(tmp_path) == sorted([1024, *odd[-TRANSIENT_WEIGHTS:]])
 
 
-def test_state_is_due_at_every_stride_and_not_at_step_zero(tmp_path):
-    history = opened(tmp_path)
-    assert [step for step in range(50) if history.should_save_state(step)] == list(
-        range(STATE_EVERY_N_WEIGHTS, 50, STATE_EVERY_N_WEIGHTS)
-    )
-
-
 # Looking up
 
 
@@ -307,17 +299,3 @@ def test_file_size_limit_loses_no_line_and_leaves_files_intact(tmp_path, limit_f
     assert weight_steps(tmp_path) == history.steps() == [1]
     history.add([line(401)])
     assert lines_of(tmp_path) == list(range(1, 402))
-
-
-def test_a_removed_metrics_file_is_an_error_and_its_lines_wait(tmp_path):
-    history = opened(tmp_path)
-    history.add([line(1)])
-    os.rename(tmp_path / "metrics.jsonl", tmp_path / "aside")
-    for _ in range(2):
-        with pytest.raises(FileNotFoundError):
-            history.add([line(2)])
-    with pytest.raises(FileNotFoundError):
-        history.flush()
-    os.rename(tmp_path / "aside", tmp_path / "metrics.jsonl")
-    history.add([])
-    assert lines_of(tmp_path) == [1, 2, 2]

@@ -38,7 +38,7 @@ from playground.server.checkpoint_transfer import (
 )
 from playground.server.runs_api import run_action, run_details
 from tests.support.coroutines import run_in_thread, until
-from tests.support.page_client import zip_files
+from tests.support.files import zip_files
 
 
 @pytest.fixture
