@@ -45,6 +45,25 @@ class _HeldLocks(threading.local):
 _held_locks = _HeldLocks()
 
 
+class _UseClock:
+    """The time of the last use of runs, which the quota sorts by. It never goes back."""
+
+    def __init__(self) -> None:
+        self._latest, self._lock = 0.0, threading.Lock()
+
+    def observe(self, used_at: float) -> None:
+        with self._lock:
+            self._latest = max(self._latest, used_at)
+
+    def tick(self) -> float:
+        with self._lock:
+            self._latest = max(self._latest + 1e-3, time.time())
+            return self._latest
+
+
+_use_clock = _UseClock()
+
+
 class RecordLock:
     """A reentrant lock that is never held during disk access, so that no request waits for a disk.
 
@@ -164,7 +183,9 @@ class Run:
 
         Raises ValueError if run.json is missing or invalid.
         """
-        return cls(RunRecord.read(folder), folder)
+        run = cls(RunRecord.read(folder), folder)
+        _use_clock.observe((folder / "run.json").stat().st_mtime)
+        return run
 
     @property
     def has_worker(self) -> bool:
@@ -222,7 +243,7 @@ class Run:
             if flush is None or not self.folder.is_dir():
                 return
             try:
-                write_file(self.folder / "run.json", record.to_json(), flush=flush)
+                self._write_record(record, flush)
             except OSError as error:
                 path = f"{self.folder.name}{os.sep}run.json"
                 reason = f"could not write {path}: {error.strerror or error}"
@@ -236,13 +257,18 @@ class Run:
         Raises OSError if they cannot be written; the run is unchanged then.
         """
         with self.writing_lock:
-            write_file(self.folder / "run.json", self.record.replace(**changes).to_json())
+            self._write_record(self.record.replace(**changes), flush=True)
             self.update(**changes)
 
     def store(self, what: str, **changes: Any) -> None:
         """Do the same as `save` for a user; raises UserError, in which `what` names them."""
         with storing(what):
             self.save(**changes)
+
+    def _write_record(self, record: RunRecord, flush: bool) -> None:
+        path, used_at = self.folder / "run.json", _use_clock.tick()
+        write_file(path, record.to_json(), flush=flush)
+        os.utime(path, (used_at, used_at))
 
     # Data on disk
 

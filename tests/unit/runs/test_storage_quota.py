@@ -234,3 +234,17 @@ def test_address_over_its_share_without_idle_runs_is_rejected(
     # what one address uses beyond its half does not count for another
     registry.storage_quota.ensure_available(owner_id("bob"), registry.client_address(), 200_000)
     assert small.evicted == ""
+
+
+# Clocks
+
+
+def test_a_clock_that_is_set_back_makes_no_run_the_oldest(
+    registry, create_registry, create_finished
+):
+    for hours in (-7, -8, -9):  # in the future, as of a clock that has been set back since
+        create_finished(f"run {hours}", "ada", hours)
+    registry = create_registry()
+    runs = registry.list_for_owner("ada")
+    registry.update_metadata(runs[0], name="renamed, so it was used last")
+    assert registry.storage_quota._least_recently_used(runs) == [runs[1], runs[2], runs[0]]
