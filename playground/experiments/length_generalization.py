@@ -9,9 +9,9 @@ from typing import Any, TypedDict
 from playground.architectures.parameter_groups import parameter_count
 from playground.common.format import format_csv, format_percent
 from playground.common.stats import five_number_summary, quantile, wilson_interval
-from playground.runs.inspector_client import InspectorClient
 from playground.runs.record import WEIGHTS_EVICTED
 from playground.runs.registry import Registry
+from playground.runs.snapshots import InspectorClient
 from playground.runs.state import Run
 
 from .analysis import TARGET_SCORE, describe_rank_test, format_range, format_seeds

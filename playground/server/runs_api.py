@@ -27,12 +27,12 @@ from playground.runs.access import (
     is_single_owner,
 )
 from playground.runs.commands import COMMANDS
-from playground.runs.damaged import Damaged, describe_damage
 from playground.runs.metric_series import MetricSeries
 from playground.runs.owner_keys import OWNER_KEY_PATTERN
 from playground.runs.record import owner_id
 from playground.runs.registry import MAX_STEPS, Registry
 from playground.runs.state import Run
+from playground.runs.storage_folder import Damaged, describe_damage
 from playground.runs.summary import architecture_suffix, task_label
 from playground.runs.weight_history import read_lines
 from playground.runs.worker_protocol import PINNED_SUFFIX
