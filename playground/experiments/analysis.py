@@ -256,8 +256,7 @@ def describe_rank_test(
     if n_variants > 2:
         result += f", corrected for the {math.comb(n_variants, 2)} pairs of variants (Bonferroni)"
     return result + (
-        ": with independent runs and variants that do not differ, so large a difference in ranks "
-        "would be this rare"
+        ": if the variants did not differ, so large a difference in ranks would be this rare"
         if p < SIGNIFICANCE_LEVEL
         else ", so these seeds do not show a difference"
     )

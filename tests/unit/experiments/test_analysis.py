@@ -81,10 +81,7 @@ def test_losses_are_means_between_two_evaluations():
     assert interval_means([], [1.0]) == interval_means([3], [], first=5) == []
 
 
-RARE = (
-    "with independent runs and variants that do not differ, so large a difference in ranks would "
-    "be this rare"
-)
+RARE = "if the variants did not differ, so large a difference in ranks would be this rare"
 
 
 def test_summary_names_the_best_variant_with_ranges_and_p_value():
