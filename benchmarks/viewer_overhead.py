@@ -128,6 +128,7 @@ def measure() -> dict[str, Any]:
     from playground.runs.registry import Registry
     from playground.server.api import Endpoints
     from playground.server.app import build_app, build_handlers, launch_options
+    from playground.server.rate_limit import LoadLimits
     from playground.training.run_config import RunConfig
 
     warm_up().join()
@@ -139,11 +140,12 @@ def measure() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as root, context.Manager() as shared:
         registry = Registry(Path(root))
         handlers = build_handlers(registry, ExperimentService(registry), public=False)
-        app = build_app(Endpoints(registry, handlers, is_public=False))
+        load = LoadLimits(0, 0)
+        app = build_app(Endpoints(registry, handlers, load))
         app.launch(
             prevent_thread_lock=True,
             quiet=True,
-            **launch_options(registry, handlers, None, None, share=False),
+            **launch_options(registry, handlers, None, None, load),
         )
         run = registry.start(RunConfig.from_flat(RUN_SETTINGS), "benchmark")
         while run.step < 50:

@@ -169,10 +169,9 @@ class Endpoints:
     """The endpoints over a registry and the handlers of the page."""
 
     def __init__(
-        self, registry: Registry, handlers: Mapping[str, Handler], is_public: bool
+        self, registry: Registry, handlers: Mapping[str, Handler], load: LoadLimits
     ) -> None:
-        self.registry, self.handlers = registry, handlers
-        self.load = LoadLimits.from_environment(is_public)
+        self.registry, self.handlers, self.load = registry, handlers, load
         self.waiting_calls: list[Client] = []  # the client of each call that waits for a job
 
     def register(self) -> None:

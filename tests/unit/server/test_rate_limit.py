@@ -173,9 +173,9 @@ def test_work_beyond_the_estimate_counts_afterwards(monkeypatch):
 
 def test_api_call_counts_for_the_client_address(client_address):
     request = Request({"type": "http", "client": ("192.0.2.7", 1), "headers": []})
-    call = Endpoints(SimpleNamespace(single_owner=""), {}, False).call("settings", request, {})
+    endpoints = Endpoints(SimpleNamespace(single_owner=""), {}, LoadLimits(0, 0))
     with pytest.raises(StopIteration):
-        call.send(None)  # in this context
+        endpoints.call("settings", request, {}).send(None)  # in this context
     assert client_address.get() == "192.0.2.7"
 
 
