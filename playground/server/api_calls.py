@@ -135,7 +135,7 @@ class Call:
 
     async def wait_for_job(self, job: str, seconds: float) -> Result:
         """Return the status of a job when it ends, or after `seconds`."""
-        client = Client(resolve_client_address(self.request))
+        client = Client(CLIENT_ADDRESS.get())
         waiting_calls = self.site.waiting_calls
         may_wait = not limit("waiting-calls").exceeded(client, waiting_calls)
         deadline = time.monotonic() + seconds * may_wait

@@ -34,7 +34,7 @@ from playground.checkpoints.manifest import CheckpointError, read_manifest
 from playground.common.atomic_write import remedy
 from playground.common.env import env_bytes
 from playground.errors import UserError
-from playground.jobs.admission import Admission, Client, limit
+from playground.jobs.admission import CLIENT_ADDRESS, Admission, Client, limit
 from playground.models.config_fields import ConfigError
 from playground.runs.access import RUN_PREFIX
 from playground.runs.record import MAX_NAME_LENGTH
@@ -43,7 +43,6 @@ from playground.runs.state import Run
 from playground.runs.storage_folder import CHECKPOINT_FILES, export_checkpoint
 
 from .asgi import json_error
-from .client import resolve_client_address
 from .process_calls import process_queue, run_job
 from .schemas.base import require_owner_key
 
@@ -165,7 +164,7 @@ class CheckpointTransfer:
         title = re.sub(r"[^A-Za-z0-9]+", "-", run.name).strip("-") or "run"
         return TemporaryZipResponse(
             self.downloads,
-            resolve_client_address(http_request),
+            CLIENT_ADDRESS.get(),
             lambda new: self._pool.submit(zip_checkpoint, folder, run, new),
             self.registry.storage.new_scratch(),
             f"{title}-step-{int(folder.name[:7])}.zip",
@@ -180,7 +179,7 @@ class CheckpointTransfer:
         except ValueError as error:
             return json_error(error, 400)
         try:
-            async with self.uploads.hold(resolve_client_address(http_request)) as transfer:
+            async with self.uploads.hold(CLIENT_ADDRESS.get()) as transfer:
                 return await self._import_upload(http_request, owner, name, transfer)
         except UserError as error:
             return json_error(error, 503)

@@ -22,11 +22,11 @@ from starlette.routing import Route
 from playground.common.strict_json import parse_strict_json
 from playground.common.validation import parse
 from playground.errors import UserError, error_response
+from playground.jobs.admission import CLIENT_ADDRESS
 from playground.runs.access import NOT_FOUND, Right
 from playground.runs.registry import Registry
 
 from .asgi import json_error
-from .client import resolve_client_address
 from .rate_limit import LoadLimits
 
 ROUTE_PREFIX = "/playground/api/"
@@ -84,7 +84,7 @@ def _make_endpoint(
             )
         except UserError as error:
             return json_error(error, 400)
-        address = resolve_client_address(request)
+        address = CLIENT_ADDRESS.get()
         owner = payload.get("owner") if isinstance(payload, dict) else None
         if retry_after_s := load.take_owner(owner, load_ms):
             return await load.reject(address, retry_after_s)

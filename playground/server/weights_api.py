@@ -21,13 +21,13 @@ from starlette.routing import Route
 from playground.checkpoints.manifest import cached_manifest
 from playground.common.validation import parse
 from playground.errors import BusyError, UserError
+from playground.jobs.admission import CLIENT_ADDRESS
 from playground.runs.access import NOT_FOUND, Access, ModelRef, Right, require
 from playground.runs.browser_model import runs_in_browser
 from playground.runs.registry import Registry
 from playground.runs.weight_history import NO_WEIGHTS, find_weights, weights_path
 
 from .asgi import json_error
-from .client import resolve_client_address
 from .rate_limit import LoadLimits
 from .schemas.base import Index
 
@@ -65,7 +65,7 @@ def weights_route(registry: Registry, load: LoadLimits) -> Route:
         if http_request.headers.get("if-none-match") == headers["ETag"]:
             return Response(status_code=304, headers=headers)
         milliseconds = about.st_size / BYTES_PER_MS
-        load.add(resolve_client_address(http_request), request.owner, milliseconds)
+        load.add(CLIENT_ADDRESS.get(), request.owner, milliseconds)
         media_type = "application/octet-stream"
         return FileResponse(path, headers=headers, media_type=media_type, stat_result=about)
 

@@ -248,8 +248,8 @@ async def request_app(app, method, path, receive, send=None, address="10.0.0.1")
         "path": path,
         "query_string": b"",
         "headers": [(b"x-owner", new_owner_key().encode())],
-        "client": (address, 1),
     }
+    CLIENT_ADDRESS.set(address)
     await app(scope, receive, record)
     return messages[0]["status"], b"".join(message.get("body", b"") for message in messages)
 
