@@ -30,8 +30,7 @@ from .asgi import json_error
 from .rate_limit import LoadLimits
 
 ROUTE_PREFIX = "/playground/api/"
-MAX_INLINE_PARSE_BYTES = 64_000  # a larger body is parsed in a thread
-MAX_BRACKETS = 5000  # in JSON; a megabyte of nested lists takes almost a second to parse
+MAX_BRACKETS = 5000  # in JSON; nested lists take long to parse
 Handler = Callable[[object, Request], Awaitable[Any]]  # the JSON, or a response with it
 HandlerMethod = Callable[..., Coroutine[Any, Any, Any]]
 RequestType = TypeVar("RequestType", bound=BaseModel)
@@ -77,11 +76,7 @@ def _make_endpoint(
     async def endpoint(request: Request) -> Response:
         body = await request.body()
         try:
-            payload = (
-                await asyncio.to_thread(parse_body, body)
-                if len(body) > MAX_INLINE_PARSE_BYTES
-                else parse_body(body)
-            )
+            payload = parse_body(body)
         except UserError as error:
             return json_error(error, 400)
         address = CLIENT_ADDRESS.get()
