@@ -27,7 +27,7 @@ from playground.runs.access import (
     Right,
     require,
 )
-from playground.runs.owner_keys import OWNER_KEY_PATTERN, new_owner_key
+from playground.runs.owner_keys import new_owner_key, valid_owner_key
 from playground.runs.registry import Registry
 
 from .client import resolve_client_address
@@ -46,13 +46,12 @@ def has_mcp() -> bool:
     return find_spec("mcp") is not None
 
 
-def _parse_owner(value: object) -> object:
+def _parse_owner(value: object) -> str:
     """Return the owner key, or an empty string for none; no message repeats the secret value."""
-    if value in ("", None):
-        return ""
-    if not isinstance(value, str) or not OWNER_KEY_PATTERN.fullmatch(value):
+    key = valid_owner_key(value)
+    if not key and value not in ("", None):
         raise ValueError("owner is not an owner key; pass the key that start returned, or omit it")
-    return value
+    return key
 
 
 def text(description: str, *examples: Any, **limits: Any) -> Any:

@@ -28,7 +28,6 @@ from playground.runs.access import (
 )
 from playground.runs.commands import COMMANDS
 from playground.runs.metric_series import MetricSeries
-from playground.runs.owner_keys import OWNER_KEY_PATTERN
 from playground.runs.record import owner_id
 from playground.runs.registry import MAX_STEPS, Registry
 from playground.runs.state import Run
@@ -89,8 +88,7 @@ class ActOnRun(ModelRef):
 
 @handler("runs/list", ListRuns, RunList)
 def list_runs(registry: Registry, request: ListRuns) -> dict[str, Any]:
-    owner = request.owner if OWNER_KEY_PATTERN.fullmatch(request.owner) else ""
-    checkpoints = []
+    owner, checkpoints = request.owner, []
     for name, folder in registry.storage.list_checkpoints().items():
         try:
             manifest = cached_manifest(folder)

@@ -19,7 +19,7 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from playground.runs.owner_keys import OWNER_KEY_PATTERN, new_owner_key, owner_from_session
+from playground.runs.owner_keys import new_owner_key, owner_from_session, valid_owner_key
 
 from .routes import HandlerGroup, handler
 from .schemas.base import OwnerRequest, RequestBody
@@ -40,8 +40,7 @@ def owner_from_cookie(request: Request) -> str:
     """Return the owner key in the cookie of a request; "" if no page has sent it."""
     if not request.headers.get("origin"):
         return ""
-    owner = request.cookies.get(COOKIE, "")
-    return owner if OWNER_KEY_PATTERN.fullmatch(owner) else ""
+    return valid_owner_key(request.cookies.get(COOKIE))
 
 
 class OpenSession(RequestBody):
