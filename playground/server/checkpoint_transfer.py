@@ -164,7 +164,6 @@ class CheckpointTransfer:
         title = re.sub(r"[^A-Za-z0-9]+", "-", run.name).strip("-") or "run"
         return TemporaryZipResponse(
             self.downloads,
-            CLIENT_ADDRESS.get(),
             lambda new: self._pool.submit(zip_checkpoint, folder, run, new),
             self.registry.storage.new_scratch(),
             f"{title}-step-{int(folder.name[:7])}.zip",
@@ -233,20 +232,19 @@ class TemporaryZipResponse(Response):
     def __init__(
         self,
         slots: TransferSlots,
-        address: str,
         start_packing: Callable[[Path], Future[Path]],
         folder: Path,
         filename: str,
     ) -> None:
         super().__init__(media_type="application/zip")
-        self.slots, self.address, self.filename = slots, address, filename
+        self.slots, self.filename = slots, filename
         self.start_packing, self.folder = start_packing, folder
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         packing: Future[Path] | None = None
         is_packed = False
         try:
-            async with self.slots.hold(self.address) as transfer:
+            async with self.slots.hold(CLIENT_ADDRESS.get()) as transfer:
                 transfer.started_at = math.inf  # a client is not slow before the first byte
                 packing = self.start_packing(self.folder)
                 zip_path = await asyncio.wrap_future(packing)

@@ -29,13 +29,6 @@ COOKIE = "__Host-playground-owner"  # with this prefix no other host of the doma
 COOKIE_MAX_AGE_S = 180 * 86400
 
 
-def owner_cookie(owner: str) -> str:
-    return (
-        f"{COOKIE}={owner}; Max-Age={COOKIE_MAX_AGE_S}; Path=/; Secure; HttpOnly; SameSite=None; "
-        "Partitioned"
-    )
-
-
 def owner_from_cookie(request: Request) -> str:
     """Return the owner key in the cookie of a request; "" if no page has sent it."""
     if not request.headers.get("origin"):
@@ -67,5 +60,8 @@ class SessionHandlers(HandlerGroup):
         """Store the owner key in a cookie; `session/open` then shows if it is there."""
         if self.registry.single_owner or not http_request.headers.get("origin"):
             return {}
-        headers = {"set-cookie": owner_cookie(request.owner), "cache-control": "no-store"}
-        return JSONResponse({}, headers=headers)
+        cookie = (
+            f"{COOKIE}={request.owner}; Max-Age={COOKIE_MAX_AGE_S}; Path=/; Secure; HttpOnly; "
+            "SameSite=None; Partitioned"
+        )
+        return JSONResponse({}, headers={"set-cookie": cookie, "cache-control": "no-store"})

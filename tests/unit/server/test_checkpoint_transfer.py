@@ -358,7 +358,7 @@ def test_unread_downloads_lose_their_slots_after_a_timeout(registry, run, monkey
 def download_of(pack, slots, folder="unused"):
     """Return a response whose `pack` runs in a thread of its own."""
     start = ThreadPoolExecutor(1).submit
-    return TemporaryZipResponse(slots, "a", lambda path: start(pack, path), Path(folder), "x.zip")
+    return TemporaryZipResponse(slots, lambda path: start(pack, path), Path(folder), "x.zip")
 
 
 def test_a_download_that_ends_while_it_is_packed_leaves_no_file(tmp_path):
