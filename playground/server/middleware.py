@@ -281,7 +281,9 @@ class SecurityHeadersMiddleware(HttpMiddleware):
                     headers["referrer-policy"] = "same-origin"
                     policy = "default-src 'none'; sandbox"
                     if scope["path"] == "/":
-                        policy = page_policy(is_frameable=_is_embedded_view(scope))
+                        views = _query(scope).get("embed", [])
+                        is_embedded_view = len(views) == 1 and views[0] in EMBED_VIEWS
+                        policy = page_policy(is_frameable=is_embedded_view)
                     headers.setdefault("content-security-policy", policy)
                 if scope["path"] == "/login/huggingface" and "location" in headers:
                     headers["location"] = narrow_sign_in(headers["location"], _query(scope))
@@ -307,12 +309,6 @@ class CompressionMiddleware(HttpMiddleware):
         headers = MutableHeaders(scope=scope)  # BrotliMiddleware ignores the weights of encodings
         headers["accept-encoding"] = accepted_encoding(",".join(headers.getlist("accept-encoding")))
         await (self.compressed if is_text else self.app)(scope, receive, send)
-
-
-def _is_embedded_view(scope: Scope) -> bool:
-    """Return whether the query selects exactly one embedded view."""
-    views = _query(scope).get("embed", [])
-    return len(views) == 1 and views[0] in EMBED_VIEWS
 
 
 def _query(scope: Scope) -> dict[str, list[str]]:

@@ -152,7 +152,10 @@ def _branch(registry: Registry, run: Run, request: ActOnRun) -> dict[str, Any]:
 
 
 def _download(registry: Registry, run: Run, request: ActOnRun) -> dict[str, Any]:
-    return {"ticket": registry.download_tokens.issue(find_checkpoint(run, request.checkpoint), run)}
+    for path, _ in run.checkpoints():
+        if path.name == request.checkpoint:
+            return {"ticket": registry.download_tokens.issue(path, run)}
+    raise UserError(CHECKPOINT_MISSING)
 
 
 def _remove_checkpoint(registry: Registry, run: Run, request: ActOnRun) -> None:
@@ -166,14 +169,6 @@ def _remove_checkpoint(registry: Registry, run: Run, request: ActOnRun) -> None:
         )
     remove_dir(path)
     run.count_checkpoint_change()
-
-
-def find_checkpoint(run: Run, name: str | None) -> Path:
-    """Return the checkpoint of a run with this name; raise UserError if there is none."""
-    for path, _ in run.checkpoints():
-        if path.name == name:
-            return path
-    raise UserError(CHECKPOINT_MISSING)
 
 
 # By action: its handler.
