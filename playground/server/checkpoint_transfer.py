@@ -65,9 +65,6 @@ class Transfer:
         self.started_at, self.bytes, self.is_complete = time.monotonic(), 0, False
         self.reason = ""  # of an early end
 
-    def add_bytes(self, size: int) -> None:
-        self.bytes += size
-
     def complete(self) -> None:
         """Mark all bytes as received: the transfer has no deadline and keeps its slot."""
         self.is_complete = True
@@ -252,7 +249,7 @@ class TemporaryZipResponse(Response):
 
                 async def send_counted(message: Message) -> None:
                     await send(message)
-                    transfer.add_bytes(len(message.get("body", b"")))
+                    transfer.bytes += len(message.get("body", b""))
 
                 response = FileResponse(
                     zip_path, media_type="application/zip", filename=self.filename
@@ -287,15 +284,12 @@ def zip_checkpoint(checkpoint: Path, run: Run, folder: Path) -> Path:
     return zip_path
 
 
-async def save_body(request: Request, path: Path, transfer: Transfer | None = None) -> None:
+async def save_body(request: Request, path: Path, transfer: Transfer) -> None:
     """Write a body to a file; raise UserError if it is larger than MAX_UPLOAD_BYTES."""
-    received = 0
     with open(path, "wb") as file:
         async for chunk in request.stream():
-            received += len(chunk)
-            if transfer:
-                transfer.add_bytes(len(chunk))
-            if received > MAX_UPLOAD_BYTES:
+            transfer.bytes += len(chunk)
+            if transfer.bytes > MAX_UPLOAD_BYTES:
                 raise UserError(
                     f"the file is too large; at most {MAX_UPLOAD_BYTES // 1_000_000} MB are "
                     "accepted"
