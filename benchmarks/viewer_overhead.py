@@ -125,9 +125,11 @@ def measure() -> dict[str, Any]:
     os.environ["PLAYGROUND_IDLE_TIMEOUT_S"] = "0"
     from playground.experiments.service import ExperimentService
     from playground.jobs.process import warm_up
+    from playground.runs.owner_keys import new_owner_key
     from playground.runs.registry import Registry
     from playground.server.api import Endpoints
     from playground.server.app import build_app, build_handlers, launch_options
+    from playground.server.rate_limit import LoadLimits
     from playground.training.run_config import RunConfig
 
     warm_up().join()
@@ -139,18 +141,19 @@ def measure() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as root, context.Manager() as shared:
         registry = Registry(Path(root))
         handlers = build_handlers(registry, ExperimentService(registry), public=False)
-        app = build_app(Endpoints(registry, handlers, is_public=False))
+        load, owner = LoadLimits(0, 0), new_owner_key()
+        app = build_app(Endpoints(registry, handlers, load))
         app.launch(
             prevent_thread_lock=True,
             quiet=True,
-            **launch_options(registry, handlers, None, None, share=False),
+            **launch_options(registry, handlers, None, None, load),
         )
-        run = registry.start(RunConfig.from_flat(RUN_SETTINGS), "benchmark")
+        run = registry.start(RunConfig.from_flat(RUN_SETTINGS), owner)
         while run.step < 50:
             time.sleep(0.1)
         worker = psutil.Process(run.worker.process.pid)  # type: ignore[union-attr]
         worker.cpu_affinity([training_core])
-        request = {"owner": "benchmark", "subject": f"run:{run.id}"}
+        request = {"owner": owner, "subject": f"run:{run.id}"}
         can_poll, stop, response_times = context.Event(), context.Event(), shared.list()
         pollers = context.Process(
             target=poll_as_viewer,

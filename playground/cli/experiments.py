@@ -173,7 +173,7 @@ def build_spec(
 ) -> dict[str, Any]:
     """Return the experiment that these options describe, or raise ConfigError."""
     from playground.experiments import presets
-    from playground.experiments.variant import parse_value
+    from playground.experiments.variant import parse_grid
 
     spec: dict[str, Any]
     if question is None:
@@ -184,15 +184,11 @@ def build_spec(
         spec = presets.spec(question)
     if vary:
         pairs = [word.partition("=")[::2] for word in vary]
-        for name, values in pairs:
-            if not values:
-                exit_with_error(
-                    f"--vary {name} has no values; use NAME=VALUE,VALUE, such as n_heads=1,2"
-                )
-        spec["grid"] = {
-            name: [parse_value(name, value) for value in values.split(",")]
-            for name, values in pairs
-        }
+        if empty := [name for name, values in pairs if not values]:
+            exit_with_error(
+                f"--vary {empty[0]} has no values; use NAME=VALUE,VALUE, such as n_heads=1,2"
+            )
+        spec["grid"] = parse_grid(pairs)
     spec["base"] |= parse_settings(settings)
     if seeds:
         spec["seeds"] = parse_seeds(seeds)

@@ -27,7 +27,7 @@ from playground.architectures.parameter_groups import parameter_count
 from playground.common import messages
 from playground.common.validation import describe
 from playground.models.config_fields import ConfigError, short_repr
-from playground.runs.record import MAX_NAME_LENGTH, Fingerprint
+from playground.runs.record import MAX_NAME_LENGTH, Fingerprint, is_valid_name
 from playground.tasks import LOOKUP, TASKS
 from playground.training.run_config import (
     RunConfig,
@@ -56,7 +56,7 @@ NAME_RULE = f"1 to {MAX_NAME_LENGTH} characters that can be printed"
 
 
 def _check_name(name: str) -> str:
-    if not 1 <= len(name) <= MAX_NAME_LENGTH or not name.isprintable():
+    if not is_valid_name(name):
         raise ConfigError("name", f"name is {short_repr(name)}; give {NAME_RULE}")
     return name
 

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal
@@ -139,6 +139,21 @@ def parse_value(name: str, text: str) -> Any:
             name,
             f"{name} is {text!r}; it must be {'a whole number' if kind is int else 'a number'}",
         ) from None
+
+
+def parse_grid(pairs: Iterable[Sequence[str]]) -> dict[str, list[Any]]:
+    """Parse settings with their values, separated by commas; raise ConfigError with the name."""
+    grid: dict[str, list[Any]] = {}
+    for name, text in pairs:
+        if name in grid:
+            raise ConfigError(
+                name, f"{name} occurs twice; vary another setting, or give all its values at once"
+            )
+        parts = [part.strip() for part in text.split(",") if part.strip()]
+        if not parts:
+            raise ConfigError(name, f"{name} has no values; give values separated by commas")
+        grid[name] = [parse_value(name, part) for part in parts]
+    return grid
 
 
 class Range(BaseModel):

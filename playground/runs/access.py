@@ -24,6 +24,7 @@ from playground.tasks import LOOKUP
 from playground.training.run_config import RunConfig
 from playground.training.task_config import DATASET_SETTINGS
 
+from .owner_keys import valid_owner_key
 from .record import owner_id
 from .summary import default_name
 
@@ -54,11 +55,7 @@ DENIALS = {
 }
 
 
-def _owner_or_empty(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-OptionalOwner = Annotated[str, BeforeValidator(_owner_or_empty)]
+OptionalOwner = Annotated[str, BeforeValidator(valid_owner_key)]
 
 
 class ModelRef(BaseModel):

@@ -21,6 +21,11 @@ def new_owner_key() -> str:
     return secrets.token_urlsafe(24)
 
 
+def valid_owner_key(value: object) -> str:
+    """Return an owner key; "" for any other value."""
+    return value if isinstance(value, str) and OWNER_KEY_PATTERN.fullmatch(value) else ""
+
+
 def machine_owner_key(root: Path) -> str:
     """Return the owner key of a local instance, which every browser gets."""
     return stored_key(root / "runs" / ".owner")
@@ -33,8 +38,8 @@ def stored_key(path: Path) -> str:
     """
     try:
         text = path.read_text(encoding="ascii", errors="replace").strip()
-        if OWNER_KEY_PATTERN.fullmatch(text):
-            return text
+        if key := valid_owner_key(text):
+            return key
         log.warning("%s holds no key and is replaced; what belongs to its key is lost", path)
     except FileNotFoundError:
         pass
@@ -61,9 +66,6 @@ def stored_key(path: Path) -> str:
 def owner_from_session(session_json: Any) -> str:
     """Return the owner key in the value that a browser stores; empty if it is not valid."""
     try:
-        owner = parse_strict_json(session_json.encode())["owner"]
-        if OWNER_KEY_PATTERN.fullmatch(owner):
-            return owner
+        return valid_owner_key(parse_strict_json(session_json.encode())["owner"])
     except (AttributeError, TypeError, ValueError, KeyError):
-        pass  # a first visit, or an invalid value
-    return ""
+        return ""  # a first visit, or an invalid value

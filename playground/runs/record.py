@@ -52,6 +52,10 @@ ACTIVE_STATUSES = ("starting", "training", "stopping")  # statuses with an activ
 TERMINAL_STATUSES = ("done", "stopped", "failed")
 
 
+def is_valid_name(name: str) -> bool:
+    return 1 <= len(name) <= MAX_NAME_LENGTH and name.isprintable()
+
+
 def _check_printable(text: str) -> str:
     if not text.isprintable():
         raise ValueError(f"{short_repr(text)} is not printable; use printable characters")

@@ -23,7 +23,7 @@ from .commands import RunCommands
 from .download_tokens import DownloadTokens
 from .limits import RegistrySettings, ensure_memory_available, estimated_run_bytes
 from .metric_series import MetricSeries
-from .record import MAX_NAME_LENGTH, RunOrigin, RunRecord, owner_id
+from .record import MAX_NAME_LENGTH, RunOrigin, RunRecord, is_valid_name, owner_id
 from .scheduler import RunScheduler
 from .snapshots import VIEWER_TTL_S, Snapshots
 from .state import RecordLock, Run, max_score
@@ -289,7 +289,7 @@ class Registry:
         changes: dict[str, Any] = {}
         if name is not None:
             changes["name"] = name = " ".join(name.split())
-            if not 1 <= len(name) <= MAX_NAME_LENGTH or not name.isprintable():
+            if not is_valid_name(name):
                 raise UserError(
                     f"the name has {len(name)} characters; use 1 to {MAX_NAME_LENGTH} "
                     "printable characters"

@@ -331,7 +331,7 @@ async def evaluate(
         str(n),
         call.fields.get("step"),
         slow=True,
-        client=resolve_client(ref, call.request),
+        client=resolve_client(ref),
     )
     result = await await_result(future, EVALUATION_TIMEOUT_S)
     interval = exact_match_interval(result)

@@ -27,7 +27,7 @@ from playground.runs.access import (
     Right,
     require,
 )
-from playground.runs.owner_keys import OWNER_KEY_PATTERN, new_owner_key
+from playground.runs.owner_keys import new_owner_key, valid_owner_key
 from playground.runs.registry import Registry
 
 from .client import resolve_client_address
@@ -46,13 +46,12 @@ def has_mcp() -> bool:
     return find_spec("mcp") is not None
 
 
-def _parse_owner(value: object) -> object:
+def _parse_owner(value: object) -> str:
     """Return the owner key, or an empty string for none; no message repeats the secret value."""
-    if value in ("", None):
-        return ""
-    if not isinstance(value, str) or not OWNER_KEY_PATTERN.fullmatch(value):
+    key = valid_owner_key(value)
+    if not key and value not in ("", None):
         raise ValueError("owner is not an owner key; pass the key that start returned, or omit it")
-    return value
+    return key
 
 
 def text(description: str, *examples: Any, **limits: Any) -> Any:
@@ -135,7 +134,7 @@ class Call:
 
     async def wait_for_job(self, job: str, seconds: float) -> Result:
         """Return the status of a job when it ends, or after `seconds`."""
-        client = Client(resolve_client_address(self.request))
+        client = Client(CLIENT_ADDRESS.get())
         waiting_calls = self.site.waiting_calls
         may_wait = not limit("waiting-calls").exceeded(client, waiting_calls)
         deadline = time.monotonic() + seconds * may_wait
@@ -169,10 +168,9 @@ class Endpoints:
     """The endpoints over a registry and the handlers of the page."""
 
     def __init__(
-        self, registry: Registry, handlers: Mapping[str, Handler], is_public: bool
+        self, registry: Registry, handlers: Mapping[str, Handler], load: LoadLimits
     ) -> None:
-        self.registry, self.handlers = registry, handlers
-        self.load = LoadLimits.from_environment(is_public)
+        self.registry, self.handlers, self.load = registry, handlers, load
         self.waiting_calls: list[Client] = []  # the client of each call that waits for a job
 
     def register(self) -> None:

@@ -113,13 +113,13 @@ def launch_options(
     handlers: dict[str, Handler],
     host: str | None,
     port: int | None,
+    load: LoadLimits,
     share: bool = False,
 ) -> dict[str, Any]:
     """Return the options of `launch`; see `is_public` for `host` and `share`."""
     host = host or os.environ.get("GRADIO_SERVER_NAME") or None
     datasets, public = DatasetHandlers(registry), is_public(host, share)
     cards = Cards(registry)
-    load = LoadLimits.from_environment(public)
     return {
         "server_name": f"[{host.strip('[]')}]" if host and ":" in host else host,
         "server_port": port,
@@ -254,6 +254,7 @@ def serve(
 
     _shut_down_on_signals(registry, experiments)
     handlers = build_handlers(registry, experiments, public)
-    page = build_app(Endpoints(registry, handlers, public))
+    load = LoadLimits.from_environment(public)
+    page = build_app(Endpoints(registry, handlers, load))
     inbrowser = browser and not public and has_display()
-    page.launch(**launch_options(registry, handlers, host, port, share), inbrowser=inbrowser)
+    page.launch(**launch_options(registry, handlers, host, port, load, share), inbrowser=inbrowser)

@@ -34,7 +34,7 @@ from playground.checkpoints.manifest import CheckpointError, read_manifest
 from playground.common.atomic_write import remedy
 from playground.common.env import env_bytes
 from playground.errors import UserError
-from playground.jobs.admission import Admission, Client, limit
+from playground.jobs.admission import CLIENT_ADDRESS, Admission, Client, limit
 from playground.models.config_fields import ConfigError
 from playground.runs.access import RUN_PREFIX
 from playground.runs.record import MAX_NAME_LENGTH
@@ -43,7 +43,6 @@ from playground.runs.state import Run
 from playground.runs.storage_folder import CHECKPOINT_FILES, export_checkpoint
 
 from .asgi import json_error
-from .client import resolve_client_address
 from .process_calls import process_queue, run_job
 from .schemas.base import require_owner_key
 
@@ -65,9 +64,6 @@ class Transfer:
         self.address, self.deadline = address, deadline
         self.started_at, self.bytes, self.is_complete = time.monotonic(), 0, False
         self.reason = ""  # of an early end
-
-    def add_bytes(self, size: int) -> None:
-        self.bytes += size
 
     def complete(self) -> None:
         """Mark all bytes as received: the transfer has no deadline and keeps its slot."""
@@ -165,7 +161,6 @@ class CheckpointTransfer:
         title = re.sub(r"[^A-Za-z0-9]+", "-", run.name).strip("-") or "run"
         return TemporaryZipResponse(
             self.downloads,
-            resolve_client_address(http_request),
             lambda new: self._pool.submit(zip_checkpoint, folder, run, new),
             self.registry.storage.new_scratch(),
             f"{title}-step-{int(folder.name[:7])}.zip",
@@ -180,7 +175,7 @@ class CheckpointTransfer:
         except ValueError as error:
             return json_error(error, 400)
         try:
-            async with self.uploads.hold(resolve_client_address(http_request)) as transfer:
+            async with self.uploads.hold(CLIENT_ADDRESS.get()) as transfer:
                 return await self._import_upload(http_request, owner, name, transfer)
         except UserError as error:
             return json_error(error, 503)
@@ -234,20 +229,19 @@ class TemporaryZipResponse(Response):
     def __init__(
         self,
         slots: TransferSlots,
-        address: str,
         start_packing: Callable[[Path], Future[Path]],
         folder: Path,
         filename: str,
     ) -> None:
         super().__init__(media_type="application/zip")
-        self.slots, self.address, self.filename = slots, address, filename
+        self.slots, self.filename = slots, filename
         self.start_packing, self.folder = start_packing, folder
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         packing: Future[Path] | None = None
         is_packed = False
         try:
-            async with self.slots.hold(self.address) as transfer:
+            async with self.slots.hold(CLIENT_ADDRESS.get()) as transfer:
                 transfer.started_at = math.inf  # a client is not slow before the first byte
                 packing = self.start_packing(self.folder)
                 zip_path = await asyncio.wrap_future(packing)
@@ -255,7 +249,7 @@ class TemporaryZipResponse(Response):
 
                 async def send_counted(message: Message) -> None:
                     await send(message)
-                    transfer.add_bytes(len(message.get("body", b"")))
+                    transfer.bytes += len(message.get("body", b""))
 
                 response = FileResponse(
                     zip_path, media_type="application/zip", filename=self.filename
@@ -290,15 +284,12 @@ def zip_checkpoint(checkpoint: Path, run: Run, folder: Path) -> Path:
     return zip_path
 
 
-async def save_body(request: Request, path: Path, transfer: Transfer | None = None) -> None:
+async def save_body(request: Request, path: Path, transfer: Transfer) -> None:
     """Write a body to a file; raise UserError if it is larger than MAX_UPLOAD_BYTES."""
-    received = 0
     with open(path, "wb") as file:
         async for chunk in request.stream():
-            received += len(chunk)
-            if transfer:
-                transfer.add_bytes(len(chunk))
-            if received > MAX_UPLOAD_BYTES:
+            transfer.bytes += len(chunk)
+            if transfer.bytes > MAX_UPLOAD_BYTES:
                 raise UserError(
                     f"the file is too large; at most {MAX_UPLOAD_BYTES // 1_000_000} MB are "
                     "accepted"

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from urllib.parse import urlsplit
 
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import HTTPConnection
 
 from playground.common.env import env_number, env_text, is_env_set
-from playground.jobs.admission import VIEWER, Client
+from playground.jobs.admission import CLIENT_ADDRESS, VIEWER, Client
 from playground.runs.access import ModelRef
 from playground.runs.record import owner_id
 
@@ -40,10 +40,10 @@ def network_of(address: str) -> str:
     return str(ip.ipv4_mapped or ipaddress.ip_network((ip, 64), strict=False))
 
 
-def resolve_client(ref: ModelRef, request: Request | None) -> Client:
+def resolve_client(ref: ModelRef) -> Client:
     """Return the client that a request counts for; viewers have quotas apart from the owner's."""
     name = VIEWER if ref.is_share_link else owner_id(ref.owner) if ref.owner else ""
-    return Client(resolve_client_address(request) if request else "", name)
+    return Client(CLIENT_ADDRESS.get(), name)
 
 
 def is_own_origin(headers: Mapping[str, str]) -> bool:

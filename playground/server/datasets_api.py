@@ -28,7 +28,7 @@ from playground.common.validation import parse
 from playground.datasets.pairs import SHA256_PATTERN, DatasetNotFoundError
 from playground.datasets.sources import HUB_PREFIX, ReadOptions
 from playground.errors import UserError, error_response
-from playground.jobs.admission import Policy, limit
+from playground.jobs.admission import CLIENT_ADDRESS, Policy, limit
 from playground.jobs.executors import ProcessPerJob
 from playground.jobs.job import Job
 from playground.jobs.queue import JobQueue
@@ -37,7 +37,6 @@ from playground.runs.registry import Registry
 
 from .asgi import json_error
 from .checkpoint_transfer import Transfer, TransferSlots, save_body
-from .client import resolve_client_address
 from .hub_token import resolve_token
 from .routes import HandlerGroup, handler
 from .schemas.base import OwnerRequest
@@ -191,7 +190,7 @@ class DatasetHandlers(HandlerGroup):
         if previous := self._active_uploads.pop(request.owner, None):
             self._slots.end(previous, "a newer upload replaced this one")
         try:
-            async with self._slots.hold(resolve_client_address(http_request)) as transfer:
+            async with self._slots.hold(CLIENT_ADDRESS.get()) as transfer:
                 # before the first wait, so that an upload which starts now finds this one
                 self._active_uploads[request.owner] = transfer
                 try:

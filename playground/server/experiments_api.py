@@ -22,7 +22,7 @@ from playground.experiments.results import to_csv
 from playground.experiments.service import ExperimentService
 from playground.experiments.spec import GRID, LENGTHS, Experiment, ExperimentSpec
 from playground.experiments.store import EXPERIMENT_MISSING
-from playground.experiments.variant import VARIANT_KEY, Variant, format_value, parse_value
+from playground.experiments.variant import VARIANT_KEY, Variant, format_value, parse_grid
 from playground.models.config_fields import ConfigError, format_number, short_repr
 from playground.runs.access import Access, Right
 from playground.runs.record import owner_id
@@ -283,7 +283,7 @@ def _parse_spec(request: PlanExperiment, model: Access | None) -> dict[str, Any]
     if request.form is None or len(json.dumps(request.form)) > MAX_FORM_TEXT:
         raise UserError("the request names no experiment; reload the page and try again")
     form = parse(ExperimentForm, request.form)
-    values_by_setting = _parse_grid(form.grid)
+    values_by_setting = parse_grid(form.grid)
     # a single value does not vary
     fixed = {name: values[0] for name, values in values_by_setting.items() if len(values) == 1}
     varied = {name: values for name, values in values_by_setting.items() if len(values) > 1}
@@ -356,22 +356,6 @@ def _default_name(grid: Mapping[str, Any]) -> str:
     """Return the labels of the varied settings, for example `Norm placement and layers`."""
     labels = [label_of(name) for name in grid]
     return " and ".join(labels[:1] + [each[0].lower() + each[1:] for each in labels[1:]])
-
-
-def _parse_grid(pairs: list[list[str]]) -> dict[str, list[Any]]:
-    """Parse the varied settings, [[name, "value, value"], ...]; raise ConfigError with the name."""
-    grid: dict[str, list[Any]] = {}
-    for name, text in pairs:
-        if name in grid:
-            raise ConfigError(
-                name,
-                f"{name} occurs twice; select another setting, or type all values into one field",
-            )
-        parts = [part.strip() for part in text.split(",") if part.strip()]
-        if not parts:
-            raise ConfigError(name, f"{name} has no values; enter values separated by commas")
-        grid[name] = [parse_value(name, part) for part in parts]
-    return grid
 
 
 def _parse_integers(text: str, field: str) -> list[int]:

@@ -3,16 +3,17 @@
 from functools import partial
 from typing import Any, NotRequired, TypedDict
 
+from playground.models.config_fields import ConfigError
 from playground.runs.access import RUN_PREFIX, owns_dataset
 from playground.runs.registry import Registry
 from playground.training.setting_changes import SettingChange
 from playground.ui.form_schema import form_defaults
 from playground.ui.form_values import (
     check_form,
+    form_errors,
     form_values,
     parse_settings,
     run_config,
-    validate_form,
 )
 
 from .routes import Handler, bind_handlers, handler
@@ -65,7 +66,8 @@ def _all_fields(sent: dict[str, Any]) -> dict[str, Any]:
 def check(registry: Registry, request: CheckForm) -> dict[str, Any]:
     """Return the size of the model and the errors of the form."""
     owns = partial(owns_dataset, registry, request.owner)
-    return check_form(_all_fields(request.values), registry.settings.limits, owns)
+    check = partial(registry.check, owner=request.owner)
+    return check_form(_all_fields(request.values), check, owns)
 
 
 @handler("form/fill", FillForm, FormValues)
@@ -80,12 +82,12 @@ def fill(registry: Registry, request: FillForm) -> dict[str, Any]:
 def start(registry: Registry, request: StartRun) -> dict[str, Any]:
     """Start a run; return its reference, or the errors of the form."""
     values, owns = _all_fields(request.values), partial(owns_dataset, registry, request.owner)
-    if errors := validate_form(values, registry.settings.limits, owns):
-        return {"errors": errors}
     speed = SettingChange(0, "speed", request.speed)
-    run = registry.start(
-        run_config(values, owns), request.owner, changes=[speed] if speed.value else []
-    )
+    changes = [speed] if speed.value else []
+    try:
+        run = registry.start(run_config(values, owns), request.owner, changes=changes)
+    except ConfigError as error:
+        return {"errors": form_errors(values, error)}
     return {"subject": RUN_PREFIX + run.id}
 
 

@@ -138,10 +138,8 @@ class LessonHandlers(HandlerGroup):
     @handler("lessons/catalog", OwnerRequest, Catalog)
     def catalog(self, request: OwnerRequest) -> dict[str, Any]:
         """Return all lessons and bugs without their answers, and the limits of this server."""
-        step_s, settings = (
-            declared_step_s(RunConfig.from_flat(BUG_SETTINGS)),
-            self.registry.settings,
-        )
+        step_s = declared_step_s(RunConfig.from_flat(BUG_SETTINGS))
+        settings = self.registry.settings
         return {
             "lessons": self._lessons(request.owner),
             "bugs": [{"name": name, "title": bug.title} for name, bug in BUGS.items()],

@@ -140,7 +140,7 @@ async def poll_model(
     registry: Registry, request: PollModel, model: Access, http_request: Request | None
 ) -> dict[str, Any]:
     """Return what changed since the points and the snapshot that the page has."""
-    client = resolve_client(request, http_request)
+    client = resolve_client(request)
     if run := model.run:
         await _read_from_disk(run)
         page_state = (request.n_points, request.series_id, request.snapshot_version)
@@ -238,7 +238,7 @@ async def snapshot(
     if (run := model.run) is None:
         return await asyncio.to_thread(_recorded_snapshot, model.folder, request.step or 0)
     await _read_from_disk(run)
-    client = resolve_client(request, http_request)
+    client = resolve_client(request)
     response = await await_result(
         registry.snapshots.request("snapshot", run, step=request.step or 0, client=client),
         request=http_request,
@@ -261,7 +261,7 @@ async def predict(
     """Return the prediction for a typed sequence; a replay has only the last weights."""
     if model.run:
         await _read_from_disk(model.run)
-    client = resolve_client(request, http_request)
+    client = resolve_client(request)
     future = registry.snapshots.request(
         "predict", model.source, request.text, request.step, client=client, right=model.right
     )
@@ -278,7 +278,7 @@ async def describe_model(
     """Return what the engine needs beside the weights; no examples for viewers of private data."""
     if model.run:
         await _read_from_disk(model.run)
-    client = resolve_client(request, http_request)
+    client = resolve_client(request)
     future = registry.snapshots.request("describe", model.source, client=client, right=model.right)
     return await await_result(future, request=http_request)
 
@@ -293,7 +293,7 @@ async def load_view(
     argument = json.dumps(request.options | {"view": request.view, "text": text}, sort_keys=True)
     if len(argument) > MAX_REQUEST_LENGTH:
         raise UserError("the request is too long; type a shorter sequence")
-    is_slow, client = request.view in SLOW_VIEWS, resolve_client(request, http_request)
+    is_slow, client = request.view in SLOW_VIEWS, resolve_client(request)
     view = partial(registry.snapshots.request, slow=is_slow, client=client, right=model.right)
     future = await asyncio.to_thread(view, "show", model.source, argument, request.step)
     timeout_s = SLOW_VIEW_TIMEOUT_S if is_slow else RESPONSE_TIMEOUT_S

@@ -36,7 +36,6 @@ from .routes import ROUTE_PREFIX, load_ms_of, parse_body
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 MAX_BODY_BYTES = 64_000  # the requests of the page have about 5,000
-MAX_DATA_BODY_BYTES = 1_000_000  # of a comparison with a dataset
 BODY_TIMEOUT_S = 20.0  # timeout of a body; transfers have other timeouts
 MIN_COMPRESSED_BYTES = 1000
 PAGE_PATH = "/runs/page$"  # up to 27 MB of weights, of which compression saves a fourth in 0.4 s
@@ -46,7 +45,6 @@ OTHER_SITE_MESSAGE = "this request comes from another site; open the playground 
 NO_ENDPOINT = "There is no such endpoint; the API page lists them."
 BYTES_PER_MS = 4000  # of nested JSON that the event loop parses in a millisecond
 
-DATA_BODY_PATH = "/playground/api/jobs/submit"
 TRANSFER_PATHS = (CHECKPOINT_PATH, DATASETS_PATH)
 LINKED_PAGES = ("/", API_PAGE.path)  # also by other sites
 FILE_PATH = "/playground/static/"
@@ -111,13 +109,7 @@ class RouteFilterMiddleware:
 
 
 def max_body_bytes(path: str) -> int:
-    return (
-        MAX_UPLOAD_BYTES
-        if path in TRANSFER_PATHS
-        else MAX_DATA_BODY_BYTES
-        if path == DATA_BODY_PATH
-        else MAX_BODY_BYTES
-    )
+    return MAX_UPLOAD_BYTES if path in TRANSFER_PATHS else MAX_BODY_BYTES
 
 
 def body_load(scope: Scope) -> float:
@@ -289,7 +281,9 @@ class SecurityHeadersMiddleware(HttpMiddleware):
                     headers["referrer-policy"] = "same-origin"
                     policy = "default-src 'none'; sandbox"
                     if scope["path"] == "/":
-                        policy = page_policy(is_frameable=_is_embedded_view(scope))
+                        views = _query(scope).get("embed", [])
+                        is_embedded_view = len(views) == 1 and views[0] in EMBED_VIEWS
+                        policy = page_policy(is_frameable=is_embedded_view)
                     headers.setdefault("content-security-policy", policy)
                 if scope["path"] == "/login/huggingface" and "location" in headers:
                     headers["location"] = narrow_sign_in(headers["location"], _query(scope))
@@ -315,12 +309,6 @@ class CompressionMiddleware(HttpMiddleware):
         headers = MutableHeaders(scope=scope)  # BrotliMiddleware ignores the weights of encodings
         headers["accept-encoding"] = accepted_encoding(",".join(headers.getlist("accept-encoding")))
         await (self.compressed if is_text else self.app)(scope, receive, send)
-
-
-def _is_embedded_view(scope: Scope) -> bool:
-    """Return whether the query selects exactly one embedded view."""
-    views = _query(scope).get("embed", [])
-    return len(views) == 1 and views[0] in EMBED_VIEWS
 
 
 def _query(scope: Scope) -> dict[str, list[str]]:

@@ -107,11 +107,7 @@ class LoadLimits:
                 self._delayed[address] -= 1
                 if not self._delayed[address]:
                     del self._delayed[address]
-        return too_many_requests(seconds)
-
-
-def too_many_requests(seconds: float) -> Response:
-    return json_error(busy(seconds), 429, {"Retry-After": str(math.ceil(seconds))})
+        return json_error(busy(seconds), 429, {"Retry-After": str(math.ceil(seconds))})
 
 
 def busy(seconds: float) -> BusyError:

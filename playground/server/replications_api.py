@@ -140,7 +140,7 @@ class ReplicationHandlers(HandlerGroup):
         snapshots = self.registry.snapshots
         model = await asyncio.to_thread(snapshots.model_ref, run, run.step)
         if model is not None:
-            client = resolve_client(ModelRef(subject="", owner=owner), http_request)
+            client = resolve_client(ModelRef(subject="", owner=owner))
             future = snapshots.slow_inspector.request("loss", model, client=client)
             snapshots.protect_weights(run, future)
             measured[key] = (await await_result(future, LOSS_TIMEOUT_S, http_request))["loss"]

@@ -147,7 +147,7 @@ class Cards:
         key = (ref.subject, model.right.name, *texts.values())
         if key not in self._stored:
             points = await asyncio.to_thread(load_points, model)
-            example = await self._example(ref, model, request)
+            example = await self._example(ref, model)
             card = texts | {"evaluations": points.evaluations} | example
             reply = await run_job(self._queue, "card", card, request=request)
             self._stored[key] = reply["png"]
@@ -155,9 +155,9 @@ class Cards:
                 del self._stored[next(iter(self._stored))]
         return self._stored[key]
 
-    async def _example(self, ref: ModelRef, model: Access, request: Request) -> dict[str, Any]:
+    async def _example(self, ref: ModelRef, model: Access) -> dict[str, Any]:
         """Return the latest snapshot with its labels as a viewer sees it; empty without weights."""
-        client = resolve_client(ref, request)
+        client = resolve_client(ref)
         future = self.registry.snapshots.request("snapshot", model.source, client=client)
         try:
             return for_right(model.right, await await_result(future))

@@ -22,16 +22,15 @@ from starlette.routing import Route
 from playground.common.strict_json import parse_strict_json
 from playground.common.validation import parse
 from playground.errors import UserError, error_response
+from playground.jobs.admission import CLIENT_ADDRESS
 from playground.runs.access import NOT_FOUND, Right
 from playground.runs.registry import Registry
 
 from .asgi import json_error
-from .client import resolve_client_address
 from .rate_limit import LoadLimits
 
 ROUTE_PREFIX = "/playground/api/"
-MAX_INLINE_PARSE_BYTES = 64_000  # a larger body is parsed in a thread
-MAX_BRACKETS = 5000  # in JSON; a megabyte of nested lists takes almost a second to parse
+MAX_BRACKETS = 5000  # in JSON; nested lists take long to parse
 Handler = Callable[[object, Request], Awaitable[Any]]  # the JSON, or a response with it
 HandlerMethod = Callable[..., Coroutine[Any, Any, Any]]
 RequestType = TypeVar("RequestType", bound=BaseModel)
@@ -77,14 +76,10 @@ def _make_endpoint(
     async def endpoint(request: Request) -> Response:
         body = await request.body()
         try:
-            payload = (
-                await asyncio.to_thread(parse_body, body)
-                if len(body) > MAX_INLINE_PARSE_BYTES
-                else parse_body(body)
-            )
+            payload = parse_body(body)
         except UserError as error:
             return json_error(error, 400)
-        address = resolve_client_address(request)
+        address = CLIENT_ADDRESS.get()
         owner = payload.get("owner") if isinstance(payload, dict) else None
         if retry_after_s := load.take_owner(owner, load_ms):
             return await load.reject(address, retry_after_s)

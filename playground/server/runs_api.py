@@ -28,7 +28,6 @@ from playground.runs.access import (
 )
 from playground.runs.commands import COMMANDS
 from playground.runs.metric_series import MetricSeries
-from playground.runs.owner_keys import OWNER_KEY_PATTERN
 from playground.runs.record import owner_id
 from playground.runs.registry import MAX_STEPS, Registry
 from playground.runs.state import Run
@@ -89,8 +88,7 @@ class ActOnRun(ModelRef):
 
 @handler("runs/list", ListRuns, RunList)
 def list_runs(registry: Registry, request: ListRuns) -> dict[str, Any]:
-    owner = request.owner if OWNER_KEY_PATTERN.fullmatch(request.owner) else ""
-    checkpoints = []
+    owner, checkpoints = request.owner, []
     for name, folder in registry.storage.list_checkpoints().items():
         try:
             manifest = cached_manifest(folder)
@@ -154,7 +152,10 @@ def _branch(registry: Registry, run: Run, request: ActOnRun) -> dict[str, Any]:
 
 
 def _download(registry: Registry, run: Run, request: ActOnRun) -> dict[str, Any]:
-    return {"ticket": registry.download_tokens.issue(find_checkpoint(run, request.checkpoint), run)}
+    for path, _ in run.checkpoints():
+        if path.name == request.checkpoint:
+            return {"ticket": registry.download_tokens.issue(path, run)}
+    raise UserError(CHECKPOINT_MISSING)
 
 
 def _remove_checkpoint(registry: Registry, run: Run, request: ActOnRun) -> None:
@@ -168,14 +169,6 @@ def _remove_checkpoint(registry: Registry, run: Run, request: ActOnRun) -> None:
         )
     remove_dir(path)
     run.count_checkpoint_change()
-
-
-def find_checkpoint(run: Run, name: str | None) -> Path:
-    """Return the checkpoint of a run with this name; raise UserError if there is none."""
-    for path, _ in run.checkpoints():
-        if path.name == name:
-            return path
-    raise UserError(CHECKPOINT_MISSING)
 
 
 # By action: its handler.

@@ -19,7 +19,7 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from playground.runs.owner_keys import OWNER_KEY_PATTERN, new_owner_key, owner_from_session
+from playground.runs.owner_keys import new_owner_key, owner_from_session, valid_owner_key
 
 from .routes import HandlerGroup, handler
 from .schemas.base import OwnerRequest, RequestBody
@@ -29,19 +29,11 @@ COOKIE = "__Host-playground-owner"  # with this prefix no other host of the doma
 COOKIE_MAX_AGE_S = 180 * 86400
 
 
-def owner_cookie(owner: str) -> str:
-    return (
-        f"{COOKIE}={owner}; Max-Age={COOKIE_MAX_AGE_S}; Path=/; Secure; HttpOnly; SameSite=None; "
-        "Partitioned"
-    )
-
-
 def owner_from_cookie(request: Request) -> str:
     """Return the owner key in the cookie of a request; "" if no page has sent it."""
     if not request.headers.get("origin"):
         return ""
-    owner = request.cookies.get(COOKIE, "")
-    return owner if OWNER_KEY_PATTERN.fullmatch(owner) else ""
+    return valid_owner_key(request.cookies.get(COOKIE))
 
 
 class OpenSession(RequestBody):
@@ -68,5 +60,8 @@ class SessionHandlers(HandlerGroup):
         """Store the owner key in a cookie; `session/open` then shows if it is there."""
         if self.registry.single_owner or not http_request.headers.get("origin"):
             return {}
-        headers = {"set-cookie": owner_cookie(request.owner), "cache-control": "no-store"}
-        return JSONResponse({}, headers=headers)
+        cookie = (
+            f"{COOKIE}={request.owner}; Max-Age={COOKIE_MAX_AGE_S}; Path=/; Secure; HttpOnly; "
+            "SameSite=None; Partitioned"
+        )
+        return JSONResponse({}, headers={"set-cookie": cookie, "cache-control": "no-store"})

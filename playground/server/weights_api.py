@@ -9,11 +9,10 @@ another series id before one of its steps gets other weights, so a browser may c
 import asyncio
 import hashlib
 import os
-import re
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BeforeValidator
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
@@ -21,13 +20,13 @@ from starlette.routing import Route
 from playground.checkpoints.manifest import cached_manifest
 from playground.common.validation import parse
 from playground.errors import BusyError, UserError
+from playground.jobs.admission import CLIENT_ADDRESS
 from playground.runs.access import NOT_FOUND, Access, ModelRef, Right, require
 from playground.runs.browser_model import runs_in_browser
 from playground.runs.registry import Registry
 from playground.runs.weight_history import NO_WEIGHTS, find_weights, weights_path
 
 from .asgi import json_error
-from .client import resolve_client_address
 from .rate_limit import LoadLimits
 from .schemas.base import Index
 
@@ -35,15 +34,10 @@ WEIGHTS_PATH = "/playground/weights"
 BYTES_PER_MS = 200_000  # that the server reads, hashes and sends in a millisecond
 
 
-def _parse_number(value: object) -> object:
-    """Return a number of a URL; any other value as it is."""
-    return int(value) if isinstance(value, str) and re.fullmatch("[0-9]{1,15}", value) else value
-
-
 class LoadWeights(ModelRef):
     """A model and the step of its weights, from a URL."""
 
-    step: Annotated[Index, BeforeValidator(_parse_number)]
+    step: Annotated[Index, Field(strict=False)]
 
 
 def weights_route(registry: Registry, load: LoadLimits) -> Route:
@@ -65,7 +59,7 @@ def weights_route(registry: Registry, load: LoadLimits) -> Route:
         if http_request.headers.get("if-none-match") == headers["ETag"]:
             return Response(status_code=304, headers=headers)
         milliseconds = about.st_size / BYTES_PER_MS
-        load.add(resolve_client_address(http_request), request.owner, milliseconds)
+        load.add(CLIENT_ADDRESS.get(), request.owner, milliseconds)
         media_type = "application/octet-stream"
         return FileResponse(path, headers=headers, media_type=media_type, stat_result=about)
 

@@ -11,13 +11,12 @@ from playground.common.strict_json import parse_strict_json
 from playground.datasets.pairs import DatasetError, DatasetNotFoundError
 from playground.datasets.storage import load_metadata
 from playground.models.config_fields import ConfigError
-from playground.runs.limits import Limits, ensure_memory_available
+from playground.runs.limits import ensure_memory_available
 from playground.tasks import LOOKUP
 from playground.training.run_config import RunConfig, field_named, section_of_field
 
 from .setting_groups import PRESET_SETTINGS, is_used_by_architecture, label_of
 
-NO_LIMITS = Limits()
 OwnsDataset = Callable[[str], bool]  # whether the user owns the dataset with a SHA-256
 OWNS_NONE: OwnsDataset = frozenset[str]().__contains__
 MAX_SETTINGS_LENGTH = 40_000  # characters; the vocabulary of a dataset may have half of them
@@ -107,19 +106,9 @@ def parse_settings(text: str) -> RunConfig:
         ) from None
 
 
-def validate_form(
-    values: dict[str, Any],
-    limits: Limits = NO_LIMITS,
-    owns_dataset: OwnsDataset = OWNS_NONE,
-) -> dict[str, str]:
-    """Return the errors of the form by field; empty if a run can start."""
-    try:
-        config = run_config(values, owns_dataset)
-        limits.validate(config)
-        ensure_memory_available(config)
-    except ConfigError as error:
-        return {error.field if error.field in values else "preset": with_labels(error)}
-    return {}
+def form_errors(values: dict[str, Any], error: ConfigError) -> dict[str, str]:
+    """Return the errors of the form by field."""
+    return {error.field if error.field in values else "preset": with_labels(error)}
 
 
 def with_labels(error: ConfigError) -> str:
@@ -145,16 +134,21 @@ def form_values(config: RunConfig) -> dict[str, Any]:
 
 def check_form(
     values: dict[str, Any],
-    limits: Limits = NO_LIMITS,
+    check: Callable[[RunConfig], None] = ensure_memory_available,
     owns_dataset: OwnsDataset = OWNS_NONE,
 ) -> dict[str, Any]:
-    """Return the `size` of the model and the `errors` of the form; one of them is empty."""
+    """Return the `size` of the model and the `errors` of the form; one of them is empty.
+
+    `check` raises ConfigError for a run that cannot start.
+    """
     if values["task"] == LOOKUP and not values["dataset_sha256"]:
         hint = "Add a dataset below and press Use these examples."
         return {"size": hint, "errors": {}}
-    if errors := validate_form(values, limits, owns_dataset):
-        return {"size": "", "errors": errors}
-    config = run_config(values, owns_dataset)
+    try:
+        config = run_config(values, owns_dataset)
+        check(config)
+    except ConfigError as error:
+        return {"size": "", "errors": form_errors(values, error)}
     count, memory = parameter_count(config.model), config.estimate_memory() / 1e6
     size = f"{count:,} parameters, {memory:,.0f} MB"
     return {"size": size, "errors": {}}

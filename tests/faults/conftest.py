@@ -14,6 +14,7 @@ from playground.jobs.process import warm_up
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.registry import Registry
 from playground.server.app import build_handlers, launch_options
+from playground.server.rate_limit import LoadLimits
 from tests.support.inspectors import InProcessInspector
 
 
@@ -66,7 +67,7 @@ def server(registries, trained_checkpoint, tmp_path, monkeypatch):
         shutil.copytree(trained_checkpoint, tmp_path / ".sent"), owner, "my run"
     )
     handlers = build_handlers(registry, experiments, public=False)
-    options = launch_options(registry, handlers, None, 7910, share=False)
+    options = launch_options(registry, handlers, None, 7910, LoadLimits(0, 0))
     app = Starlette(routes=options["app_kwargs"]["routes"])
     app.state.handlers = handlers
     with TestClient(app) as client:  # raises uncaught errors of the server

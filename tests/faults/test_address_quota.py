@@ -21,6 +21,7 @@ from playground.runs.owner_keys import new_owner_key
 from playground.runs.record import owner_id
 from playground.runs.registry import Registry
 from playground.server.app import build_handlers, launch_options
+from playground.server.rate_limit import LoadLimits
 from playground.training.run_config import RunConfig
 from tests.support.app_server import wait_for
 from tests.support.files import read_files, zip_files
@@ -65,7 +66,9 @@ class Instance:
         self.registry.scheduler.schedule = lambda: None
         self.experiments = ExperimentService(self.registry)
         handlers = build_handlers(self.registry, self.experiments, public=False)
-        options = launch_options(self.registry, handlers, None, 7910)["app_kwargs"]
+        options = launch_options(self.registry, handlers, None, 7910, LoadLimits(0, 0))[
+            "app_kwargs"
+        ]
         self.app = Starlette(routes=options["routes"], middleware=options["middleware"])
 
     def restart(self):

@@ -37,6 +37,7 @@ from playground.server.api_page import API_PAGE
 from playground.server.app import build_handlers, launch_options
 from playground.server.dataset_reader import read_dataset
 from playground.server.jobs_api import RIGHTS_BY_KIND
+from playground.server.rate_limit import LoadLimits
 from playground.server.report_api import CARD_PATH
 from playground.server.routes import ROUTE_PREFIX
 from playground.server.runs_api import RunAction
@@ -116,9 +117,10 @@ class Site:
         copy = shutil.copytree(root / ".sent", root / ".copy")
         self.run = self.registry.import_checkpoint(copy, self.owner, "my run")
         handlers = build_handlers(self.registry, self.experiments, public=True)
-        options = launch_options(self.registry, handlers, "0.0.0.0", None)
+        load = LoadLimits(0, 0)  # no request is refused for its rate
+        options = launch_options(self.registry, handlers, "0.0.0.0", None, load)
         self.routes = options["app_kwargs"]["routes"]
-        self.endpoints = Endpoints(self.registry, handlers, is_public=False)
+        self.endpoints = Endpoints(self.registry, handlers, load)
         self.client = TestClient(Starlette(routes=self.routes))
 
     def close(self):

@@ -7,7 +7,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from playground.common import messages
 from playground.runs.access import Access, ModelRef, Right
 from playground.runs.access import OptionalOwner as OptionalOwner
-from playground.runs.owner_keys import OWNER_KEY_PATTERN
+from playground.runs.owner_keys import valid_owner_key
 from playground.runs.registry import Registry
 
 MAX_INT = 2**31 - 1
@@ -18,9 +18,9 @@ MAX_SEQUENCE_LENGTH = 2000  # characters of a typed sequence
 
 def require_owner_key(value: object) -> str:
     """Return an owner key; raise ValueError for another value, which no message repeats."""
-    if not isinstance(value, str) or not OWNER_KEY_PATTERN.fullmatch(value):
-        raise ValueError("the request has no owner key; reload the page and try again")
-    return value
+    if key := valid_owner_key(value):
+        return key
+    raise ValueError("the request has no owner key; reload the page and try again")
 
 
 def whole_number(value: object) -> object:

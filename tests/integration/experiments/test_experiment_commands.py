@@ -111,6 +111,10 @@ def test_a_folder_in_use_is_refused_at_once_and_unchanged(tmp_path, capsys):
         ),
         (("experiment", "--vary", "--seeds", "1"), "Option '--vary' requires an argument"),
         (("experiment", "--vary", "n_heads=one"), "n_heads is 'one'; it must be a whole number"),
+        (
+            ("experiment", "--vary", "n_heads=1,2", "n_heads=4"),
+            "n_heads occurs twice",
+        ),
         (("experiment", "why"), "choose one of positions, heads"),
         (("experiment", "heads", "--figure", "heads.jpg"), "end its name with .png, .svg, .pdf"),
         (("experiment", "heads", "--on", "cloud", "--out", "x"), "choose one of slurm, hf-jobs"),

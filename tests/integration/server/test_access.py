@@ -49,8 +49,6 @@ def site(tmp_path_factory):
     with pytest.MonkeyPatch.context() as monkeypatch:
         root = tmp_path_factory.mktemp("storage")
         monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(root))
-        for limit in ("ADDRESS_MS", "OWNER_MS"):  # no request is refused for its rate
-            monkeypatch.setenv(f"PLAYGROUND_{limit}", "0")
         site = Site(root, monkeypatch)
         yield site
         site.close()

@@ -42,11 +42,13 @@ from playground.experiments.service import ExperimentService
 from playground.runs.registry import Registry
 from playground.server.api import Endpoints
 from playground.server.app import build_handlers, build_app, launch_options
+from playground.server.rate_limit import LoadLimits
 
 registry = Registry(Path(tempfile.mkdtemp()), idle_timeout_s=0, release_after_s=0)
 answers = build_handlers(registry, ExperimentService(registry), False)
-page = build_app(Endpoints(registry, answers, False))
-options = launch_options(registry, answers, None, None)
+load = LoadLimits(0, 0)
+page = build_app(Endpoints(registry, answers, load))
+options = launch_options(registry, answers, None, None, load)
 page.state_session_capacity = options["state_session_capacity"]
 app = App.create_app(page, app_kwargs=options["app_kwargs"], mcp_server=True)
 

@@ -21,7 +21,7 @@ from playground.training.presets import PRESETS, preset_config
 from playground.training.run_config import RunConfig
 from playground.training.trainer import Trainer
 from playground.ui.form_schema import form_defaults
-from playground.ui.form_values import check_form, validate_form
+from playground.ui.form_values import check_form
 from tests.support.small_runs import tiny_config
 
 # Environment variables
@@ -126,12 +126,12 @@ def test_the_form_has_the_message_beside_the_field(monkeypatch):
     monkeypatch.setenv("SPACE_ID", "ada/playground")
     limits = Limits.shared_instance()
     values = form_defaults()
-    assert validate_form(values, limits) == {}
+    assert check_form(values, limits.validate)["errors"] == {}
     values |= {"n_layers": 9, "d_model": 64}
     message = "Layers is 9: this Space allows at most 8; duplicate the Space to remove the limit."
-    assert validate_form(values, limits) == {"n_layers": message}
-    assert check_form(values, limits)["size"] == ""
-    assert validate_form(values) == {}
+    rejected = {"size": "", "errors": {"n_layers": message}}
+    assert check_form(values, limits.validate) == rejected
+    assert check_form(values)["errors"] == {}
 
 
 def test_model_above_user_disk_quota_is_rejected_with_its_size():

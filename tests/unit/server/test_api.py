@@ -29,7 +29,7 @@ def endpoints(tmp_path_factory):
     handlers = live_handlers(registry)
     pretrained, lessons = PretrainedJobs(hosted=True), no_lessons(registry)
     handlers |= JobHandlers(registry, pretrained, HubJobs(), lessons).handlers()
-    yield Endpoints(registry, handlers, is_public=False)
+    yield Endpoints(registry, handlers, LoadLimits(0, 0))
     registry.shutdown()
 
 

@@ -23,12 +23,13 @@ from playground.server.api_page import (
     python_program,
     shell_program,
 )
+from playground.server.rate_limit import LoadLimits
 from tests.support.coroutines import run_in_thread
 
 
 @pytest.fixture(scope="module")
 def endpoints(tmp_path_factory):
-    return Endpoints(Registry(tmp_path_factory.mktemp("runs")), {}, is_public=False)
+    return Endpoints(Registry(tmp_path_factory.mktemp("runs")), {}, LoadLimits(0, 0))
 
 
 @pytest.fixture(scope="module")

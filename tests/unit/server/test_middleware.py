@@ -12,9 +12,7 @@ from starlette.testclient import TestClient
 
 from playground.errors import UserError
 from playground.server.middleware import (
-    DATA_BODY_PATH,
     MAX_BODY_BYTES,
-    MAX_DATA_BODY_BYTES,
     RouteFilterMiddleware,
     build_middleware,
     check_json,
@@ -166,7 +164,6 @@ def test_sign_in_is_served_on_a_space(path):
     ("path", "limit"),
     [
         ("/playground/api/runs/poll", MAX_BODY_BYTES),
-        (DATA_BODY_PATH, MAX_DATA_BODY_BYTES),
         ("/playground/checkpoints", 50_000_000),
         ("/playground/datasets", 50_000_000),
     ],

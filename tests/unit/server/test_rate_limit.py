@@ -2,8 +2,6 @@
 
 import asyncio
 import itertools
-import json
-import threading
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +12,6 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.testclient import TestClient
 
-from playground.server import routes as requested_module
 from playground.server.api import Endpoints
 from playground.server.client import resolve_client_address
 from playground.server.middleware import RouteFilterMiddleware
@@ -173,27 +170,7 @@ def test_work_beyond_the_estimate_counts_afterwards(monkeypatch):
 
 def test_api_call_counts_for_the_client_address(client_address):
     request = Request({"type": "http", "client": ("192.0.2.7", 1), "headers": []})
-    call = Endpoints(SimpleNamespace(single_owner=""), {}, False).call("settings", request, {})
+    endpoints = Endpoints(SimpleNamespace(single_owner=""), {}, LoadLimits(0, 0))
     with pytest.raises(StopIteration):
-        call.send(None)  # in this context
+        endpoints.call("settings", request, {}).send(None)  # in this context
     assert client_address.get() == "192.0.2.7"
-
-
-@pytest.mark.parametrize(("size", "is_elsewhere"), [(100, False), (200_000, True)])
-def test_a_large_body_is_parsed_beside_the_event_loop(monkeypatch, size, is_elsewhere):
-    parsed, answered = [], []
-    parse = requested_module.parse_strict_json
-
-    def spy(body):
-        parsed.append(threading.get_ident())
-        return parse(body)
-
-    async def answer(what, _):
-        answered.append(threading.get_ident())
-        return {"length": len(what["text"])}
-
-    monkeypatch.setattr(requested_module, "parse_strict_json", spy)
-    with TestClient(Starlette(routes=build_routes({"jobs/submit": answer}))) as client:
-        reply = client.post("/playground/api/jobs/submit", content=json.dumps({"text": "x" * size}))
-    assert reply.json() == {"length": size}
-    assert (parsed != answered) is is_elsewhere

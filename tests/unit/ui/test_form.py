@@ -22,7 +22,6 @@ from playground.ui.form_values import (
     form_values,
     parse_settings,
     run_config,
-    validate_form,
 )
 from playground.ui.setting_groups import (
     ADVANCED_SETTINGS,
@@ -79,7 +78,6 @@ def test_schema_fills_the_form_as_presets_and_architectures_do():
 
 def test_the_initial_form_describes_the_default_run():
     assert run_config(values()) == preset_config("fast")
-    assert validate_form(values()) == {}
     count = parameter_count(preset_config("fast").model)
     assert f"{count:,} parameters" in form_schema()["size"]
     invalid = check_form(values(task="<b>"))
@@ -106,7 +104,7 @@ def test_the_initial_form_describes_the_default_run():
     ],
 )
 def test_a_bad_value_is_explained_at_its_own_field(field, bad, expected_message):
-    wrong = validate_form(values(**{field: bad}))
+    wrong = check_form(values(**{field: bad}))["errors"]
     assert list(wrong) == [field]
     assert expected_message in wrong[field]
     assert wrong[field].endswith(".")
@@ -114,16 +112,16 @@ def test_a_bad_value_is_explained_at_its_own_field(field, bad, expected_message)
 
 def test_a_cosine_without_a_step_to_decay_is_explained_at_its_warmup():
     steps = {"warmup_steps": 160, "lr_decay_steps": 160, "max_steps": 200}
-    wrong = validate_form(values(**steps))
+    wrong = check_form(values(**steps))["errors"]
     assert "the cosine ends at Decay steps 160, so" in wrong["warmup_steps"]
-    assert not validate_form(values(**steps | {"max_steps": 160}))
+    assert not check_form(values(**steps | {"max_steps": 160}))["errors"]
 
 
 def test_a_run_too_big_for_this_machine_is_rejected_with_the_number():
-    wrong = validate_form(
+    wrong = check_form(
         values(d_model=4096, n_layers=48, d_ff=16384, batch_size=65536, max_length=512)
     )
-    assert "GB are free" in wrong["batch_size"]
+    assert "GB are free" in wrong["errors"]["batch_size"]
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -160,9 +158,8 @@ def test_architecture_sets_its_defaults_and_ignores_unused_settings(name):
 
 
 def test_an_unknown_family_is_explained():
-    assert (
-        "choose one of transformer" in validate_form(values(architecture="mamba"))["architecture"]
-    )
+    wrong = check_form(values(architecture="mamba"))["errors"]
+    assert "choose one of transformer" in wrong["architecture"]
 
 
 def test_whole_numbers_may_come_as_floats_from_the_page():
@@ -174,7 +171,8 @@ def test_own_data_without_a_dataset_is_a_hint_but_cannot_start():
     checked = check_form(fields)
     assert "press Use these examples" in checked["size"]
     assert checked["errors"] == {}
-    assert "dataset_sha256" in validate_form(fields)
+    with pytest.raises(ValueError, match="no dataset is selected"):
+        run_config(fields)
 
 
 @pytest.fixture
@@ -194,27 +192,19 @@ def test_the_form_trains_on_a_dataset_of_its_user(stored):
     assert (config.task.max_target_length, config.model.source_vocab_size) == (2, 9)
     assert run_config(fields | {"task": "copy", "max_length": 5}).task.dataset_sha256 == ""
     own = {"owns_dataset": {stored}.__contains__}
-    assert validate_form(fields, **own) == {}
     assert "parameters" in check_form(fields, **own)["size"]
-    wrong = fields | {"min_length": 4, "max_length": 9}
-    assert "longest source of this dataset has 3" in validate_form(wrong, **own)["min_length"]
+    wrong = check_form(fields | {"min_length": 4, "max_length": 9}, **own)["errors"]
+    assert "longest source of this dataset has 3" in wrong["min_length"]
     # a dataset of another user is a missing one
     missing = fields | {"dataset_sha256": "0" * 64}
-    errors = [validate_form(each) for each in (fields, missing)]
+    errors = [check_form(each)["errors"] for each in (fields, missing)]
     assert str(errors[0]).replace(stored[:12], "0" * 12) == str(errors[1])
 
 
-@pytest.mark.parametrize(
-    ("sha256", "expected_message"),
-    [
-        ("", "no dataset is selected"),
-        ("0" * 64, "is not on this server, or not yours; upload it under"),
-    ],
-)
-def test_a_missing_dataset_is_explained(stored, sha256, expected_message):
-    wrong = validate_form(values(task="dataset", dataset_sha256=sha256))
+def test_a_missing_dataset_is_explained(stored):
+    wrong = check_form(values(task="dataset", dataset_sha256="0" * 64))["errors"]
     assert list(wrong) == ["dataset_sha256"]
-    assert expected_message in wrong["dataset_sha256"]
+    assert "is not on this server, or not yours; upload it under" in wrong["dataset_sha256"]
 
 
 @pytest.mark.parametrize(
