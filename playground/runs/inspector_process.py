@@ -33,13 +33,13 @@ import torch
 
 from playground.architectures.seq2seq_model import Seq2SeqModel
 from playground.checkpoints.checkpoint import (
-    METRIC_NAMES,
     build_model,
     load_model,
     load_weights,
     resume_trainer,
 )
-from playground.checkpoints.manifest import CheckpointError, is_number
+from playground.checkpoints.manifest import CheckpointError
+from playground.checkpoints.metrics import read_metrics
 from playground.datasets.pairs import DatasetError
 from playground.errors import error_response, error_text
 from playground.evaluation import annotated_transformer_loss, evaluate, exact_match_at_length
@@ -47,19 +47,20 @@ from playground.jobs.progress import ProgressReporter
 from playground.models.transformer import Transformer
 from playground.tasks.held_out import HeldOutSet, build_held_out_set
 from playground.training.run_config import RunConfig
-from playground.training.trainer import FINAL_EVAL_SIZE
+from playground.training.trainer import FINAL_EVAL_SIZE, Metrics
 
 from .access import Right
 from .browser_model import describe_model
 from .metric_series import METRIC_COLUMNS
 from .snapshot import SnapshotBuilder
-from .weight_history import NO_WEIGHTS, find_weights, read_lines, weights_path
+from .weight_history import NO_WEIGHTS, find_weights, weights_path
 
 if TYPE_CHECKING:
     from playground.inspection.inspected_model import InspectedModel
 
 log = logging.getLogger(__name__)
 
+METRIC_NAMES = {each.name for each in dataclasses.fields(Metrics)}
 MODEL_CACHE_SIZE = 8  # models that stay loaded
 VIEW_CACHE_SIZE = 32  # cached views
 MISSING_METRICS = "metrics.jsonl does not hold a line for each step; remove it and try again"
@@ -258,11 +259,11 @@ def validate_checkpoint(path: str) -> dict[str, Any]:
     folder = Path(path)
     manifest, _ = load_model(folder)
     steps = 0
-    for steps, line in enumerate(read_lines(folder), start=1):
+    for steps, line in enumerate(read_metrics(folder), start=1):
         if line["step"] != steps or steps > manifest.step:
             raise CheckpointError(MISSING_METRICS)
         if not set(METRIC_COLUMNS) <= set(line) <= METRIC_NAMES or not all(
-            is_number(v) and abs(v) < 1e30 for v in line.values()
+            abs(v) < 1e30 for v in line.values()
         ):
             raise CheckpointError(
                 f"metrics.jsonl, line {steps}: these are not the metrics of a step; "

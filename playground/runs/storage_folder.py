@@ -19,6 +19,7 @@ from pathlib import Path
 import filelock
 
 from playground.checkpoints.manifest import Manifest, read_manifest
+from playground.checkpoints.metrics import read_metrics
 from playground.common.atomic_write import clean_up_stale, remedy, remove_dir
 from playground.common.platform import rename
 from playground.common.storage import BUNDLED_CHECKPOINTS, directory_size
@@ -27,7 +28,7 @@ from playground.errors import UserError, error_text
 from playground.training.run_config import RunConfig
 
 from .owner_keys import stored_key
-from .weight_history import read_lines, weights_path
+from .weight_history import weights_path
 from .worker_protocol import PINNED_SUFFIX
 
 log = logging.getLogger(__name__)
@@ -199,9 +200,7 @@ def export_checkpoint(checkpoint: Path, run: Path | None, destination: Path) -> 
             shutil.copyfile(checkpoint / name, destination / name)
     if run is not None and not (destination / "metrics.jsonl").is_file():
         with open(destination / "metrics.jsonl", "w", encoding="utf-8") as file:
-            file.writelines(
-                json.dumps(line) + "\n" for line in read_lines(run) if line["step"] <= step
-            )
+            file.writelines(json.dumps(line) + "\n" for line in read_metrics(run, step))
     return destination
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypedDict
 
 from playground.architectures.parameter_groups import parameter_count
 from playground.checkpoints.manifest import Manifest, cached_manifest, training_command
+from playground.checkpoints.metrics import read_metrics
 from playground.common.atomic_write import remove_dir
 from playground.common.format import format_count, format_duration, format_percent
 from playground.common.storage import directory_size
@@ -34,7 +35,6 @@ from playground.runs.registry import MAX_STEPS, Registry
 from playground.runs.state import Run
 from playground.runs.storage_folder import Damaged, describe_damage
 from playground.runs.summary import architecture_suffix, task_label
-from playground.runs.weight_history import read_lines
 from playground.runs.worker_protocol import PINNED_SUFFIX
 from playground.training.run_config import RunConfig, describe_optimizer_groups
 
@@ -269,7 +269,7 @@ def displayed_settings(model: Access) -> dict[str, Any]:
 def load_metric_series(folder: Path, modified_ns: int) -> MetricSeries:
     """Return the points of a checkpoint; `modified_ns` keys the cache."""
     try:
-        return MetricSeries(read_lines(folder))
+        return MetricSeries(read_metrics(folder))
     except ValueError:  # other lines: the checkpoint opens without curves
         return MetricSeries()
 

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from playground.checkpoints import checkpoint
 from playground.checkpoints.checkpoint import (
-    iter_metrics,
     load_model,
     metrics_record,
     restore_trainer,
@@ -24,6 +23,7 @@ from playground.checkpoints.checkpoint import (
     save_checkpoint,
 )
 from playground.checkpoints.manifest import CheckpointError, read_manifest
+from playground.checkpoints.metrics import read_metrics
 from playground.common import platform
 from playground.evaluation import evaluate
 from playground.tasks.held_out import build_held_out_set
@@ -147,7 +147,7 @@ def test_scores_and_versions_are_stored_in_config_json(pristine, trainer):
 
 
 def test_metrics_have_one_line_per_step_without_unmeasured_values(pristine, trainer):
-    lines = list(iter_metrics(pristine))
+    lines = list(read_metrics(pristine))
     assert lines == [metrics_record(each) for each in trainer.metrics]
     assert [line["step"] for line in lines] == [1, 2, 3]
     assert ["exact_match" in line for line in lines] == [False, True, False]
@@ -225,7 +225,7 @@ def test_a_later_save_replaces_an_earlier_one_whole(trainer, folder):
     (folder / "stray").write_text("x")
     save_checkpoint(folder, trainer, trainer.metrics[:1], resumable=False)
     assert {*os.listdir(folder)} == {*FILES} - {"training.safetensors"}
-    assert len(list(iter_metrics(folder))) == 1
+    assert len(list(read_metrics(folder))) == 1
     assert os.listdir(folder.parent) == ["x"]
 
 
@@ -476,25 +476,29 @@ def test_an_optimizer_state_with_invalid_values_is_rejected(folder, name, value)
 
 
 @pytest.mark.parametrize(
-    "line", [b"", b'{"step": true, "loss": 1.0}', b'{"step": 3, "loss": NaN}', b"[" * 100_000]
+    "line",
+    [
+        *(b"", b"\xff", b"[" * 100_000, b'{"loss": 1}', b'{"step": 3, "step": 3, "loss": 1}'),
+        *(b'{"step": true, "loss": 1.0}', b'{"step": 3, "loss": NaN}'),
+    ],
 )
 def test_a_bad_line_of_metrics_is_named_by_its_number(folder, line):
     lines = (folder / "metrics.jsonl").read_bytes().splitlines()
     lines.insert(2, line)
     (folder / "metrics.jsonl").write_bytes(b"\n".join(lines) + b"\n")
-    for read in (lambda folder: list(iter_metrics(folder)), resume_trainer):
+    for read in (lambda folder: list(read_metrics(folder)), resume_trainer):
         with pytest.raises(CheckpointError, match=r"metrics\.jsonl, line 3: "):
             read(folder)
 
 
 def test_metrics_have_no_more_lines_than_a_run_has_steps(folder, monkeypatch):
-    monkeypatch.setattr(checkpoint, "MAX_STEPS", 10, raising=False)
+    monkeypatch.setattr("playground.checkpoints.metrics.MAX_STEPS", 10)
     lines = [b'{"step": %d, "loss": 1.0}\n' % step for step in range(1, 12)]
     (folder / "metrics.jsonl").write_bytes(b"".join(lines[:10]))
-    assert len(list(iter_metrics(folder))) == 10
+    assert len(list(read_metrics(folder))) == 10
     (folder / "metrics.jsonl").write_bytes(b"".join(lines))
     with pytest.raises(CheckpointError, match="line 11: at most 10 lines are read, one for each "):
-        list(iter_metrics(folder))
+        list(read_metrics(folder))
 
 
 @pytest.mark.parametrize("line", [b"3\n", b" " * 20_000_000], ids=["bad line", "endless line"])
@@ -504,7 +508,7 @@ def test_metrics_are_read_only_as_far_as_they_are_sound(folder, line):
     tracemalloc.start()
     try:
         with pytest.raises(CheckpointError, match="line 11: "):
-            list(iter_metrics(folder))
+            list(read_metrics(folder))
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
@@ -512,7 +516,7 @@ def test_metrics_are_read_only_as_far_as_they_are_sound(folder, line):
 
 def test_a_checkpoint_without_metrics_has_none(folder):
     (folder / "metrics.jsonl").unlink()
-    assert list(iter_metrics(folder)) == []
+    assert list(read_metrics(folder)) == []
     assert resume_trainer(folder)[1] == []
 
 
