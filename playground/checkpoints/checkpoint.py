@@ -13,9 +13,9 @@ import dataclasses
 import hashlib
 import json
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,19 +23,17 @@ from torch import Tensor
 from playground.architectures import load_architecture
 from playground.architectures.seq2seq_model import Seq2SeqModel
 from playground.common import messages
-from playground.common.atomic_write import wait_for_replacement, write_dir
+from playground.common.atomic_write import write_dir
 from playground.common.messages import file_label
 from playground.evaluation import EvalResult
 from playground.training.optimizers import optimizer_state_keys
 from playground.training.run_config import RunConfig
 from playground.training.trainer import MAX_THREADS, Metrics, Trainer
 
-from .manifest import CheckpointError, Manifest, read_manifest
+from .manifest import CheckpointError, Manifest, read_unchanged
 from .metrics import read_metrics
 from .tensors import Expected, load_checked_tensors, serialize_tensors, validate_header
 
-MAX_ATTEMPTS = 5  # at reading a checkpoint that another process replaces at the same time
-T = TypeVar("T")
 OPTIONAL_STATE = {"finished", "training_set"}
 
 
@@ -105,28 +103,7 @@ def load_model(folder: Path, device: str = "cpu") -> tuple[Manifest, Seq2SeqMode
         verify_checksums(folder, manifest, "model.safetensors")
         return model.to(device).eval()
 
-    return _read_unchanged(folder, read)
-
-
-def _read_unchanged(folder: Path, read: Callable[[Manifest], T]) -> tuple[Manifest, T]:
-    """Read a checkpoint; read it again if another process replaces it at the same time."""
-    wait_for_replacement(folder)
-    manifest = read_manifest(folder)
-    for _ in range(MAX_ATTEMPTS):
-        failure: CheckpointError | None = None
-        try:
-            content = read(manifest)
-        except CheckpointError as error:
-            failure = error
-        wait_for_replacement(folder)
-        before, manifest = manifest, read_manifest(folder)
-        if manifest == before:
-            if failure is not None:
-                raise failure
-            return manifest, content
-    raise CheckpointError(
-        f"{file_label(folder)} is being replaced while it is read; try again later"
-    )
+    return read_unchanged(folder, read)
 
 
 def resume_trainer(
@@ -138,7 +115,7 @@ def resume_trainer(
     CheckpointError as `load_model`, and for a checkpoint without training.safetensors.
     """
     folder = Path(folder)
-    return _read_unchanged(
+    return read_unchanged(
         folder, lambda manifest: _resume_trainer(folder, manifest, max_threads, settings)
     )[1]
 

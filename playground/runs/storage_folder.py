@@ -18,7 +18,7 @@ from pathlib import Path
 
 import filelock
 
-from playground.checkpoints.manifest import Manifest, read_manifest
+from playground.checkpoints.manifest import Manifest, read_unchanged
 from playground.checkpoints.metrics import read_metrics
 from playground.common.atomic_write import clean_up_stale, remedy, remove_dir
 from playground.common.storage import BUNDLED_CHECKPOINTS, directory_size
@@ -180,11 +180,15 @@ def export_checkpoint(checkpoint: Path, run: Path | None, destination: Path) -> 
     The metrics are those of the run up to its step. The run may continue to train meanwhile. Raises
     CheckpointError or OSError.
     """
-    step = read_manifest(checkpoint).step
-    destination.mkdir(parents=True)
-    for name in CHECKPOINT_FILES:
-        if (checkpoint / name).is_file():
-            shutil.copyfile(checkpoint / name, destination / name)
+
+    def copy(manifest: Manifest) -> None:
+        shutil.rmtree(destination, ignore_errors=True)
+        destination.mkdir(parents=True)
+        for name in CHECKPOINT_FILES:
+            if (checkpoint / name).is_file():
+                shutil.copyfile(checkpoint / name, destination / name)
+
+    step = read_unchanged(checkpoint, copy)[0].step
     if run is not None and not (destination / "metrics.jsonl").is_file():
         with open(destination / "metrics.jsonl", "w", encoding="utf-8") as file:
             file.writelines(json.dumps(line) + "\n" for line in read_metrics(run, step))

@@ -26,6 +26,7 @@ from playground.checkpoints.manifest import CheckpointError, read_manifest
 from playground.checkpoints.metrics import read_metrics
 from playground.common import platform
 from playground.evaluation import evaluate
+from playground.runs.storage_folder import export_checkpoint
 from playground.tasks.held_out import build_held_out_set
 from playground.training.setting_changes import SettingChange
 from playground.training.trainer import Metrics, Trainer
@@ -250,7 +251,7 @@ def test_a_checkpoint_replaced_while_it_is_read_is_read_again(
             save_checkpoint(folder, later, metrics)
         return read[-1]
 
-    monkeypatch.setattr(checkpoint, "read_manifest", read_then_replace)
+    monkeypatch.setattr("playground.checkpoints.manifest.read_manifest", read_then_replace)
     loaded = load(folder)
     family = loaded[1] if load is load_model else loaded[0].model
     assert_equal_weights(family, later.model)
@@ -259,13 +260,28 @@ def test_a_checkpoint_replaced_while_it_is_read_is_read_again(
         assert len(loaded[1]) == STEPS + 1
 
 
+def test_a_checkpoint_replaced_while_it_is_copied_is_copied_again(trainer, folder, monkeypatch):
+    later, real, copied = Trainer(trainer.config.replace(d_model=16, seed=1)), shutil.copyfile, []
+
+    def copy_then_replace(source, target):
+        real(source, target)
+        copied.append(source.name)
+        if copied == ["config.json"]:
+            save_checkpoint(folder, later, [], resumable=False)
+
+    monkeypatch.setattr(shutil, "copyfile", copy_then_replace)
+    copy = export_checkpoint(folder, None, folder.with_name("copy"))
+    assert_equal_weights(load_model(copy)[1], later.model)
+    assert {*os.listdir(copy)} == {*FILES} - {"training.safetensors"}
+
+
 def test_a_checkpoint_that_keeps_changing_is_rejected(folder, monkeypatch):
     step = iter(range(1000))
 
     def read_another(path):
         return dataclasses.replace(read_manifest(path), step=next(step))
 
-    monkeypatch.setattr(checkpoint, "read_manifest", read_another)
+    monkeypatch.setattr("playground.checkpoints.manifest.read_manifest", read_another)
     with pytest.raises(CheckpointError, match="is being replaced while it is read"):
         load_model(folder)
 
