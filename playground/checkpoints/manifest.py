@@ -20,6 +20,7 @@ import playground
 from playground.architectures import ARCHITECTURES, check_architecture
 from playground.common.atomic_write import wait_for_replacement
 from playground.common.messages import file_label
+from playground.common.storage import file_version
 from playground.common.strict_json import read_json
 from playground.common.validation import parse
 from playground.errors import UserError
@@ -203,15 +204,11 @@ def cached_manifest(folder: Path) -> Manifest:
 
     An uncached read takes milliseconds. The caller must not modify the result.
     """
-    try:
-        stat = os.stat(folder / "config.json")
-    except OSError:
-        return read_manifest(folder)  # raises an error with the reason
-    return _manifest_of(folder, stat.st_mtime_ns, stat.st_size, stat.st_ino)
+    return _manifest_of(folder, file_version(folder / "config.json"))
 
 
 @lru_cache(maxsize=1024)
-def _manifest_of(folder: Path, *_version: int) -> Manifest:
+def _manifest_of(folder: Path, version: tuple[int, ...]) -> Manifest:
     return read_manifest(folder)
 
 

@@ -40,6 +40,7 @@ from playground.checkpoints.checkpoint import (
 )
 from playground.checkpoints.manifest import CheckpointError
 from playground.checkpoints.metrics import read_metrics
+from playground.common.storage import file_version
 from playground.datasets.pairs import DatasetError
 from playground.errors import error_response, error_text
 from playground.evaluation import annotated_transformer_loss, evaluate, exact_match_at_length
@@ -97,7 +98,7 @@ class Inspector:
     """The request handlers of the inspection process, with caches of models and views."""
 
     def __init__(self) -> None:
-        self._models: OrderedDict[tuple[str, int], LoadedModel] = OrderedDict()
+        self._models: OrderedDict[tuple[str, tuple[int, ...]], LoadedModel] = OrderedDict()
         self._views: OrderedDict[tuple[Any, ...], dict[str, Any]] = OrderedDict()
 
     def dispatch(
@@ -193,8 +194,7 @@ class Inspector:
 
     def checkpoint(self, folder: Path) -> LoadedModel:
         """Load the model of a checkpoint, unless it is cached."""
-        path = folder / "config.json"
-        key = (str(folder), path.stat().st_mtime_ns if path.is_file() else 0)
+        key = (str(folder), file_version(folder / "config.json"))
         if key not in self._models:
             manifest, model = load_model(folder)
             self._models[key] = LoadedModel(manifest.config, model, manifest.step)
@@ -202,7 +202,7 @@ class Inspector:
 
     def load_at_step(self, model_ref: dict[str, Any]) -> LoadedModel:
         """Load the model of a run with the stored weights nearest to the step."""
-        folder, key = Path(model_ref["run"]), (model_ref["run"], -1)
+        folder, key = Path(model_ref["run"]), (model_ref["run"], ())
         step = find_weights(folder, model_ref["step"])
         if step is None:
             raise CheckpointError(f"{NO_WEIGHTS}; try again in a moment")
@@ -216,7 +216,7 @@ class Inspector:
             loaded.step = step
         return loaded
 
-    def _touch(self, key: tuple[str, int]) -> LoadedModel:
+    def _touch(self, key: tuple[str, tuple[int, ...]]) -> LoadedModel:
         self._models.move_to_end(key)
         while len(self._models) > MODEL_CACHE_SIZE:
             self._models.popitem(last=False)

@@ -15,7 +15,7 @@ from playground.checkpoints.manifest import Manifest, cached_manifest, training_
 from playground.checkpoints.metrics import read_metrics
 from playground.common.atomic_write import remove_dir
 from playground.common.format import format_count, format_duration, format_percent
-from playground.common.storage import directory_size
+from playground.common.storage import directory_size, file_version
 from playground.errors import UserError, error_text
 from playground.experiments.results import first_step_reaching
 from playground.experiments.service import ExperimentService
@@ -266,8 +266,8 @@ def displayed_settings(model: Access) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=32)
-def load_metric_series(folder: Path, modified_ns: int) -> MetricSeries:
-    """Return the points of a checkpoint; `modified_ns` keys the cache."""
+def load_metric_series(folder: Path, version: tuple[int, ...]) -> MetricSeries:
+    """Return the points of a checkpoint; `version` of its config.json keys the cache."""
     try:
         return MetricSeries(read_metrics(folder))
     except ValueError:  # other lines: the checkpoint opens without curves
@@ -278,7 +278,7 @@ def load_points(model: Access) -> MetricSeries:
     """Return the points of a run or a checkpoint. It reads the disk."""
     if model.run:
         return model.run.load_points()
-    return load_metric_series(model.folder, (model.folder / "config.json").stat().st_mtime_ns)
+    return load_metric_series(model.folder, file_version(model.folder / "config.json"))
 
 
 def describe_result(model: Access) -> str:
