@@ -144,9 +144,10 @@ def _unload(key: tuple[str, str]) -> None:
 
 def make_room(needed: int, purpose: str, remedy: str = "choose a smaller model") -> None:
     """Unload models until `needed` bytes are free, or raise UserError with purpose and remedy."""
-    with _lock:
-        while needed > MEMORY_SHARE * free_memory() and _loaded:
-            _unload(next(iter(_loaded)))
+    while needed > MEMORY_SHARE * free_memory() and _loaded:
+        with _lock:
+            for key in list(_loaded)[:1]:
+                _unload(key)
     if needed > MEMORY_SHARE * free_memory():
         raise UserError(
             f"{purpose} and {format_bytes(free_memory())} are free; {remedy}, or end a run",
