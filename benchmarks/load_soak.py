@@ -36,8 +36,8 @@ from benchmarks.load_users import (
 )
 from playground.checkpoints.checkpoint import resume_trainer
 from playground.checkpoints.manifest import CheckpointError
+from playground.checkpoints.metrics import read_metrics
 from playground.runs.owner_keys import new_owner_key
-from playground.runs.weight_history import read_lines
 from tests.support.app_server import ROOT, AppServer, wait_for
 from tests.support.fake_hub import FakeHub
 from tests.support.page_client import run_folders, zipped_small_checkpoint
@@ -237,7 +237,7 @@ def count_stored_data(folders: list[Path]) -> dict[str, Any]:
     """
     missing = duplicates = unreadable = checkpoints = points = 0
     for folder in folders:
-        steps = [line["step"] for line in read_lines(folder)]
+        steps = [line["step"] for line in read_metrics(folder)]
         points += len(steps)
         duplicates += len(steps) - len(set(steps))
         missing += max(steps, default=0) - len(set(steps))

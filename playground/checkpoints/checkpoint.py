@@ -12,11 +12,10 @@ A checkpoint contains no pickle, and nothing in it is ever executed.
 import dataclasses
 import hashlib
 import json
-import os
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,25 +23,18 @@ from torch import Tensor
 from playground.architectures import load_architecture
 from playground.architectures.seq2seq_model import Seq2SeqModel
 from playground.common import messages
-from playground.common.atomic_write import wait_for_replacement, write_dir
+from playground.common.atomic_write import write_dir
 from playground.common.messages import file_label
-from playground.common.strict_json import parse_strict_json
 from playground.evaluation import EvalResult
 from playground.training.optimizers import optimizer_state_keys
 from playground.training.run_config import RunConfig
-from playground.training.train_config import TrainConfig
 from playground.training.trainer import MAX_THREADS, Metrics, Trainer
 
-from .manifest import CheckpointError, Manifest, is_number, read_manifest
+from .manifest import CheckpointError, Manifest, read_unchanged
+from .metrics import read_metrics
 from .tensors import Expected, load_checked_tensors, serialize_tensors, validate_header
 
-MAX_ATTEMPTS = 5  # at reading a checkpoint that another process replaces at the same time
-T = TypeVar("T")
-MAX_METRICS_BYTES = 300_000_000  # bytes; enough for the metrics of a million steps
-MAX_LINE_BYTES = 10_000  # bytes of the metrics of a step
-MAX_STEPS = TrainConfig.__dataclass_fields__["max_steps"].metadata["high"]
 OPTIONAL_STATE = {"finished", "training_set"}
-METRIC_NAMES = {each.name for each in dataclasses.fields(Metrics)}
 
 
 def save_checkpoint(
@@ -111,28 +103,7 @@ def load_model(folder: Path, device: str = "cpu") -> tuple[Manifest, Seq2SeqMode
         verify_checksums(folder, manifest, "model.safetensors")
         return model.to(device).eval()
 
-    return _read_unchanged(folder, read)
-
-
-def _read_unchanged(folder: Path, read: Callable[[Manifest], T]) -> tuple[Manifest, T]:
-    """Read a checkpoint; read it again if another process replaces it at the same time."""
-    wait_for_replacement(folder)
-    manifest = read_manifest(folder)
-    for _ in range(MAX_ATTEMPTS):
-        failure: CheckpointError | None = None
-        try:
-            content = read(manifest)
-        except CheckpointError as error:
-            failure = error
-        wait_for_replacement(folder)
-        before, manifest = manifest, read_manifest(folder)
-        if manifest == before:
-            if failure is not None:
-                raise failure
-            return manifest, content
-    raise CheckpointError(
-        f"{file_label(folder)} is being replaced while it is read; try again later"
-    )
+    return read_unchanged(folder, read)
 
 
 def resume_trainer(
@@ -144,7 +115,7 @@ def resume_trainer(
     CheckpointError as `load_model`, and for a checkpoint without training.safetensors.
     """
     folder = Path(folder)
-    return _read_unchanged(
+    return read_unchanged(
         folder, lambda manifest: _resume_trainer(folder, manifest, max_threads, settings)
     )[1]
 
@@ -193,7 +164,7 @@ def _resume_trainer(
     trainer.seconds = manifest.seconds
     if not {"stop_at_exact_match", "max_steps"}.isdisjoint(settings):
         trainer.reopen()
-    return trainer, list(iter_metrics(folder))
+    return trainer, list(read_metrics(folder, whole=True))
 
 
 def restore_trainer(trainer: Trainer, weights: Path, state: Path, step: int, device: str) -> None:
@@ -248,47 +219,6 @@ def restore_trainer(trainer: Trainer, weights: Path, state: Path, step: int, dev
             f"{file_label(state)} contains an invalid generator state ({error}); use another "
             "checkpoint"
         ) from None
-
-
-def iter_metrics(folder: Path) -> Iterator[dict[str, Any]]:
-    """Read metrics.jsonl line by line; it may have a line for every step of a long run.
-
-    Raises CheckpointError for a line that is not a JSON object with a step and a loss.
-    """
-    path = Path(folder) / "metrics.jsonl"
-    if not os.path.isfile(path):
-        return
-    try:
-        size = path.stat().st_size
-        if size > MAX_METRICS_BYTES:
-            raise CheckpointError(
-                messages.too_many_bytes(file_label(path), size, MAX_METRICS_BYTES)
-            )
-        with open(path, "rb") as file:
-            for number, line in enumerate(
-                iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), start=1
-            ):
-                try:
-                    if number > MAX_STEPS:
-                        raise ValueError(f"at most {MAX_STEPS:,} lines are read, one for each step")
-                    content = _parse_metrics(line)
-                except ValueError as error:
-                    raise CheckpointError(f"{file_label(path)}, line {number}: {error}") from None
-                yield content
-    except OSError as error:
-        raise CheckpointError(messages.could_not_read(path, error)) from None
-
-
-def _parse_metrics(line: bytes) -> dict[str, Any]:
-    """Parse a line of metrics.jsonl; raise ValueError if it contains no metrics."""
-    if len(line) > MAX_LINE_BYTES:
-        raise ValueError(f"it has more than {MAX_LINE_BYTES:,} bytes; a line must be shorter")
-    content = parse_strict_json(line)
-    if not isinstance(content, dict) or not {"step", "loss"} <= set(content) <= METRIC_NAMES:
-        raise ValueError("it does not contain the metrics of a step")
-    if not all(is_number(value) for value in content.values()) or type(content["step"]) is not int:
-        raise ValueError("metrics must be numbers")
-    return content
 
 
 def weights_by_name(model: Seq2SeqModel) -> dict[str, Tensor]:

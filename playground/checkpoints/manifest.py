@@ -7,17 +7,20 @@ import dataclasses
 import json
 import os
 import platform
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator
 
 import playground
 from playground.architectures import ARCHITECTURES, check_architecture
+from playground.common.atomic_write import wait_for_replacement
 from playground.common.messages import file_label
+from playground.common.storage import file_version
 from playground.common.strict_json import read_json
 from playground.common.validation import parse
 from playground.errors import UserError
@@ -30,6 +33,8 @@ from playground.training.task_config import TaskConfig
 from playground.training.train_config import TrainConfig
 
 SCHEMA_VERSION = 2
+MAX_ATTEMPTS = 5  # at reading a checkpoint that another process replaces at the same time
+T = TypeVar("T")
 MAX_LENGTHS = 512  # the maximum of the settings
 MAX_ENTRIES = 16  # of versions and of sha256; a valid file has three and two
 MAX_ENTRY_CHARS = 200  # characters
@@ -156,6 +161,30 @@ def read_manifest(folder: Path) -> Manifest:
         raise CheckpointError(f"{file_label(path)} does not describe a run: {error}") from None
 
 
+def read_unchanged(folder: Path, read: Callable[[Manifest], T]) -> tuple[Manifest, T]:
+    """Read a checkpoint; read it again if another process replaces it at the same time.
+
+    Raises CheckpointError, or what `read` raises if the checkpoint is still there.
+    """
+    wait_for_replacement(folder)
+    manifest = read_manifest(folder)
+    for _ in range(MAX_ATTEMPTS):
+        failure: CheckpointError | OSError | None = None
+        try:
+            content = read(manifest)
+        except (CheckpointError, OSError) as error:
+            failure = error
+        wait_for_replacement(folder)
+        before, manifest = manifest, read_manifest(folder)
+        if manifest == before:
+            if failure is not None:
+                raise failure
+            return manifest, content
+    raise CheckpointError(
+        f"{file_label(folder)} is being replaced while it is read; try again later"
+    )
+
+
 def _parse_content(content: _Content) -> Manifest:
     check_architecture(content.architecture)
     config_class = ARCHITECTURES[content.architecture].config_class
@@ -175,15 +204,11 @@ def cached_manifest(folder: Path) -> Manifest:
 
     An uncached read takes milliseconds. The caller must not modify the result.
     """
-    try:
-        stat = os.stat(folder / "config.json")
-    except OSError:
-        return read_manifest(folder)  # raises an error with the reason
-    return _manifest_of(folder, stat.st_mtime_ns, stat.st_size, stat.st_ino)
+    return _manifest_of(folder, file_version(folder / "config.json"))
 
 
 @lru_cache(maxsize=1024)
-def _manifest_of(folder: Path, *_version: int) -> Manifest:
+def _manifest_of(folder: Path, version: tuple[int, ...]) -> Manifest:
     return read_manifest(folder)
 
 

@@ -24,13 +24,6 @@ def exit_with_error(message: str) -> NoReturn:
     raise SystemExit(2)
 
 
-def machine_token() -> str:
-    """Return the Hub token of this machine, of `hf auth login` or HF_TOKEN; empty without one."""
-    from huggingface_hub import get_token
-
-    return get_token() or ""
-
-
 def progress_bar(**options: Any) -> Any:
     """Return a progress bar on stderr, drawn only on a terminal."""
     from tqdm import tqdm

@@ -12,8 +12,9 @@ from playground.datasets.pairs import DatasetError, PairDataset
 from playground.datasets.report import describe, summarize
 from playground.datasets.sources import HUB_PREFIX, ReadOptions, read_file
 from playground.datasets.storage import store
+from playground.hub.repo_ids import machine_token
 
-from .common import exit_with_error, json_option, machine_token
+from .common import exit_with_error, json_option
 
 N_DISPLAYED = 8  # examples that the command prints
 READING_OPTIONS = {

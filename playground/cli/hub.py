@@ -8,14 +8,13 @@ import click
 
 from playground.checkpoints.manifest import read_manifest
 from playground.common.storage import checkpoints_root
-from playground.hub.repo_ids import check_license, check_repo, check_revision
+from playground.hub.repo_ids import check_license, check_repo, check_revision, machine_token
 
 from .common import (
     check_output_dir,
     checkpoint_argument,
     exit_with_error,
     json_option,
-    machine_token,
     output_option,
     record_signals,
 )

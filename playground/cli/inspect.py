@@ -61,17 +61,17 @@ def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -
 
     import torch
 
+    from playground.checkpoints.metrics import read_metrics
     from playground.evaluation import evaluate
     from playground.inspection.inspected_model import InspectedModel
     from playground.inspection.views.figure_data import build_report
-    from playground.runs.weight_history import read_lines
 
     torch.set_num_threads(1)  # more threads are slower at this size
 
     def report_progress(message: str) -> None:
         click.echo(f"{message} ...", err=True)
 
-    lines = [line for line in read_lines(run_folder(checkpoint)) if line["step"] <= manifest.step]
+    lines = list(read_metrics(run_folder(checkpoint), manifest.step))
     subject = InspectedModel.from_model(manifest.config, model)
     subject.encode_text(sequence)  # an invalid one fails before the folder exists
     create_output_dir(out)

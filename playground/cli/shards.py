@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from playground.hub.repo_ids import machine_token
+
 from .common import (
     create_output_dir,
     exit_with_error,
     json_option,
-    machine_token,
     output_option,
     progress_bar,
     record_signals,

@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from playground.errors import UserError
@@ -40,7 +41,10 @@ def replacing_dir(folder: Path) -> Iterator[Path]:
     try:
         staging.mkdir()
         yield staging
-        for path in staging.iterdir():
+        for path in staging.rglob("*"):
+            if path.is_dir():
+                fsync_dir(path)
+                continue
             with open(path, "r+b") as file:
                 os.fsync(file.fileno())
         fsync_dir(staging)
@@ -59,15 +63,15 @@ def replacing_dir(folder: Path) -> Iterator[Path]:
     shutil.rmtree(_previous(folder), ignore_errors=True)
 
 
-def write_file(path: Path, data: bytes, *, flush: bool = True) -> None:
+def write_file(path: Path, data: bytes, *, flush: bool = True, mode: int = 0o666) -> None:
     """Replace the content of the file `path` by `data`, atomically for readers.
 
     Without `flush` it is safe against a killed process, but not against a power failure. After an
-    OSError the previous content is still there.
+    OSError the previous content is still there. `mode` has the permissions, without the umask's.
     """
     staging = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with open(staging, "xb") as file:
+        with open(staging, "xb", opener=partial(os.open, mode=mode)) as file:
             file.write(data)
             if flush:
                 file.flush()

@@ -86,6 +86,15 @@ def directory_size(folder: Path) -> int:
     return total
 
 
+def file_version(path: Path) -> tuple[int, ...]:
+    """Return time, size and inode of a file, of which a new content changes one; () without it."""
+    try:
+        about = os.stat(path)
+    except OSError:
+        return ()
+    return about.st_mtime_ns, about.st_size, about.st_ino
+
+
 def evict(things: Iterable[Thing], excess: int, remove: Callable[[Thing], int]) -> int:
     """Remove one thing after the other until `excess` is removed; return the rest of it.
 

@@ -75,15 +75,15 @@ class LengthEvaluator:
     def _evaluate(self, state: ExperimentState, run: Run) -> bool:
         """Request the next lengths of a run; return whether other runs must wait."""
         remaining, n = self.remaining_lengths(state, run), state.experiment.n
-        model_ref = self.registry.snapshots.model_ref(run, run.step)
-        if model_ref is None or run.evicted == WEIGHTS_EVICTED:
+        if run.evicted == WEIGHTS_EVICTED:
             return False
         if self._last_response is not None and not self._last_response.done():
             return True
         lengths = next_lengths(remaining, parameter_count(run.config.model), n)
         request = json.dumps({"lengths": lengths, "n": n})
-        self._last_response = self.inspector.request("lengths", model_ref, request)
-        self.registry.snapshots.protect_weights(run, self._last_response)
+        self._last_response = self.registry.snapshots.request(
+            "lengths", run, request, run.step, process=self.inspector
+        )
         state.pending = PendingEvaluation(run.id, run.step, self._last_response)
         state.requested_at = time.monotonic()
         return True

@@ -9,10 +9,10 @@ from statistics import median
 from typing import Any, NotRequired, TypedDict
 
 from playground import ASSETS_DIR
+from playground.checkpoints.metrics import read_metrics
 from playground.common.format import format_percent
 from playground.common.validation import Definition, read_definitions
 from playground.runs.state import Run
-from playground.runs.weight_history import read_lines
 from playground.training.run_config import RunConfig
 
 from .results import first_step_reaching, interval_means
@@ -139,7 +139,9 @@ def needs_loss(name: str, runs: Sequence[Run]) -> bool:
 def _outcome_of_runs(name: str, runs: Sequence[Run], losses: Sequence[float | None]) -> Result:
     if reason := _why_incomparable(name, runs):
         return without_result(name, reason)
-    metrics = [metrics_of_run(run.config, list(read_lines(run.folder)), run.scores) for run in runs]
+    metrics = [
+        metrics_of_run(run.config, list(read_metrics(run.folder)), run.scores) for run in runs
+    ]
     for each, loss in zip(metrics, losses, strict=False):
         each[LOSS] = loss
     return outcome_of_seeds(name, metrics)

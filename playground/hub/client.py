@@ -6,7 +6,6 @@ token of its owner. The client runs in its own process (tasks.py), because a han
 then be ended.
 """
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,7 +26,7 @@ from playground.errors import UserError
 
 from .errors import HubError, NotFoundError, to_hub_error
 from .plan import PushPlan, RepoInfo, plan_push
-from .repo_ids import Phase, check_repo, check_revision
+from .repo_ids import INVALID_TOKEN, Phase, check_repo, check_revision, is_token
 from .transport import MIN_BYTES_PER_S
 
 MAX_LISTED = 200
@@ -41,11 +40,8 @@ class Hub:
     """
 
     def __init__(self, token: str = "", endpoint: str = "") -> None:
-        if token and not re.fullmatch(r"[\x21-\x7e]+", token):
-            raise HubError(
-                "the token is not valid: it contains spaces or other characters that no token has; "
-                "copy it again, it begins with hf_"
-            )
+        if token and not is_token(token):
+            raise HubError(INVALID_TOKEN)
         self.token = token
         self.api = HfApi(endpoint=endpoint or None, token=token or False)
         self.endpoint = self.api.endpoint

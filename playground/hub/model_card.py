@@ -16,8 +16,9 @@ from huggingface_hub import EvalResult, ModelCardData
 from playground.architectures import ARCHITECTURES
 from playground.architectures.parameter_groups import parameter_count
 from playground.architectures.seq2seq_model import Seq2SeqModel
-from playground.checkpoints.checkpoint import iter_metrics, load_model
+from playground.checkpoints.checkpoint import load_model
 from playground.checkpoints.manifest import Manifest, training_command
+from playground.checkpoints.metrics import read_metrics
 from playground.common.env import TAG, playground_url
 from playground.common.format import format_count
 from playground.common.stats import exact_match_interval
@@ -114,7 +115,7 @@ def _measure(
         if manifest.scores is None:
             raise
         held_out, scores = None, manifest.scores
-    lines = [line for line in iter_metrics(checkpoint) if line["step"] <= manifest.step]
+    lines = list(read_metrics(checkpoint, manifest.step))
     training_alt = ""
     if lines:
         (package / "training.png").write_bytes(render(training_curve(lines), "png"))

@@ -1,4 +1,4 @@
-"""Names on the Hub: repositories, revisions, files and licenses, and their checks.
+"""Names on the Hub: repositories, revisions, files and licenses, and tokens; their checks.
 
 The module has only light imports, because the page's process imports it.
 """
@@ -8,10 +8,12 @@ from enum import Enum
 from pathlib import Path
 
 from playground import models
+from playground.common.env import secret
 from playground.errors import UserError
 
 MANIFEST = "playground.json"
-REPO_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
+INVALID_TOKEN = "this token is not valid: copy it again, it begins with hf_"
+NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}")  # of a user, or of a model alone
 REVISION_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/+@-]{0,199}")
 # Files of earlier pushes, which a push may delete. Other files in a repository belong to its owner.
 PACKAGE_FILES = {
@@ -43,8 +45,9 @@ class Phase(Enum):
 
 def is_repo(name: str) -> bool:
     """Return whether this can be the name of a repository, user/name."""
+    user, slash, own = name.partition("/")
     return (
-        bool(REPO_PATTERN.fullmatch(name))
+        bool(slash and NAME_PATTERN.fullmatch(user) and NAME_PATTERN.fullmatch(own))
         and "--" not in name
         and ".." not in name
         and not name.endswith(".git")
@@ -76,6 +79,18 @@ def check_revision(name: str) -> None:
             f"{name[:60]!r} is not a valid revision; name a branch, a tag or a commit of the "
             "repository"
         )
+
+
+def is_token(text: str) -> bool:
+    """Return whether this can be a token, and so be a part of a request's header."""
+    return bool(re.fullmatch(r"[\x21-\x7e]{1,4000}", text))
+
+
+def machine_token() -> str:
+    """Return the token of this machine, of HF_TOKEN or `hf auth login`; empty without one."""
+    from huggingface_hub import get_token
+
+    return secret("HF_TOKEN").strip() or get_token() or ""
 
 
 def check_license(name: str) -> str:

@@ -17,10 +17,11 @@ from torch import Tensor
 
 from playground.architectures.seq2seq_model import Seq2SeqModel
 from playground.checkpoints.checkpoint import build_model, load_weights
+from playground.checkpoints.metrics import read_metrics
 from playground.common.format import format_percent
 from playground.evaluation import exact_match_at_length
 from playground.inspection.inspected_model import InspectedModel, load_inspected_model
-from playground.runs.weight_history import read_lines, weight_steps, weights_path
+from playground.runs.weight_history import weight_steps, weights_path
 from playground.tasks import EOS, PAD
 from playground.training.run_config import RunConfig
 
@@ -42,7 +43,7 @@ class TrainedRun:
 
     @classmethod
     def of(cls, label: str, run: Path, checkpoint: Path) -> TrainedRun:
-        return cls(label, list(read_lines(run)), checkpoint, run)
+        return cls(label, list(read_metrics(run)), checkpoint, run)
 
     @cached_property
     def subject(self) -> InspectedModel:

@@ -17,6 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from playground.architectures import ARCHITECTURES
 from playground.architectures.parameter_groups import parameter_count
 from playground.checkpoints.manifest import cached_manifest
+from playground.checkpoints.metrics import read_metrics
 from playground.checkpoints.tensors import serialize_tensors
 from playground.common.env import PAGE_MARK, playground_url
 from playground.common.format import format_count, source_hash
@@ -24,7 +25,6 @@ from playground.errors import UserError
 from playground.inspection.inspected_model import InspectedModel, load_inspected_model
 from playground.runs.browser_model import MAX_PARAMETERS, NUM_EXAMPLES, describe_model
 from playground.runs.metric_series import MetricSeries
-from playground.runs.weight_history import read_lines
 from playground.tasks import TASKS
 from playground.tasks.specs import DEFAULT_SPEC
 
@@ -130,7 +130,7 @@ def _page_data(subject: InspectedModel) -> dict[str, Any]:
 
 def _curve(run_folder: Path, last_step: int) -> list[tuple[int, float]]:
     """Return step and exact match of the evaluations of a run up to a step, if it stored them."""
-    series = MetricSeries([line for line in read_lines(run_folder) if line["step"] <= last_step])
+    series = MetricSeries(read_metrics(run_folder, last_step))
     return [(row[0], row[1]) for row in series.downsampled(MAX_CURVE_POINTS)["evaluations"]]
 
 

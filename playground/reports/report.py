@@ -24,6 +24,7 @@ from playground.architectures.parameter_groups import parameter_count
 from playground.architectures.seq2seq_model import Seq2SeqModel
 from playground.checkpoints.checkpoint import load_model
 from playground.checkpoints.manifest import Manifest, training_command
+from playground.checkpoints.metrics import read_metrics
 from playground.common.format import format_count, format_percent
 from playground.common.stats import exact_match_interval
 from playground.evaluation import evaluate
@@ -31,7 +32,6 @@ from playground.figures.figures import draw_head, draw_heads, exact_match_by_len
 from playground.figures.style import ACCENT, FOREGROUND, GRID, MUTED, SECONDARY, render
 from playground.runs.snapshot import SnapshotBuilder
 from playground.runs.summary import task_label
-from playground.runs.weight_history import read_lines
 from playground.tasks.held_out import build_held_out_set
 from playground.tasks.vocabulary import format_token
 from playground.training.run_config import field_named
@@ -92,7 +92,7 @@ def write_report(checkpoint: Path, run: Path | None = None, name: str = "") -> s
     Raises CheckpointError for unreadable files, DatasetError if its dataset is not stored here.
     """
     manifest, model = load_model(checkpoint)
-    lines = [line for line in read_lines(run or checkpoint) if line["step"] <= manifest.step]
+    lines = list(read_metrics(run or checkpoint, manifest.step))
     scores = manifest.scores
     if scores is None:
         task = manifest.config.task

@@ -33,13 +33,14 @@ import torch
 
 from playground.architectures.seq2seq_model import Seq2SeqModel
 from playground.checkpoints.checkpoint import (
-    METRIC_NAMES,
     build_model,
     load_model,
     load_weights,
     resume_trainer,
 )
-from playground.checkpoints.manifest import CheckpointError, is_number
+from playground.checkpoints.manifest import CheckpointError
+from playground.checkpoints.metrics import read_metrics
+from playground.common.storage import file_version
 from playground.datasets.pairs import DatasetError
 from playground.errors import error_response, error_text
 from playground.evaluation import annotated_transformer_loss, evaluate, exact_match_at_length
@@ -47,19 +48,20 @@ from playground.jobs.progress import ProgressReporter
 from playground.models.transformer import Transformer
 from playground.tasks.held_out import HeldOutSet, build_held_out_set
 from playground.training.run_config import RunConfig
-from playground.training.trainer import FINAL_EVAL_SIZE
+from playground.training.trainer import FINAL_EVAL_SIZE, Metrics
 
 from .access import Right
 from .browser_model import describe_model
-from .metric_series import METRIC_COLUMNS
+from .metric_series import METRIC_COLUMNS, SCORE_NAMES
 from .snapshot import SnapshotBuilder
-from .weight_history import NO_WEIGHTS, find_weights, read_lines, weights_path
+from .weight_history import NO_WEIGHTS, find_weights, weights_path
 
 if TYPE_CHECKING:
     from playground.inspection.inspected_model import InspectedModel
 
 log = logging.getLogger(__name__)
 
+METRIC_NAMES = {each.name for each in dataclasses.fields(Metrics)}
 MODEL_CACHE_SIZE = 8  # models that stay loaded
 VIEW_CACHE_SIZE = 32  # cached views
 MISSING_METRICS = "metrics.jsonl does not hold a line for each step; remove it and try again"
@@ -96,7 +98,7 @@ class Inspector:
     """The request handlers of the inspection process, with caches of models and views."""
 
     def __init__(self) -> None:
-        self._models: OrderedDict[tuple[str, int], LoadedModel] = OrderedDict()
+        self._models: OrderedDict[tuple[str, tuple[int, ...]], LoadedModel] = OrderedDict()
         self._views: OrderedDict[tuple[Any, ...], dict[str, Any]] = OrderedDict()
 
     def dispatch(
@@ -192,8 +194,7 @@ class Inspector:
 
     def checkpoint(self, folder: Path) -> LoadedModel:
         """Load the model of a checkpoint, unless it is cached."""
-        path = folder / "config.json"
-        key = (str(folder), path.stat().st_mtime_ns if path.is_file() else 0)
+        key = (str(folder), file_version(folder / "config.json"))
         if key not in self._models:
             manifest, model = load_model(folder)
             self._models[key] = LoadedModel(manifest.config, model, manifest.step)
@@ -201,7 +202,7 @@ class Inspector:
 
     def load_at_step(self, model_ref: dict[str, Any]) -> LoadedModel:
         """Load the model of a run with the stored weights nearest to the step."""
-        folder, key = Path(model_ref["run"]), (model_ref["run"], -1)
+        folder, key = Path(model_ref["run"]), (model_ref["run"], ())
         step = find_weights(folder, model_ref["step"])
         if step is None:
             raise CheckpointError(f"{NO_WEIGHTS}; try again in a moment")
@@ -215,7 +216,7 @@ class Inspector:
             loaded.step = step
         return loaded
 
-    def _touch(self, key: tuple[str, int]) -> LoadedModel:
+    def _touch(self, key: tuple[str, tuple[int, ...]]) -> LoadedModel:
         self._models.move_to_end(key)
         while len(self._models) > MODEL_CACHE_SIZE:
             self._models.popitem(last=False)
@@ -258,19 +259,17 @@ def validate_checkpoint(path: str) -> dict[str, Any]:
     folder = Path(path)
     manifest, _ = load_model(folder)
     steps = 0
-    for steps, line in enumerate(read_lines(folder), start=1):
+    for steps, line in enumerate(read_metrics(folder), start=1):
         if line["step"] != steps or steps > manifest.step:
             raise CheckpointError(MISSING_METRICS)
-        if not set(METRIC_COLUMNS) <= set(line) <= METRIC_NAMES or not all(
-            is_number(v) and abs(v) < 1e30 for v in line.values()
+        if (
+            not set(METRIC_COLUMNS) <= set(line) <= METRIC_NAMES
+            or not all(abs(value) < 1e30 for value in line.values())
+            or not all(0 <= line.get(score, 0) <= 1 for score in SCORE_NAMES)
         ):
             raise CheckpointError(
                 f"metrics.jsonl, line {steps}: these are not the metrics of a step; "
                 "remove it and try again"
-            )
-        if not all(0 <= line.get(score, 0) <= 1 for score in ("exact_match", "token_accuracy")):
-            raise CheckpointError(
-                f"metrics.jsonl, line {steps}: a score must be from 0 to 1; remove it and try again"
             )
     if (folder / "metrics.jsonl").is_file() and steps != manifest.step:
         raise CheckpointError(MISSING_METRICS)

@@ -1,14 +1,12 @@
 """The owner key, which gives a browser access to its runs. It is untrusted input."""
 
 import logging
-import os
 import re
 import secrets
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from playground.common.platform import rename
+from playground.common.atomic_write import write_file
 from playground.common.strict_json import parse_strict_json
 
 log = logging.getLogger(__name__)
@@ -46,20 +44,12 @@ def stored_key(path: Path) -> str:
     except OSError as error:
         log.warning("%s cannot be read (%s); its key changes with each start", path, error)
         return new_owner_key()
-    key, staging = new_owner_key(), ""
+    key = new_owner_key()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # readable by this user only
-        descriptor, staging = tempfile.mkstemp(".tmp", f".{path.name}.", path.parent)
-        with open(descriptor, "w", encoding="ascii") as file:
-            file.write(key)
-            file.flush()
-            os.fsync(file.fileno())
-        rename(Path(staging), path)
+        write_file(path, key.encode(), mode=0o600)  # readable by this user only
     except OSError as error:
         log.warning("%s cannot be written (%s); its key changes with each start", path, error)
-        if staging:
-            Path(staging).unlink(missing_ok=True)
     return key
 
 

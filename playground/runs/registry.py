@@ -1,6 +1,5 @@
 """The runs of a server: ownership, start, rerun, branch, import and deletion."""
 
-import shutil
 import threading
 import time
 from collections import OrderedDict, defaultdict
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from playground.checkpoints.manifest import read_manifest
-from playground.common.atomic_write import storing, write_dir
+from playground.common.atomic_write import replacing_dir, storing, write_dir
 from playground.common.storage import directory_size
 from playground.datasets.storage import dataset_name
 from playground.errors import UserError
@@ -27,7 +26,7 @@ from .record import MAX_NAME_LENGTH, RunOrigin, RunRecord, is_valid_name, owner_
 from .scheduler import RunScheduler
 from .snapshots import VIEWER_TTL_S, Snapshots
 from .state import RecordLock, Run, max_score
-from .storage_folder import Damaged, StorageFolder, describe_damage
+from .storage_folder import Damaged, StorageFolder, describe_damage, move_checkpoint
 from .storage_quota import StorageQuota
 from .summary import default_name, live_response, time_left, to_summary, unique_name
 from .supervisor import Supervisor
@@ -253,26 +252,24 @@ class Registry:
         self.settings.limits.validate_metrics_size(folder / "metrics.jsonl")
         with self._admission_lock:
             self._ensure_can_add(owner, directory_size(folder))
-            hidden, is_resumable = self.storage.import_files(folder, manifest)
-            run = self._new(manifest.config, owner, name, hidden)
-            steps = config_at_step(manifest.config.training, manifest.changes, manifest.step)
-            is_unfinished = is_resumable and manifest.step < steps.max_steps
-            run.update(
-                status="stopped" if is_unfinished else "done",
-                changes=tuple(manifest.changes),
-                scores=manifest.scores,
-                step=manifest.step,
-                seconds=manifest.seconds,
-                device=manifest.device,
-                imported=True,
-            )
-            score = (manifest.scores or {}).get("exact_match")
-            try:
+            run_folder = self.storage.new_run_folder(manifest.config)
+            with replacing_dir(run_folder) as hidden:
+                is_resumable = move_checkpoint(folder, manifest, hidden)
+                run = self._new(manifest.config, owner, name, hidden)
+                steps = config_at_step(manifest.config.training, manifest.changes, manifest.step)
+                is_unfinished = is_resumable and manifest.step < steps.max_steps
+                run.update(
+                    status="stopped" if is_unfinished else "done",
+                    changes=tuple(manifest.changes),
+                    scores=manifest.scores,
+                    step=manifest.step,
+                    seconds=manifest.seconds,
+                    device=manifest.device,
+                    imported=True,
+                )
+                score = (manifest.scores or {}).get("exact_match")
                 run.save(best=max_score(run.load_points().best, score))
-                run.folder = self.storage.reveal(hidden)
-            except OSError:
-                shutil.rmtree(hidden, ignore_errors=True)
-                raise
+            run.folder = run_folder
             self._add(run)
         return run
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from playground.checkpoints.manifest import CheckpointError
 from playground.common.messages import file_label
+from playground.common.storage import file_version
 from playground.common.strict_json import parse_strict_json
 
 REPLAY_FILE = "replay.json"
@@ -31,17 +32,13 @@ def load_replay(folder: Path) -> dict[int, dict[str, Any]]:
 
     Raises CheckpointError for a file that is too large or that has another structure.
     """
-    path = Path(folder) / REPLAY_FILE
-    try:
-        modified_ns = path.stat().st_mtime_ns
-    except FileNotFoundError:
-        return {}
-    return _load_replay(path, modified_ns)
+    path = folder / REPLAY_FILE
+    version = file_version(path)
+    return _load_replay(path, version) if version else {}
 
 
 @lru_cache(maxsize=8)
-def _load_replay(path: Path, modified_ns: int) -> dict[int, dict[str, Any]]:
-    """Read the file; `modified_ns` keys the cache."""
+def _load_replay(path: Path, version: tuple[int, ...]) -> dict[int, dict[str, Any]]:
     if path.stat().st_size > MAX_REPLAY_BYTES:
         raise CheckpointError(f"{file_label(path)} is larger than {MAX_REPLAY_BYTES:,} bytes")
     try:

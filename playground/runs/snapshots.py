@@ -162,18 +162,6 @@ class Snapshots:
 
     # Requests of the page
 
-    def model_ref(self, run: Run, step: int | None = None) -> dict[str, Any] | None:
-        """Return the reference of a run's weights at a step (None: the latest), or None."""
-        run.load_weight_steps()
-        step = run.live.latest_weights_step if step is None else step
-        return None if step is None else self._weights_ref(run, step)
-
-    def protect_weights(self, run: Run, response: Future[Response]) -> None:
-        """Keep the weights of a run until a request that needs them is answered."""
-        with self._lock:
-            pending = {each for each in run.pending_requests if not each.done()}
-            run.pending_requests = pending | {response}
-
     @staticmethod
     def _weights_ref(run: Run, step: int) -> dict[str, Any]:
         return {"run": str(run.folder), "fields": run.config.to_flat(), "step": step}
@@ -188,31 +176,37 @@ class Snapshots:
         slow: bool = False,
         client: Client | None = None,
         right: Right = Right.OWN,
+        process: InspectorClient | None = None,
     ) -> Future[Response]:
         """Request a snapshot, a prediction, a view or scores (`inspector_process.py`) of a model.
 
         `step`: of a run; the nearest one with stored weights counts, and None is the latest.
         `slow`: whether it takes seconds, so that a separate process computes it.
         `right`: the right of the requester on the model; it decides which rows a view shows.
+        `process`: another one, without the time limits of the page.
         """
-        process = self.slow_inspector if slow else self.inspector
+        limits = self.settings.limits
+        limit_s = limits.slow_view_timeout_s if slow else limits.view_timeout_s
+        if process is not None:
+            limit_s = 0.0
+        process = process or (self.slow_inspector if slow else self.inspector)
         if isinstance(model, Path):
             checkpoint = {"checkpoint": str(model), "right": right}
             return process.request(kind, checkpoint, argument, client=client or NO_CLIENT)
-        model_ref = self.model_ref(model, step)
-        if model_ref is None:
+        model.load_weight_steps()
+        step = model.live.latest_weights_step if step is None else step
+        if step is None:
             no_weights = Future[Response]()
             no_weights.set_result(error_response(BusyError("this run has no weights yet")))
             return no_weights
-        limits = self.settings.limits
-        limit_s = limits.slow_view_timeout_s if slow else limits.view_timeout_s
         placeholder = Future[Response]()  # keeps the weights until the request is queued
-        model_ref["right"] = right
-        self.protect_weights(model, placeholder)
+        with self._lock:
+            pending = {each for each in model.pending_requests if not each.done()}
+            model.pending_requests = pending | {placeholder}
         try:
             future = process.request(
                 kind,
-                model_ref,
+                self._weights_ref(model, step) | {"right": right},
                 argument,
                 client=client or Client(owner=model.owner),
                 timeout_s=limit_s,

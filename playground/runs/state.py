@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from playground.checkpoints.manifest import CheckpointError, Manifest, cached_manifest
+from playground.checkpoints.metrics import read_metrics
 from playground.common.atomic_write import storing, write_file
 from playground.jobs.admission import Client
 from playground.jobs.job import Response
@@ -27,7 +28,7 @@ from playground.training.setting_changes import SettingChange
 
 from .metric_series import MetricSeries, thin_scores
 from .record import WEIGHTS_EVICTED, RunRecord
-from .weight_history import read_lines, state_steps, weight_steps
+from .weight_history import state_steps, weight_steps
 from .worker_protocol import PINNED_SUFFIX
 
 MAX_PENDING_POINTS = 2000  # points
@@ -281,7 +282,7 @@ class Run:
                 return points
             loaded, error_message = MetricSeries(), ""
             try:
-                loaded.add(read_lines(self.folder))
+                loaded.add(read_metrics(self.folder))
             except (CheckpointError, ValueError, OSError) as error:
                 error_message = f"the metrics are incomplete: {error}"
             stored_step = self.resume_step(loaded) if self.is_resumable else loaded.last

@@ -18,16 +18,16 @@ from pathlib import Path
 
 import filelock
 
-from playground.checkpoints.manifest import Manifest, read_manifest
+from playground.checkpoints.manifest import Manifest, read_unchanged
+from playground.checkpoints.metrics import read_metrics
 from playground.common.atomic_write import clean_up_stale, remedy, remove_dir
-from playground.common.platform import rename
 from playground.common.storage import BUNDLED_CHECKPOINTS, directory_size
 from playground.common.strict_json import read_json
 from playground.errors import UserError, error_text
 from playground.training.run_config import RunConfig
 
 from .owner_keys import stored_key
-from .weight_history import read_lines, weights_path
+from .weight_history import weights_path
 from .worker_protocol import PINNED_SUFFIX
 
 log = logging.getLogger(__name__)
@@ -149,33 +149,6 @@ class StorageFolder:
         date = time.strftime("%Y%m%d-%H%M%S")
         return self.runs / f"{date}-{config.task.task}-{secrets.token_hex(3)}"
 
-    def import_files(self, folder: Path, manifest: Manifest) -> tuple[Path, bool]:
-        """Move the files of a checkpoint into a hidden folder, which `reveal` makes that of a run.
-
-        Returns the folder, and whether training can resume. After an OSError, the folder is
-        removed.
-        """
-        hidden = self.runs / f".{self.new_run_folder(manifest.config).name}.tmp"
-        checkpoint = hidden / "checkpoints" / f"{manifest.step:07d}{PINNED_SUFFIX}"
-        try:
-            checkpoint.parent.mkdir(parents=True)
-            shutil.move(folder, checkpoint)
-            (hidden / "history").mkdir()
-            weights = weights_path(hidden, manifest.step)
-            shutil.copyfile(checkpoint / "model.safetensors", weights)
-            if (checkpoint / "metrics.jsonl").is_file():
-                shutil.move(checkpoint / "metrics.jsonl", hidden / "metrics.jsonl")
-        except OSError:
-            shutil.rmtree(hidden, ignore_errors=True)
-            raise
-        return hidden, (checkpoint / "training.safetensors").is_file()
-
-    def reveal(self, hidden: Path) -> Path:
-        """Give the hidden folder of `import_files` its name, once it has a record; return it."""
-        folder = self.runs / hidden.name[1 : -len(".tmp")]
-        rename(hidden, folder)
-        return folder
-
 
 def _subfolders(folder: Path) -> list[Path]:
     """Return the folders in a folder by name, also those that cannot be read."""
@@ -186,22 +159,39 @@ def _subfolders(folder: Path) -> list[Path]:
     return [folder / name for name in names if name[0] != "." and os.path.isdir(folder / name)]
 
 
+def move_checkpoint(checkpoint: Path, manifest: Manifest, run: Path) -> bool:
+    """Move the files of a checkpoint into the folder of a new run.
+
+    Returns whether training can resume. Raises OSError.
+    """
+    target = run / "checkpoints" / f"{manifest.step:07d}{PINNED_SUFFIX}"
+    target.parent.mkdir()
+    shutil.move(checkpoint, target)
+    (run / "history").mkdir()
+    shutil.copyfile(target / "model.safetensors", weights_path(run, manifest.step))
+    if (target / "metrics.jsonl").is_file():
+        shutil.move(target / "metrics.jsonl", run / "metrics.jsonl")
+    return (target / "training.safetensors").is_file()
+
+
 def export_checkpoint(checkpoint: Path, run: Path | None, destination: Path) -> Path:
     """Copy the checkpoint files, and no other file, into a new folder.
 
     The metrics are those of the run up to its step. The run may continue to train meanwhile. Raises
     CheckpointError or OSError.
     """
-    step = read_manifest(checkpoint).step
-    destination.mkdir(parents=True)
-    for name in CHECKPOINT_FILES:
-        if (checkpoint / name).is_file():
-            shutil.copyfile(checkpoint / name, destination / name)
+
+    def copy(manifest: Manifest) -> None:
+        shutil.rmtree(destination, ignore_errors=True)
+        destination.mkdir(parents=True)
+        for name in CHECKPOINT_FILES:
+            if (checkpoint / name).is_file():
+                shutil.copyfile(checkpoint / name, destination / name)
+
+    step = read_unchanged(checkpoint, copy)[0].step
     if run is not None and not (destination / "metrics.jsonl").is_file():
         with open(destination / "metrics.jsonl", "w", encoding="utf-8") as file:
-            file.writelines(
-                json.dumps(line) + "\n" for line in read_lines(run) if line["step"] <= step
-            )
+            file.writelines(json.dumps(line) + "\n" for line in read_metrics(run, step))
     return destination
 
 

@@ -14,16 +14,14 @@ double when the budget is full.
 import bisect
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from playground.checkpoints.manifest import CheckpointError
+from playground.checkpoints.metrics import read_metrics
 from playground.common.atomic_write import append, write_file
 from playground.common.env import env_bytes
-from playground.common.messages import file_label
-from playground.common.strict_json import parse_strict_json
 
 # Weights stored per doubling of the step; the first value applies until the budget is full.
 WEIGHTS_PER_DOUBLING = (24, 12, 6, 3, 2, 1)
@@ -31,7 +29,6 @@ STATE_EVERY_N_WEIGHTS = 16
 BUDGET_BYTES = env_bytes("HISTORY_MB")  # bytes per run: two thirds weights, one third states
 TRANSIENT_WEIGHTS = 3  # number of the latest weights stored for the live view only
 NO_WEIGHTS = "this run has no stored weights yet"
-MAX_LINE_BYTES = 10_000  # bytes of metrics.jsonl, which may be an untrusted upload
 WEIGHTS_SUFFIX, STATE_SUFFIX = ".safetensors", ".state.safetensors"
 
 
@@ -87,32 +84,6 @@ def find_weights(run: Path, step: int) -> int | None:
     return step if weights_path(run, step).is_file() else nearest_step(weight_steps(run), step)
 
 
-def read_lines(run: Path) -> Iterator[dict[str, Any]]:
-    """Yield the metrics on disk, step by step. Raises CheckpointError for an invalid line.
-
-    An incomplete last line, as a killed process leaves it, is skipped.
-    """
-    path = Path(run) / "metrics.jsonl"
-    if not path.is_file():
-        return
-    with open(path, "rb") as file:
-        lines = iter(lambda: file.readline(MAX_LINE_BYTES + 1), b"")
-        for number, line in enumerate(lines, start=1):
-            if len(line) > MAX_LINE_BYTES:
-                raise CheckpointError(
-                    f"{file_label(path)}, line {number}: it is longer than a step's metrics are"
-                )
-            if not line.endswith(b"\n"):
-                return
-            try:
-                content = parse_strict_json(line)
-                if not isinstance(content, dict) or type(content["step"]) is not int:
-                    raise ValueError("it is no step's metrics")
-            except (ValueError, KeyError) as error:
-                raise CheckpointError(f"{file_label(path)}, line {number}: {error}") from None
-            yield content
-
-
 class WeightHistory:
     """The writer of a history, for the one process that trains the run.
 
@@ -149,7 +120,7 @@ class WeightHistory:
             self._coarsen(suffix)
         path = self.run / "metrics.jsonl"
         saved_lines = [encode_line(line) for line in lines] or [
-            encode_line(line) for line in read_lines(self.run) if line["step"] <= step
+            encode_line(line) for line in read_metrics(self.run, step)
         ]
         data = b"".join(saved_lines)
         if not path.is_file() or path.stat().st_size != len(data):

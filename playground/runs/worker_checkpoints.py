@@ -6,13 +6,14 @@ from typing import Any
 
 from playground.checkpoints.checkpoint import restore_trainer, resume_trainer
 from playground.checkpoints.manifest import CheckpointError
+from playground.checkpoints.metrics import read_metrics
 from playground.common.atomic_write import clean_up_stale, remove_dir
 from playground.common.platform import link_or_copy, rename
 from playground.training.run_config import RunConfig
 from playground.training.setting_changes import SettingChange
 from playground.training.trainer import MAX_THREADS, Trainer
 
-from .weight_history import WeightHistory, read_lines, state_path, state_steps, weights_path
+from .weight_history import WeightHistory, state_path, state_steps, weights_path
 from .worker_protocol import NO_USABLE_CHECKPOINT, PINNED_SUFFIX, WorkerSpec
 
 N_AUTOMATIC_CHECKPOINTS = 2  # automatic checkpoints that stay
@@ -31,7 +32,7 @@ def restore_run(spec: WorkerSpec, history: WeightHistory) -> tuple[Trainer, str,
         history.open(trainer.step_count)
         return trainer, note, False
     trainer = Trainer(config, changes, max_threads=max_threads)
-    lines = list(read_lines(folder))
+    lines = list(read_metrics(folder))
     at = restore_state_at_or_before(trainer, folder, lines[-1]["step"] if lines else 0)
     if at is not None:
         seconds = {line["step"]: line.get("seconds", 0.0) for line in lines}
@@ -86,7 +87,7 @@ def _branch(trainer: Trainer, folder: Path, parent_folder: str, step: int) -> li
     to the restored step.
     """
     parent = Path(parent_folder)
-    lines = [line for line in read_lines(parent) if line["step"] <= step]
+    lines = list(read_metrics(parent, step))
     # A live run writes its weights a moment before its metrics.
     at = restore_state_at_or_before(trainer, parent, lines[-1]["step"] if lines else step)
     if at is None:

@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from typing import Any, Literal
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from playground.common.env import secret
 from playground.errors import UserError
+from playground.hub.repo_ids import INVALID_TOKEN, is_token, machine_token
 
-MAX_TOKEN_LENGTH = 200  # characters
 JOBS_SCOPE = "jobs"
 JobsAccess = Literal["ready", "sign-in", "no-token", "off"]
 
@@ -69,12 +68,7 @@ def resolve_token(entered: str, session: Mapping[str, Any], is_single_user: bool
         token = oauth_info.get("access_token")
         return token if isinstance(token, str) else ""
     if entered := entered.strip():
-        is_printable = entered.isascii() and entered.isprintable() and " " not in entered
-        if len(entered) > MAX_TOKEN_LENGTH or not is_printable:
-            raise UserError("this token is not valid: copy it again, it begins with hf_")
+        if not is_token(entered):
+            raise UserError(INVALID_TOKEN)
         return entered
-    if is_single_user:
-        from huggingface_hub import get_token
-
-        return secret("HF_TOKEN").strip() or get_token() or ""
-    return ""
+    return machine_token() if is_single_user else ""

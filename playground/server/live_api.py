@@ -15,7 +15,8 @@ from pydantic import BeforeValidator, Field
 from starlette.requests import Request
 
 from playground.architectures.parameter_groups import parameter_count
-from playground.checkpoints.manifest import Manifest, read_manifest
+from playground.checkpoints.manifest import Manifest, cached_manifest
+from playground.common.storage import file_version
 from playground.errors import UserError, error_text
 from playground.jobs.admission import Client
 from playground.runs.access import (
@@ -226,9 +227,9 @@ async def _read_from_disk(run: Run) -> None:
 
 
 def _read_checkpoint(folder: Path) -> tuple[Manifest, MetricSeries, list[int], int]:
-    modified_ns = (folder / "config.json").stat().st_mtime_ns
-    points = load_metric_series(folder, modified_ns)
-    return read_manifest(folder), points, list(load_replay(folder)), modified_ns % 2**31
+    version = file_version(folder / "config.json")
+    points = load_metric_series(folder, version)
+    return cached_manifest(folder), points, list(load_replay(folder)), hash(version) % 2**31
 
 
 @handler("runs/snapshot", ModelAtStep, SnapshotAtStep, Right.WATCH)

@@ -132,19 +132,18 @@ class ReplicationHandlers(HandlerGroup):
 
     async def _loss(
         self, experiment: Experiment, run: Run, owner: str, http_request: Request | None
-    ) -> float | None:
-        """Return the loss of the model of a run, measured once; None without weights."""
+    ) -> float:
+        """Return the loss of the model of a run, measured once."""
         measured, key = self.experiments.store.touch(experiment).cache.losses, (run.id, run.step)
         if key in measured:
             return measured[key]
-        snapshots = self.registry.snapshots
-        model = await asyncio.to_thread(snapshots.model_ref, run, run.step)
-        if model is not None:
-            client = resolve_client(ModelRef(subject="", owner=owner))
-            future = snapshots.slow_inspector.request("loss", model, client=client)
-            snapshots.protect_weights(run, future)
-            measured[key] = (await await_result(future, LOSS_TIMEOUT_S, http_request))["loss"]
-        return measured.get(key)
+        client = resolve_client(ModelRef(subject="", owner=owner))
+        request = self.registry.snapshots.request
+        future = await asyncio.to_thread(
+            request, "loss", run, step=run.step, slow=True, client=client
+        )
+        measured[key] = (await await_result(future, LOSS_TIMEOUT_S, http_request))["loss"]
+        return measured[key]
 
 
 def _describe_claim(name: str, claim: Claim) -> dict[str, Any]:

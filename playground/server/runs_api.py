@@ -12,9 +12,10 @@ from typing import Any, Literal, TypedDict
 
 from playground.architectures.parameter_groups import parameter_count
 from playground.checkpoints.manifest import Manifest, cached_manifest, training_command
+from playground.checkpoints.metrics import read_metrics
 from playground.common.atomic_write import remove_dir
 from playground.common.format import format_count, format_duration, format_percent
-from playground.common.storage import directory_size
+from playground.common.storage import directory_size, file_version
 from playground.errors import UserError, error_text
 from playground.experiments.results import first_step_reaching
 from playground.experiments.service import ExperimentService
@@ -33,7 +34,6 @@ from playground.runs.registry import MAX_STEPS, Registry
 from playground.runs.state import Run
 from playground.runs.storage_folder import Damaged, describe_damage
 from playground.runs.summary import architecture_suffix, task_label
-from playground.runs.weight_history import read_lines
 from playground.runs.worker_protocol import PINNED_SUFFIX
 from playground.training.run_config import RunConfig, describe_optimizer_groups
 
@@ -259,10 +259,10 @@ def displayed_settings(model: Access) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=32)
-def load_metric_series(folder: Path, modified_ns: int) -> MetricSeries:
-    """Return the points of a checkpoint; `modified_ns` keys the cache."""
+def load_metric_series(folder: Path, version: tuple[int, ...]) -> MetricSeries:
+    """Return the points of a checkpoint; `version` of its config.json keys the cache."""
     try:
-        return MetricSeries(read_lines(folder))
+        return MetricSeries(read_metrics(folder))
     except ValueError:  # other lines: the checkpoint opens without curves
         return MetricSeries()
 
@@ -271,7 +271,7 @@ def load_points(model: Access) -> MetricSeries:
     """Return the points of a run or a checkpoint. It reads the disk."""
     if model.run:
         return model.run.load_points()
-    return load_metric_series(model.folder, (model.folder / "config.json").stat().st_mtime_ns)
+    return load_metric_series(model.folder, file_version(model.folder / "config.json"))
 
 
 def describe_result(model: Access) -> str:

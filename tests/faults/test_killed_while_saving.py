@@ -12,16 +12,11 @@ from playground.checkpoints.checkpoint import (
     restore_trainer,
     resume_trainer,
 )
+from playground.checkpoints.metrics import read_metrics
 from playground.common.atomic_write import clean_up_stale
 from playground.jobs.process import WorkerProcess, context
 from playground.runs.training_worker import TrainingWorker
-from playground.runs.weight_history import (
-    read_lines,
-    state_path,
-    state_steps,
-    weight_steps,
-    weights_path,
-)
+from playground.runs.weight_history import state_path, state_steps, weight_steps, weights_path
 from playground.runs.worker_checkpoints import N_AUTOMATIC_CHECKPOINTS
 from playground.runs.worker_protocol import WorkerSpec
 from playground.training.trainer import Trainer
@@ -83,7 +78,7 @@ def test_a_killed_worker_loses_no_checkpoint_that_it_acknowledged(tmp_path, coun
         steps = sorted(resume_trainer(path)[0].step_count for path in checkpoints.iterdir())
         assert steps[-1] >= acknowledged
         assert len(steps) <= N_AUTOMATIC_CHECKPOINTS + 1  # killed before it deleted the oldest one
-        lines = [line["step"] for line in read_lines(folder)]
+        lines = [line["step"] for line in read_metrics(folder)]
         assert lines == list(range(1, len(lines) + 1))
         assert len(lines) >= steps[-1]
     family, trainer = build_model(config), Trainer(config)

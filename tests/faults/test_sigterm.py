@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from playground.checkpoints.metrics import read_metrics
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.state import Run
-from playground.runs.weight_history import read_lines
 from tests.support.app_server import AppServer, wait_for
 from tests.support.page_client import PageClient, run_folders, zipped_small_checkpoint
 from tests.support.small_runs import repeat_counts, resumable_steps
@@ -67,7 +67,7 @@ def test_sigterm_saves_the_run_and_the_next_app_resumes_it(tmp_path, short_folde
             (run,) = map(Run.read, run_folders(app))
             newest_step = resumable_steps(run)[0]
             assert (run.status, newest_step >= step) == ("paused", True)
-            steps = [line["step"] for line in read_lines(run.folder)]
+            steps = [line["step"] for line in read_metrics(run.folder)]
             assert steps == list(range(1, newest_step + 1))
             for secret in (run.id, run.share_id, page.owner):
                 assert secret not in log

@@ -112,7 +112,7 @@ def test_missing_values_do_not_fall_back_to_defaults(hub, canary):
     assert resolve_token(hub.ADA, {}, False) == hub.ADA
 
 
-@pytest.mark.parametrize("typed", ["hf_two words", "hf_a\nhf_b", "hf_" + "x" * 198])
+@pytest.mark.parametrize("typed", ["hf_two words", "hf_a\nhf_b", "hf_" + "x" * 3998])
 def test_an_invalid_token_is_rejected_without_echoing_it(canary, typed):
     with pytest.raises(UserError) as error:
         resolve_token(typed, {}, True)

@@ -13,9 +13,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from playground.checkpoints.manifest import Manifest, read_manifest
+from playground.checkpoints.metrics import read_metrics
 from playground.runs import registry, state, supervisor
 from playground.runs.snapshots import InspectorClient
-from playground.runs.weight_history import WeightHistory, read_lines, state_steps
+from playground.runs.weight_history import WeightHistory, state_steps
 from playground.runs.worker_checkpoints import remove_old_checkpoints
 from playground.runs.worker_protocol import DIVERGED_MESSAGE, PINNED_SUFFIX, WorkerSpec
 from playground.training.run_config import RunConfig
@@ -152,7 +153,7 @@ class FakeWorker:
             self.step = steps[-1]
         elif self.spec.branched_from:
             parent, branch_step = self.spec.branched_from
-            lines = [line for line in read_lines(Path(parent)) if line["step"] <= branch_step]
+            lines = list(read_metrics(Path(parent), branch_step))
             self.step = len(lines)
         self.history = WeightHistory(self.folder)
         self.history.open(self.step, lines)
@@ -167,7 +168,7 @@ class FakeWorker:
 
     def _steps_of_states(self) -> list[int]:
         """Return the steps whose state can be restored, in order."""
-        last_step = max((line["step"] for line in read_lines(self.folder)), default=0)
+        last_step = max((line["step"] for line in read_metrics(self.folder)), default=0)
         return [step for step in state_steps(self.folder) if step <= last_step]
 
     def _handle(self, kind: str, *arguments) -> None:

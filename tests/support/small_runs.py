@@ -13,9 +13,10 @@ import pytest
 
 from playground.checkpoints.checkpoint import resume_trainer
 from playground.checkpoints.manifest import CheckpointError
+from playground.checkpoints.metrics import read_metrics
 from playground.runs.registry import Registry
 from playground.runs.state import Run
-from playground.runs.weight_history import read_lines, weight_steps
+from playground.runs.weight_history import weight_steps
 from playground.training.run_config import RunConfig
 from tests.support.app_server import wait_for
 
@@ -112,7 +113,7 @@ def assert_complete_series(registry: Registry, run: Run, steps: int) -> None:
     """Check the series of a page, on disk, and of a page after a restart."""
     expected = list(range(1, steps + 1))
     assert polled_steps(registry, run) == expected
-    assert [line["step"] for line in read_lines(run.folder)] == expected
+    assert [line["step"] for line in read_metrics(run.folder)] == expected
     assert [step for step in weight_steps(run.folder) if step > steps] == []
     reloaded = Run.read(run.folder)
     assert reloaded.load_points().last == steps

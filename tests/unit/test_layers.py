@@ -41,8 +41,8 @@ ONLY_IN = {
     "huggingface_hub": {
         *("experiments/backends/hf_jobs.py", "hub/client.py", "hub/errors.py"),
         *("hub/existing_card.py", "hub/plan.py", "hub/transport.py", "hub/upload_tasks.py"),
-        *("hub/model_card.py", "hub/dataset_repository.py", "server/hub_token.py"),
-        *("cli/common.py", "pretrained/loading/cache.py", "pretrained/loading/download.py"),
+        *("hub/model_card.py", "hub/dataset_repository.py", "hub/repo_ids.py"),
+        *("pretrained/loading/cache.py", "pretrained/loading/download.py"),
     },
     "datasets": {"hub/dataset_repository.py"},
 }

@@ -36,10 +36,12 @@ from ..loading.estimates import MachineSpeed
 from ..loading.model_files import CAUSAL, MASKED, ResolvedModel, kind_of, read_config
 from ..loading.model_names import local_paths_allowed
 from ..loading.pipelines import (
+    MEMORY_SHARE,
     check_kind,
     load_and_detect_kind,
     load_config,
     load_tokenizer,
+    make_room,
     unload,
 )
 from ..loading.resolver import describe_models, resolve
@@ -122,11 +124,17 @@ def finetune(request: dict[str, Any], progress: ProgressReporter) -> dict[str, A
     resolved = resolve(parsed.model, progress, partial(read_sizes, task))
     folder, name = output_location(parsed.destination, resolved, task)
     parts = memory_estimate(resolved, task, parsed.batch_size)
-    ensure_memory(resolved.name, parts)
+    needed, activations = sum(parts.values()), parts["activations"]
+    make_room(
+        needed,
+        f"fine-tuning {resolved.name} takes about {format_bytes(needed)} "
+        f"({format_bytes(activations)} of it for activations)",
+        "choose a smaller model or batch size",
+    )
     ensure_disk_space(folder, resolved)
     if not local_paths_allowed():
         models_to_evict(folder.parent, parsed.owner, parsed.address)
-    memory = {"bytes": sum(parts.values()), "parts": parts, "free_bytes": free_memory()}
+    memory = {"bytes": needed, "parts": parts, "free_bytes": free_memory()}
     progress.row({"kind": "memory", **memory, "model": name})
     pipe, kind = load_and_detect_kind(resolved, progress)
     unload(resolved.folder)  # training changes its weights, so no other job may share it
@@ -235,7 +243,7 @@ def plan(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
         parts = memory_estimate(resolved, task, settings.batch_size)
         seconds = estimate_seconds(resolved, task, settings)
     needed, free = sum(parts.values()), free_memory()
-    fits = needed <= 0.9 * free
+    fits = needed <= MEMORY_SHARE * free
     return {"bytes": needed, "parts": parts, "free_bytes": free, "fits": fits, "seconds": seconds}
 
 
@@ -274,18 +282,3 @@ def estimate_seconds(resolved: ResolvedModel, task: TaskConfig, settings: Finetu
     speed, parameters = MachineSpeed.measure(), resolved.parameters
     tokens = sequences * sizes.sequence_length(task.max_length, target)
     return speed.load_s(parameters) + tokens * speed.read_s(parameters)
-
-
-def ensure_memory(name: str, parts: dict[str, int]) -> None:
-    """Unload other models if training needs that, or raise UserError if it does not fit."""
-    needed = sum(parts.values())
-    if needed > 0.9 * free_memory():
-        unload()
-    if needed > 0.9 * free_memory():
-        raise UserError(
-            f"fine-tuning {name} takes about {format_bytes(needed)} "
-            f"({format_bytes(parts['activations'])} of it for activations) and "
-            f"{format_bytes(free_memory())} are free; choose a smaller model or batch size, or "
-            "end a run",
-            retryable=True,
-        )

@@ -13,7 +13,7 @@ from playground.common.storage import evict
 from playground.errors import UserError
 
 from .model_files import TOKENIZER_FILES, weight_files
-from .model_names import CANONICAL_NAMES, NAME_PATTERN
+from .model_names import CANONICAL_NAMES, is_hub_model
 from .pipelines import loaded_folders
 
 MIN_FREE_DISK_BYTES = 100_000_000  # bytes that stay free after a download
@@ -70,7 +70,7 @@ def list_cached_names() -> list[str]:
         path.name.removeprefix("models--").replace("--", "/")
         for path in sorted(cache_dir().glob("models--*"))
     ]
-    return [name for name in names if NAME_PATTERN.fullmatch(name) and cached_snapshot(name)]
+    return [name for name in names if is_hub_model(name) and cached_snapshot(name)]
 
 
 def describe_cache() -> str:

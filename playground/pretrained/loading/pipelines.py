@@ -30,6 +30,7 @@ AUTO_CLASS_BY_TASK = {  # pipeline: the class of transformers that loads its mod
     "feature-extraction": "AutoModel",
     "text2text-generation": "AutoModelForSeq2SeqLM",
 }
+MEMORY_SHARE = 0.9  # of the free memory that models may take
 PIPELINE_BY_KIND = {"causal": "text-generation", "masked": "fill-mask"}
 ENCODER_DECODER_TYPES = ("t5", "mt5", "bart", "mbart", "marian", "pegasus", "blenderbot-small")
 
@@ -42,7 +43,7 @@ class Seq2SeqPipeline:
     tokenizer: Any
 
 
-_lock = threading.Lock()  # one load at a time
+_lock = threading.RLock()  # one load at a time
 # by pipeline and folder; the least recently used one first
 _loaded: OrderedDict[tuple[str, str], Any] = OrderedDict()
 
@@ -61,7 +62,8 @@ def open_pipeline(task: str, resolved: ResolvedModel, progress: ProgressReporter
         progress.raise_if_cancelled()
     try:
         if key not in _loaded:
-            _evict_until_fits(resolved)
+            needed = memory_needed(resolved.parameters)
+            make_room(needed, f"{resolved.name} needs about {format_bytes(needed)}")
             progress.message(f"Loading {resolved.name}")
             try:
                 _loaded[key] = _load(task, resolved)
@@ -140,15 +142,15 @@ def _unload(key: tuple[str, str]) -> None:
     gc.collect()
 
 
-def _evict_until_fits(resolved: ResolvedModel) -> None:
-    """Unload models until this one fits. The caller holds the lock."""
-    needed = memory_needed(resolved.parameters)
-    while needed > 0.9 * free_memory() and _loaded:
-        _unload(next(iter(_loaded)))
-    if needed > 0.9 * free_memory():
+def make_room(needed: int, purpose: str, remedy: str = "choose a smaller model") -> None:
+    """Unload models until `needed` bytes are free, or raise UserError with purpose and remedy."""
+    while needed > MEMORY_SHARE * free_memory() and _loaded:
+        with _lock:
+            for key in list(_loaded)[:1]:
+                _unload(key)
+    if needed > MEMORY_SHARE * free_memory():
         raise UserError(
-            f"{resolved.name} needs about {format_bytes(needed)} and "
-            f"{format_bytes(free_memory())} are free; choose a smaller model, or end a run",
+            f"{purpose} and {format_bytes(free_memory())} are free; {remedy}, or end a run",
             retryable=True,
         )
 

@@ -16,7 +16,7 @@ from playground.errors import UserError
 from playground.jobs.progress import JobCancelled, ProgressReporter
 from playground.pretrained import jobs
 from playground.pretrained.finetuning import job, seq2seq
-from playground.pretrained.loading import resolver
+from playground.pretrained.loading import pipelines, resolver
 from playground.pretrained.loading.estimates import MachineSpeed
 from playground.pretrained.loading.model_names import FINETUNED_PREFIX
 from playground.pretrained.loading.pipelines import open_pipeline
@@ -252,7 +252,8 @@ def test_a_killed_server_leaves_the_weights_so_far(finetune_request, root, tmp_p
 
 
 def test_finetuning_beyond_free_memory_is_rejected_before_loading(finetune_request, monkeypatch):
-    monkeypatch.setattr(job, "free_memory", lambda: 3_000_000)
+    for module in (job, pipelines):
+        monkeypatch.setattr(module, "free_memory", lambda: 3_000_000)
     plan = job.plan(finetune_request(batch_size=64), ProgressReporter())
     assert plan["bytes"] == sum(plan["parts"].values()) > plan["free_bytes"] == 3_000_000
     assert not plan["fits"]

@@ -16,12 +16,13 @@ import pytest
 
 from playground.checkpoints.checkpoint import save_checkpoint
 from playground.checkpoints.manifest import read_manifest
+from playground.checkpoints.metrics import read_metrics
 from playground.common.storage import BUNDLED_CHECKPOINTS
 from playground.jobs.process import warm_up
 from playground.runs.inspector_process import validate_checkpoint
 from playground.runs.registry import Registry
 from playground.runs.state import Run
-from playground.runs.weight_history import read_lines, weight_steps, weights_path
+from playground.runs.weight_history import weight_steps, weights_path
 from playground.training.run_config import RunConfig
 from playground.training.setting_changes import SettingChange
 from playground.training.trainer import Trainer
@@ -134,7 +135,7 @@ def test_run_trains_in_its_own_process_and_saves_scored_checkpoint(registry, fin
     assert read_manifest(path) == manifest
     assert not (path / "metrics.jsonl").exists()
     assert json.loads((finished.folder / "run.json").read_text())["status"] == "done"
-    assert [line["step"] for line in read_lines(finished.folder)] == list(range(1, 61))
+    assert [line["step"] for line in read_metrics(finished.folder)] == list(range(1, 61))
 
 
 @pytest.mark.smoke

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from playground.checkpoints import checkpoint
 from playground.checkpoints.checkpoint import (
-    iter_metrics,
     load_model,
     metrics_record,
     restore_trainer,
@@ -24,8 +23,10 @@ from playground.checkpoints.checkpoint import (
     save_checkpoint,
 )
 from playground.checkpoints.manifest import CheckpointError, read_manifest
+from playground.checkpoints.metrics import read_metrics
 from playground.common import platform
 from playground.evaluation import evaluate
+from playground.runs.storage_folder import export_checkpoint
 from playground.tasks.held_out import build_held_out_set
 from playground.training.setting_changes import SettingChange
 from playground.training.trainer import Metrics, Trainer
@@ -147,7 +148,7 @@ def test_scores_and_versions_are_stored_in_config_json(pristine, trainer):
 
 
 def test_metrics_have_one_line_per_step_without_unmeasured_values(pristine, trainer):
-    lines = list(iter_metrics(pristine))
+    lines = list(read_metrics(pristine))
     assert lines == [metrics_record(each) for each in trainer.metrics]
     assert [line["step"] for line in lines] == [1, 2, 3]
     assert ["exact_match" in line for line in lines] == [False, True, False]
@@ -225,7 +226,7 @@ def test_a_later_save_replaces_an_earlier_one_whole(trainer, folder):
     (folder / "stray").write_text("x")
     save_checkpoint(folder, trainer, trainer.metrics[:1], resumable=False)
     assert {*os.listdir(folder)} == {*FILES} - {"training.safetensors"}
-    assert len(list(iter_metrics(folder))) == 1
+    assert len(list(read_metrics(folder))) == 1
     assert os.listdir(folder.parent) == ["x"]
 
 
@@ -250,7 +251,7 @@ def test_a_checkpoint_replaced_while_it_is_read_is_read_again(
             save_checkpoint(folder, later, metrics)
         return read[-1]
 
-    monkeypatch.setattr(checkpoint, "read_manifest", read_then_replace)
+    monkeypatch.setattr("playground.checkpoints.manifest.read_manifest", read_then_replace)
     loaded = load(folder)
     family = loaded[1] if load is load_model else loaded[0].model
     assert_equal_weights(family, later.model)
@@ -259,13 +260,28 @@ def test_a_checkpoint_replaced_while_it_is_read_is_read_again(
         assert len(loaded[1]) == STEPS + 1
 
 
+def test_a_checkpoint_replaced_while_it_is_copied_is_copied_again(trainer, folder, monkeypatch):
+    later, real, copied = Trainer(trainer.config.replace(d_model=16, seed=1)), shutil.copyfile, []
+
+    def copy_then_replace(source, target):
+        real(source, target)
+        copied.append(source.name)
+        if copied == ["config.json"]:
+            save_checkpoint(folder, later, [], resumable=False)
+
+    monkeypatch.setattr(shutil, "copyfile", copy_then_replace)
+    copy = export_checkpoint(folder, None, folder.with_name("copy"))
+    assert_equal_weights(load_model(copy)[1], later.model)
+    assert {*os.listdir(copy)} == {*FILES} - {"training.safetensors"}
+
+
 def test_a_checkpoint_that_keeps_changing_is_rejected(folder, monkeypatch):
     step = iter(range(1000))
 
     def read_another(path):
         return dataclasses.replace(read_manifest(path), step=next(step))
 
-    monkeypatch.setattr(checkpoint, "read_manifest", read_another)
+    monkeypatch.setattr("playground.checkpoints.manifest.read_manifest", read_another)
     with pytest.raises(CheckpointError, match="is being replaced while it is read"):
         load_model(folder)
 
@@ -476,25 +492,29 @@ def test_an_optimizer_state_with_invalid_values_is_rejected(folder, name, value)
 
 
 @pytest.mark.parametrize(
-    "line", [b"", b'{"step": true, "loss": 1.0}', b'{"step": 3, "loss": NaN}', b"[" * 100_000]
+    "line",
+    [
+        *(b"", b"\xff", b"[" * 100_000, b'{"loss": 1}', b'{"step": 3, "step": 3, "loss": 1}'),
+        *(b'{"step": true, "loss": 1.0}', b'{"step": 3, "loss": NaN}'),
+    ],
 )
 def test_a_bad_line_of_metrics_is_named_by_its_number(folder, line):
     lines = (folder / "metrics.jsonl").read_bytes().splitlines()
     lines.insert(2, line)
     (folder / "metrics.jsonl").write_bytes(b"\n".join(lines) + b"\n")
-    for read in (lambda folder: list(iter_metrics(folder)), resume_trainer):
+    for read in (lambda folder: list(read_metrics(folder)), resume_trainer):
         with pytest.raises(CheckpointError, match=r"metrics\.jsonl, line 3: "):
             read(folder)
 
 
 def test_metrics_have_no_more_lines_than_a_run_has_steps(folder, monkeypatch):
-    monkeypatch.setattr(checkpoint, "MAX_STEPS", 10, raising=False)
+    monkeypatch.setattr("playground.checkpoints.metrics.MAX_STEPS", 10)
     lines = [b'{"step": %d, "loss": 1.0}\n' % step for step in range(1, 12)]
     (folder / "metrics.jsonl").write_bytes(b"".join(lines[:10]))
-    assert len(list(iter_metrics(folder))) == 10
+    assert len(list(read_metrics(folder))) == 10
     (folder / "metrics.jsonl").write_bytes(b"".join(lines))
     with pytest.raises(CheckpointError, match="line 11: at most 10 lines are read, one for each "):
-        list(iter_metrics(folder))
+        list(read_metrics(folder))
 
 
 @pytest.mark.parametrize("line", [b"3\n", b" " * 20_000_000], ids=["bad line", "endless line"])
@@ -504,7 +524,7 @@ def test_metrics_are_read_only_as_far_as_they_are_sound(folder, line):
     tracemalloc.start()
     try:
         with pytest.raises(CheckpointError, match="line 11: "):
-            list(iter_metrics(folder))
+            list(read_metrics(folder))
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
@@ -512,7 +532,7 @@ def test_metrics_are_read_only_as_far_as_they_are_sound(folder, line):
 
 def test_a_checkpoint_without_metrics_has_none(folder):
     (folder / "metrics.jsonl").unlink()
-    assert list(iter_metrics(folder)) == []
+    assert list(read_metrics(folder)) == []
     assert resume_trainer(folder)[1] == []
 
 

@@ -7,7 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from playground.common import platform
+from playground.common import atomic_write, platform
 from playground.common.atomic_write import clean_up_stale, restore_previous, write_dir, write_file
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -207,6 +207,15 @@ def test_a_flushed_file_is_flushed_before_it_takes_the_name(tmp_path, monkeypatc
     assert recorded == [b"old"]
     write_file(tmp_path / "x", b"newer", flush=False)
     assert len(recorded) == 1
+
+
+def test_files_in_subfolders_are_flushed_before_the_rename(tmp_path, monkeypatch):
+    recorded = []
+    monkeypatch.setattr(os, "fsync", lambda _: recorded.append((tmp_path / "x").exists()))
+    with atomic_write.replacing_dir(tmp_path / "x") as staging:
+        (staging / "a").mkdir()
+        (staging / "a" / "b").write_bytes(b"b")
+    assert recorded == [False, False, False, True]
 
 
 @pytest.mark.parametrize("before", [{}, {"x": b"old"}])

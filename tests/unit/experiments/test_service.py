@@ -4,6 +4,7 @@ import gc
 import json
 import weakref
 from concurrent.futures import Future
+from functools import partial
 
 import pytest
 
@@ -31,8 +32,9 @@ LENGTHS = {
 }
 
 
-def evaluate(kind, model, request):
+def evaluate(registry, kind, model, request, **_):
     """Answer that every sequence up to length 4 is right."""
+    assert any(map(registry.snapshots.has_pending, registry.all_runs()))  # no eviction meanwhile
     response, request = Future(), json.loads(request)
     response.set_result(
         {
@@ -54,7 +56,7 @@ def create_server(workers, tmp_path, monkeypatch):
     def create(slots=2):
         registry = Registry(tmp_path, slots=slots)
         experiments = ExperimentService(registry)
-        experiments.experiment_inspector.request = evaluate
+        experiments.experiment_inspector.request = partial(evaluate, registry)
         servers.append(registry)
         return registry, experiments
 
@@ -362,7 +364,7 @@ def test_after_a_restart_resume_repeats_no_finished_run(create_server, workers):
 
 def test_length_scores_are_stored_and_not_recomputed(create_server, workers):
     registry, experiments = create_server()
-    registry.snapshots.slow_inspector.request = lambda *_: pytest.fail(
+    registry.snapshots.slow_inspector.request = lambda *_, **__: pytest.fail(
         "this process is for inspection"
     )
     experiment = submit(experiments, **LENGTHS)
@@ -376,7 +378,9 @@ def test_length_scores_are_stored_and_not_recomputed(create_server, workers):
     assert experiments.progress(experiment, "ada") == (64, 64)
     registry.shutdown(0)
     registry, experiments = create_server()
-    experiments.experiment_inspector.request = lambda *_: pytest.fail("it was evaluated already")
+    experiments.experiment_inspector.request = lambda *_, **__: pytest.fail(
+        "it was evaluated already"
+    )
     experiment = experiments.store.find(experiment.id, "ada")
     assert experiments.state(experiment, "ada") == "done"
     assert experiments.details(experiment, "ada")["lengths"] == expected

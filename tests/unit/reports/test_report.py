@@ -9,8 +9,9 @@ import pytest
 from playground.__main__ import run as command
 from playground.architectures import load_architecture
 from playground.architectures.parameter_groups import parameter_count
-from playground.checkpoints.checkpoint import iter_metrics, save_checkpoint
+from playground.checkpoints.checkpoint import save_checkpoint
 from playground.checkpoints.manifest import Manifest, read_manifest
+from playground.checkpoints.metrics import read_metrics
 from playground.reports import report
 from playground.reports.report import CONTENT_SECURITY_POLICY, render_html, write_report
 from playground.training.trainer import Trainer
@@ -110,7 +111,7 @@ def test_figures_have_the_weights_and_points_of_the_model(figure_data):
     assert len(figure_data["draw_heads"]) == 3
     decoder_LHQM = figure_data["draw_heads"][2][0]
     assert np.isnan(decoder_LHQM[0, 0]).sum() == np.triu(np.ones(decoder_LHQM.shape[2:]), 1).sum()
-    assert figure_data["training_curve"] == [(list(iter_metrics(REVERSE)),)]
+    assert figure_data["training_curve"] == [(list(read_metrics(REVERSE)),)]
 
 
 def test_first_screen_has_the_head_with_the_most_concentrated_weights(shipped, figure_data):

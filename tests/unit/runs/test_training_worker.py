@@ -9,9 +9,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from playground.checkpoints.checkpoint import save_checkpoint
+from playground.checkpoints.metrics import read_metrics
 from playground.runs import training_worker
 from playground.runs.training_worker import HEARTBEAT_INTERVAL_S, TrainingWorker
-from playground.runs.weight_history import WeightHistory, read_lines, weight_steps
+from playground.runs.weight_history import WeightHistory, weight_steps
 from playground.runs.worker_checkpoints import restore_state_at_or_before
 from playground.runs.worker_protocol import WorkerSpec
 from playground.training.trainer import Trainer
@@ -69,7 +70,7 @@ def clock(monkeypatch):
 def test_the_history_has_every_step_and_the_weights_that_are_due(create_worker):
     worker = create_worker()
     worker.run()
-    assert [line["step"] for line in read_lines(worker.folder)] == list(range(1, 61))
+    assert [line["step"] for line in read_metrics(worker.folder)] == list(range(1, 61))
     expected_steps = {
         step for step in range(61) if WeightHistory(worker.folder).should_save_weights(step)
     }
@@ -167,7 +168,7 @@ def test_a_run_that_another_process_trains_is_not_trained_twice(main, tmp_path, 
     with filelock.FileLock(tmp_path / ".lock"):
         message = "another process is training this run; end that one first"
         assert main() == ("ended", "failed", message, None)
-    assert list(read_lines(tmp_path)) == []
+    assert list(read_metrics(tmp_path)) == []
 
 
 def test_broken_metrics_on_disk_end_the_run_with_their_line(main, tmp_path):

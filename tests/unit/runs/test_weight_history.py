@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from playground.checkpoints.manifest import CheckpointError
+from playground.checkpoints.metrics import read_metrics
 from playground.runs.weight_history import (
     STATE_EVERY_N_WEIGHTS,
     TRANSIENT_WEIGHTS,
@@ -19,7 +19,6 @@ from playground.runs.weight_history import (
     WeightHistory,
     is_retained,
     nearest_step,
-    read_lines,
     state_path,
     state_steps,
     weight_steps,
@@ -44,7 +43,7 @@ def line(step):
 
 
 def lines_of(run):
-    return [each["step"] for each in read_lines(run)]
+    return [each["step"] for each in read_metrics(run)]
 
 
 def opened(run, step=0, budget=UNLIMITED, lines=()):
@@ -182,12 +181,7 @@ def test_only_the_latest_transient_weights_remain(tmp_path):
 
 
 def test_without_stored_weights_there_are_no_steps(tmp_path):
-    assert (
-        weight_steps(tmp_path / "nowhere")
-        == state_steps(tmp_path)
-        == list(read_lines(tmp_path))
-        == []
-    )
+    assert weight_steps(tmp_path / "nowhere") == state_steps(tmp_path) == []
 
 
 def test_files_of_others_in_the_history_are_no_steps(tmp_path):
@@ -256,17 +250,8 @@ def test_lines_survive_a_round_trip_in_any_portions(tmp_path_factory, portions):
     for portion in portions:
         history.add(line(each) for each in range(step + 1, step + portion + 1))
         step += portion
-    assert list(read_lines(run)) == [line(each) for each in range(1, step + 1)]
+    assert list(read_metrics(run)) == [line(each) for each in range(1, step + 1)]
     history.flush()
-
-
-@pytest.mark.parametrize("odd", [b"", b'{"loss": 1}', b'{"step": 2, "step": 3}', b"\xff"])
-def test_an_invalid_line_is_reported_by_number(tmp_path, odd):
-    (tmp_path / "metrics.jsonl").write_bytes(
-        b'{"step": 1, "loss": 1}\n' + odd + b'\n{"step": 3, "loss": 1}\n'
-    )
-    with pytest.raises(CheckpointError, match=r"metrics\.jsonl, line 2: "):
-        list(read_lines(tmp_path))
 
 
 # When the disk does not take it
