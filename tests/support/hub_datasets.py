@@ -15,6 +15,7 @@ NAMED = ReadOptions(columns=("source", "target"))
 PAIRS = [(f"{i:03d}", f"{i:03d}x") for i in range(300)]
 TEXT = "".join(f"{a}\t{b}\n" for a, b in PAIRS)
 CSV = "source,target\n" + TEXT.replace("\t", ",")
+COLUMNS = dict(zip(("source", "target"), map(list, zip(*PAIRS, strict=True)), strict=True))
 CARD = "---\n{}---\n"
 
 

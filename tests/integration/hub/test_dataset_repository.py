@@ -12,6 +12,7 @@ from playground.hub.dataset_repository import parse_name
 from tests.support.hub_datasets import (
     ANY,
     CARD,
+    COLUMNS,
     CSV,
     PAIRS,
     TEXT,
@@ -165,9 +166,7 @@ def test_files_that_describe_a_dataset_are_no_data(hub, name):
         "rows.csv": CSV,
         "rows.jsonl": as_json_lines(rows),
         "rows.json": json.dumps(rows),
-        "rows.parquet": as_parquet(
-            {"source": [a for a, _ in PAIRS], "target": [b for _, b in PAIRS]}
-        ),
+        "rows.parquet": as_parquet(COLUMNS),
         "rows.txt": TEXT,
     }[name]
     described = {
@@ -275,18 +274,12 @@ def test_a_file_whose_name_is_an_address_is_not_opened(hub):
         "configs: [{config_name: default, data_files: [{split: train}]}]\n",
         "configs: [{data_files: rows.csv}]\n",
         "self: 1\nignore_metadata_errors: 2\nconfigs: [{config_name: [1], data_files: [[1]]}]\n",
+        "",
     ],
 )
-def test_an_invalid_card_is_named(hub, card):
-    put(hub, {"README.md": CARD.format(card), "rows.csv": CSV})
-    with pytest.raises(
-        DatasetError, match="the configurations of ada/pairs are described in a for"
-    ):
-        read_hub("ada/pairs", ANY)
-
-
-def test_a_file_of_configurations_is_not_ignored(hub):
-    put(hub, {".huggingface.yaml": "configs: []\n", "rows.csv": CSV})
+def test_invalid_configurations_are_named(hub, card):
+    described = {"README.md": CARD.format(card)} if card else {".huggingface.yaml": "configs: []\n"}
+    put(hub, described | {"rows.csv": CSV})
     with pytest.raises(
         DatasetError, match="the configurations of ada/pairs are described in a for"
     ):

@@ -93,9 +93,3 @@ def test_invalid_requests_get_one_message(lesson_handlers, kind, fields, field, 
     with pytest.raises(ValueError, match=expected_message) as error:
         start_lesson_job(lesson_handlers.jobs, submitted)
     assert error.value.field == field
-
-
-def test_request_without_owner_is_rejected(lesson_handlers):
-    for name in lesson_handlers.handlers():
-        response = send(lesson_handlers, name, owner="another", job="x")
-        assert "reload the page" in response["error"]

@@ -112,44 +112,6 @@ def test_unused_datasets_are_evicted_oldest_first(datasets):
     assert datasets.stored_datasets() == {trained, shared, recent, new, newer}
 
 
-def test_owners_behind_one_address_keep_at_most_half_of_all_datasets(datasets, client_address):
-    client_address.set("192.0.2.1")
-    ada = new_owner_key()
-    other = datasets.use("a", ada, since=3 * MIN_RETENTION_S)
-    client_address.set("192.0.2.9")
-    owners = [new_owner_key() for _ in range(4)]
-    old, recent = (
-        datasets.use("b", owners[0], since=2 * MIN_RETENTION_S),
-        datasets.use("c", owners[1]),
-    )
-    datasets.library.all_mb = (
-        2
-        * 2.5
-        * max(
-            directory_size(datasets.root / "rows" / sha256) for sha256 in datasets.stored_datasets()
-        )
-        / MB
-    )
-    # the oldest unused datasets of the address are removed first
-    newer = datasets.use("d", owners[2])
-    assert datasets.stored_datasets() == {other, recent, newer}
-    assert datasets.listed(owners[0]) == []
-    sha256 = datasets.upload("e", owners[3])
-    with pytest.raises(
-        UserError,
-        match=r"datasets from your address take all of the .* MB that one address may store here; "
-        r"remove some",
-    ):
-        datasets.library.store(owners[3], sha256)
-    client_address.set("192.0.2.1")
-    assert datasets.use("f", ada) in datasets.stored_datasets()
-    client_address.set("192.0.2.9")
-    datasets.library.remove(owners[1], recent)
-    datasets.library.store(owners[3], sha256)
-    assert other in datasets.stored_datasets()
-    assert old not in datasets.stored_datasets()
-
-
 def test_a_dataset_above_the_evictable_space_is_rejected(datasets):
     ada, bob = new_owner_key(), new_owner_key()
     old, recent = datasets.use("a", ada, since=2 * MIN_RETENTION_S), datasets.use("b", ada)

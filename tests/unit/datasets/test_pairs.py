@@ -158,14 +158,6 @@ def test_every_character_but_controls_and_surrogates_is_a_token(token):
     assert validate_vocabulary(" ".join(rows.vocabulary)) == rows.vocabulary
 
 
-def test_both_unicode_forms_of_a_text_are_one_token():
-    composed, decomposed = "caf\u00e9", "cafe\u0301"
-    rows = rows_of([(f"{[composed, decomposed][n % 2]} {n}", "x") for n in range(50)])
-    assert composed in rows.vocabulary
-    assert decomposed not in rows.vocabulary
-    assert rows.report.normalized == 25
-
-
 def test_the_longest_sequences_have_128_tokens():
     longest = [(" ".join(["x"] * 128), " ".join(["y"] * 128)), *numbers(40)]
     rows = rows_of(longest)

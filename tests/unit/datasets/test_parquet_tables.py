@@ -1,15 +1,14 @@
 """Small Parquet files that would expand to gigabytes."""
 
-import io
 import subprocess
 import sys
 
 import pyarrow
-import pyarrow.parquet
 import pytest
 
 from playground.datasets.pairs import DatasetError
 from playground.datasets.sources import ReadOptions, read_bytes
+from tests.support.hub_datasets import as_parquet
 
 MAX_MB = 300
 READ = """
@@ -52,24 +51,17 @@ def many_words():
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of the memory is read from /proc")
 @pytest.mark.parametrize("columns", [long_texts, long_nested_texts, many_words])
 def test_a_file_that_expands_to_gigabytes_is_refused(columns):
-    file = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.table(columns()), file, compression="zstd")
-    assert len(file.getvalue()) < 10_000
+    data = as_parquet(columns(), compression="zstd")
+    assert len(data) < 10_000
     command = [sys.executable, "-c", READ]
-    done = subprocess.run(command, input=file.getvalue(), capture_output=True, check=True)
+    done = subprocess.run(command, input=data, capture_output=True, check=True)
     memory, _, message = done.stdout.decode().partition(" MB: the Parquet file has more than ")
     assert "MB of these columns" in message
     assert int(memory) < MAX_MB
 
 
-def write(columns):
-    file = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.table(columns), file)
-    return file.getvalue()
-
-
 def test_a_file_whose_statistics_are_damaged_does_not_end_the_process():
-    data = write({"source": ["a"] * 9, "target": ["b"] * 9})
+    data = as_parquet({"source": ["a"] * 9, "target": ["b"] * 9})
     optional, required = b"%\x02\x18\x06target", b"%\x00\x18\x06target"  # in the schema
     assert data.count(optional) == 1
     command = [sys.executable, "-c", READ]
@@ -90,7 +82,7 @@ def test_a_file_whose_statistics_are_damaged_does_not_end_the_process():
 )
 def test_values_without_a_text_are_refused_unless_not_read(numbers, kind):
     column = pyarrow.Array.from_buffers(kind, len(numbers), numbers.buffers())
-    data = write({"source": ["a"] * 9, "target": ["b"] * 9, "other": column})
+    data = as_parquet({"source": ["a"] * 9, "target": ["b"] * 9, "other": column})
     with pytest.raises(DatasetError, match="values that cannot be read, such as"):
         read_bytes(data, "x.parquet")
     with pytest.raises(DatasetError, match="the only distinct pair is"):
@@ -100,6 +92,6 @@ def test_values_without_a_text_are_refused_unless_not_read(numbers, kind):
 def test_missing_values_and_columns_have_limits():
     empty = pyarrow.array([[None] * 3000] * 4000, pyarrow.list_(pyarrow.int8()))
     with pytest.raises(DatasetError, match="more than 10,000,000 values"):
-        read_bytes(write({"source": ["a"] * 4000, "target": empty}), "x.parquet")
+        read_bytes(as_parquet({"source": ["a"] * 4000, "target": empty}), "x.parquet")
     with pytest.raises(DatasetError, match="more than 1,000 columns"):
-        read_bytes(write({f"c{n}": ["a"] for n in range(1500)}), "x.parquet")
+        read_bytes(as_parquet({f"c{n}": ["a"] for n in range(1500)}), "x.parquet")

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from playground.common.stats import wilson_interval
 from playground.datasets.report import describe, held_out_warning, summarize
-from playground.datasets.sources import ReadOptions, read_bytes, read_text
+from playground.datasets.sources import read_bytes, read_text
 
 PAIRS = [(f"{a}{b}{c}", f"{c}{b}{a}") for a in "abcdefg" for b in "abcdefg" for c in "abcdefg"]
 LINES = [f"{a},{b}" for a, b in PAIRS]
@@ -72,8 +72,3 @@ def test_a_score_on_few_held_out_examples_has_its_interval():
         assert f"{n} of {n} right means {int(100 * low)} to 100 %" in held_out_warning(n)
     assert held_out_warning(1).startswith("only 1 example is held out")
     assert held_out_warning(20) == held_out_warning(0) == ""
-
-
-def test_few_lines_with_another_separator_are_left_out():
-    csv = "\n".join(["src,tgt", *LINES[:60], *["x;y"] * 20])  # a comma is what a CSV file has
-    assert read_bytes(csv.encode(), "a.csv", ReadOptions()).report.n_skipped == 20

@@ -6,7 +6,6 @@ import json
 import random
 
 import pyarrow
-import pyarrow.parquet
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +14,7 @@ from playground.datasets.json_tables import flatten
 from playground.datasets.pairs import DatasetError
 from playground.datasets.sources import MAX_BYTES, ReadOptions, open_table, read_bytes, read_text
 from playground.tasks import vocabulary
+from tests.support.hub_datasets import as_parquet
 
 PAIRS = [(f"{a} {b} x", f"x {b} {a}") for a in "abcdefghijkl" for b in "abcdefghijkl"]
 NAMED = ReadOptions(columns=("source", "target"), split_on_spaces=True)
@@ -33,13 +33,6 @@ def write_csv(pairs, delimiter=",", names=("source", "target"), **dialect):
 
 def write_json_lines(pairs):
     return "".join(json.dumps({"source": a, "target": b}) + "\n" for a, b in pairs)
-
-
-def write_parquet(pairs):
-    file = io.BytesIO()
-    sources, targets = zip(*pairs, strict=True)
-    pyarrow.parquet.write_table(pyarrow.table({"source": sources, "target": targets}), file)
-    return file.getvalue()
 
 
 def read(data, name, options=NAMED):
@@ -80,7 +73,12 @@ def normalize(pairs):
             "rows.json",
             lambda pairs: json.dumps([{"source": a, "target": b} for a, b in pairs]).encode(),
         ),
-        ("rows.parquet", write_parquet),
+        (
+            "rows.parquet",
+            lambda pairs: as_parquet(
+                dict(zip(NAMED.columns, zip(*pairs, strict=True), strict=True))
+            ),
+        ),
     ],
     ids=["csv", "utf-16", "tsv", "jsonl", "gz", "json", "parquet"],
 )
@@ -177,11 +175,9 @@ def test_numbers_and_constants_of_json_stay_as_written():
 def test_nested_columns_and_lists_are_columns(row, columns):
     options = ReadOptions(columns=columns)
     rows = [row(a, b) for a, b in PAIRS]
-    file = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), file)
     assert read("\n".join(map(json.dumps, rows)).encode(), "x.jsonl", options) == PAIRS
     assert read(json.dumps({"data": rows}).encode(), "x.json", options) == PAIRS
-    assert read(file.getvalue(), "x.parquet", options) == PAIRS
+    assert read(as_parquet(pyarrow.Table.from_pylist(rows)), "x.parquet", options) == PAIRS
 
 
 @pytest.mark.parametrize(
@@ -197,11 +193,9 @@ def test_a_chat_gives_its_first_question_and_the_answer_to_it(keys, roles, begin
         texts += [(question, a), (answer, b), (question, "more"), (answer, "end")]
         rows.append({"messages": [dict(zip(keys, each, strict=True)) for each in texts]})
     expected = [f"messages.{each}" for each in (*roles, *("system",) * ("system" in begins))]
-    file = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), file)
     for data, name in (
         ("\n".join(map(json.dumps, rows)).encode(), "x.jsonl"),
-        (file.getvalue(), "x.parquet"),
+        (as_parquet(pyarrow.Table.from_pylist(rows)), "x.parquet"),
     ):
         assert [*open_table(data, name).columns] == expected
         columns = expected[:2] if "system" in begins else ()
@@ -241,9 +235,8 @@ def test_names_of_columns_have_only_characters_that_can_be_printed(character):
     rows = [{name: a, "c": {name: b}} for a, b in PAIRS]
     files = [("\n".join(map(json.dumps, rows)).encode(), "x.jsonl", "c.a?b")]
     if character.isascii():
-        file = io.BytesIO()
-        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), file)
-        files.append((file.getvalue(), "x.parquet", "c.a?b"))
+        table = pyarrow.Table.from_pylist(rows)
+        files.append((as_parquet(table), "x.parquet", "c.a?b"))
         files.append((write_csv(PAIRS, names=(name, "target")).encode(), "x.csv", "target"))
     with_names = ReadOptions(has_names=True)
     for data, file_name, target in files:
@@ -431,10 +424,8 @@ def test_missing_numbers_and_dates_of_parquet():
         "source": [1.5, float("nan")] * 99,
         "target": [datetime.date(2026, 1, n % 28 + 1) for n in range(198)],
     }
-    file = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.table(rows), file)
     with pytest.raises(DatasetError) as caught:
-        read_bytes(file.getvalue(), "x.parquet", NAMED)
+        read_bytes(as_parquet(rows), "x.parquet", NAMED)
     assert "distinct pair" in str(caught.value)
     assert caught.value.dataset.report.n_skipped == 99
     assert caught.value.dataset.preview(1) == [(["1.5"], ["2026-01-01"])]

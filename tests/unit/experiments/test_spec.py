@@ -245,7 +245,9 @@ def test_variants_on_different_tasks_are_named():
     assert not make(grid={"architecture": ["transformer", "recurrent"]}).task_note
 
 
-@pytest.mark.parametrize(("kind", "reason"), [("grid", ""), ("lengths", "numbers of steps")])
+@pytest.mark.parametrize(
+    ("kind", "reason"), [("grid", ""), ("lengths", "the runs have different numbers of steps.")]
+)
 def test_lengths_after_unequal_numbers_of_steps_are_not_tested(kind, reason):
     unequal = [{"n_heads": 2}, {"n_heads": 4, "max_steps": 900}]
     planned = make(grid={"variant": unequal}, kind=kind).describe_planned_test()

@@ -14,11 +14,6 @@ from playground.common.env import EnvError
 from playground.jobs import process as worker_process
 from playground.jobs.housekeeping import HOUSEKEEPER
 from playground.jobs.process import WorkerProcess, describe_exit
-from playground.runs.registry import Registry
-from playground.runs.snapshots import InspectorClient
-from tests.support.app_server import wait_for
-from tests.support.fake_workers import FakeWorkers
-from tests.support.small_runs import start_run
 
 
 @pytest.fixture
@@ -62,25 +57,6 @@ def test_a_failed_start_reports_its_end_from_another_thread(resource, request):
     assert child.process.pid is None
     assert not child.send("anything")
     child.kill()
-
-
-def test_a_run_without_a_process_fails_and_can_be_resumed(no_descriptors, tmp_path, monkeypatch):
-    registry = Registry(tmp_path, slots=2)
-    run = start_run(registry)
-    wait_for(lambda: run.status == "failed", 60, "the end of a run without a process")
-    assert "could not be started" in run.message
-    assert not run.has_worker
-    workers = FakeWorkers(monkeypatch)
-    registry.control(run, "resume")
-    workers.deliver()
-    assert run.status == "training"
-    registry.shutdown(0)
-
-
-def test_a_request_to_a_process_that_cannot_start_gets_an_error(no_descriptors):
-    response = InspectorClient().request("warm", {}).result(60)
-    assert "could not be started" in response["error"]
-    assert response["retryable"]
 
 
 def test_lack_of_memory_is_named_only_if_the_kernel_counts_it(tmp_path, monkeypatch):

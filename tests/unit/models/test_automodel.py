@@ -14,7 +14,6 @@ from playground.architectures.encoder_decoder import TransformerModel
 from playground.architectures.parameter_groups import parameter_count
 from playground.checkpoints.checkpoint import weights_by_name
 from playground.checkpoints.tensors import serialize_tensors
-from playground.generation import generate
 from playground.hub.formats import PACKAGE_FORMATS
 from playground.models import attention
 from playground.models.automodel import PlaygroundConfig, PlaygroundForSeq2SeqLM
@@ -182,59 +181,8 @@ def test_padding_changes_nothing(pair):
     assert torch.equal(unpadded, expected)
 
 
-@pytest.mark.parametrize(
-    "changes", [{}, {"position_type": "learned-from-end"}, {"position_type": "t5"}], ids=str
-)
-def test_greedy_decoding_equals_ours(changes, tmp_path):
-    model = build(**changes)
-    with torch.no_grad():
-        model.output_proj.bias[EOS] += 1.5
-    loaded = save_and_load(model, tmp_path)
-    source_BS = sources()
-    ours_BT = generate(model, source_BS, 11)
-    written_BT = loaded.generate(**inputs_of(source_BS))[:, 1:]
-    assert torch.equal(written_BT, ours_BT[:, : written_BT.shape[1]])
-    assert not bool(ours_BT[:, written_BT.shape[1] :].any())
-    n_ended = int((ours_BT == EOS).any(1).sum())
-    assert 0 < n_ended < 64, "some answers end, and some run full"
-
-
-def test_beam_search_returns_the_most_likely_sequence(tmp_path):
-    model = build(source_vocab_size=5, target_vocab_size=5, max_positions=3)
-    loaded = save_and_load(model, tmp_path)
-    source_BS = sources(6, 3, 5)
-    settings = {"length_penalty": 0.0, "early_stopping": "never", "max_new_tokens": 3}
-    detected_BT = loaded.generate(**inputs_of(source_BS), num_beams=100, **settings)[:, 1:]
-    greedy_BT = loaded.generate(**inputs_of(source_BS), max_new_tokens=3)[:, 1:]
-    every_AT = torch.tensor(
-        [answer for answer in itertools.product(range(5), repeat=3) if ended_right(answer)]
-    )
-    better = 0
-    for row in range(6):
-        input_AT = torch.nn.functional.pad(every_AT, (1, 0), value=SOS)[:, :-1]
-        with torch.no_grad():
-            chances_ATV = model(source_BS[row].expand(len(every_AT), -1), input_AT).log_softmax(-1)
-        chance_AT = chances_ATV.gather(2, every_AT[..., None])[..., 0]
-        ended_AT = (every_AT == EOS).cumsum(1) - (every_AT == EOS).long() > 0
-        best = every_AT[chance_AT.masked_fill(ended_AT, 0).sum(1).argmax()]
-        assert until_eos(detected_BT[row]) == until_eos(best)
-        better += until_eos(detected_BT[row]) != until_eos(greedy_BT[row])
-    assert better, "there is an answer that greedy decoding misses"
-
-
 def shapes(attentions):
     return [tuple(weights.shape) for weights in attentions]
-
-
-def until_eos(answer_T):
-    """Return the generated tokens; beam search of transformers pads with EOS if PAD is token 0."""
-    tokens = answer_T.tolist()
-    return tokens[: tokens.index(EOS) + 1] if EOS in tokens else tokens
-
-
-def ended_right(answer):
-    """Return whether only padding follows the first EOS."""
-    return EOS not in answer or not any(answer[answer.index(EOS) + 1 :])
 
 
 @pytest.mark.parametrize("beams", [1, 3])

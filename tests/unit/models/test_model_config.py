@@ -28,18 +28,6 @@ def unfit(name):
     )
 
 
-def accepted(name):
-    """Return values that the field accepts; two fields may contradict each other."""
-    default, range_ = FIELDS[name].default, FIELDS[name].metadata
-    if range_["choices"]:
-        return st.sampled_from(range_["choices"])
-    if isinstance(default, bool):
-        return st.booleans()
-    if isinstance(default, int):
-        return st.integers(range_["low"], min(range_["high"], 40))
-    return st.floats(range_["low"], range_["high"])
-
-
 def built_shapes(config):
     with torch.device("meta"):
         return sorted(tuple(weight.shape) for weight in Transformer(config).parameters())
@@ -118,31 +106,6 @@ def test_an_absurdly_long_number_is_rejected_like_any_other():
 def test_a_whole_number_for_a_fraction_is_the_same_setting():
     assert TransformerConfig(dropout=0) == TransformerConfig(dropout=0.0)
     assert type(TransformerConfig(dropout=0).dropout) is float
-
-
-@settings(max_examples=100)
-@given(
-    st.fixed_dictionaries(
-        {}, optional={name: accepted(name) | st.sampled_from(unfit(name)) for name in FIELDS}
-    )
-)
-def test_any_values_make_a_valid_config_or_an_error_that_names_a_field(values):
-    config, complaint = None, None
-    try:
-        config = TransformerConfig(**values)
-    except ConfigError as error:
-        complaint = error
-    if config is None:
-        assert complaint.field in FIELDS
-        assert complaint.field in str(complaint)
-        return
-    assert config.d_model % config.n_heads == 0 or (config.d_k and config.d_v)
-    assert config.n_heads % config.n_kv_heads_resolved == 0
-    assert config.key_size > 0
-    assert config.value_size > 0
-    assert not any(value is bad for name, value in values.items() for bad in unfit(name))
-    assert parameter_count(config) > 0
-    assert dataclasses.replace(config) == config
 
 
 @settings(max_examples=30)

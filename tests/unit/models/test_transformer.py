@@ -10,6 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from playground.models.config import TransformerConfig
+from playground.models.layers import ResidualNorm
 from playground.models.transformer import AttentionWeights, Transformer
 from tests.support.numpy_reference import POSITION_TYPES, reference_attention
 from tests.support.small_models import build_small, model_settings
@@ -128,6 +130,18 @@ def test_dropout_is_active_at_every_site_in_training_mode_only(norm):
         assert not torch.allclose(model(*tokens()), quiet_BTV, atol=1e-3)
     model.eval()
     assert torch.equal(model(*tokens()), quiet_BTV)
+
+
+def test_dropout_applies_to_sublayer_output_and_not_to_residual():
+    torch.manual_seed(0)
+    around = ResidualNorm(TransformerConfig(d_model=64, dropout=0.3, norm_placement="pre"))
+    x_BSD, ones_BSD = torch.full((8, 20, 64), 5.0), torch.ones(8, 20, 64)
+    added_BSD = around(x_BSD, lambda _: ones_BSD) - x_BSD
+    assert float((added_BSD == 0).float().mean()) == pytest.approx(0.3, abs=0.02)
+    torch.testing.assert_close(
+        added_BSD[added_BSD != 0].unique(), torch.tensor([1 / 0.7]), atol=1e-5, rtol=0
+    )
+    assert torch.equal(around.eval()(x_BSD, lambda _: ones_BSD), x_BSD + 1)
 
 
 @pytest.mark.parametrize(("share", "tie"), [*itertools.product([True, False], repeat=2)])

@@ -13,6 +13,7 @@ from playground.checkpoints.manifest import Manifest
 from playground.errors import UserError
 from playground.runs import registry as registry_module
 from playground.runs import state, storage_folder
+from playground.runs.owner_keys import OWNER_KEY_PATTERN, machine_owner_key
 from playground.runs.record import MAX_NAME_LENGTH
 from playground.runs.state import Run
 from playground.runs.weight_history import state_steps, weight_steps
@@ -240,3 +241,28 @@ def test_no_more_runs_are_adopted_at_once_than_an_owner_may_have(
     with ThreadPoolExecutor(len(folders)) as threads:
         adopted = [run for run in threads.map(adopt, folders) if run]
     assert len(adopted) == len(registry.list_for_owner("ada")) == 2
+
+
+# The key of the single owner of a local instance
+
+
+@pytest.mark.parametrize("content", [b"", b" \n", b"x" * 31, b"\xff" * 32, None])
+def test_a_damaged_owner_key_is_replaced_and_never_missing(tmp_path, caplog, content):
+    path = tmp_path / "runs" / ".owner"
+    if content is None:
+        path.mkdir(parents=True)
+    else:
+        path.parent.mkdir()
+        path.write_bytes(content)
+    key, again = machine_owner_key(tmp_path), machine_owner_key(tmp_path)
+    assert OWNER_KEY_PATTERN.fullmatch(key)
+    assert ".owner" in caplog.text
+    assert path.is_dir() or (again == key and path.stat().st_mode & 0o077 == 0)
+    assert [each.name for each in path.parent.iterdir()] == [".owner"]
+
+
+def test_a_stored_owner_key_may_end_with_a_line_break(tmp_path, caplog):
+    key = machine_owner_key(tmp_path)
+    (tmp_path / "runs" / ".owner").write_text(f" {key}\n")
+    assert machine_owner_key(tmp_path) == key
+    assert caplog.text == ""

@@ -7,8 +7,9 @@ import pytest
 
 from playground.runs.record import TERMINAL_STATUSES, RunRecord, owner_id
 from playground.runs.state import Run
-from playground.runs.summary import to_summary
+from playground.runs.summary import default_name, to_summary
 from playground.runs.weight_history import WeightHistory
+from playground.training.presets import PRESETS, architecture_preset, preset_config
 from playground.training.setting_changes import SettingChange
 from tests.support.small_runs import tiny_config
 
@@ -250,3 +251,35 @@ def test_a_row_of_the_list_describes_a_run(run):
     )
     assert "owner" not in row
     json.dumps(row)
+
+
+# Default names: what differs comes first
+
+
+NAMES = {
+    ("fast",): "reverse 1–10",
+    ("one-head",): "one head, reverse 1–10",
+    ("one-head", "learning_rate", 0.5): "one head, lr 0.5, reverse 1–10",
+    ("fast", "n_layers", 3): "layers 3, reverse 1–10",
+    ("fast", "norm_placement", "post"): "post, reverse 1–10",
+    ("fast", "seed", 7): "seed 7, reverse 1–10",
+    ("fast", "weight_averaging", False): "no weight averaging, reverse 1–10",
+    ("fast", "max_length", 12): "reverse 1–12",
+    ("fast", "device", "cpu"): "reverse 1–10",
+}
+
+
+@pytest.mark.parametrize("changed", NAMES)
+def test_a_run_is_named_by_what_differs_from_a_preset(changed):
+    preset, *setting = changed
+    config = preset_config(preset, dict([setting] if setting else []))
+    assert default_name(config) == NAMES[changed]
+
+
+def test_no_two_presets_have_one_name():
+    names = [default_name(preset_config(name)) for name in PRESETS]
+    assert len(set(names)) == len(names), names
+
+
+def test_other_architectures_and_datasets_are_named():
+    assert default_name(architecture_preset("recurrent"), "words.csv") == "words.csv, recurrent"

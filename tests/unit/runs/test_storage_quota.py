@@ -217,25 +217,6 @@ def test_runs_of_one_address_evict_its_own_first(registry, create_sized, limit, 
     assert small.evicted == ""
 
 
-def test_address_over_its_share_without_idle_runs_is_rejected(
-    registry, create_sized, limit, client_address, monkeypatch
-):
-    client_address.set("192.0.2.1")
-    small = create_sized("ada", 100_000, 99)
-    client_address.set("192.0.2.9")
-    bulk = [create_sized(f"generated {n}", 200_000, 9 - n) for n in range(4)]
-    limit(bytes_per_owner=250_000, bytes_total=1_000_000)
-    monkeypatch.setattr(registry, "is_idle", lambda run: run not in bulk)
-    with pytest.raises(UserError, match=r"1\.0 MB in total, of which one address may use half"):
-        registry.storage_quota.ensure_available(
-            owner_id("generated 4"), registry.client_address(), 200_000
-        )
-    client_address.set("192.0.2.1")
-    # what one address uses beyond its half does not count for another
-    registry.storage_quota.ensure_available(owner_id("bob"), registry.client_address(), 200_000)
-    assert small.evicted == ""
-
-
 # Clocks
 
 

@@ -171,13 +171,6 @@ def test_a_run_that_another_process_trains_is_not_trained_twice(main, tmp_path, 
     assert list(read_metrics(tmp_path)) == []
 
 
-def test_broken_metrics_on_disk_end_the_run_with_their_line(main, tmp_path):
-    (tmp_path / "metrics.jsonl").write_bytes(b"garbage\n")
-    kind, status, message, scores = main()
-    assert (kind, status, scores) == ("ended", "failed", None)
-    assert "metrics.jsonl, line 1" in message
-
-
 @pytest.mark.parametrize(
     ("number", "advice"),
     [(errno.EROFS, "make its folder writable"), (errno.ENOSPC, "free disk space")],

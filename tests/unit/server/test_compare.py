@@ -62,16 +62,6 @@ def test_only_the_owner_compares_a_run_by_its_latest_checkpoint(send, registry, 
     assert "not yours" in send("submit", OTHER, **job)["error"]
 
 
-@pytest.mark.parametrize("kind", ["cached-models", "account"])
-def test_job_is_visible_to_its_owner_only(send, kind):
-    job = send("submit", kind=kind)
-    assert send("poll", **job)["status"] == "working"
-    for name in ("poll", "cancel"):
-        assert "no longer stored" in send(name, OTHER, **job)["error"]
-    assert send("cancel", **job) == {}
-    assert send("poll", **job)["status"] == "cancelled"
-
-
 def test_a_shared_gallery_is_not_cancelled(send):
     first, second = (send("submit", owner, kind="gallery") for owner in (OWNER, OTHER))
     assert first == second

@@ -296,26 +296,6 @@ def test_a_preview_does_not_cancel_an_upload_of_the_same_user(handlers, started)
     assert preview == {"rows": 2}
 
 
-def test_one_address_reads_one_dataset_at_a_time(handlers, started, client_address):
-    async def send_requests():
-        tasks = []
-        for number, address in enumerate(("192.0.2.1", "192.0.2.1", "192.0.2.2")):
-            client_address.set(address)
-            request = {"file": str(number)}
-            tasks.append(asyncio.create_task(handlers.read_dataset(new_owner_key(), request)))
-        await until(lambda: len(started) == 2)
-        at_first = [process.arguments[1][0]["file"] for process in started]
-        started[0].finish(rows=0)
-        await until(lambda: len(started) == 3)
-        for process in started[1:]:
-            process.finish(rows=1)
-        return at_first, await asyncio.gather(*tasks)
-
-    at_first, reports = run_in_thread(asyncio.wait_for(send_requests(), 60))
-    assert at_first == ["0", "2"]
-    assert reports == [{"rows": 0}, {"rows": 1}, {"rows": 1}]
-
-
 def test_pending_requests_for_stored_datasets_are_limited(handlers, monkeypatch, client_address):
     started, served = [], {"rows": 1}
     monkeypatch.setattr(handlers.library, "require", lambda owner, sha256: None)

@@ -34,28 +34,18 @@ def registry(tmp_path):
     registry.shutdown()
 
 
-class LabHandlers:
-    """Combine the handlers of experiments."""
-
-    def __init__(self, registry, service):
-        self.experiments, self.registry = service, registry
-        self.own = ExperimentHandlers(registry, service)
-        self.replications = ReplicationHandlers(registry, service)
-        self.outcome = self.replications.outcome
-
-    def handlers(self):
-        return self.own.handlers() | self.replications.handlers()
-
-
 @pytest.fixture
 def lab(registry):
+    """The experiments of a server, and their handlers."""
     service = ExperimentService(registry)
     service.runner.stop()  # start no runs
-    return LabHandlers(registry, service)
+    replications = ReplicationHandlers(registry, service)
+    handlers = ExperimentHandlers(registry, service).handlers() | replications.handlers()
+    return SimpleNamespace(experiments=service, handlers=handlers, outcome=replications.outcome)
 
 
 def send(lab, route, owner=OWNER, **fields):
-    response = run_in_thread(lab.handlers()[route]({"owner": owner, **fields}, FakeRequest()))
+    response = run_in_thread(lab.handlers[route]({"owner": owner, **fields}, FakeRequest()))
     json.dumps(response, allow_nan=False)
     return response
 

@@ -73,7 +73,9 @@ def test_settings_in_range_round_trip_or_raise_error_with_field_name(values):
     assert RunConfig.from_flat(run.to_flat()) == run
     settings_of_run = run.to_flat()
     assert {name: settings_of_run.get(name, field_named(name).default) for name in values} == values
-    assert run.estimate_memory() > 16 * parameter_count(run.model)
+    assert run.estimate_memory() > 16 * parameter_count(run.model) > 0
+    assert run.model.d_model % run.model.n_heads == 0 or (run.model.d_k and run.model.d_v)
+    assert run.model.n_heads % run.model.n_kv_heads_resolved == 0
 
 
 def test_the_defaults_survive_the_round_trip():

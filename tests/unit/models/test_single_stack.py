@@ -5,11 +5,16 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from playground.architectures.parallel import EncoderOnlyModel
 from playground.models.automodel_single_stack import (
     PlaygroundDecoderOnlyConfig,
     PlaygroundDecoderOnlyForCausalLM,
 )
-from playground.models.config import SINGLE_STACK_POSITION_TYPES, DecoderOnlyConfig
+from playground.models.config import (
+    SINGLE_STACK_POSITION_TYPES,
+    DecoderOnlyConfig,
+    EncoderOnlyConfig,
+)
 from playground.models.config_fields import ConfigError
 from playground.models.embeddings import InputEmbedding
 from playground.models.single_stack import DecoderOnly
@@ -95,3 +100,39 @@ def test_published_model_generates_with_a_cache_one_position_at_a_time(monkeypat
     n_positions.clear()
     assert torch.equal(published.generate(**prompt, **options, use_cache=False), cached)
     assert n_positions == [4, 5, 6, 7, 8, 9]
+
+
+def encoder_only(**sizes):
+    torch.manual_seed(0)
+    return EncoderOnlyModel(
+        EncoderOnlyConfig(**{"d_model": 16, "n_heads": 2, "d_ff": 16, "max_positions": 9} | sizes)
+    ).eval()
+
+
+def test_blanks_stand_where_the_source_holds_nothing():
+    source_BS = torch.tensor([[3, 4, 2], [5, 2, 0]])
+    assert encoder_only().input_tokens(source_BS, 5).tolist() == [[3, 4, 2, 1, 1], [5, 2, 1, 1, 1]]
+    assert encoder_only().input_tokens(source_BS, 2).tolist() == [[3, 4, 2], [5, 2, 1]]
+
+
+def test_the_number_of_blanks_has_no_effect():
+    model, source_BS = encoder_only(), torch.tensor([[3, 4, 2]])
+    short, long = model.target_logits(source_BS, 3), model.target_logits(source_BS, 9)
+    torch.testing.assert_close(long[:, :3], short, atol=1e-6, rtol=1e-5)
+
+
+def test_every_token_counts_at_every_position():
+    model = encoder_only()
+    one, other = (
+        model.target_logits(torch.tensor([source]), 5) for source in ([3, 4, 5, 2], [3, 4, 6, 2])
+    )
+    assert ((one - other).abs().amax(-1) > 1e-6).all()
+
+
+def test_no_query_attends_to_padding():
+    model, weights = encoder_only(), []
+    model.target_logits(torch.tensor([[3, 4, 2, 0], [3, 4, 5, 2]]), 6, weights)
+    for weights_BHWW in weights:
+        assert not weights_BHWW[0, :, :, 3:].any()
+        assert (weights_BHWW[0, :, :, :3] > 0).all()
+        assert (weights_BHWW[1, :, :, :4] > 0).all()
