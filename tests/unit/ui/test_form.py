@@ -11,12 +11,7 @@ from playground.datasets.storage import store
 from playground.tasks import TASKS
 from playground.training.presets import PRESETS, architecture_preset, preset_config
 from playground.training.run_config import field_named, section_of_field
-from playground.ui.form_schema import (
-    describe_task,
-    form_defaults,
-    form_schema,
-    format_difficulty,
-)
+from playground.ui.form_schema import describe_task, form_defaults, form_schema, format_difficulty
 from playground.ui.form_values import (
     check_form,
     form_values,
