@@ -221,9 +221,7 @@ def open_page(
         # where the test takes the network or the server away, Chromium logs it
         if not may_complain:
             listen(
-                page,
-                "console",
-                lambda message: message.text if message.type == "error" else None,
+                page, "console", lambda message: message.text if message.type == "error" else None
             )
         listen(page, "pageerror", str)
         listen(page, "request", lambda request: request.url if foreign(request.url, url) else None)

@@ -61,13 +61,10 @@ def watched(server, tmp_path):
     yield server
     after = tree(tmp_path)
     inside = tmp_path.relative_to(outside).as_posix()
-    for path in after.keys() ^ before.keys() | {
-        path for path in after.keys() & before.keys() if after[path] != before[path]
-    }:
+    for path, _ in after.items() ^ before.items():
         assert path.startswith((f"{inside}/runs", f"{inside}/rows")), path
-        assert all(
-            SAFE.fullmatch(part) for part in path.removeprefix(inside).strip("/").split("/")
-        ), path
+        parts = path.removeprefix(inside).strip("/").split("/")
+        assert all(map(SAFE.fullmatch, parts)), path
 
 
 def send(client, route, **request):
@@ -94,18 +91,16 @@ def test_hostile_run_names_do_not_change_file_names(watched):
         token = act(action="download", checkpoint=run.checkpoints()[0][0].name)["ticket"]
         response = client.get(f"{CHECKPOINT_PATH}/{token}")
         assert response.status_code == 200
-        assert re.fullmatch(
-            r'attachment; filename="[A-Za-z0-9-]+\.zip"', response.headers["content-disposition"]
-        )
+        file = response.headers["content-disposition"]
+        assert re.fullmatch(r'attachment; filename="[A-Za-z0-9-]+\.zip"', file)
     # markup and code are valid names; control characters are not
     assert 20 < n_accepted < len(NAMES)
 
 
 def test_hostile_upload_names_do_not_change_file_names(watched, trained_checkpoint):
     client, registry, _, owner = watched
-    archive = zip_files(
-        {name: (trained_checkpoint / name).read_bytes() for name in CHECKPOINT_FILES[:2]}
-    )
+    files = {name: (trained_checkpoint / name).read_bytes() for name in CHECKPOINT_FILES[:2]}
+    archive = zip_files(files)
     known_ids = {run.id for run in registry.list_for_owner(owner)}
     for name in NAMES[::5]:
         headers = {"x-owner": owner, "x-name": quote(name, errors="replace")[:4000]}
@@ -144,9 +139,8 @@ def test_hostile_names_find_nothing(watched):
             ("jobs/submit", {"owner": owner, "kind": name}),
         ):
             assert "error" in send(client, route, **fields)
-        assert client.get(
-            f"{CHECKPOINT_PATH}/{quote(name, safe='', errors='replace')}"
-        ).status_code in (404, 405)
+        path = f"{CHECKPOINT_PATH}/{quote(name, safe='', errors='replace')}"
+        assert client.get(path).status_code in (404, 405)
 
 
 @pytest.fixture
@@ -166,14 +160,9 @@ def test_invalid_repository_names_and_revisions_cause_no_request(
 ):
     hub, before = Hub("", "http://127.0.0.1:9"), len(requested_paths)
     arguments = (name,) if is_repo_name else ("ada/x", name)
-    calls = [partial(hub.repo_info, *arguments)]
     # a model may have no owner in its name
-    calls.append(
-        partial(hub.plan, tmp_path, name)
-        if is_repo_name
-        else partial(hub.raw_repo_info, *arguments)
-    )
-    for call in calls:
+    raw, plan = partial(hub.raw_repo_info, *arguments), partial(hub.plan, tmp_path, name)
+    for call in (partial(hub.repo_info, *arguments), plan if is_repo_name else raw):
         with suppress(UserError):
             call()
     paths = requested_paths[before:]
@@ -199,18 +188,15 @@ def test_datasets_with_hostile_symbols_are_rejected_or_stored_by_hash(watched, t
     n_stored = 0
     for name in NAMES:
         with suppress(DatasetError):
-            rows = read_text(
-                "".join(f"{name} a{n}\t{name} b{n % 7}\n" for n in range(100)),
-                ReadOptions(split_on_spaces=True),
-            )
+            text = "".join(f"{name} a{n}\t{name} b{n % 7}\n" for n in range(100))
+            rows = read_text(text, ReadOptions(split_on_spaces=True))
             content = store(rows)
             n_stored += 1
             assert (tmp_path / "rows" / content / "rows.json").is_file()
             assert not re.search(r"[\x00-\x20\x7f-\x9f\ud800-\udfff]", "".join(rows.vocabulary))
             assert load_pairs(content).vocabulary == rows.vocabulary
             assert RunConfig.from_flat(rows.task_settings()).task.load()
+        fields = {"task": "dataset", "dataset_sha256": name, "dataset_symbols": "a b"}
         with pytest.raises(ValueError, match="dataset_sha256"):
-            RunConfig.from_flat(
-                {"task": "dataset", "dataset_sha256": name, "dataset_symbols": "a b"}
-            )
+            RunConfig.from_flat(fields)
     assert 15 < n_stored < len(NAMES)

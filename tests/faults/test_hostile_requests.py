@@ -155,17 +155,14 @@ def test_a_hostile_field_of_a_job_request_is_rejected_or_plain_json(job_requests
 
 
 HOSTILE_TEXTS = [
-    *("1" * 2000, "\ud800", "١٢٣", "1\x002", "１２", "1\u20282", "PAD", "<EOS>", "1;2", "e\u0301"),
+    *("1" * 2000, "\ud800", "١٢٣", "1\x002", "１２", "1\u20282", "PAD", "<EOS>", "1;2", "e\u0301")
 ]
 
 
 @repeat_counts(100, 6000)
 def test_any_text_gets_a_prediction_or_an_error_message(count):
     config = RunConfig.from_flat(TINY_SETTINGS | {"max_steps": 50})
-    view, family = (
-        SnapshotBuilder(config),
-        build_model(config).eval(),
-    )
+    view, family = (SnapshotBuilder(config), build_model(config).eval())
     successes = []
 
     @settings(max_examples=count)

@@ -65,12 +65,8 @@ def join(header, data, length=None):
 
 def with_checksums(files):
     """Return the files with valid checksums in config.json, as an author would write them."""
-    config = json.loads(files["config.json"])
-    config["sha256"] = {
-        name: hashlib.sha256(data).hexdigest()
-        for name, data in files.items()
-        if name.endswith(".safetensors")
-    }
+    sums = {name: hashlib.sha256(files[name]).hexdigest() for name in (WEIGHTS, STATE)}
+    config = json.loads(files["config.json"]) | {"sha256": sums}
     return files | {"config.json": json.dumps(config).encode()}
 
 
@@ -106,10 +102,8 @@ def add_empty_huge_tensor(header, data):
 
 
 def many_tensors(header, data):
-    return join(
-        {f"t{n}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for n in range(200_000)},
-        b"",
-    )
+    entry = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
+    return join({f"t{n}": entry for n in range(200_000)}, b"")
 
 
 def remove_tensor(header, data):
@@ -156,35 +150,18 @@ HANDCRAFTED = {
 }
 
 
-@pytest.fixture(scope="module")
-def handcrafted(valid_checkpoint):
-    """Return the files of a checkpoint with these weights, and the error, by name."""
-    files, _ = valid_checkpoint
-    return {
-        name: (
-            with_checksums(files | {WEIGHTS: create_file(*split(files[WEIGHTS]))}),
-            expected_message,
-        )
-        for name, (create_file, expected_message) in HANDCRAFTED.items()
-    }
-
-
 @pytest.mark.smoke
 @pytest.mark.parametrize("name", HANDCRAFTED)
 def test_handcrafted_weights_are_rejected_unmapped_in_little_memory(
-    valid_checkpoint, handcrafted, tmp_path, monkeypatch, name
+    valid_checkpoint, tmp_path, monkeypatch, name
 ):
     mapped, load = [], safetensors.torch.load_file
     monkeypatch.setattr(
         safetensors.torch, "load_file", lambda path: mapped.append(path) or load(path)
     )
-    files, expected_message = handcrafted[name]
-    for file_name, data in files.items():
-        (tmp_path / file_name).write_bytes(data)
-    expected = {
-        tensor_name: (weight.dtype, tuple(weight.shape))
-        for tensor_name, weight in weights_by_name(valid_checkpoint[1].model).items()
-    }
+    create_file, expected_message = HANDCRAFTED[name]
+    (tmp_path / WEIGHTS).write_bytes(create_file(*split(valid_checkpoint[0][WEIGHTS])))
+    expected = checkpoint.expected_tensors(valid_checkpoint[1].config)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     tracemalloc.start()
     try:
@@ -239,15 +216,12 @@ def edit_header(content, rng):
         near_offset = entry["data_offsets"][index] + rng.choice((-416, -4, -1, 1, 4, 416))
         entry["data_offsets"][index] = rng.choice((near_offset, *NUMBERS))
     elif kind_of_edit == 2:
-        entry["dtype"] = rng.choice(
-            ("F32", "I32", "F16", "BF16", "I64", "U8", "BOOL", "F8_E4M3", "", None, ["F32"])
-        )
+        types = "F32", "I32", "F16", "BF16", "I64", "U8", "BOOL", "F8_E4M3", "", None, ["F32"]
+        entry["dtype"] = rng.choice(types)
     # swaps two tensors; valid if both have the same shape
     elif kind_of_edit == 3:
-        entry["data_offsets"], header[other] = (
-            header[other]["data_offsets"],
-            header[other] | {"data_offsets": entry["data_offsets"]},
-        )
+        offsets, entry["data_offsets"] = entry["data_offsets"], header[other]["data_offsets"]
+        header[other] = header[other] | {"data_offsets": offsets}
     elif kind_of_edit == 4:
         renamed = rng.choice((name.upper(), name + " ", "\u0000", "__metadata__", other))
         header[renamed] = header.pop(name)
@@ -265,9 +239,7 @@ def change_number(content, rng):
     """Replace the numbers, some by odd ones, and keep the header."""
     header, data = split(content)
     offset = 4 * rng.randrange(len(data) // 4)
-    value = rng.choice(
-        (0.0, -0.0, 1.0, 1e-45, 3.4e38, -1e30, float("nan"), float("inf"), float("-inf"))
-    )
+    value = rng.choice((0.0, -0.0, 1.0, 1e-45, 3.4e38, -1e30, *map(float, ("nan", "inf", "-inf"))))
     return join(header, data[:offset] + struct.pack("<f", value) + data[offset + 4 :])
 
 

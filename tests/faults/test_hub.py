@@ -91,9 +91,8 @@ class Outcome:
 def checkpoint(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run") / "0000002"
     trainer = Trainer(tiny_config(max_steps=20))
-    save_checkpoint(
-        folder, trainer, [trainer.train_step(), trainer.train_step()], trainer.evaluate(32)
-    )
+    metrics = [trainer.train_step(), trainer.train_step()]
+    save_checkpoint(folder, trainer, metrics, trainer.evaluate(32))
     return folder
 
 
@@ -128,19 +127,16 @@ def create_package(checkpoint, folder):
 
 
 def commit_titles(hub):
-    return [
-        commit.title
-        for repo in hub.repos.values()
-        for commit in repo.commits.values()
-        if commit.title != "initial commit"
-    ]
+    commits = [commit for repo in hub.repos.values() for commit in repo.commits.values()]
+    return [commit.title for commit in commits if commit.title != "initial commit"]
 
 
 def carry_out(case, checkpoint, folder):
     """Run one fault with the client in this process."""
     operation, name = case.split("-")
     package, outcome = create_package(checkpoint, folder / "package"), Outcome()
-    before = read_files(package)
+    before, fetched = read_files(package), folder / "in"
+    sizes = {path: len(data) for path, data in before.items()}
     with FakeHub() as fake_hub:
         client = Hub(fake_hub.ADA, fake_hub.url)
         if operation in DOWNLOADS:
@@ -149,23 +145,14 @@ def carry_out(case, checkpoint, folder):
         with fake_hub.fault(pattern, method=method, **FAULTS[name]) as fault:
             try:
                 if operation in DOWNLOADS:
-                    client.fetch(
-                        "ada/digits",
-                        "main",
-                        {path: len(data) for path, data in before.items()},
-                        folder / "in",
-                    )
+                    client.fetch("ada/digits", "main", sizes, fetched)
                 else:
                     client.push(package, client.plan(package, "ada/digits"), "Step 2")
             except HubError as error:
                 outcome.message, outcome.retryable = str(error), error.retryable
         outcome.hits, outcome.commits = fault.hits, commit_titles(fake_hub)
     outcome.is_unchanged = read_files(package) == before
-    outcome.leftovers = (
-        sorted(path for path in read_files(folder / "in") if not path.startswith(".cache"))
-        if (folder / "in").exists()
-        else []
-    )
+    outcome.leftovers = [path for path in read_files(fetched) if not path.startswith(".cache")]
     return outcome
 
 
@@ -189,9 +176,8 @@ def test_a_fault_of_the_hub_is_reported_and_leaves_no_partial_result(outcomes, c
     assert "hf_" not in outcome.message
     # Only the response hangs: the commit is complete. A retry writes nothing (see the test of a
     # lost response below).
-    assert outcome.commits == (
-        ["Existing"] if operation in DOWNLOADS else ["Step 2"] if case == "commit-hang" else []
-    )
+    commits = ["Existing"] if operation in DOWNLOADS else []
+    assert outcome.commits == (["Step 2"] if case == "commit-hang" else commits)
     assert outcome.is_unchanged
     assert outcome.leftovers == []
 
@@ -201,26 +187,17 @@ def test_temporary_faults_are_retried_without_a_message(configured_process, chec
     package = create_package(checkpoint, tmp_path / "package")
     with FakeHub() as fake_hub:
         client = Hub(fake_hub.ADA, fake_hub.url)
-        for pattern, kind in (
-            (FakeHub.BATCH, 503),
-            (FakeHub.UPLOAD, "reset"),
-            (FakeHub.PREUPLOAD, 500),
-        ):
+        faults = {FakeHub.BATCH: 503, FakeHub.UPLOAD: "reset", FakeHub.PREUPLOAD: 500}
+        for pattern, kind in faults.items():
             fake_hub.fault(pattern, kind, times=1)
         client.push(package, client.plan(package, "ada/digits"), "Step 2")
         assert fake_hub.files("ada/digits") == read_files(package)
         assert commit_titles(fake_hub) == ["Step 2"]
         fake_hub.fault(FakeHub.RESOLVE, 503, times=1)
         fake_hub.fault(FakeHub.STORAGE, "cut", times=1, method="GET")
-        client.fetch(
-            "ada/digits",
-            "main",
-            {path: len(data) for path, data in read_files(package).items()},
-            tmp_path / "in",
-        )
-    assert {
-        path: (tmp_path / "in" / path).read_bytes() for path in read_files(package)
-    } == read_files(package)
+        sizes = {path: len(data) for path, data in read_files(package).items()}
+        client.fetch("ada/digits", "main", sizes, tmp_path / "in")
+    assert read_files(tmp_path / "in").items() >= read_files(package).items()
 
 
 def test_a_commit_with_a_lost_response_is_not_repeated(configured_process, checkpoint, tmp_path):
@@ -263,10 +240,7 @@ def test_a_missing_network_is_reported(configured_process, closed_port_url):
     ("trouble", "message"),
     [
         (TimeoutError("timed out"), "no response"),
-        (
-            socket.gaierror(-2, "Name or service not known"),
-            "no internet connection, or an unknown host name",
-        ),
+        (socket.gaierror(-2, "Unknown"), "no internet connection, or an unknown host name"),
         (OSError(113, "No route to host"), "No route to host"),
     ],
     ids=["slow", "no name", "unreachable"],
@@ -282,14 +256,8 @@ def test_no_hub_task_retries_without_a_network(
     configured_process, checkpoint, closed_port_url, monkeypatch, tmp_path
 ):
     monkeypatch.setattr(os, "environ", os.environ.copy())
-    task = HubTask(
-        "",
-        "ada/digits",
-        "hf_none",
-        closed_port_url,
-        checkpoint=str(checkpoint),
-        destination=str(tmp_path / "in"),
-    )
+    folders = {"checkpoint": str(checkpoint), "destination": str(tmp_path / "in")}
+    task = HubTask("", "ada/digits", "hf_none", closed_port_url, **folders)
     for kind in ("account", "gallery", "repo_info", "plan", "push", "pull", "reproduce"):
         scratch = tmp_path / kind
         scratch.mkdir()

@@ -5,6 +5,7 @@ import re
 import shutil
 import socket
 import subprocess
+from collections import ChainMap
 
 import pytest
 import yaml
@@ -61,11 +62,8 @@ def requirements(path):
 
 def installed_dependencies(expected):
     """Return the version of every installed package that these requirements need."""
-    actual, pending, visited = (
-        {},
-        [(name, frozenset(requirement.extras)) for name, requirement in expected.items()],
-        set(),
-    )
+    actual, visited = {}, set()
+    pending = [(name, frozenset(requirement.extras)) for name, requirement in expected.items()]
     while pending:
         name, extras = pending.pop()
         if (name, extras) in visited:
@@ -86,21 +84,12 @@ def installed_dependencies(expected):
 
 
 def test_every_indirect_dependency_has_one_version_in_the_constraints():
-    direct = {
-        name: requirement
-        for path in REQUIREMENTS
-        for name, requirement in requirements(path).items()
-    }
-    installed = {
-        name: version
-        for name, version in installed_dependencies(direct).items()
-        if name not in {*direct, "pip", "setuptools"}
-    }
-    assert len(installed) > 50
+    direct = dict(ChainMap(*map(requirements, REQUIREMENTS)))
+    installed = installed_dependencies(direct)
+    indirect = installed.keys() - direct.keys() - {"pip", "setuptools"}
+    assert len(indirect) > 50
     constraints = requirements(ROOT / "constraints.txt")
-    missing = sorted(
-        f"{name}=={version}" for name, version in installed.items() if name not in constraints
-    )
+    missing = [f"{name}=={installed[name]}" for name in sorted(indirect - constraints.keys())]
     assert missing == [], "put these lines into constraints.txt:\n" + "\n".join(missing)
     assert unpinned_requirements((ROOT / "constraints.txt").read_text()) == []
     assert "-c constraints.txt" in (ROOT / "requirements-dev.txt").read_text().splitlines()
@@ -151,9 +140,8 @@ def test_unpinned_requirement_is_detected(line):
     "name", ["actions/checkout@v4", "actions/checkout@11bd719", "docker://x:1"]
 )
 def test_unpinned_action_is_detected(name):
-    assert unpinned_actions(
-        f"steps:\n  - uses: {name} # v4\n  - uses: a/b@{'0' * 40} # v1\n  - uses: ./local\n"
-    ) == [name]
+    others = f"  - uses: a/b@{'0' * 40} # v1\n  - uses: ./local\n"
+    assert unpinned_actions(f"steps:\n  - uses: {name} # v4\n{others}") == [name]
 
 
 @pytest.mark.soak
@@ -167,14 +155,7 @@ def test_no_requirement_is_known_to_be_vulnerable():
         socket.create_connection(("api.osv.dev", 443), 5).close()
     except OSError as error:
         pytest.skip(f"the list of known vulnerabilities (api.osv.dev) cannot be reached: {error}")
-    audit = [
-        "pip-audit",
-        "--requirement",
-        str(ROOT / "requirements-dev.txt"),
-        "--disable-pip",
-        "--no-deps",
-        "--vulnerability-service",
-        "osv",
-    ]
+    audit = ["pip-audit", "--requirement", str(ROOT / "requirements-dev.txt"), "--disable-pip"]
+    audit += ["--no-deps", "--vulnerability-service", "osv"]
     completed = subprocess.run(audit, capture_output=True, text=True, check=False)
     assert completed.returncode == 0, completed.stdout + completed.stderr

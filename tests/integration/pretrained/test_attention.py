@@ -59,11 +59,8 @@ def test_the_tokens_are_returned():
 
 
 def test_a_long_text_is_truncated_with_a_note(tiny_bert):
-    result = run(
-        "attention",
-        {"model": tiny_bert, "text": "the cat sat on the mat. " * 30},
-        ProgressReporter(),
-    )
+    request = {"model": tiny_bert, "text": "the cat sat on the mat. " * 30}
+    result = run("attention", request, ProgressReporter())
     assert len(result["tokens"]) == MAX_TOKENS
     assert result["notes"][0] == "The text has 212 tokens; the first 64 of them are shown."
     short = run("attention", {"model": tiny_bert}, ProgressReporter())
@@ -75,15 +72,8 @@ def test_too_long_a_text_gets_an_error_message(tiny_bert):
         run("attention", {"model": tiny_bert, "text": "a" * 5000}, ProgressReporter())
 
 
-SIZES = {
-    "vocab_size": 20,
-    "head_dim": 8,
-    "hidden_size": 16,
-    "intermediate_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-}
+SIZES = {"vocab_size": 20, "head_dim": 8, "hidden_size": 16, "intermediate_size": 16}
+SIZES |= {"num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1}
 
 
 def test_models_that_softcap_attention_scores_have_weights():

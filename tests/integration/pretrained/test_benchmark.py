@@ -17,43 +17,32 @@ from playground.pretrained.loading.resolver import resolve
 
 
 def run_benchmark(fields, cancel_when=None):
-    """Return the rows and the result of a benchmark; `until` may cancel it after a row."""
-    messages, cancelled = [], threading.Event()
+    """Return the rows and the result of a benchmark, which a row may cancel."""
+    rows, cancelled = [], threading.Event()
 
     def receive(kind, *content):
-        messages.append((kind, *content))
+        rows.extend(content if kind == "row" else ())
         if cancel_when and kind == "row" and cancel_when(content[0]):
             cancelled.set()
 
     try:
-        result = run("benchmark", fields, ProgressReporter(receive, cancelled))
+        return rows, run("benchmark", fields, ProgressReporter(receive, cancelled))
     except JobCancelled:
-        result = None
-    return (
-        [content[0] for kind, *content in messages if kind == "row"],
-        result,
-        [entry for entry in messages if entry[0] != "row"],
-    )
+        return rows, None
 
 
 @pytest.fixture(scope="module")
 def full_benchmark(digits, tiny_gpt2, tiny_bert):
-    fields = {
-        "checkpoint": str(digits),
-        "name": "own",
-        "models": [tiny_gpt2, tiny_bert, "/no/such folder"],
-        "n": 6,
-        "shots": 1,
-    }
+    models = [tiny_gpt2, tiny_bert, "/no/such folder"]
+    fields = {"checkpoint": str(digits), "name": "own", "models": models, "n": 6, "shots": 1}
     return run_benchmark(fields)
 
 
 @pytest.mark.smoke
 def test_every_line_has_its_label(full_benchmark, tiny_gpt2, tiny_bert):
-    rows, result, _ = full_benchmark
-    lines = [
-        (row["model"], row["description"], row["n"], bool(row["error"])) for row in result["rows"]
-    ]
+    rows, result = full_benchmark
+    fields = ("model", "description", "n")
+    lines = [(*map(row.get, fields), bool(row["error"])) for row in result["rows"]]
     unknown = "a folder; its training data is unknown"
     assert lines == [
         ("chance", "baseline", 6, False),
@@ -79,7 +68,7 @@ def test_every_line_has_its_label(full_benchmark, tiny_gpt2, tiny_bert):
 
 
 def test_the_caption_names_the_comparison(full_benchmark):
-    rows, result, _ = full_benchmark
+    rows, result = full_benchmark
     assert rows[0]["kind"] == "settings"
     assert rows[0]["caption"] == result["caption"]
     assert "own (" in result["caption"]
@@ -92,9 +81,8 @@ def test_the_caption_names_the_comparison(full_benchmark):
 
 
 def test_every_item_has_the_input_of_the_model(full_benchmark, tiny_gpt2):
-    items = [
-        row for row in full_benchmark[0] if row["kind"] == "example" and row["model"] == tiny_gpt2
-    ]
+    examples = [row for row in full_benchmark[0] if row["kind"] == "example"]
+    items = [row for row in examples if row["model"] == tiny_gpt2]
     assert [row["number"] for row in items] == [1, 2, 3, 4, 5, 6]
     for row in items:
         assert row["prompt"].endswith(f"Input: {row['source']}\nOutput:")
@@ -104,18 +92,12 @@ def test_every_item_has_the_input_of_the_model(full_benchmark, tiny_gpt2):
 
 def test_a_cancelled_benchmark_keeps_its_finished_rows(digits, tiny_gpt2):
     fields = {"checkpoint": str(digits), "models": [tiny_gpt2], "n": 20, "shots": 0}
-    rows, result, _ = run_benchmark(
-        fields,
-        cancel_when=lambda row: (
-            row["kind"] == "model" and row["model"] == tiny_gpt2 and row["n"] == 2
-        ),
-    )
+    last = {"kind": "model", "model": tiny_gpt2, "n": 2}
+    rows, result = run_benchmark(fields, cancel_when=lambda row: row.items() >= last.items())
     assert result is None
     lines = latest_rows(rows)
-    assert [(row["model"], row["n"], row["finished"]) for row in lines[4:]] == [
-        (digits.name, 20, True),
-        (tiny_gpt2, 2, False),
-    ]
+    ends = [(row["model"], row["n"], row["finished"]) for row in lines[4:]]
+    assert ends == [(digits.name, 20, True), (tiny_gpt2, 2, False)]
     assert sum(row["kind"] == "example" and row["model"] == tiny_gpt2 for row in rows) == 2
 
 
@@ -137,10 +119,7 @@ def test_fine_tuned_folder_has_a_description(tiny_gpt2, tmp_path):
         ({"n": 0}, "n is 0; give a whole number from 1 to 500"),
         ({"n": True}, "n is True"),
         ({"shots": 33}, "shots is 33; give a whole number from 0 to 32"),
-        (
-            {"models": [f"m{number}" for number in range(7)]},
-            "models has 7 values; give up to 6 models",
-        ),
+        ({"models": [f"m{n}" for n in range(7)]}, "models has 7 values; give up to 6 models"),
         ({"models": [3]}, "models[0] is 3; give the name of a model"),
         ({"checkpoint": ""}, "give a checkpoint to compare with"),
     ],
@@ -159,13 +138,7 @@ def test_shared_server_compares_fewer_examples(monkeypatch):
 
 def test_terminal_row_does_not_round_up_to_100_percent():
     row = dict.fromkeys(ModelRow.__annotations__)
-    row |= {
-        "model": "own",
-        "error": "",
-        "decoding": "",
-        "exact_match": 0.9996,
-        "exact_match_low": 0.99,
-        "exact_match_high": 1.0,
-    }
+    row |= {"model": "own", "error": "", "decoding": ""}
+    row |= {"exact_match": 0.9996, "exact_match_low": 0.99, "exact_match_high": 1.0}
     assert " 99.9 % [ 99%, 100%]" in format_row(row)
     assert "100 % [ 99%, 100%]" in format_row(row | {"exact_match": 1.0})

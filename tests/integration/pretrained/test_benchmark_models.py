@@ -42,16 +42,10 @@ EXAMPLES, FEW_SHOT = SAMPLE.examples, SAMPLE.few_shot_examples
 
 
 def build_benchmark(sample=SAMPLE, report=None):
+    fields = {"checkpoint": "", "name": "scratch", "models": [], "shots": 4}
+    request = BenchmarkRequest.model_construct(n=len(sample.examples), **fields)
     task = TaskConfig(min_length=3, max_length=3)
-    return Benchmark(
-        BenchmarkRequest.model_construct(
-            checkpoint="", name="scratch", models=[], n=len(sample.examples), shots=4
-        ),
-        sample,
-        task,
-        DIGITS,
-        report or ProgressReporter(),
-    )
+    return Benchmark(request, sample, task, DIGITS, report or ProgressReporter())
 
 
 class StubPipe:
@@ -60,11 +54,8 @@ class StubPipe:
     def __init__(self, tokenizer, rule, positions=512):
         torch.manual_seed(0)
         self.tokenizer, self.rule, self.calls = tokenizer, rule, []
-        self.model = GPT2LMHeadModel(
-            GPT2Config(
-                vocab_size=len(tokenizer), n_positions=positions, n_embd=8, n_layer=1, n_head=1
-            )
-        ).eval()
+        sizes = {"n_positions": positions, "n_embd": 8, "n_layer": 1, "n_head": 1}
+        self.model = GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), **sizes)).eval()
 
     def __call__(self, prompt, **settings):
         self.calls.append((prompt, settings))
@@ -79,9 +70,8 @@ def tokenizer(tiny_gpt2):
 
 @pytest.fixture(scope="module")
 def causal(tiny_gpt2):
-    return open_pipeline(
-        "text-generation", resolve(tiny_gpt2, ProgressReporter()), ProgressReporter()
-    )
+    model = resolve(tiny_gpt2, ProgressReporter())
+    return open_pipeline("text-generation", model, ProgressReporter())
 
 
 @pytest.fixture(scope="module")

@@ -63,10 +63,8 @@ def test_interrupted_command_reports_its_finished_rows(environment, digits):
         out, err = process.communicate(timeout=200)
     assert process.returncode == 128 + signal.SIGINT
     assert "stopped by a signal" in err
-    assert [line.split("  ")[0] for line in out.splitlines()[4:6]] == [
-        "most frequent target",
-        "digits",
-    ]
+    names = [line.split("  ")[0] for line in out.splitlines()[4:6]]
+    assert names == ["most frequent target", "digits"]
 
 
 @pytest.mark.smoke
@@ -94,8 +92,5 @@ def test_invalid_arguments_get_a_one_line_error(digits, tmp_path, capsys):
 def test_several_models_follow_one_flag(arguments, models):
     with compare.make_context("compare", arguments) as context:
         options = context.params
-    assert (options["models"], options["n"], str(options["checkpoint"])) == (
-        models,
-        3,
-        "checkpoint",
-    )
+    actual = options["models"], options["n"], str(options["checkpoint"])
+    assert actual == (models, 3, "checkpoint")

@@ -70,14 +70,8 @@ def checkpoint(small_run, tmp_path_factory):
 @pytest.fixture
 def finetune_request(checkpoint, tiny_models):
     def create(fixture="tiny-gpt2", **fields):
-        return {
-            "checkpoint": checkpoint,
-            "model": str(tiny_models / fixture),
-            "steps": 2,
-            "batch_size": 4,
-            "n": 4,
-            **fields,
-        }
+        usual = {"checkpoint": checkpoint, "model": str(tiny_models / fixture)}
+        return usual | {"steps": 2, "batch_size": 4, "n": 4} | fields
 
     return create
 
@@ -92,9 +86,8 @@ def load_model(tiny_models):
         kind = "text-generation" if fixture == "tiny-gpt2" else "fill-mask"
         pipe = open_pipeline(kind, actual, messages.reporter)
         model_class = seq2seq.CausalSeq2Seq if fixture == "tiny-gpt2" else seq2seq.MaskedSeq2Seq
-        return model_class(
-            pipe.model, pipe.tokenizer, load_task("reverse", n_symbols), fixture
-        ), pipe.tokenizer
+        task = load_task("reverse", n_symbols)
+        return model_class(pipe.model, pipe.tokenizer, task, fixture), pipe.tokenizer
 
     return load
 
@@ -149,19 +142,14 @@ def test_training_inputs_are_the_tokens_of_the_benchmark_prompts(fixture, load_m
         if causal
         else model._row(batch.source_BS, batch.labels_BT > EOS)
     )
-    for row, mask, source_S, target_T in zip(
-        row_BW, mask_BW, batch.source_BS, batch.target_BT, strict=True
-    ):
+    rows = zip(row_BW, mask_BW, batch.source_BS, batch.target_BT, strict=True)
+    for row, mask, *pair in rows:
         source, target = (
-            tuple(model.task.vocabulary.decode(ids[ids != SOS].tolist()))
-            for ids in (source_S, target_T)
+            tuple(model.task.vocabulary.decode(ids[ids != SOS].tolist())) for ids in pair
         )
         item = Example(source, target)
-        text = (
-            f"{few_shot_prompt(item, [])} {item.target_text}" + "\n"
-            if causal
-            else masked_prompt(item, [], tokenizer.mask_token)
-        )
+        prompt = f"{few_shot_prompt(item, [])} {item.target_text}\n"
+        text = prompt if causal else masked_prompt(item, [], tokenizer.mask_token)
         ids = tokenizer(text)["input_ids"]
         inputs = row[mask].tolist()
         assert inputs == (ids[: len(inputs)] if causal else ids)
@@ -204,13 +192,10 @@ def test_cancelling_saves_the_weights_so_far(finetune_request, root, tiny_models
     assert (result["cancelled"], result["steps"]) == (True, 3)
     saved = root / "compared" / "tiny-gpt2-reverse-3-4" / "fine-tuned.json"
     assert json.loads(saved.read_text())["steps"] == 3
-    before, after = (
-        open_pipeline(
-            "text-generation", resolve(name, ProgressReporter()), ProgressReporter()
-        ).model.lm_head.weight
-        for name in (str(tiny_models / "tiny-gpt2"), result["model"])
-    )
-    assert not torch.equal(before, after)
+    names = str(tiny_models / "tiny-gpt2"), result["model"]
+    models = [resolve(name, ProgressReporter()) for name in names]
+    pipes = [open_pipeline("text-generation", each, ProgressReporter()) for each in models]
+    assert not torch.equal(*(pipe.model.lm_head.weight for pipe in pipes))
 
 
 def test_cancelling_before_the_first_step_leaves_nothing(finetune_request, root):
@@ -298,9 +283,8 @@ def test_a_full_disk_is_reported_and_leaves_no_partial_file(
         raise error
 
     monkeypatch.setattr("transformers.PreTrainedModel.save_pretrained", raise_error)
-    with pytest.raises(
-        UserError, match=r"could not be saved \(No space left on device.*Free some space"
-    ):
+    message = r"could not be saved \(No space left on device.*Free some space"
+    with pytest.raises(UserError, match=message):
         job.finetune(finetune_request(steps=3), ProgressReporter())
     assert os.listdir(root / "compared") == [folder.name]
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
@@ -332,9 +316,8 @@ def test_an_unusable_model_is_rejected_with_a_message(finetune_request, fields, 
 def test_too_large_a_learning_rate_is_reported_and_nothing_is_saved(
     finetune_request, root, monkeypatch
 ):
-    monkeypatch.setattr(
-        seq2seq.CausalSeq2Seq, "loss", lambda *_: torch.tensor(float("nan"), requires_grad=True)
-    )
+    nan = torch.tensor(float("nan"), requires_grad=True)
+    monkeypatch.setattr(seq2seq.CausalSeq2Seq, "loss", lambda *_: nan)
     with pytest.raises(UserError, match="try again with a learning rate below"):
         job.finetune(finetune_request(), ProgressReporter())
     assert not (root / "compared").exists()
@@ -343,11 +326,8 @@ def test_too_large_a_learning_rate_is_reported_and_nothing_is_saved(
 def test_hosted_finetuning_limits_steps_and_evicts_the_oldest_model(
     finetune_request, root, monkeypatch, tiny_models
 ):
-    monkeypatch.setattr(
-        resolver,
-        "cached_snapshot",
-        lambda name: tiny_models / "tiny-gpt2" if name == "tiny-gpt2" else None,
-    )
+    cached = {"tiny-gpt2": tiny_models / "tiny-gpt2"}
+    monkeypatch.setattr(resolver, "cached_snapshot", cached.get)
     monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
     monkeypatch.setenv("PLAYGROUND_LIMITS", "fine-tuned-models.total=2")
     with pytest.raises(UserError, match="steps is 201; give a whole number from 1 to 200"):
@@ -359,10 +339,9 @@ def test_hosted_finetuning_limits_steps_and_evicts_the_oldest_model(
     assert len(set(names)) == 3
     assert {FINETUNED_PREFIX + name for name in os.listdir(root / "compared")} == set(names[1:])
     assert resolve(names[2], ProgressReporter()).location == "directory"
+    folder = root / "compared" / names[2].removeprefix(FINETUNED_PREFIX)
     with pytest.raises(UserError):
-        resolve(
-            str(root / "compared" / names[2].removeprefix(FINETUNED_PREFIX)), ProgressReporter()
-        )
+        resolve(str(folder), ProgressReporter())
 
 
 def test_the_command_line_does_not_replace_a_model_without_a_flag(
@@ -379,7 +358,5 @@ def test_the_command_line_does_not_replace_a_model_without_a_flag(
     with pytest.raises(SystemExit) as end:
         run(arguments)
     assert end.value.code == 2
-    assert (
-        "already holds a fine-tuned model; choose another folder, or add --overwrite"
-        in capsys.readouterr().err
-    )
+    message = "already holds a fine-tuned model; choose another folder, or add --overwrite"
+    assert message in capsys.readouterr().err

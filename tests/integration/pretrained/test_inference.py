@@ -52,7 +52,7 @@ def test_several_masks_are_filled_independently_with_a_note(tiny_bert):
 def test_text_generation_equals_generate(tiny_gpt2):
     rows, text = [], "Input: 2 7 5\nOutput:"
     progress = ProgressReporter(
-        lambda kind, *content: rows.append(content[0]) if kind == "row" else None
+        lambda kind, *content: rows.extend(content if kind == "row" else ())
     )
     actual = infer("text-generation", tiny_gpt2, text, progress, new_tokens=12, top_k=4)
     pipe = load_generator(tiny_gpt2)
@@ -61,16 +61,14 @@ def test_text_generation_equals_generate(tiny_gpt2):
     assert actual["continuation"].startswith(" 5 7 2\n")
     assert rows == actual["generated"]
     assert "".join(row["text"] for row in rows) == expected["generated_text"]
-    assert all(
-        row["candidates"][0]["id"] == row["id"] and len(row["candidates"]) == 4 for row in rows
-    )
+    for row in rows:
+        assert (row["candidates"][0]["id"], len(row["candidates"])) == (row["id"], 4)
     ids = [token["id"] for token in actual["tokens"]] + [row["id"] for row in rows]
     with torch.no_grad():
         probabilities = pipe.model(torch.tensor([ids])).logits[0].softmax(-1)
-    expected_probabilities = [
-        probabilities[len(actual["tokens"]) + n - 1, row["id"]].item() for n, row in enumerate(rows)
-    ]
-    assert [row["probability"] for row in rows] == pytest.approx(expected_probabilities, abs=1e-4)
+    last = len(actual["tokens"]) - 1
+    expected = [probabilities[last + n, row["id"]].item() for n, row in enumerate(rows)]
+    assert [row["probability"] for row in rows] == pytest.approx(expected, abs=1e-4)
 
 
 def test_generation_ends_at_eos_or_at_the_context_length(tiny_gpt2):

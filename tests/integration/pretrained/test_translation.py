@@ -31,9 +31,8 @@ SMALL |= {"encoder_ffn_dim": 32, "decoder_ffn_dim": 32, "max_position_embeddings
 
 
 def translate(model, text=SENTENCE, progress=None, **fields):
-    return run(
-        "translate", {"model": model, "text": text, **fields}, progress or ProgressReporter()
-    )
+    request = {"model": model, "text": text, **fields}
+    return run("translate", request, progress or ProgressReporter())
 
 
 def unpack(result, kind, n_queries, n_memory):
@@ -61,9 +60,8 @@ def test_output_tokens_and_probabilities_are_those_of_transformers(tiny_t5):
     np.testing.assert_allclose(probabilities, expected, atol=1e-5)
     first = result["generated"][0]["candidates"]
     assert first[0]["token"] == "▁der"
-    assert [token["probability"] for token in first] == sorted(
-        (token["probability"] for token in first), reverse=True
-    )
+    probabilities = [token["probability"] for token in first]
+    assert probabilities == sorted(probabilities, reverse=True)
     assert result["notes"] == []
 
 
@@ -97,10 +95,8 @@ def test_a_lesson_compares_the_translation_with_the_own_model(tiny_t5):
 def test_alignment_starts_after_the_task_prefix(tiny_t5, tmp_path):
     folder = shutil.copytree(tiny_t5, tmp_path / "with-prefix")
     config = json.loads((folder / "config.json").read_text())
-    config["task_specific_params"] = {
-        "summarization": {"prefix": "four five: "},
-        "translation": {"prefix": "one two "},
-    }
+    prefixes = {"summarization": "four five: ", "translation": "one two "}
+    config["task_specific_params"] = {name: {"prefix": text} for name, text in prefixes.items()}
     (folder / "config.json").write_text(json.dumps(config))
     result = translate(str(folder), "one two the dog saw the cat", new_tokens=6)
     n_source = len(result["source"])
@@ -113,26 +109,15 @@ def test_alignment_starts_after_the_task_prefix(tiny_t5, tmp_path):
 
 def test_bart_may_have_different_encoder_and_decoder_sizes(tiny_t5, tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(tiny_t5)
-    config = BartConfig(
-        vocab_size=len(tokenizer),
-        encoder_layers=3,
-        encoder_attention_heads=2,
-        pad_token_id=0,
-        bos_token_id=1,
-        decoder_start_token_id=1,
-        forced_eos_token_id=1,
-        **SMALL,
-    )
+    ids = dict.fromkeys(("bos_token_id", "decoder_start_token_id", "forced_eos_token_id"), 1)
+    sizes = SMALL | {"encoder_layers": 3, "encoder_attention_heads": 2, "pad_token_id": 0}
+    config = BartConfig(vocab_size=len(tokenizer), **sizes, **ids)
     torch.manual_seed(0)
     AutoModelForSeq2SeqLM.from_config(config).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     result = translate(str(tmp_path), new_tokens=4)
-    attention = result["attention"]
-    assert {kind: (entry["layers"], entry["heads"]) for kind, entry in attention.items()} == {
-        "cross": (2, 4),
-        "encoder": (3, 2),
-        "decoder": (2, 4),
-    }
+    shapes = {kind: (x["layers"], x["heads"]) for kind, x in result["attention"].items()}
+    assert shapes == {"cross": (2, 4), "encoder": (3, 2), "decoder": (2, 4)}
     assert len(result["generated"]) <= 4
 
 
@@ -153,14 +138,8 @@ def test_other_architectures_and_long_texts_are_rejected(tiny_t5, tiny_gpt2):
 
 @pytest.mark.skipif(find_spec("sentencepiece") is not None, reason="sentencepiece is installed")
 def test_marian_without_sentencepiece_names_the_package_to_install(tmp_path):
-    config = MarianConfig(
-        vocab_size=4,
-        encoder_layers=1,
-        encoder_attention_heads=1,
-        pad_token_id=3,
-        decoder_start_token_id=3,
-        **SMALL,
-    )
+    sizes = SMALL | {"vocab_size": 4, "encoder_layers": 1, "encoder_attention_heads": 1}
+    config = MarianConfig(pad_token_id=3, decoder_start_token_id=3, **sizes)
     MarianMTModel(config).save_pretrained(tmp_path)
     (tmp_path / "vocab.json").write_text('{"a": 0, "</s>": 1, "<unk>": 2, "<pad>": 3}')
     (tmp_path / "source.spm").touch()

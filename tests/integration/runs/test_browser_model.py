@@ -132,9 +132,8 @@ def test_the_page_and_the_server_give_one_answer(name, tmp_path, monkeypatch):
         effects = Ablation(subject, N_EXAMPLES).rank(which, method)
         assert {effect.name for effect in effects} == set(table)
         for effect in effects:
-            assert table[effect.name] == pytest.approx(
-                [effect.ablated.exact_match, effect.ablated.log_prob], abs=1e-4
-            ), (method, effect.name)
+            expected = [effect.ablated.exact_match, effect.ablated.log_prob]
+            assert table[effect.name] == pytest.approx(expected, abs=1e-4), (method, effect.name)
 
 
 def assert_equal_maps(actual, subject, request):

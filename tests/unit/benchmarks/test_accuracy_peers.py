@@ -12,10 +12,8 @@ from benchmarks.accuracy_vs_references import (
 )
 from benchmarks.reference_models import BART, BEST, OURS
 
-COPY = Setting(
-    "copy of four",
-    {"task": "copy", "n_symbols": 4, "min_length": 4, "max_length": 4, "batch_size": 16},
-)
+FIELDS = {"task": "copy", "n_symbols": 4, "min_length": 4, "max_length": 4, "batch_size": 16}
+COPY = Setting("copy of four", FIELDS)
 COMPARISON = Comparison("tried", (COPY,), seconds=60, seeds=2, rates=(2e-3, 4e-3, 1e-3), budget=100)
 # with the long cosine; with ours' a peer is quicker by ten steps
 STEPS_AT = {2e-3: 60, 4e-3: 40, 1e-3: 90}
@@ -27,11 +25,9 @@ def continues(config, beaten_at=None):
     steps = STEPS_AT.get(rate, 20) - (10 if decay != 80 else 0)
     beaten = beaten_at is not None and steps > beaten_at
     run = {"seconds": 0.1 * steps, "scoring": 1.0}
-    return run | (
-        {"end_reason": "beaten", "steps": beaten_at, "score": None}
-        if beaten
-        else {"end_reason": "goal", "steps": steps, "score": 1.0}
-    )
+    if beaten:
+        return run | {"end_reason": "beaten", "steps": beaten_at, "score": None}
+    return run | {"end_reason": "goal", "steps": steps, "score": 1.0}
 
 
 @pytest.fixture
@@ -40,16 +36,10 @@ def requested(monkeypatch, tmp_path):
     runs = []
 
     def fake(name, config, seconds, beaten_at=None):
-        if config.training.max_steps > 3:
-            runs.append(
-                (
-                    name,
-                    config.training.seed,
-                    config.training.learning_rate,
-                    config.training.lr_decay_steps,
-                    beaten_at,
-                )
-            )
+        training = config.training
+        if training.max_steps > 3:
+            settings = training.seed, training.learning_rate, training.lr_decay_steps
+            runs.append((name, *settings, beaten_at))
         return continues(config, beaten_at)
 
     monkeypatch.setattr(accuracy_vs_references, "train_until", fake)

@@ -47,15 +47,9 @@ def fake(monkeypatch):
 
 
 def row(**changes):
-    plan = {
-        "setting": "one head",
-        "seeds": 5,
-        "reached": 4,
-        "promised": None,
-        "steps": [450, 460, 490, 550],
-        "seconds": [1.0] * 4,
-    }
-    return plan | {"lowest_score": 0.998} | changes
+    plan = {"setting": "one head", "seeds": 5, "reached": 4, "promised": None}
+    plan |= {"steps": [450, 460, 490, 550], "seconds": [1.0] * 4, "lowest_score": 0.998}
+    return plan | changes
 
 
 @pytest.mark.parametrize(
@@ -67,9 +61,9 @@ def row(**changes):
     ],
 )
 def test_seeds_that_never_reach_the_goal_count_in_the_median(steps, seeds, rendered):
-    assert rendered in accuracy.table(
-        [row(steps=steps, seeds=seeds, reached=len(steps), seconds=[1.0] * len(steps))]
-    )
+    seconds = [1.0] * len(steps)
+    measured = row(steps=steps, seeds=seeds, reached=len(steps), seconds=seconds)
+    assert rendered in accuracy.table([measured])
 
 
 def test_every_table_names_the_commit_it_was_measured_at(elsewhere):
@@ -89,24 +83,17 @@ def test_every_table_names_the_commit_it_was_measured_at(elsewhere):
     assert ("with uncommitted changes" in results) == (not stored["clean"])
 
 
-def test_an_interrupted_measurement_continues_without_repeated_seeds(fake):
+@pytest.mark.parametrize("is_other_commit", [False, True])
+def test_an_interrupted_measurement_continues_or_restarts(fake, monkeypatch, is_other_commit):
     fake.interrupted = 102
     with pytest.raises(KeyboardInterrupt):
         accuracy.measure((SETTING,))
     fake.interrupted = None
-    rows = accuracy.measure((SETTING,))
-    assert fake.trained == [100, 101, 102, 103]
-    assert (rows[0]["steps"], rows[0]["reached"], rows[0]["lowest_score"]) == ([10, 12], 2, 0.5)
-
-
-def test_a_result_interrupted_at_another_commit_restarts(fake, monkeypatch):
-    fake.interrupted = 102
-    with pytest.raises(KeyboardInterrupt):
-        accuracy.measure((SETTING,))
-    fake.interrupted = None
-    monkeypatch.setattr(_results, "COMMIT_AT_START", {"commit": "another", "clean": True})
-    accuracy.measure((SETTING,))
-    assert fake.trained == [100, 101, 100, 101, 102, 103]
+    if is_other_commit:
+        monkeypatch.setattr(_results, "COMMIT_AT_START", {"commit": "another", "clean": True})
+    (row,) = accuracy.measure((SETTING,))
+    assert fake.trained == [100, 101, *([100, 101] if is_other_commit else []), 102, 103]
+    assert (row["steps"], row["reached"], row["lowest_score"]) == ([10, 12], 2, 0.5)
 
 
 def test_a_task_measured_alone_replaces_its_row_with_its_date(fake, elsewhere):
@@ -114,10 +101,8 @@ def test_a_task_measured_alone_replaces_its_row_with_its_date(fake, elsewhere):
     _results.save_results("tasks", [copy, brackets | {"scores": [0.1]}])
     _results.replace_row("tasks", "task", brackets)
     actual = _results.load_results("tasks")["rows"]
-    assert [(each["task"], each["scores"], each["lengths"]) for each in actual] == [
-        ("copy", [1.0], [1, 10]),
-        ("brackets", [1.0], [1, 16]),
-    ]
+    rows = [(each["task"], each["scores"], each["lengths"]) for each in actual]
+    assert rows == [("copy", [1.0], [1, 10]), ("brackets", [1.0], [1, 16])]
     assert "Measured again alone: brackets on" in tasks.table(actual)
     with pytest.raises(ValueError, match="tasks has no row sort"):
         _results.replace_row("tasks", "task", {"task": "sort"})

@@ -14,14 +14,8 @@ def results_dir(monkeypatch, tmp_path):
 
 
 def run(model, seed, seconds, end_reason="goal"):
-    return {
-        "part": "seeds",
-        "setting": summary.MIXED,
-        "model": model,
-        "seed": seed,
-        "seconds": seconds,
-        "end_reason": end_reason,
-    }
+    measured = {"seconds": seconds, "end_reason": end_reason}
+    return measured | {"part": "seeds", "setting": summary.MIXED, "model": model, "seed": seed}
 
 
 def test_goals_without_results_have_no_row():

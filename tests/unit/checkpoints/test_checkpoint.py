@@ -1,10 +1,8 @@
 import dataclasses
 import importlib.metadata
 import json
-import math
 import os
 import shutil
-import struct
 import tracemalloc
 
 import psutil
@@ -82,18 +80,6 @@ def edit_config(folder, **values):
 def restore(trainer, folder, step=STEPS):
     paths = folder / "model.safetensors", folder / "training.safetensors"
     restore_trainer(trainer, *paths, step, "cpu")
-
-
-def split(path):
-    """Return the header and the data of a safetensors file."""
-    content = path.read_bytes()
-    (length,) = struct.unpack("<Q", content[:8])
-    return json.loads(content[8 : 8 + length]), content[8 + length :]
-
-
-def join(header, data, length=None):
-    raw = header if isinstance(header, bytes) else json.dumps(header).encode()
-    return struct.pack("<Q", len(raw) if length is None else length) + raw + data
 
 
 def refusal(folder, name="model.safetensors", load=load_model):
@@ -174,7 +160,7 @@ def test_metrics_exclude_other_modules(trainer, tmp_path):
     save_checkpoint(tmp_path / "x", trainer, None)
     assert {*os.listdir(tmp_path / "x")} == {*FILES} - {"metrics.jsonl"}
     resumed, lines = resume_trainer(tmp_path / "x")
-    assert (resumed.step_count, lines) == (STEPS, [])
+    assert (resumed.step_count, lines, list(iter_metrics(tmp_path / "x"))) == (STEPS, [], [])
     save_checkpoint(tmp_path / "x", trainer, [])
     assert (tmp_path / "x" / "metrics.jsonl").read_bytes() == b""
 
@@ -320,28 +306,6 @@ def test_a_full_disk_is_named_and_the_earlier_checkpoint_still_loads(
         assert "No space left on device; the previous checkpoint is unchanged" in str(error)
 
 
-def test_a_save_flushes_every_file_and_both_folders(trainer, tmp_path, monkeypatch):
-    real, calls = os.fsync, []
-    monkeypatch.setattr(os, "fsync", lambda each: (calls.append(each), real(each))[1])
-    save_checkpoint(tmp_path / "x", trainer, trainer.metrics)
-    assert len(calls) == WRITES
-
-
-def test_file_size_limit_fails_save_and_keeps_earlier_checkpoint(trainer, folder):
-    resource = pytest.importorskip("resource")
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    size = (folder / "model.safetensors").stat().st_size
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size - 100, hard))
-    try:
-        message = "File too large; the previous checkpoint is unchanged"
-        with pytest.raises(CheckpointError, match=message):
-            save_checkpoint(folder, trainer, [])
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert resume_trainer(folder)[0].step_count == STEPS
-    assert os.listdir(folder.parent) == ["x"]
-
-
 def test_a_folder_that_cannot_be_made_is_an_error(trainer, tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(CheckpointError, match="could not write the checkpoint"):
@@ -374,16 +338,13 @@ def test_a_damaged_file_of_tensors_is_rejected_by_name(pristine, damaged, name, 
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
-def test_a_missing_file_is_named(folder, name):
+def test_a_missing_file_or_a_folder_in_its_place_is_named(folder, name):
     (folder / name).unlink()
     with pytest.raises(CheckpointError, match=name.replace(".", r"\.")):
         load_model(folder)
-
-
-def test_a_folder_where_a_file_should_be_is_rejected(folder):
-    (folder / "model.safetensors").unlink()
-    (folder / "model.safetensors").mkdir()
-    refusal(folder)
+    (folder / name).mkdir()
+    with pytest.raises(CheckpointError, match=name.replace(".", r"\.")):
+        load_model(folder)
 
 
 @pytest.mark.parametrize("name", ["nothing", "nul\0", "config.json", "x" * 300])
@@ -395,32 +356,14 @@ def test_no_folder_at_all_is_rejected(tmp_path, name):
 # When the file means harm; faults/test_hostile_weights.py has handmade weights
 
 
-@pytest.mark.parametrize(
-    ("name", "shape"), [("generator.data", [0, 2**62]), ("generator.torch", [16])]
-)
-def test_a_generator_state_of_another_size_is_rejected(folder, name, shape):
-    path = folder / "training.safetensors"
-    header, data = split(path)
-    assert header[name]["shape"] == [5056]
-    changed, moved, end = {}, b"", 0
-    for each, described in header.items():
-        start, stop = described["data_offsets"]
-        piece = data[start:stop]
-        if each == name:
-            piece = piece[: math.prod(shape)]
-            described = described | {"shape": shape}
-        changed[each] = described | {"data_offsets": [end, end + len(piece)]}
-        moved, end = moved + piece, end + len(piece)
-    path.write_bytes(join(changed, moved))
-    refusal(folder, path.name, resume_trainer)
-
-
 @pytest.mark.parametrize("name", ["generator.data", "generator.torch"])
-def test_a_random_generator_state_is_rejected_or_harmless(folder, name):
+@pytest.mark.parametrize("shape", [(16,), (0, 2**62), (5056,)])
+def test_a_generator_state_of_another_size_or_of_random_bits_is_refused(folder, name, shape):
     path = folder / "training.safetensors"
-    header, data = split(path)
-    start, stop = header[name]["data_offsets"]
-    path.write_bytes(join(header, data[:start] + b"\xff" * (stop - start) + data[stop:]))
+    state = safetensors.torch.load(path.read_bytes())
+    assert state[name].shape == (5056,)
+    state[name] = torch.full(shape, 255, dtype=torch.uint8)
+    path.write_bytes(safetensors.torch.save(state))
     refusal(folder, path.name, resume_trainer)
 
 
@@ -430,20 +373,9 @@ def test_a_training_state_of_another_step_is_rejected_with_both(folder):
     assert "belongs to step 3, not to step 2" in message
 
 
-@pytest.mark.parametrize("length", [1, 10**6 + 1])
-def test_a_giant_header_is_rejected_unread(folder, length):
-    path = folder / "model.safetensors"
-    header, data = split(path)
-    path.write_bytes(join(header, data, length))
-    os.truncate(path, 3_000_000_000)  # sparse: it takes no space on disk
-    problem = "invalid JSON in header" if length < 2 else f"its header claims {length:,} bytes"
-    assert problem in refusal(folder)
-
-
 def test_metadata_of_other_tools_is_accepted(folder):
     path = folder / "model.safetensors"
-    header, data = split(path)
-    path.write_bytes(join(header | {"__metadata__": {"format": "pt"}}, data))
+    path.write_bytes(safetensors.torch.save(safetensors.torch.load(path.read_bytes()), {"a": "b"}))
     with pytest.raises(CheckpointError, match="its checksum differs"):
         load_model(folder)
     edit_config(folder, sha256=None)  # without it no hash is checked
@@ -528,12 +460,6 @@ def test_metrics_are_read_only_as_far_as_they_are_sound(folder, line):
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
-
-
-def test_a_checkpoint_without_metrics_has_none(folder):
-    (folder / "metrics.jsonl").unlink()
-    assert list(read_metrics(folder)) == []
-    assert resume_trainer(folder)[1] == []
 
 
 def test_nothing_in_a_checkpoint_is_executed(folder, tmp_path):

@@ -85,13 +85,8 @@ def test_an_edit_of_a_published_card_is_recognized(card, old, new, license, is_h
 def test_the_license_of_the_owner_is_on_the_card(
     trained_checkpoint, tmp_path, chosen, existing, front, text
 ):
-    write_card(
-        tmp_path,
-        trained_checkpoint,
-        repo="ada/digits",
-        license=chosen,
-        existing=ExistingCard(existing),
-    )
+    options = {"license": chosen, "existing": ExistingCard(existing)}
+    write_card(tmp_path, trained_checkpoint, repo="ada/digits", **options)
     card = (tmp_path / "README.md").read_text()
     assert front in card
     assert text in card

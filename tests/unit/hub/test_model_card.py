@@ -1,5 +1,6 @@
 import ast
 import dataclasses
+import itertools
 import json
 import re
 import shlex
@@ -111,16 +112,14 @@ def assert_whole(folder):
     assert str(card) == text
     named = re.findall(r"!\[([^\]]*)\]\(([^)]*)\)", text)
     assert all(len(alt) > 20 for alt, _ in named)
-    assert sorted(path.name for path in folder.iterdir()) == sorted(
-        ["README.md", "evaluation.json", *(name for _, name in named)]
-    )
+    expected = ["README.md", "evaluation.json", *(name for _, name in named)]
+    assert sorted(path.name for path in folder.iterdir()) == sorted(expected)
     assert all((folder / name).read_bytes().startswith(b"\x89PNG") for _, name in named)
     assert not re.search(
         r"\bNone\b|\bnan\b|\binf\b|More Information Needed|\{\w*\}|\{\{|TODO|  \n|\n\n\n", card.text
     )
-    sections = re.split(
-        r"^#+ .*$", re.sub(r"^```.*?^```", "code", card.text, flags=re.M | re.S), flags=re.M
-    )[1:]
+    without_code = re.sub(r"^```.*?^```", "code", card.text, flags=re.M | re.S)
+    sections = re.split(r"^#+ .*$", without_code, flags=re.M)[1:]
     assert len(sections) >= 7
     assert all(section.strip() for section in sections)
     scores = json.loads((folder / "evaluation.json").read_text())
@@ -166,26 +165,17 @@ def test_the_card_has_the_recorded_text(cards):
 
 
 def test_a_checkpoint_without_scores_is_scored(cards, tmp_path):
-    package = card_of(
-        tmp_path / "p", rewritten(ROOT / "checkpoints" / "reverse", tmp_path / "c", scores=None)
-    )
-    assert text_of(package) == text_of(cards["reverse"])
+    checkpoint = rewritten(ROOT / "checkpoints" / "reverse", tmp_path / "c", scores=None)
+    assert text_of(card_of(tmp_path / "p", checkpoint)) == text_of(cards["reverse"])
 
 
 def test_partly_correct_scores_are_reported_exactly(tmp_path):
     scores = read_manifest(ROOT / "checkpoints" / "reverse").scores
     line = {"length": 1, "n": 0, "available": 0, "exact_match": None, "token_accuracy": None}
-    odd = {
-        "n": 2000,
-        "exact_match": 0.99951,
-        "token_accuracy": None,
-        "by_length": [line, *scores["by_length"][1:]],
-    }
-    text, card = assert_whole(
-        card_of(
-            tmp_path / "p", rewritten(ROOT / "checkpoints" / "reverse", tmp_path / "c", scores=odd)
-        )
-    )
+    odd = {"n": 2000, "exact_match": 0.99951, "token_accuracy": None}
+    odd["by_length"] = [line, *scores["by_length"][1:]]
+    checkpoint = rewritten(ROOT / "checkpoints" / "reverse", tmp_path / "c", scores=odd)
+    text, card = assert_whole(card_of(tmp_path / "p", checkpoint))
     assert "solves 1,999 of 2,000 held-out sequences exactly (99.95 %)" in text
     assert "| 1 | 0 | 0 | – | – | – |" in text
     assert "No sequence of length 1 is held out" in text
@@ -205,9 +195,8 @@ def test_a_barely_trained_model_has_a_note(young):
 
 
 def test_an_untrained_model_without_metrics_has_no_picture_of_its_training(tmp_path, small_run):
-    text, _ = assert_whole(
-        card_of(tmp_path / "p", saved(tmp_path / "c", small_run, 0, metrics=False))
-    )
+    checkpoint = saved(tmp_path / "c", small_run, 0, metrics=False)
+    text, _ = assert_whole(card_of(tmp_path / "p", checkpoint))
     assert "training.png" not in text
     assert "playground train --task" not in text
     assert "(cross-attention.png)" in text
@@ -254,30 +243,23 @@ def test_changes_during_training_are_listed(tmp_path, small_run):
     ]
     checkpoint = saved(tmp_path / "c", small_run, 3, changes=changes)
     text, _ = assert_whole(card_of(tmp_path / "p", checkpoint))
-    assert (
-        "Settings changed during training:\n\n- from step 2 on, `learning_rate` was 0.001\n- from "
-        "step 3 on, `max_steps` was 40\n\n" in text
-    )
+    listed = "- from step 2 on, `learning_rate` was 0.001\n- from step 3 on, `max_steps` was 40\n\n"
+    assert f"Settings changed during training:\n\n{listed}" in text
     assert "This command has the same settings, without the changes during training:" in text
 
 
-def rows_checkpoint(folder, origin=None):
-    """A checkpoint that was trained on an uploaded dataset."""
-    rows = read_text(
-        "".join(
-            f"{a} {b} {c}\t{c} {b} {a}\n" for a in "abcdefg" for b in "abcdefg" for c in "abcdefg"
-        )
-    )
+def rows_config(symbols, origin=None, ending=""):
+    """Return the settings of a run on a stored dataset of all triples of these symbols."""
+    triples = itertools.product(symbols, repeat=3)
+    rows = read_text("".join(f"{a} {b} {c}{ending}\t{c} {b} {a}\n" for a, b, c in triples))
     store(dataclasses.replace(rows, origin=origin) if origin else rows)
-    config = RunConfig.from_flat(
-        rows.task_settings() | {"d_model": 16, "n_heads": 1, "n_layers": 1, "d_ff": 16}
-    )
-    return saved(folder, config, 2, scores=True)
+    sizes = {"d_model": 16, "n_heads": 1, "n_layers": 1, "d_ff": 16}
+    return RunConfig.from_flat(rows.task_settings() | sizes)
 
 
 def test_no_license_is_claimed_for_other_peoples_rows(tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / "here"))
-    package = card_of(tmp_path / "p", rows_checkpoint(tmp_path / "c"))
+    package = card_of(tmp_path / "p", saved(tmp_path / "c", rows_config("abcdefg"), 2, scores=True))
     text, card = text_of(package), ModelCard.load(package / "README.md")
     assert card.data.license is None
     assert "The author names no license for the weights" in text
@@ -286,9 +268,8 @@ def test_no_license_is_claimed_for_other_peoples_rows(tmp_path, monkeypatch):
 
 def test_the_license_of_a_hub_dataset_is_copied_and_linked(tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / "here"))
-    checkpoint = rows_checkpoint(
-        tmp_path / "c", {"dataset": "cy/verses", "license": "cc-by-sa-4.0"}
-    )
+    origin = {"dataset": "cy/verses", "license": "cc-by-sa-4.0"}
+    checkpoint = saved(tmp_path / "c", rows_config("abcdefg", origin), 2, scores=True)
     package = card_of(tmp_path / "p", checkpoint)
     text, card = text_of(package), ModelCard.load(package / "README.md")
     assert (card.data.license, card.data.datasets) == ("cc-by-sa-4.0", ["cy/verses"])
@@ -311,13 +292,8 @@ def flat(tokens):
 def test_untrusted_text_has_no_markup():
     text = "\n\n".join(escape(line) for line in HOSTILE.splitlines())
     tokens = flat(rendered(text))
-    assert {token.type for token in tokens} <= {
-        "paragraph_open",
-        "paragraph_close",
-        "inline",
-        "text",
-        "text_special",
-    }
+    plain = {"paragraph_open", "paragraph_close", "inline", "text", "text_special"}
+    assert {token.type for token in tokens} <= plain
     visible = "".join(token.content for token in tokens if token.type in ("text", "text_special"))
     for line in HOSTILE.splitlines()[:5]:
         assert line in visible
@@ -335,10 +311,8 @@ def test_hidden_characters_of_tokens_are_visible_on_a_card():
 
 def test_versions_out_of_a_foreign_checkpoint_are_text_too(tmp_path):
     versions = {"<img src=x>": "1|2\n\n# A heading ![](http://evil.example/x.png)"}
-    package = card_of(
-        tmp_path / "p",
-        rewritten(ROOT / "checkpoints" / "reverse", tmp_path / "c", versions=versions),
-    )
+    checkpoint = rewritten(ROOT / "checkpoints" / "reverse", tmp_path / "c", versions=versions)
+    package = card_of(tmp_path / "p", checkpoint)
     types = [token.type for token in flat(rendered(text_of(package)))]
     assert types.count("image") == 2
     assert types.count("html_inline") == 0
@@ -350,13 +324,8 @@ CONFIGS = {
     "paper": preset_config("paper", {"max_length": 7}),
     "tutorial": preset_config("tutorial", {"stop_at_exact_match": 0.999, "num_threads": 2}),
     "switches": RunConfig.from_flat(
-        {
-            "attention_bias": False,
-            "tie_output_embeddings": True,
-            "share_embeddings": True,
-            "adam_eps": 1e-16,
-            "max_positions": 30,
-        }
+        dict.fromkeys(("tie_output_embeddings", "share_embeddings"), True)
+        | {"attention_bias": False, "adam_eps": 1e-16, "max_positions": 30}
     ),
 }
 
@@ -370,10 +339,8 @@ def test_the_command_line_means_the_same_run(name):
     preset = inputs.pop("preset")
     for other in ("out", "overwrite", "resume", "weights_only", "as_json", *READING_OPTIONS):
         inputs.pop(other)
-    understood = build_config(
-        {key: value for key, value in inputs.items() if value is not None}, preset
-    )
-    assert understood == config.replace(max_steps=137, device="cpu")
+    given = {key: value for key, value in inputs.items() if value is not None}
+    assert build_config(given, preset) == config.replace(max_steps=137, device="cpu")
 
 
 def test_the_command_line_is_short_where_a_preset_suffices():
@@ -400,10 +367,7 @@ FOREIGN = {
     "deep": front("a: " + "[" * 5000),
     "aliases": front(
         "a: &a [x, x]\n"
-        + "".join(
-            f"{b}: &{b} [*{a}, *{a}]\n"
-            for a, b in zip("abcdefghijklm", "bcdefghijklmn", strict=True)
-        )
+        + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in itertools.pairwise("abcdefghijklmn"))
     ),
 }
 
@@ -428,41 +392,31 @@ def test_scores_of_any_metadata_are_shares_of_a_number(models):
 
 
 def test_scores_are_indexed_beside_others():
-    text = index("{type: bleu, value: 3}, {type: exact_match, value: 1, args: {n: 7}}").replace(
-        "\n", "\r\n"
-    )
-    assert read_scores(text) == {"exact_match": 1.0, "n": 7, "token_accuracy": None}
+    text = index("{type: bleu, value: 3}, {type: exact_match, value: 1, args: {n: 7}}")
+    assert read_scores(text.replace("\n", "\r\n")) == {
+        "exact_match": 1.0,
+        "n": 7,
+        "token_accuracy": None,
+    }
 
 
 def test_model_card_escapes_symbols_and_builds_without_the_dataset(tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / "here"))
-    hostile = ["<script>", "`a", "b```", "|", '"q', "[x](http://e)", "**b**", "\\\\"]
-    hostile += ["\u202e"]
-    rows = read_text(
-        "".join(
-            f"{a} {b} {c} ](http://e)\t{c} {b}\n" for a in hostile for b in hostile for c in hostile
-        )
-    )
-    store(rows)
-    config = RunConfig.from_flat(
-        rows.task_settings() | {"d_model": 16, "n_heads": 1, "n_layers": 1, "d_ff": 16}
-    )
+    hostile = ["<script>", "`a", "b```", "|", '"q', "[x](http://e)", "**b**", "\\\\", "\u202e"]
+    config = rows_config(hostile, ending=" ](http://e)")
     checkpoint = saved(tmp_path / "c", config, 2, scores=True)
     bare = saved(tmp_path / "bare", config, 2)
     assert training_command(read_manifest(checkpoint)) is None
     for place, rows_rendered in (("here", True), ("elsewhere", False)):
         monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / place))
         text = text_of(card_of(tmp_path / f"package-{place}", checkpoint))
-        page = (
-            MarkdownIt("commonmark", {"html": True})
-            .enable("table")
-            .render(text.split("\n---\n", 1)[1])
-        )
+        markdown = MarkdownIt("commonmark", {"html": True}).enable("table")
+        page = markdown.render(text.split("\n---\n", 1)[1])
         assert "<script>" not in page
         assert '<a href="http://e' not in page
         assert 'src="http://e' not in page
         assert not INVISIBLE.search(page)
-        assert rows.sha256 in text
+        assert config.task.dataset_sha256 in text
         assert ("held-out sequence |" in text) == rows_rendered
         for snippet in re.findall("```python\n(.*?)```\n", text, re.DOTALL):
             compile(snippet, "card", "exec")

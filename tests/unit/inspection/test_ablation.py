@@ -16,11 +16,10 @@ def handmade():
 
 def free_running(ablation, values):
     """Return the exact match of greedy decoding, token by token."""
+    source_BS, labels_BT = ablation.batch.source_BS, ablation.batch.labels_BT
     with replace_outputs(ablation.model, values):
-        written_BT = ablation.model.generate(
-            ablation.batch.source_BS, ablation.batch.labels_BT.shape[1]
-        )
-    return (written_BT == ablation.batch.labels_BT).all(1).double().mean().item()
+        written_BT = ablation.model.generate(source_BS, labels_BT.shape[1])
+    return (written_BT == labels_BT).all(1).double().mean().item()
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -69,10 +68,8 @@ def test_ablated_exact_match_equals_free_running_decoding(mixed):
         ]:
             values = ablation.replacements([part], method)
             shares.append(ablation.score([part], method).exact_match)
-            assert shares[-1] == pytest.approx(free_running(ablation, values), abs=1e-9), (
-                part.name,
-                method,
-            )
+            expected = free_running(ablation, values)
+            assert shares[-1] == pytest.approx(expected, abs=1e-9), (part.name, method)
     assert min(shares) < 0.1
     assert any(0.3 < share < 0.9 for share in shares)
 

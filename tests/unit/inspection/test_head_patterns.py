@@ -1,6 +1,7 @@
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -73,16 +74,13 @@ def test_uniform_attention_scores_one_on_uniform_baseline_elsewhere(scored, kind
     score = scored(kind, weights / weights.sum(-1, keepdim=True))
     assert score.patterns["uniform"] == pytest.approx(1)
     assert score.entropy == pytest.approx(score.max_entropy)
-    assert score.max_entropy == pytest.approx(
-        sum(map(math.log, range(2, 7))) / 5 if kind == "decoder" else math.log(6)
-    )
+    n_possible = range(2, 7) if kind == "decoder" else [6] * 5
+    assert score.max_entropy == pytest.approx(sum(map(math.log, n_possible)) / 5)
     for name in PATTERNS:
         if name != "uniform" and score.patterns[name] is not None:
             assert score.patterns[name] == pytest.approx(score.uniform_baseline[name], abs=1e-6)
     assert score.best_pattern == "uniform"
-    assert score.uniform_baseline["first"] == pytest.approx(
-        sum(1 / k for k in range(2, 7)) / 5 if kind == "decoder" else 1 / 6
-    )
+    assert score.uniform_baseline["first"] == pytest.approx(sum(1 / k for k in n_possible) / 5)
 
 
 def test_a_decoder_has_no_score_for_future_positions(scored):
@@ -113,10 +111,8 @@ def test_the_distance_to_the_ideal_alignment_is_counted_in_positions(
     scored, places, aligned, distance
 ):
     score = scored("cross", rows(*places))
-    assert (score.alignment_fraction, score.alignment_distance) == (
-        pytest.approx(aligned),
-        pytest.approx(distance),
-    )
+    actual = score.alignment_fraction, score.alignment_distance
+    assert actual == pytest.approx((aligned, distance))
 
 
 def test_the_head_that_reverses_is_the_only_one_detected():
@@ -128,9 +124,8 @@ def test_the_head_that_reverses_is_the_only_one_detected():
     assert worker.alignment_distance < 0.001
     assert worker.best_pattern == "anti-diagonal"
     assert all(score.patterns["anti-diagonal"] < 0.5 for score in scores.values())
-    assert all(
-        score.alignment_distance > 0.5 for score in scores.values() if score.head.kind == "cross"
-    )
+    others = [score for score in scores.values() if score.head.kind == "cross"]
+    assert all(score.alignment_distance > 0.5 for score in others)
 
 
 def test_padding_counts_for_nothing():
@@ -141,24 +136,16 @@ def test_padding_counts_for_nothing():
     for row in range(60):
         one = batch.select(torch.tensor([row]))
         n = int((one.source_BS != 0).sum())
-        parts.append(
-            (
-                n,
-                score_heads(
-                    subject,
-                    dataclasses.replace(
-                        one, source_BS=one.source_BS[:, :n], target_BT=one.target_BT[:, : n + 1]
-                    ),
-                ),
-            )
-        )
+        source_BS, target_BT = one.source_BS[:, :n], one.target_BT[:, : n + 1]
+        alone = dataclasses.replace(one, source_BS=source_BS, target_BT=target_BT)
+        parts.append((n, score_heads(subject, alone)))
     for i, score in enumerate(together):
         n_rows = [n - (score.head.kind == "decoder") for n, _ in parts]  # SOS has nothing to choose
         for name in ("uniform", "first"):
-            expected = sum(
-                n * alone[i].patterns[name] for n, (_, alone) in zip(n_rows, parts, strict=True)
-            ) / sum(n_rows)
-            assert score.patterns[name] == pytest.approx(expected, abs=1e-5)
+            values = [alone[i].patterns[name] for _, alone in parts]
+            assert score.patterns[name] == pytest.approx(
+                np.average(values, weights=n_rows), abs=1e-5
+            )
 
 
 def test_a_task_without_alignment_has_no_distance(mixed):
@@ -166,8 +153,4 @@ def test_a_task_without_alignment_has_no_distance(mixed):
         name, example, target = "silent", ("1", "1"), type(mixed.task).target
 
     scores = score_held_out(InspectedModel(mixed.config, mixed.transformer, Silent()), 20)
-    assert (
-        {score.alignment_distance for score in scores}
-        == {score.alignment_fraction for score in scores}
-        == {None}
-    )
+    assert {(each.alignment_distance, each.alignment_fraction) for each in scores} == {(None, None)}

@@ -70,21 +70,17 @@ def test_a_component_replaced_by_its_own_output_changes_nothing(overrides):
     with record_activations(subject.transformer) as calls:
         plain_BTV = logits(subject.transformer, batch)
     own = component_outputs(subject.transformer, calls)
-    assert list(own) == [
-        part
-        for part in all_components(subject.transformer.config)
-        if not part.kind.endswith("positions")
-    ]
+    parts = all_components(subject.transformer.config)
+    assert list(own) == [part for part in parts if not part.kind.endswith("positions")]
     with replace_outputs(subject.transformer, own):
         assert torch.allclose(logits(subject.transformer, batch), plain_BTV, atol=1e-5)
 
 
 def test_positions_that_are_no_vectors_cannot_be_replaced():
     family = random_model(position_type="rope").transformer
+    message = "no source positions to replace: with positions 'rope' it adds no"
     with (
-        pytest.raises(
-            ValueError, match="no source positions to replace: with positions 'rope' it adds no"
-        ),
+        pytest.raises(ValueError, match=message),
         replace_outputs(family, {Component("source positions"): ZERO}),
     ):
         pass
@@ -100,9 +96,8 @@ def test_position_replacements_match_step_by_step_decoding(side):
     part = next(part for part in all_components(family.config) if part.kind == side)
     values = {part: 3 * torch.randn(9, width, generator=torch.Generator().manual_seed(5))}
     with replace_outputs(family, values), torch.no_grad():
-        input_BT = torch.randint(
-            3, 13, (len(batch.source_BS), 7), generator=torch.Generator().manual_seed(6)
-        )
+        generator = torch.Generator().manual_seed(6)
+        input_BT = torch.randint(3, 13, (len(batch.source_BS), 7), generator=generator)
         together_BTD = family.decode(input_BT, family.encode(batch.source_BS), batch.source_BS)
         memory_BSD = family.encode(batch.source_BS)
         cache = family.new_cache(len(batch.source_BS), 7)
@@ -136,14 +131,10 @@ def test_mean_outputs_average_real_tokens_at_each_position():
         # held-out sequences have six symbols and EOS; the model has places for nine tokens
         for q in (7, 8):
             torch.testing.assert_close(actual[part][q], everywhere, atol=1e-5, rtol=1e-4)
-    for side, embedding in (
-        ("source", family.source_embedding),
-        ("target", family.target_embedding),
-    ):
+    for side in ("source", "target"):
+        vectors_PD = getattr(family, f"{side}_embedding").position_embedding.detach()
         mean_PD = actual[Component(f"{side} positions")]
-        torch.testing.assert_close(
-            mean_PD, embedding.position_embedding[:7].detach().mean(0).expand(9, 16)
-        )
+        torch.testing.assert_close(mean_PD, vectors_PD[:7].mean(0).expand(9, 16))
 
 
 def test_means_of_many_sequences_at_a_time_or_few_are_the_same(monkeypatch):
@@ -179,15 +170,10 @@ def test_nothing_is_left_on_the_model_even_when_the_block_fails():
 
 def test_an_unknown_component_is_rejected():
     family = random_model().transformer
-    for part in (
-        Component("cross", 2, 0),
-        Component("cross", 0, 4),
-        Component("nose", 0, 0),
-        Component("cross", 0),
-    ):
+    for place in (("cross", 2, 0), ("cross", 0, 4), ("nose", 0, 0), ("cross", 0)):
         with (
             pytest.raises(ValueError, match="it has layers 1 to 2 and heads 1 to 4"),
-            replace_outputs(family, {part: ZERO}),
+            replace_outputs(family, {Component(*place): ZERO}),
         ):
             pass
 
@@ -201,18 +187,12 @@ def test_components_are_named_as_people_count():
 def test_groups_hold_every_head_of_a_kind_in_a_layer_and_in_all(mixed, one_head):
     actual = component_groups(mixed.transformer.config)
     assert actual["cross-attention, layer 2"] == [Component("cross", 1, head) for head in range(4)]
-    assert actual["decoder self-attention, every layer"] == all_heads(
-        mixed.transformer.config, "decoder"
-    )
-    assert actual["encoder feed-forward, every layer"] == [
-        Component("encoder feed-forward", 0),
-        Component("encoder feed-forward", 1),
-    ]
-    assert list(component_groups(one_head.transformer.config)) == [
-        "encoder self-attention",
-        "decoder self-attention",
-        "cross-attention",
-    ]
+    heads = all_heads(mixed.transformer.config, "decoder")
+    assert actual["decoder self-attention, every layer"] == heads
+    layers = [Component("encoder feed-forward", layer) for layer in (0, 1)]
+    assert actual["encoder feed-forward, every layer"] == layers
+    names = ["encoder self-attention", "decoder self-attention", "cross-attention"]
+    assert list(component_groups(one_head.transformer.config)) == names
 
 
 def attributes(family):
@@ -227,9 +207,7 @@ def test_blocks_that_watch_a_model_nest_and_leave_no_attribute_behind():
         with record_activations(family, ["encoder_layers.0.self_attn"]) as inner:
             logits(family, batch)
         logits(family, batch)
-    for name in (
-        f"{side}_layers.{layer}.self_attn" for side in ("encoder", "decoder") for layer in (0, 1)
-    ):
+    for name in ("encoder_layers.1.self_attn", "decoder_layers.0.self_attn"):
         assert [call.weights is None for call in outer[name]] == [False, False], name
     assert len(inner["encoder_layers.0.self_attn"]) == 1
     assert attributes(family) == before
@@ -237,10 +215,8 @@ def test_blocks_that_watch_a_model_nest_and_leave_no_attribute_behind():
 
 @pytest.mark.parametrize("measure", ["heads", "means", "ablation"])
 def test_passes_respect_the_attention_score_limit_for_short_targets(measure):
-    subject = random_model(
-        task="parity", min_length=120, max_length=128, max_positions=130, n_heads=8
-    )
-    sizes = []
+    lengths = {"min_length": 120, "max_length": 128, "max_positions": 130}
+    subject, sizes = random_model(task="parity", n_heads=8, **lengths), []
     family = subject.transformer
     family.encoder_layers[0].register_forward_pre_hook(
         lambda module, inputs: sizes.append(inputs[0].shape[:2])

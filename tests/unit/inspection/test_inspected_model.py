@@ -4,7 +4,6 @@ import torch
 from playground.architectures.parameter_groups import parameter_count
 from playground.checkpoints.checkpoint import build_model
 from playground.checkpoints.manifest import CheckpointError
-from playground.errors import UserError
 from playground.inspection import inspected_model as subject_module
 from playground.inspection.inspected_model import (
     InspectedModel,
@@ -21,35 +20,27 @@ from tests.support.handcrafted_models import reversing_model_without_eos
 
 def test_a_sequence_is_read_with_its_right_answer(mixed):
     batch = mixed.encode_text("3 1,4")
-    assert (batch.source_BS.tolist(), batch.target_BT.tolist()) == (
-        [[6, 4, 7, EOS]],
-        [[SOS, 7, 4, 6, EOS]],
-    )
+    assert batch.source_BS.tolist() == [[6, 4, 7, EOS]]
+    assert batch.target_BT.tolist() == [[SOS, 7, 4, 6, EOS]]
     assert mixed.token_names(batch.target_BT[0].tolist()) == ["SOS", "4", "1", "3", "EOS"]
 
 
-@pytest.mark.parametrize("text", ["", "   ", ", ,"])
-def test_an_empty_vocabulary_is_rejected_with_an_example(mixed, text):
-    with pytest.raises(InspectionError, match="type a sequence of 0–9, as in 3 1 4"):
-        mixed.encode_text(text)
-
-
-def test_an_unknown_symbol_is_named_with_what_is_accepted(mixed):
-    with pytest.raises(UnknownSymbolError, match="'x' is not a token of this task; use 0–9"):
-        mixed.encode_text("3 x 4")
-
-
-@pytest.mark.parametrize("text", ["3 x 4", "", "12345678901"])
-def test_an_error_of_the_sequence_names_the_field_text(mixed, text):
-    with pytest.raises(UserError) as caught:
+@pytest.mark.parametrize(
+    ("text", "kind", "message"),
+    [
+        *(
+            (text, InspectionError, "type a sequence of 0–9, as in 3 1 4")
+            for text in ("", " ", ",")
+        ),
+        ("3 x 4", UnknownSymbolError, "'x' is not a token of this task; use 0–9"),
+        ("12345678901", InspectionError, "11 tokens; this model has positions for 10"),
+    ],
+)
+def test_an_unusable_sequence_is_rejected_at_the_field_text(mixed, text, kind, message):
+    assert mixed.encode_text("1234567890").source_BS.shape == (1, 11)
+    with pytest.raises(kind, match=message) as caught:
         mixed.encode_text(text)
     assert caught.value.field == "text"
-
-
-def test_sequence_beyond_max_positions_is_rejected_with_the_limit(mixed):
-    assert mixed.encode_text("1234567890").source_BS.shape == (1, 11)
-    with pytest.raises(InspectionError, match="11 tokens; this model has positions for 10"):
-        mixed.encode_text("12345678901")
 
 
 def test_held_out_sequences_have_the_lengths_of_training(mixed):
@@ -68,25 +59,17 @@ def test_other_architectures_have_attention_and_explain_other_views():
     config = RunConfig.from_flat({"architecture": "encoder-only"})
     subject = InspectedModel.from_model(config, build_model(config))
     result = render_view(subject, "attention", {"text": "3 1 4", "kind": "cross"})
-    assert (result["kind"], result["kinds"], result["layers"], result["heads"]) == (
-        "encoder",
-        ["encoder"],
-        2,
-        4,
-    )
+    shape = result["kind"], result["kinds"], result["layers"], result["heads"]
+    assert shape == ("encoder", ["encoder"], 2, 4)
     assert result["rows"][:4] == ["3", "1", "4", "EOS"]
-    with pytest.raises(
-        InspectionError,
-        match="needs the encoder-decoder transformer from scratch; this model has the architecture "
-        "'Encoder only'",
-    ):
+    message = "needs the encoder-decoder transformer from scratch; .* architecture 'Encoder only'"
+    with pytest.raises(InspectionError, match=message):
         _ = subject.transformer
     for view in VIEWS:
         result = render_view(subject, view, {"text": "3 1 4"})
         assert ("error" in result) is (view not in ("attention", "parameters")), view
-    assert render_view(subject, "parameters", {"text": "3 1 4"})["total"] == parameter_count(
-        config.model
-    )
+    total = render_view(subject, "parameters", {"text": "3 1 4"})["total"]
+    assert total == parameter_count(config.model)
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
@@ -95,12 +78,11 @@ def test_pytorch_layers_are_traced_by_the_model_from_scratch(norm):
     config = RunConfig.from_flat({"architecture": "torch-transformer", "norm_placement": norm})
     subject = InspectedModel.from_model(config, build_model(config))
     batch = subject.held_out(20).batch
-    torch.testing.assert_close(
-        subject.transformer(batch.source_BS, batch.decoder_input_BT),
-        subject.model(batch.source_BS, batch.decoder_input_BT),
-        atol=1e-5,
-        rtol=1e-5,
+    traced_BTV, logits_BTV = (
+        model(batch.source_BS, batch.decoder_input_BT)
+        for model in (subject.transformer, subject.model)
     )
+    torch.testing.assert_close(traced_BTV, logits_BTV, atol=1e-5, rtol=1e-5)
     assert subject.transformer is subject.transformer
     errors = {"gates": "recurrent"}
     errors |= {} if norm == "pre" else {"contributions": "pre-norm"}
@@ -133,10 +115,8 @@ def test_a_target_too_long_for_the_model_names_the_longest_input():
     config = RunConfig.from_flat({"task": "duplicate", "max_length": 10})
     subject = InspectedModel.from_model(config, build_model(config))
     assert subject.encode_text("1234567890").labels_BT.shape == (1, 21)
-    with pytest.raises(
-        InspectionError,
-        match="11 tokens, its target up to 22; this model has positions for 20, so type at most 10",
-    ):
+    message = "11 tokens, its target up to 22; this model has positions for 20, so type at most 10"
+    with pytest.raises(InspectionError, match=message):
         subject.encode_text("12345678901")
 
 

@@ -24,10 +24,8 @@ def test_the_lens_after_a_layer_is_the_output_of_a_model_that_ends_there(norm):
     layers = subject.transformer.decoder_layers
     for n in range(4):
         subject.transformer.decoder_layers = layers[:n]
-        ends_BTV = subject.transformer.output_proj(
-            subject.transformer.decode(batch.decoder_input_BT, memory_BSD, batch.source_BS)
-        )
-        torch.testing.assert_close(lens_LBTV[n], ends_BTV)
+        x_BTD = subject.transformer.decode(batch.decoder_input_BT, memory_BSD, batch.source_BS)
+        torch.testing.assert_close(lens_LBTV[n], subject.transformer.output_proj(x_BTD))
 
 
 @settings(max_examples=30)
@@ -54,17 +52,10 @@ def test_logit_attributions_sum_to_the_logit_or_difference(
 def test_every_component_is_listed_once():
     example = random_model().encode_text("314")
     parts = direct_logit_attribution(example.subject.transformer, example.activations, 0, 5)
+    expected = all_heads(example.subject.transformer.config, "decoder", "cross")
+    expected += [Component("decoder feed-forward", i) for i in range(2)]
     named = [part.component for part in parts if part.component]
-    assert sorted(map(str, named)) == sorted(
-        map(
-            str,
-            [
-                *all_heads(random_model().transformer.config, "decoder", "cross"),
-                *(Component("decoder feed-forward", i) for i in range(2)),
-                Component("target positions"),
-            ],
-        )
-    )
+    assert sorted(map(str, named)) == sorted(map(str, [*expected, Component("target positions")]))
     others = [part.name for part in parts if part.component is None]
     assert others == [
         "token embedding",

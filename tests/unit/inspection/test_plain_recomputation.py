@@ -156,12 +156,9 @@ def test_ablations_of_heads_equal_their_definitions(method):
         total = 0.0
         for at, row in enumerate(rows):
             if method == "mean":
-                value = torch.stack(
-                    [
-                        torch.stack([each[i] for each in outputs if len(each) > i]).mean(0)
-                        for i in range(max(map(len, outputs)))
-                    ]
-                )
+                longest = range(max(map(len, outputs)))
+                places = [[each[i] for each in outputs if len(each) > i] for i in longest]
+                value = torch.stack([torch.stack(place).mean(0) for place in places])
             else:  # the next sequence of the same lengths, after the last the first
                 same = [i for i, each in enumerate(lengths) if each == lengths[at]]
                 value = outputs[same[(same.index(at) + 1) % len(same)]]

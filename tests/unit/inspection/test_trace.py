@@ -14,17 +14,8 @@ from playground.models.position_encoding import RelativePositionEncoding
 from tests.support.app_server import ROOT
 from tests.support.handcrafted_models import VARIANTS, random_model
 
-ATTENTION = [
-    "queries",
-    "keys",
-    "values",
-    "scores",
-    "mask",
-    "masked scores",
-    "softmax",
-    "weighted sum",
-    "output projection",
-]
+ATTENTION = ["queries", "keys", "values", "scores", "mask", "masked scores", "softmax"]
+ATTENTION += ["weighted sum", "output projection"]
 NETWORK = {
     "relu": ["up projection", "ReLU", "down projection"],
     "gelu": ["up projection", "GELU", "down projection"],
@@ -34,10 +25,7 @@ NETWORK = {
 
 def own_attention(config):
     """Return the stages of self-attention, which has relative positions."""
-    before, after = (
-        ATTENTION[: ATTENTION.index("scores")],
-        ATTENTION[ATTENTION.index("scores") + 1 :],
-    )
+    before, after = ATTENTION[:3], ATTENTION[4:]
     turned = ["rotated queries", "rotated keys"] if config.position_type == "rope" else []
     distance = ["position bias", "biased scores"] if config.position_type in ("alibi", "t5") else []
     return [*before, *turned, "scores", *distance, *after]
@@ -61,16 +49,9 @@ def test_stages_are_in_order_of_computation(overrides):
     subject, _, trace = trace_of(**overrides)
     actual = {block: [stage.name for stage in stages] for block, stages in blocks(trace).items()}
     config = subject.transformer.config
-    pre, network, own = (
-        config.norm_placement == "pre",
-        NETWORK[config.activation],
-        own_attention(config),
-    )
-    embedding = (
-        ["token embeddings", "position vectors", "sum"]
-        if config.n_position_vectors
-        else ["token embeddings"]
-    )
+    pre, network = config.norm_placement == "pre", NETWORK[config.activation]
+    own, embedding = own_attention(config), ["token embeddings"]
+    embedding += ["position vectors", "sum"] if config.n_position_vectors else []
     expected = {"source embedding": embedding}
     layers = range(1, subject.transformer.config.n_layers + 1)
 
@@ -78,10 +59,8 @@ def test_stages_are_in_order_of_computation(overrides):
         return ["norm", *names, "residual"] if pre else [*names, "residual", "norm"]
 
     for i in layers:
-        expected |= {
-            f"encoder self-attention, layer {i}": sublayer(own),
-            f"encoder feed-forward, layer {i}": sublayer(network),
-        }
+        expected[f"encoder self-attention, layer {i}"] = sublayer(own)
+        expected[f"encoder feed-forward, layer {i}"] = sublayer(network)
     expected |= {"encoder final norm": ["norm"]} if pre else {}
     expected |= {"target embedding": embedding}
     for i in layers:
@@ -99,14 +78,12 @@ def test_trace_ends_at_model_logits_and_matches_recorded_attention(overrides):
     subject, batch, trace = trace_of(**overrides)
     recording = record_teacher_forced(subject.transformer, batch)
     assert torch.equal(trace.stage("output", "logits").tensor, recording.logits_BTV[0])
-    for kind, layer in itertools.product(
-        ("encoder", "decoder", "cross"), range(subject.transformer.config.n_layers)
-    ):
-        rendered = trace.stage(Component(kind, layer).name, "softmax").tensor
+    layers = range(subject.transformer.config.n_layers)
+    for kind, layer in itertools.product(("encoder", "decoder", "cross"), layers):
+        block = Component(kind, layer).name
+        rendered, mask = trace.stage(block, "softmax").tensor, trace.stage(block, "mask").tensor
         assert torch.equal(rendered, recording.attention_weights[kind][layer, 0])
-        assert torch.equal(
-            trace.stage(Component(kind, layer).name, "mask").tensor, recording.attn_mask[kind][0]
-        )
+        assert torch.equal(mask, recording.attn_mask[kind][0])
 
 
 @pytest.mark.parametrize("overrides", VARIANTS)
@@ -212,6 +189,5 @@ def test_a_new_encoding_that_rotates_has_stages_with_its_line():
     )
     assert torch.equal(after.tensor, before.tensor.flip(-1))
     assert find_source_line(*after.line).text == "def rotate(self, x_BHPK, first_position=0):"
-    assert not any(
-        stage.name.startswith("rotated") for stage in blocks(trace)["cross-attention, layer 1"]
-    )
+    cross = blocks(trace)["cross-attention, layer 1"]
+    assert not any(stage.name.startswith("rotated") for stage in cross)

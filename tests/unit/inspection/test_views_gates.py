@@ -40,14 +40,12 @@ def test_the_states_follow_from_the_gates(cell):
     before = torch.cat([torch.zeros(1, 8), h[:-1]])
     if cell == "lstm":
         memory = torch.cat([torch.zeros(1, 8), now["c"][:-1]])
-        torch.testing.assert_close(
-            now["c"], now["f"] * memory + now["i"] * now["g"], atol=5e-3, rtol=0
-        )
+        expected = now["f"] * memory + now["i"] * now["g"]
+        torch.testing.assert_close(now["c"], expected, atol=5e-3, rtol=0)
         torch.testing.assert_close(h, now["o"] * now["c"].tanh(), atol=5e-3, rtol=0)
     if cell == "gru":
-        torch.testing.assert_close(
-            h, (1 - now["z"]) * now["n"] + now["z"] * before, atol=5e-3, rtol=0
-        )
+        expected = (1 - now["z"]) * now["n"] + now["z"] * before
+        torch.testing.assert_close(h, expected, atol=5e-3, rtol=0)
     encoded = subject.model.encode(subject.encode_text("5 3 9").source_BS)[0][0].detach()
     torch.testing.assert_close(h, encoded, atol=5e-3, rtol=0)
 

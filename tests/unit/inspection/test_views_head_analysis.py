@@ -56,26 +56,21 @@ def test_scores_of_heads_are_those_measured_on_256_held_out_sequences(mixed):
     assert data["lengths"] == [1, 10]
     assert list(data["patterns"]) == list(PATTERNS) == list(PATTERN_SENTENCES)
     for row, score in zip(data["heads"], score_held_out(mixed), strict=True):
+        head = score.head
         assert (row["name"], row["layer"], row["head"]) == (
-            score.head.name,
-            score.head.layer + 1,
-            score.head.head + 1,
+            head.name,
+            head.layer + 1,
+            head.head + 1,
         )
         assert row["entropy"] == pytest.approx(score.entropy, rel=1e-5)
-        for name in PATTERNS:
-            assert row["patterns"][name] == (
-                None
-                if score.patterns[name] is None
-                else pytest.approx(score.patterns[name], rel=1e-5)
-            )
+        for name, share in score.patterns.items():
+            assert row["patterns"][name] == (share and pytest.approx(share, rel=1e-5))
     assert all((row["aligned"] is None) == (row["kind"] != "cross") for row in data["heads"])
 
 
 def test_working_head_is_described_by_position_from_the_end(handmade, one_head):
-    assert (
-        by_name(rendered(handmade, "heads")["heads"], "description")[WORKING_HEAD.name]
-        == "attends to the mirrored position"
-    )
+    descriptions = by_name(rendered(handmade, "heads")["heads"], "description")
+    assert descriptions[WORKING_HEAD.name] == "attends to the mirrored position"
     assert rendered(one_head, "heads")["heads"][-1]["best"] == "anti-diagonal"
 
 
@@ -88,21 +83,15 @@ def test_working_head_is_described_by_position_from_the_end(handmade, one_head):
         ({"first": 0.54, "uniform": 0.5}, "no clear pattern; nearest: first"),  # 0.49 beyond chance
         ({"first": 0.4, "uniform": 0.5}, "no clear pattern; nearest: first"),
         ({"first": 0.12, "uniform": 0.5}, "no clear pattern"),
-        (
-            {"diagonal": None, "previous": None, "first": None, "uniform": 0.9},
-            "too few positions to compare",
-        ),
+        (dict.fromkeys(PATTERNS) | {"uniform": 0.9}, "too few positions to compare"),
     ],
 )
 def test_a_head_is_described_by_most_of_its_attention(shares, expected_message):
-    patterns = (
-        dict.fromkeys(PATTERNS) | dict.fromkeys(("diagonal", "previous", "first"), 0.01) | shares
-    )
+    patterns = dict.fromkeys(PATTERNS) | dict.fromkeys(("diagonal", "previous", "first"), 0.01)
     chance = {name: None if name == "uniform" else 0.1 for name in PATTERNS}
-    assert (
-        HeadScore(Component("decoder", 0, 0), patterns, chance, 1.0, 2.0, None, None).description
-        == expected_message
-    )
+    head = Component("decoder", 0, 0)
+    score = HeadScore(head, patterns | shares, chance, 1.0, 2.0, None, None)
+    assert score.description == expected_message
 
 
 @pytest.mark.parametrize(("task", "flat"), [("parity", True), ("brackets", False)])
@@ -113,26 +102,18 @@ def test_a_head_with_two_patterns_gets_no_description(task, flat):
             for layer in subject.transformer.decoder_layers:
                 layer.self_attn.q_proj.weight.zero_()
                 layer.self_attn.q_proj.bias.zero_()
-    rows = [
-        row
-        for row in rendered(subject, "heads", "( )" if task == "brackets" else "1 2")["heads"]
-        if row["kind"] == "decoder"
-    ]
+    heads = rendered(subject, "heads", "( )" if task == "brackets" else "1 2")["heads"]
+    rows = [row for row in heads if row["kind"] == "decoder"]
     assert rows
-    assert not {row["description"] for row in rows} & (
-        set(PATTERN_SENTENCES.values()) - {"attends uniformly"}
-    )
+    sentences = set(PATTERN_SENTENCES.values()) - {"attends uniformly"}
+    assert sentences.isdisjoint(row["description"] for row in rows)
     assert not {row["best"] for row in rows} & (set(PATTERNS) - {"uniform"})
 
 
 def test_ranking_names_the_working_head_and_the_unneeded_heads(handmade):
     data = rendered(handmade, "ablation")
-    assert (data["sequences"], data["is_reduced"], data["method"], data["set"]) == (
-        NUM_SEQUENCES,
-        False,
-        "mean",
-        "single",
-    )
+    assert (data["sequences"], data["is_reduced"]) == (NUM_SEQUENCES, False)
+    assert (data["method"], data["set"]) == ("mean", "single")
     assert data["baseline"]["exact_match"] == 1
     exact = by_name(data["rows"], "exact_match")
     parts = {part.name for part in all_components(handmade.transformer.config)}
@@ -201,17 +182,12 @@ def test_the_output_view_has_the_tokens_of_the_task(handmade):
 
 def test_patching_finds_the_working_head(handmade):
     data = rendered(handmade, "patch", source_position=1, replacement="7")
-    assert (
-        data["corrupted_source"],
-        data["position"],
-        data["clean_token"],
-        data["corrupted_token"],
-    ) == ([*"37415"], 3, "1", "7")
+    assert (data["corrupted_source"], data["position"]) == ([*"37415"], 3)
+    assert (data["clean_token"], data["corrupted_token"]) == ("1", "7")
     assert data["clean_logit_diff"] > 5 > -5 > data["corrupted_logit_diff"]
     for row in data["heads"]:
-        assert row["recovered_fraction"] == pytest.approx(
-            float(row["name"] == WORKING_HEAD.name), abs=0.01
-        )
+        is_working = row["name"] == WORKING_HEAD.name
+        assert row["recovered_fraction"] == pytest.approx(float(is_working), abs=0.01)
     # the next one of the vocabulary, which ends at 9
     assert rendered(handmade, "patch", "90000", source_position=0)["replacement"] == "0"
 
@@ -220,9 +196,8 @@ def test_the_lens_ends_with_the_output_of_the_model():
     subject = random_model()
     batch = subject.encode_text("314")
     with torch.no_grad():
-        probabilities_TV = subject.transformer(batch.source_BS, batch.decoder_input_BT)[0].softmax(
-            -1
-        )
+        logits_BTV = subject.transformer(batch.source_BS, batch.decoder_input_BT)
+    probabilities_TV = logits_BTV[0].softmax(-1)
     data = rendered(subject, "lens", "314")
     assert data["layers"] == ["embedding", "layer 1", "layer 2"]
     assert data["decoder_input"] == ["SOS", *"413"]
@@ -231,9 +206,8 @@ def test_the_lens_ends_with_the_output_of_the_model():
         values, tokens = probabilities_TV[t].topk(3)
         assert [name for name, _ in candidates] == subject.token_names(tokens.tolist())
         assert [p for _, p in candidates] == pytest.approx(values.tolist(), rel=1e-4)
-        assert data["target_probability"][-1][t] == pytest.approx(
-            float(probabilities_TV[t, batch.labels_BT[0, t]]), rel=1e-4
-        )
+        expected = float(probabilities_TV[t, batch.labels_BT[0, t]])
+        assert data["target_probability"][-1][t] == pytest.approx(expected, rel=1e-4)
 
 
 def test_attribution_view_sums_to_logit_and_defaults_to_runner_up(mixed):
@@ -242,19 +216,14 @@ def test_attribution_view_sums_to_logit_and_defaults_to_runner_up(mixed):
     assert usual["token"] == "4"
     assert usual["baseline_token"] == usual["runner_up"] != "4"
     assert usual["sum"] == pytest.approx(usual["logit"], abs=1e-4)
-    assert sum(part["logit"] for part in usual["contributions"]) == pytest.approx(
-        usual["logit"], abs=1e-3
-    )
+    total = sum(part["logit"] for part in usual["contributions"])
+    assert total == pytest.approx(usual["logit"], abs=1e-3)
     plain = rendered(mixed, "contributions", position=2, baseline_token="")
-    other = rendered(
-        mixed, "contributions", position=2, token=usual["runner_up"], baseline_token=""
-    )
     assert plain["baseline_token"] is None
+    at = {"position": 2, "token": usual["runner_up"]}
+    other = rendered(mixed, "contributions", baseline_token="", **at)
     assert plain["logit"] - other["logit"] == pytest.approx(usual["logit"], abs=1e-3)
-    assert (
-        rendered(mixed, "contributions", position=2, token=usual["runner_up"])["baseline_token"]
-        == "4"
-    )
+    assert rendered(mixed, "contributions", **at)["baseline_token"] == "4"
 
 
 def test_a_post_norm_model_explains_missing_logit_attribution():
@@ -277,18 +246,12 @@ def test_an_invalid_text_gets_an_error_message(one_head, text):
         assert len(render_view(one_head, view, {"text": text})["error"]) > 10
 
 
-@pytest.mark.parametrize(
-    ("view", "option"),
-    [
-        ("ablation", "method"),
-        ("ablation", "set"),
-        ("patch", "source_position"),
-        ("patch", "replacement"),
-        ("contributions", "position"),
-        ("contributions", "token"),
-        ("contributions", "baseline_token"),
-    ],
-)
+OPTIONS = [("ablation", option) for option in ("method", "set")]
+OPTIONS += [("patch", option) for option in ("source_position", "replacement")]
+OPTIONS += [("contributions", option) for option in ("position", "token", "baseline_token")]
+
+
+@pytest.mark.parametrize(("view", "option"), OPTIONS)
 def test_unusual_options_get_an_error_or_a_result(one_head, view, option):
     for value in ODD:
         answer = render_view(one_head, view, {"text": "3 1 4", option: value})

@@ -1,3 +1,5 @@
+from collections import Counter
+
 import pytest
 import torch
 
@@ -21,10 +23,7 @@ def test_evaluation_examples_are_held_out_distinct_and_balanced():
     assert len({item.source for item in sample.examples}) == 60
     assert all(held_out(sample.examples))
     assert all(item.target == item.source[::-1] != item.source for item in sample.examples)
-    counts = {
-        length: sum(len(item.source) == length for item in sample.examples)
-        for length in range(1, 7)
-    }
+    counts = Counter(len(item.source) for item in sample.examples)
     assert counts[1] == 0  # a single symbol is a palindrome
     assert counts[2] < 12  # few are held out
     assert max(counts.values()) - min(counts[length] for length in (3, 4, 5, 6)) <= 2

@@ -53,18 +53,11 @@ def test_an_address_with_its_share_of_models_evicts_no_other_ones(tmp_path):
 
 
 def test_evaluation_batches_are_bounded_by_the_vocabulary():
+    sizes = {"d_model": 8, "n_heads": 1, "n_layers": 1, "d_ff": 8}
+    sizes |= {"max_positions": 100, "prompt_tokens": 10}
     small, large = (
-        PretrainedSeq2SeqConfig(
-            d_model=8,
-            n_heads=1,
-            n_layers=1,
-            d_ff=8,
-            source_vocab_size=size,
-            target_vocab_size=size,
-            max_positions=100,
-            prompt_tokens=10,
-        )
-        for size in (100, 50_000)
+        PretrainedSeq2SeqConfig(source_vocab_size=n, target_vocab_size=n, **sizes)
+        for n in (100, 50_000)
     )
     assert small.sequence_length(10, 10) == large.sequence_length(10, 10) == 30
     assert small.max_batch_size(30) == 512

@@ -18,11 +18,8 @@ def test_cancelled_fine_tuning_saves_first(queue, started):
     state = job.to_json()
     assert (state["status"], "saving" in state["message"]) == ("working", True)
     started[0].on_message(job.id, "result", {"cancelled": True, "steps": 3})
-    state = job.to_json()
-    assert (state["status"], state["message"]) == (
-        "cancelled",
-        "cancelled; the results so far are available",
-    )
+    state, message = job.to_json(), "cancelled; the results so far are available"
+    assert (state["status"], state["message"]) == ("cancelled", message)
     assert state["result"]["steps"] == 3
 
 
@@ -62,10 +59,8 @@ def test_a_hosted_process_has_its_own_cache_and_smaller_limits(started, tmp_path
     monkeypatch.setenv("PLAYGROUND_MODELS", str(tmp_path / "mine"))
     monkeypatch.setenv("PLAYGROUND_MAX_MODEL_MB", "9")
     hosted = environment_of(started, hosted=True)
-    assert (hosted["HF_HUB_CACHE"], hosted["PLAYGROUND_MAX_MODEL_MB"]) == (
-        str(tmp_path / "mine"),
-        "9",
-    )
+    assert hosted["HF_HUB_CACHE"] == str(tmp_path / "mine")
+    assert hosted["PLAYGROUND_MAX_MODEL_MB"] == "9"
 
 
 def test_end_of_the_process_names_the_models(queue, started):

@@ -68,12 +68,8 @@ def test_two_models_are_compared_on_the_same_examples():
     for is_one, is_other in [(1, 0)] + [(0, 1)] * 8 + [(1, 1)] * 5 + [(0, 0)] * 3:
         for tally, is_right in ((one, is_one), (other, is_other)):
             tally.add(("1",) if is_right else None, ("1",), 0.0)
-    expected = binomtest(1, 9).pvalue
-    assert one.compare(other) == {
-        "only_this": 1,
-        "only_checkpoint": 8,
-        "p_value": pytest.approx(expected),
-    }
+    expected = pytest.approx(binomtest(1, 9).pvalue)
+    assert one.compare(other) == {"only_this": 1, "only_checkpoint": 8, "p_value": expected}
     assert one.compare(one) == {"only_this": 0, "only_checkpoint": 0, "p_value": 1}
 
 
@@ -81,29 +77,19 @@ RESULT = [
     {"kind": "settings", "caption": "what is compared"},
     {"kind": "model", "index": 1, "model": "a, b", "exact_match": 0.0, "finished": False},
     {"kind": "model", "index": 0, "model": "chance", "exact_match": None, "finished": True},
-    {
-        "kind": "example",
-        "model": "a, b",
-        "number": 1,
-        "raw_output": ' 4 "1"\n',
-        "prediction": ["4", None],
-        "correct": False,
-    },
+    {"kind": "example", "model": "a, b", "number": 1, "raw_output": ' 4 "1"\n'}
+    | {"prediction": ["4", None], "correct": False},
     {"kind": "model", "index": 1, "model": "a, b", "exact_match": 0.25, "finished": True},
 ]
 
 
 def test_the_table_as_files_holds_the_latest_line_of_each_model():
-    assert [(row["model"], row["exact_match"]) for row in latest_rows(RESULT)] == [
-        ("chance", None),
-        ("a, b", 0.25),
-    ]
+    latest = [(row["model"], row["exact_match"]) for row in latest_rows(RESULT)]
+    assert latest == [("chance", None), ("a, b", 0.25)]
     rows = list(csv.DictReader(io.StringIO(to_csv(RESULT))))
     assert list(rows[0]) == list(RESULT_COLUMNS)
-    assert [(row["model"], row["exact_match"]) for row in rows] == [
-        ("chance", ""),
-        ("a, b", "0.25"),
-    ]
+    written = [(row["model"], row["exact_match"]) for row in rows]
+    assert written == [("chance", ""), ("a, b", "0.25")]
     decoded = json.loads(to_json(RESULT))
     assert (len(decoded["rows"]), len(decoded["examples"])) == (2, 1)
     assert json.loads(to_json(RESULT, {"caption": "done", "rows": []}))["caption"] == "done"

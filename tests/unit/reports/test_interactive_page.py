@@ -136,11 +136,8 @@ def test_weights_that_are_not_finite_are_refused(saved):
 def test_the_command_writes_a_complete_file_or_none(tmp_path, capsys):
     out = tmp_path / "page.html"
     command(["export-page", str(ONE_HEAD), "-o", str(out), "--json"])
-    assert json.loads(capsys.readouterr().out) == {
-        "page": str(out),
-        "bytes": out.stat().st_size,
-        "step": 200,
-    }
+    expected = {"page": str(out), "bytes": out.stat().st_size, "step": 200}
+    assert json.loads(capsys.readouterr().out) == expected
     for arguments in ([str(ONE_HEAD), "-o", str(out)], ["nothing", "-o", str(tmp_path / "b")]):
         with pytest.raises(SystemExit) as ended:
             command(["export-page", *arguments])
@@ -170,11 +167,8 @@ def test_modules_are_joined_once_and_in_the_order_of_need(modules):
         other=OTHER,
         third='import { b } from "./other.js";\nexport function e() {\n  return b;\n}\n',
     )
-    assert re.findall(r"^const (module_\w+) =", text, re.MULTILINE) == [
-        "module_other_js",
-        "module_third_js",
-        "module_entry_js",
-    ]
+    names = re.findall(r"^const module_(\w+) =", text, re.MULTILINE)
+    assert names == ["other_js", "third_js", "entry_js"]
     assert "const { b, c: d } = module_other_js;" in text
     assert "return { b, c: a };" in text
 

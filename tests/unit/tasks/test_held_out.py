@@ -12,10 +12,9 @@ REVERSE = load_task("reverse")
 
 
 def padded(sequences, width=None, filler=0):
-    width = width or max(map(len, sequences))
-    return torch.tensor([[*s, *[filler] * (width - len(s))] for s in sequences]), torch.tensor(
-        [len(s) for s in sequences]
-    )
+    lengths = [len(s) for s in sequences]
+    rows = [[*s, *[filler] * ((width or max(lengths)) - len(s))] for s in sequences]
+    return torch.tensor(rows), torch.tensor(lengths)
 
 
 def sequences_of(batch):
@@ -26,14 +25,11 @@ def sequences_of(batch):
 @given(st.lists(st.lists(st.integers(3, 64), min_size=1, max_size=40), min_size=1, max_size=10))
 def test_the_hash_equals_the_same_arithmetic_in_plain_python(sequences):
     def expected(sequence):
-        keys = [
-            splitmix64((at + 1) * 0x9E3779B97F4A7C15 % 2**64) | 1 for at in range(len(sequence))
-        ]
+        places = range(1, len(sequence) + 1)
+        keys = [splitmix64(place * 0x9E3779B97F4A7C15 % 2**64) | 1 for place in places]
         return splitmix64(splitmix64(sum(map(int.__mul__, sequence, keys)) % 2**64)) % 16 == 0
 
-    assert is_held_out(*padded(sequences)).tolist() == [
-        expected(sequence) for sequence in sequences
-    ]
+    assert is_held_out(*padded(sequences)).tolist() == list(map(expected, sequences))
 
 
 @given(
@@ -61,12 +57,10 @@ def test_batch_sampling_is_independent_of_torch_global_generator():
     requested = build_held_out_set(REVERSE, 50, 1, 8)
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(2)
-    assert torch.equal(
-        sample_training_batch(REVERSE, 8, 1, 6, generator.manual_seed(5)).source_BS, batch.source_BS
-    )
-    assert torch.equal(
-        build_held_out_set(REVERSE, 50, 1, 8).batch.source_BS, requested.batch.source_BS
-    )
+    again = sample_training_batch(REVERSE, 8, 1, 6, generator.manual_seed(5))
+    assert torch.equal(again.source_BS, batch.source_BS)
+    repeated = build_held_out_set(REVERSE, 50, 1, 8)
+    assert torch.equal(repeated.batch.source_BS, requested.batch.source_BS)
 
 
 def test_training_batches_have_even_lengths_symbols_and_one_width():
@@ -108,9 +102,8 @@ def test_held_out_sequences_are_distinct_and_deterministic(n, min_length, max_le
 
 
 def test_reverse_and_copy_have_the_same_held_out_sequences():
-    assert sequences_of(build_held_out_set(REVERSE, 300, 1, 8).batch) == sequences_of(
-        build_held_out_set(COPY, 300, 1, 8).batch
-    )
+    one, other = (build_held_out_set(task, 300, 1, 8).batch for task in (REVERSE, COPY))
+    assert sequences_of(one) == sequences_of(other)
 
 
 def test_counting_in_several_pieces_finds_the_same():
@@ -122,11 +115,8 @@ def test_counting_in_several_pieces_finds_the_same():
 
 
 def test_lengths_with_too_many_sequences_to_list_are_not_counted():
-    assert [
-        length
-        for length, n in build_held_out_set(REVERSE, 10, 1, 8).num_available.items()
-        if n is None
-    ] == [6, 7, 8]
+    n_by_length = build_held_out_set(REVERSE, 10, 1, 8).num_available
+    assert [length for length, n in n_by_length.items() if n is None] == [6, 7, 8]
 
 
 def test_rare_short_lengths_are_replaced_by_longer_ones():

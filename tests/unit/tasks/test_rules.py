@@ -17,9 +17,8 @@ PLUS = "+"
 
 def fixed_by_chance(values, n):
     keys = [splitmix64((at + 1) * 0x9E3779B97F4A7C15 % 2**64) | 1 for at in range(len(values))]
-    key = splitmix64(
-        splitmix64(sum((value + 3) * k for value, k in zip(values, keys, strict=True)) % 2**64)
-    )
+    total = sum((value + 3) * k for value, k in zip(values, keys, strict=True))
+    key = splitmix64(splitmix64(total % 2**64))
     return [(splitmix64(splitmix64(key ^ k)) >> 16) % 2**24 % n for k in keys]
 
 
@@ -128,18 +127,19 @@ def requested(draw, name):
 
 
 def tokens_of(task, values):
-    return [
-        task.vocabulary.token_ids[value if isinstance(value, str) else ALPHABET[value]]
-        for value in values
-    ]
+    symbols = [value if isinstance(value, str) else ALPHABET[value] for value in values]
+    return [task.vocabulary.token_ids[symbol] for symbol in symbols]
 
 
 def padded(sequences, filler):
     """Return padded rows and their lengths; the padding comes from `filler`."""
-    width = max(map(len, sequences))
-    return torch.tensor([s + filler[: width - len(s)] for s in sequences]), torch.tensor(
-        [len(s) for s in sequences]
-    )
+    lengths = [len(s) for s in sequences]
+    rows = [s + filler[: max(lengths) - len(s)] for s in sequences]
+    return torch.tensor(rows), torch.tensor(lengths)
+
+
+def cut(tokens_BL, lengths_B):
+    return [row[:n] for row, n in zip(tokens_BL.tolist(), lengths_B.tolist(), strict=True)]
 
 
 def test_every_task_has_its_answer_in_this_file():
@@ -154,20 +154,13 @@ def test_targets_equal_plain_python_and_ignore_padding(name, data, filler):
     task = load_task(name, n)
     rows, lengths = padded([tokens_of(task, s) for s in sequences], filler)
     answer_BL, lengths_B = task.target(rows, lengths)
-    answers = [
-        row[:length] for row, length in zip(answer_BL.tolist(), lengths_B.tolist(), strict=True)
-    ]
+    answers = cut(answer_BL, lengths_B)
     assert answers == [tokens_of(task, ANSWERS[name](sequence, n)) for sequence in sequences]
-    assert [
-        task.target_for(row[:length])
-        for row, length in zip(rows.tolist(), lengths.tolist(), strict=True)
-    ] == answers
-    assert all(
-        task.validate_source(row[:length]) == ""
-        for row, length in zip(rows.tolist(), lengths.tolist(), strict=True)
-    )
-    for length, answer_length in zip(lengths.tolist(), lengths_B.tolist(), strict=True):
-        assert answer_length <= task.max_target_length(length)
+    sources = cut(rows, lengths)
+    assert [task.target_for(source) for source in sources] == answers
+    assert {task.validate_source(source) for source in sources} == {""}
+    for source, answer in zip(sources, answers, strict=True):
+        assert len(answer) <= task.max_target_length(len(source))
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -185,14 +178,9 @@ def test_the_alignment_names_the_source_position_of_every_answer_position(name, 
     for at in range(length):
         other = sequence.clone()
         other[0, at] = 12
-        changed = [
-            i
-            for i, (was, now) in enumerate(
-                zip(answer, task.target_for(other[0].tolist()), strict=True)
-            )
-            if was != now
-        ]
-        assert changed == [i for i, origin in enumerate(task.alignment(length)) if origin == at]
+        pairs = zip(answer, task.target_for(other[0].tolist()), strict=True)
+        changed = [was != now for was, now in pairs]
+        assert changed == [origin == at for origin in task.alignment(length)]
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -216,24 +204,19 @@ def test_the_example_of_a_task_agrees_with_the_task(name):
 def test_config_facts_without_torch_match_the_model(name, symbols):
     about, task = TASKS[name], load_task(name, symbols)
     assert about.description.endswith(".")
-    assert (
-        len(set(task.vocabulary.symbols))
-        == len(task.vocabulary.symbols)
-        == len(about.alphabet(symbols))
-    )
+    distinct = set(task.vocabulary.symbols)
+    assert len(distinct) == len(task.vocabulary.symbols) == len(about.alphabet(symbols))
     low, high = about.n_symbols_range or (2, 2)
     assert (low, high) == ((2, 2) if about.n_symbols_range is None else (2, 62))
     for length in range(1, 6):
-        every = (
-            task.enumerate_sources(torch.arange(task.num_sources(length)), length).tolist()
-            if length >= about.min_length
-            else []
-        )
+        if length < about.min_length:
+            assert task.num_sources(length) == 0
+            continue
+        every = task.enumerate_sources(torch.arange(task.num_sources(length)), length).tolist()
         assert len(every) == len({tuple(row) for row in every}) == task.num_sources(length)
         if every:
-            drawn = task.sample_with_lengths(
-                torch.full((400,), length), length, torch.Generator().manual_seed(0)
-            )
+            generator = torch.Generator().manual_seed(0)
+            drawn = task.sample_with_lengths(torch.full((400,), length), length, generator)
             assert {tuple(row) for row in drawn.tolist()} <= {tuple(row) for row in every}
             assert all(task.validate_source(row) == "" for row in every)
 
@@ -260,11 +243,7 @@ def test_batches_and_held_out_sets_share_no_sequence_and_count_right(name):
     def sources(tokens_BS):
         return [tuple(token for token in row if token > 2) for row in tokens_BS.tolist()]
 
-    trained = {
-        row
-        for row, weight in zip(sources(batch.source_BS), batch.loss_weight_B.tolist(), strict=True)
-        if weight
-    }
+    trained = set(sources(batch.source_BS[batch.loss_weight_B > 0]))
     held = sources(requested.batch.source_BS)
     assert len(set(held)) == len(held) > 4
     assert not trained & set(held)
@@ -281,12 +260,9 @@ def test_batches_and_held_out_sets_share_no_sequence_and_count_right(name):
             every = list(itertools.product(symbols, repeat=length))
         if name == "repeat":
             every = [row for row in every if has_no_early_repetition(row, 4)]
-        out = (
-            is_held_out(torch.tensor(every), torch.full((len(every),), length)).sum().item()
-            if every
-            else 0
-        )
-        assert requested.num_available[length] == out
+        lengths = torch.full((len(every),), length)
+        n_out = int(is_held_out(torch.tensor(every), lengths).sum()) if every else 0
+        assert requested.num_available[length] == n_out
 
 
 def test_half_of_training_brackets_are_balanced_and_all_such_occur():
@@ -297,9 +273,8 @@ def test_half_of_training_brackets_are_balanced_and_all_such_occur():
     assert 0.5 < balanced_B.float().mean().item() < 0.6
     assert len(sequence_BL[balanced_B, :8].unique(dim=0)) == 14  # the Catalan number of four pairs
     assert len(sequence_BL[:, :8].unique(dim=0)) == 2**8
-    odd = task.target(
-        task.sample_with_lengths(torch.full((50,), 7), 10, generator), torch.full((50,), 7)
-    )[0]
+    lengths_B = torch.full((50,), 7)
+    odd = task.target(task.sample_with_lengths(lengths_B, 10, generator), lengths_B)[0]
     assert set(odd.flatten().tolist()) == {3}
 
 

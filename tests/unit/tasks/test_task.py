@@ -16,9 +16,8 @@ def documented_task():
 
 
 def test_sources_end_with_eos_and_targets_stand_between_sos_and_eos():
-    batch = make_batch(
-        load_task("reverse"), torch.tensor([[3, 4, 5], [6, 12, 12]]), torch.tensor([3, 1])
-    )
+    sequence_BL = torch.tensor([[3, 4, 5], [6, 12, 12]])
+    batch = make_batch(load_task("reverse"), sequence_BL, torch.tensor([3, 1]))
     assert batch.source_BS.tolist() == [[3, 4, 5, EOS], [6, EOS, PAD, PAD]]
     assert batch.target_BT.tolist() == [[SOS, 5, 4, 3, EOS], [SOS, 6, EOS, PAD, PAD]]
     assert batch.loss_weight_B.tolist() == [1.0, 1.0]
@@ -38,12 +37,8 @@ def test_a_sequence_of_no_symbols_is_eos_alone():
 
 
 def test_rows_of_a_batch_are_picked_by_number_and_by_mask():
-    batch = make_batch(
-        load_task("copy"),
-        torch.tensor([[3], [4], [5]]),
-        torch.tensor([1, 1, 1]),
-        torch.tensor([1.0, 0.0, 1.0]),
-    )
+    sequence_BL, weights_B = torch.tensor([[3], [4], [5]]), torch.tensor([1.0, 0.0, 1.0])
+    batch = make_batch(load_task("copy"), sequence_BL, torch.tensor([1, 1, 1]), weights_B)
     for index, symbols, weights in (
         (torch.tensor([2, 1]), [5, 4], [1.0, 0.0]),
         (torch.tensor([True, False, True]), [3, 5], [1.0, 1.0]),

@@ -51,11 +51,8 @@ def test_a_set_has_one_to_all_training_sequences_and_no_more(name):
         TrainingSet(task, 10**6, 1, 4, seed=0)
     total = int(re.search("only ([0-9,]+)", str(error.value))[1].replace(",", ""))
     listed = (task.enumerate_sources(torch.arange(task.num_sources(n)), n) for n in range(1, 5))
-    assert total == sum(
-        int((~is_held_out(each, torch.full((len(each),), each.shape[1]), 2)).sum())
-        for each in listed
-        if len(each)
-    )
+    outs = [is_held_out(x, torch.full((len(x),), x.shape[1]), 2) for x in listed if len(x)]
+    assert total == sum(int((~out).sum()) for out in outs)
     for n in (1, 2, total - 1, total):
         training_set = TrainingSet(task, n, 1, 4, seed=n)
         assert len(set(rows(training_set.batch(7, 1000)))) == len(training_set) == n

@@ -23,18 +23,15 @@ def test_encoding_and_decoding_is_a_round_trip(data, vocabulary):
 @given(st.data(), vocabularies)
 def test_decoding_stops_at_the_first_eos(data, vocabulary):
     real = st.integers(3, len(vocabulary) - 1)
-    before, behind = (
-        data.draw(st.lists(real)),
-        data.draw(st.lists(st.integers(0, len(vocabulary) - 1))),
-    )
+    before = data.draw(st.lists(real))
+    behind = data.draw(st.lists(st.integers(0, len(vocabulary) - 1)))
     assert vocabulary.encode("".join(vocabulary.decode([*before, EOS, *behind]))) == before
 
 
 @given(vocabularies)
 def test_every_token_has_a_name_of_its_own(vocabulary):
-    assert len({vocabulary.token_name(token) for token in range(len(vocabulary))}) == len(
-        vocabulary
-    )
+    names = {vocabulary.token_name(token) for token in range(len(vocabulary))}
+    assert len(names) == len(vocabulary)
 
 
 def test_special_tokens_in_a_wrong_prediction_keep_their_names():

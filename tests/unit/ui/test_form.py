@@ -11,12 +11,7 @@ from playground.datasets.storage import store
 from playground.tasks import TASKS
 from playground.training.presets import PRESETS, architecture_preset, preset_config
 from playground.training.run_config import field_named, section_of_field
-from playground.ui.form_schema import (
-    describe_task,
-    form_defaults,
-    form_schema,
-    format_difficulty,
-)
+from playground.ui.form_schema import describe_task, form_defaults, form_schema, format_difficulty
 from playground.ui.form_values import (
     check_form,
     form_values,
@@ -40,9 +35,8 @@ def values(**changed):
 
 def test_every_setting_of_a_run_has_one_field_and_no_other_exists():
     assert len(NAMES) == len(set(NAMES))
-    assert set(NAMES) - {"preset", "architecture"} == set(section_of_field()) - set(
-        DERIVED_SETTINGS
-    )
+    expected = set(section_of_field()) - set(DERIVED_SETTINGS)
+    assert set(NAMES) - {"preset", "architecture"} == expected
     schema = form_schema()
     grouped = [name for names in schema["groups"].values() for name in names]
     assert list(schema["fields"]) == list(schema["defaults"]) == [*BASIC_SETTINGS, *grouped]
@@ -94,11 +88,12 @@ def test_the_initial_form_describes_the_default_run():
         (
             "min_length",
             11,
-            "Minimum length is 11, above Maximum length 10; lower it or raise Maximum length",
+            "Minimum length is 11, above Maximum length 10; lower it or raise Maxim",
         ),
         ("n_heads", 5, "use one of 1, 2, 4, 8, 16, 32, 64"),
         ("d_model", 2.5, "d_model is 2.5; it must be a whole number"),
         ("task", "<b>", "choose one of reverse, copy"),
+        ("architecture", "mamba", "choose one of transformer"),
         ("max_steps", 10**9, "Steps is 1000000000; it must be a whole number from 1 to 1,000,000"),
         ("share_embeddings", "yes", "true or false"),
     ],
@@ -118,28 +113,17 @@ def test_a_cosine_without_a_step_to_decay_is_explained_at_its_warmup():
 
 
 def test_a_run_too_big_for_this_machine_is_rejected_with_the_number():
-    wrong = check_form(
-        values(d_model=4096, n_layers=48, d_ff=16384, batch_size=65536, max_length=512)
-    )
-    assert "GB are free" in wrong["errors"]["batch_size"]
+    sizes = {"d_model": 4096, "n_layers": 48, "d_ff": 16384, "batch_size": 65536, "max_length": 512}
+    assert "GB are free" in check_form(values(**sizes))["errors"]["batch_size"]
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_preset_sets_model_and_training_but_not_task_or_device(name):
     now = form_values(preset_config(name))
     assert set(now) == set(PRESET_SETTINGS) >= set(PRESETS[name].settings)
-    assert not set(now) & {
-        "task",
-        "n_symbols",
-        "min_length",
-        "max_length",
-        "device",
-        "num_threads",
-        "seed",
-        "stop_at_exact_match",
-    }
-    for key, value in PRESETS[name].settings.items():
-        assert now[key] == value
+    others = "task n_symbols min_length max_length device num_threads seed stop_at_exact_match"
+    assert set(now).isdisjoint(others.split())
+    assert now.items() >= dict(PRESETS[name].settings).items()
     assert now["d_model"] == 64
 
 
@@ -147,19 +131,12 @@ def test_preset_sets_model_and_training_but_not_task_or_device(name):
 def test_architecture_sets_its_defaults_and_ignores_unused_settings(name):
     now = form_values(architecture_preset(name))
     assert set(now) == set(PRESET_SETTINGS)
-    assert {key: now[key] for key in ARCHITECTURES[name].overrides} == dict(
-        ARCHITECTURES[name].overrides
-    )
+    assert now.items() >= dict(ARCHITECTURES[name].overrides).items()
     assert run_config(values(**now)) == architecture_preset(name)
     stray = {"n_heads": 2, "norm_placement": "post", "cell": "lstm", "tie_output_embeddings": True}
     run = run_config(values(**now | stray))
     for setting, value in stray.items():
         assert (run.to_flat().get(setting) == value) == is_used_by_architecture(setting, name)
-
-
-def test_an_unknown_family_is_explained():
-    wrong = check_form(values(architecture="mamba"))["errors"]
-    assert "choose one of transformer" in wrong["architecture"]
 
 
 def test_whole_numbers_may_come_as_floats_from_the_page():
@@ -179,9 +156,8 @@ def test_own_data_without_a_dataset_is_a_hint_but_cannot_start():
 def stored(tmp_path, monkeypatch):
     """Store a dataset; return its SHA-256."""
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
-    return store(
-        read_text("".join(f"{a} {b} {c}\t{c} {b}\n" for a, b, c in product("abcdef", repeat=3)))
-    )
+    triples = product("abcdef", repeat=3)
+    return store(read_text("".join(f"{a} {b} {c}\t{c} {b}\n" for a, b, c in triples)))
 
 
 def test_the_form_trains_on_a_dataset_of_its_user(stored):
@@ -223,13 +199,8 @@ def test_errors_of_a_link_name_the_labels_of_settings(settings, expected):
 
 
 def test_difficulty_of_a_task_is_formatted_from_measurements():
-    row = {
-        "task": "x",
-        "seeds": 3,
-        "budget": 600,
-        "steps": [40, 60, 50],
-        "scores": [0.991, 0.999, 0.995],
-    }
+    row = {"task": "x", "seeds": 3, "budget": 600}
+    row |= {"steps": [40, 60, 50], "scores": [0.991, 0.999, 0.995]}
     assert format_difficulty(row) == (
         "Solved in about 50 steps with Fast (3 seeds).",
         "Measured by python -m benchmarks tasks: 99 % exact match, fast preset, 600 steps, "
