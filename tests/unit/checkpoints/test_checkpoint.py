@@ -160,7 +160,7 @@ def test_metrics_exclude_other_modules(trainer, tmp_path):
     save_checkpoint(tmp_path / "x", trainer, None)
     assert {*os.listdir(tmp_path / "x")} == {*FILES} - {"metrics.jsonl"}
     resumed, lines = resume_trainer(tmp_path / "x")
-    assert (resumed.step_count, lines, list(iter_metrics(tmp_path / "x"))) == (STEPS, [], [])
+    assert (resumed.step_count, lines, list(read_metrics(tmp_path / "x"))) == (STEPS, [], [])
     save_checkpoint(tmp_path / "x", trainer, [])
     assert (tmp_path / "x" / "metrics.jsonl").read_bytes() == b""
 
