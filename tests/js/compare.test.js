@@ -172,7 +172,7 @@ test("an outage is reported once, and the fields state that the model is not loc
       models: [
         {
           ...{ name: "gpt2", location: "hub", bytes: 5e8, parameters: 1e8, message: "" },
-          ...{ memory: 7e8, load_s: 2.5, token_s: 0.04 },
+          memory: 7e8,
         },
         {
           name: "tuned:a",
@@ -196,8 +196,7 @@ test("an outage is reported once, and the fields state that the model is not loc
   await retryConnection();
   assert.equal(
     describeModelCost("gpt2").text,
-    "500 MB to download, once; 100,000,000 parameters; 700 MB of memory; " +
-      "estimated 2.5 s to load, then 25 tokens per second",
+    "500 MB to download, once; 100,000,000 parameters; 700 MB of memory",
   );
   const facts = "Fine-tuned here: 1,000 parameters, 1.0 MB, 300 MB of memory";
   assert.equal(describeModelCost("tuned:a").text, facts);
@@ -613,7 +612,6 @@ test("heads that share their keys are named", () => {
 test("the memory and the outcome of fine-tuning", () => {
   const plan = { bytes: 2e9, free_bytes: 4e9, fits: true, parts: { activations: 1 } };
   assert.equal(describePlan(plan), "Needs about 2.0 GB of memory; 4.0 GB are free.");
-  assert.match(describePlan({ ...plan, seconds: 90 }), /Takes about 1 min 30 s \(an estimate\)\.$/);
   assert.match(describePlan({ ...plan, fits: false, parts: {} }), /plus activations.*not enough/);
   const request = { model: "gpt2" };
   const rows = [

@@ -32,7 +32,6 @@ from playground.training.task_config import TaskConfig
 from playground.training.train_config import TrainConfig
 from playground.training.trainer import Trainer
 
-from ..loading.estimates import MachineSpeed
 from ..loading.model_files import CAUSAL, MASKED, ResolvedModel, kind_of, read_config
 from ..loading.model_names import local_paths_allowed
 from ..loading.pipelines import (
@@ -223,12 +222,11 @@ def _train(
 def plan(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     """Estimate the cost of fine-tuning without a download. `request`: see FinetuneRequest.
 
-    "bytes" by "parts", "free_bytes", "fits", and the estimated "seconds". For a model that is only
-    on the Hub, activations and seconds are unknown.
+    "bytes" by "parts", "free_bytes" and "fits". For a model that is only on the Hub, activations
+    are unknown.
     """
     settings = FinetuneRequest.parse(request)
     task = read_manifest(Path(settings.checkpoint)).config.task
-    seconds: float | None = None
     try:
         resolved = resolve(settings.model, progress, local_only=True)
     except UserError:
@@ -241,10 +239,9 @@ def plan(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
         parts = {"weights": 4 * numbers, "gradients": 4 * numbers, "optimizer_state": 8 * numbers}
     else:
         parts = memory_estimate(resolved, task, settings.batch_size)
-        seconds = estimate_seconds(resolved, task, settings)
     needed, free = sum(parts.values()), free_memory()
     fits = needed <= MEMORY_SHARE * free
-    return {"bytes": needed, "parts": parts, "free_bytes": free, "fits": fits, "seconds": seconds}
+    return {"bytes": needed, "parts": parts, "free_bytes": free, "fits": fits}
 
 
 def read_sizes(
@@ -271,14 +268,3 @@ def memory_estimate(resolved: ResolvedModel, task: TaskConfig, batch_size: int) 
     sizes = read_sizes(task, resolved.name, Path(resolved.folder), resolved.parameters)
     target = task.load().max_target_length(task.max_length) + 1
     return sizes.training_bytes(batch_size, task.max_length + 1, target)
-
-
-def estimate_seconds(resolved: ResolvedModel, task: TaskConfig, settings: FinetuneRequest) -> float:
-    """Estimate the seconds of loading, training and evaluation from the number of tokens."""
-    sizes = read_sizes(task, resolved.name, Path(resolved.folder), resolved.parameters)
-    target = task.load().max_target_length(task.max_length)
-    sequences = 3 * settings.steps * settings.batch_size  # a backward pass takes two forward ones
-    sequences += (EVALUATIONS + 1) * settings.n
-    speed, parameters = MachineSpeed.measure(), resolved.parameters
-    tokens = sequences * sizes.sequence_length(task.max_length, target)
-    return speed.load_s(parameters) + tokens * speed.read_s(parameters)

@@ -9,7 +9,6 @@ from playground.jobs.progress import ProgressReporter
 
 from .cache import cached_snapshot, describe_cache, list_cached_names, mark_as_used
 from .download import download, fetch_model_info, files_to_download, open_hub
-from .estimates import MachineSpeed
 from .model_files import (
     Check,
     ResolvedModel,
@@ -57,18 +56,17 @@ def describe_models(request: dict[str, Any], progress: ProgressReporter) -> dict
     """Describe models without a download. `request`: {"models": [names]}.
 
     For each: name, location ("directory", "cache", "hub" or empty), bytes, parameters, memory, kind
-    (causal, masked or empty), has_chat_template, the estimated seconds to load it and to generate a
-    token, and a sentence with the `code` of the error if it cannot be used.
+    (causal, masked or empty), has_chat_template, and a sentence with the `code` of the error if it
+    cannot be used.
     """
     names = request.get("models")
     rows: list[dict[str, Any]] = []
     hub: Any = None
-    speed: MachineSpeed | None = None
     for name in (names if isinstance(names, list) else [])[:8]:
         progress.raise_if_cancelled()
         row: dict[str, Any] = {"name": str(name)[:200], "location": "", "kind": ""}
         row |= {"bytes": None, "parameters": None, "message": "", "code": ""}
-        row |= {"memory": None, "load_s": None, "token_s": None}
+        row |= {"memory": None}
         row["has_chat_template"] = False
         try:
             row["name"] = checked = validate_name(name)
@@ -78,9 +76,7 @@ def describe_models(request: dict[str, Any], progress: ProgressReporter) -> dict
                 hub = hub or open_hub()
                 row |= _describe_remote(hub, checked)
             if parameters := row["parameters"]:
-                speed = speed or MachineSpeed.measure()
                 row["memory"] = memory_needed(parameters)
-                row["load_s"], row["token_s"] = speed.load_s(parameters), speed.token_s(parameters)
         except UserError as error:
             row |= {"message": str(error), "code": error.code}
         rows.append(row)

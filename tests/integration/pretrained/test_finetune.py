@@ -17,7 +17,6 @@ from playground.jobs.progress import JobCancelled, ProgressReporter
 from playground.pretrained import jobs
 from playground.pretrained.finetuning import job, seq2seq
 from playground.pretrained.loading import pipelines, resolver
-from playground.pretrained.loading.estimates import MachineSpeed
 from playground.pretrained.loading.model_names import FINETUNED_PREFIX
 from playground.pretrained.loading.pipelines import open_pipeline
 from playground.pretrained.loading.resolver import resolve
@@ -249,18 +248,11 @@ def test_finetuning_beyond_free_memory_is_rejected_before_loading(finetune_reque
     assert messages.rows == []
 
 
-def test_plan_scales_with_batch_and_steps_and_has_16_bytes_per_weight(
-    finetune_request, tiny_models, monkeypatch
-):
+def test_plan_scales_with_the_batch_and_has_16_bytes_per_weight(finetune_request, tiny_models):
     small, large = (
         job.plan(finetune_request(batch_size=size), ProgressReporter())["parts"] for size in (4, 8)
     )
     assert large["activations"] == 2 * small["activations"]
-    monkeypatch.setattr(MachineSpeed, "measure", lambda: MachineSpeed(1e9, 1e9))
-    short, long = (
-        job.plan(finetune_request(steps=steps), ProgressReporter())["seconds"] for steps in (1, 9)
-    )
-    assert 0 < short < long
     parameters = resolve(str(tiny_models / "tiny-gpt2"), ProgressReporter()).parameters
     assert sum(value for name, value in small.items() if name != "activations") == 16 * parameters
 

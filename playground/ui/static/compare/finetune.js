@@ -47,12 +47,11 @@ export function thinSteps(rows) {
     .map(({ step, loss, exact_match, eval_size }) => ({ step, loss, exact_match, eval_size }));
 }
 
-export function describePlan({ bytes, free_bytes: free, fits, parts, seconds }) {
+export function describePlan({ bytes, free_bytes: free, fits, parts }) {
   return (
     `Needs about ${formatBytes(bytes)} of memory${parts.activations ? "" : " plus activations"}; ` +
     `${formatBytes(free)} are free` +
-    (fits ? "." : ", which is not enough. Select a smaller model or stop a run.") +
-    (seconds ? ` Takes about ${formatDuration(seconds)} (an estimate).` : "")
+    (fits ? "." : ", which is not enough. Select a smaller model or stop a run.")
   );
 }
 

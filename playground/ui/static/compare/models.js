@@ -1,12 +1,6 @@
 // The names, sizes and locations of pretrained models.
 import { computed, signal, useEffect } from "../vendor/preact.js";
-import {
-  formatBytes,
-  formatCount,
-  formatDuration,
-  formatInteger,
-  formatMessage,
-} from "../shared/format.js";
+import { formatBytes, formatCount, formatInteger, formatMessage } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import {
   describeError,
@@ -104,17 +98,13 @@ export function describeModelCost(name) {
   if (row.message) return { text: formatMessage(row.message), isError: !isOutage(row.code) };
   const parameters = row.parameters ? formatCount(row.parameters, "parameter") : "",
     size = row.bytes ? formatBytes(row.bytes) : "",
-    memory = row.memory ? `${formatBytes(row.memory)} of memory` : "",
-    time = row.load_s
-      ? `estimated ${formatDuration(row.load_s)} to load, ` +
-        `then ${formatCount(Math.max(1, Math.round(1 / row.token_s)), "token")} per second`
-      : "";
+    memory = row.memory ? `${formatBytes(row.memory)} of memory` : "";
   const finetuned = name.startsWith("tuned:") ? "Fine-tuned here" : "In a local folder",
     storage = row.location === "directory" ? finetuned : "On this machine",
     parts =
       row.location === "hub"
-        ? [`${size} to download, once`, parameters, memory, time]
-        : [`${storage}: ${[parameters, size, memory].filter(Boolean).join(", ")}`, time];
+        ? [`${size} to download, once`, parameters, memory]
+        : [`${storage}: ${[parameters, size, memory].filter(Boolean).join(", ")}`];
   return { text: parts.filter(Boolean).join("; "), isError: false };
 }
 
