@@ -434,7 +434,7 @@ def test_slots_are_capped_per_address_and_fast_transfers_continue():
         slots = TransferSlots(Admission(total=4), 60)
         async with slots.hold("a") as first, slots.hold("a") as second:
             for transfer in (first, second):
-                transfer.add_bytes(10**9)
+                transfer.bytes += 10**9
                 transfer.started_at -= 10
             with pytest.raises(UserError, match="which is the maximum"):
                 await slots.hold("a").__aenter__()
@@ -453,7 +453,7 @@ def test_slowest_transfer_is_ended_for_a_new_one(address, ended_address):
             try:
                 async with slots.hold(address) as transfer:
                     transfer.started_at -= 10
-                    transfer.add_bytes(size)
+                    transfer.bytes += size
                     await asyncio.Event().wait()
             except TimeoutError:
                 ended.append((address, transfer.reason))
