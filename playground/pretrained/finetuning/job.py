@@ -37,10 +37,10 @@ from ..loading.model_names import local_paths_allowed
 from ..loading.pipelines import (
     MEMORY_SHARE,
     check_kind,
+    ensure_memory,
     load_and_detect_kind,
     load_config,
     load_tokenizer,
-    make_room,
     unload,
 )
 from ..loading.resolver import describe_models, resolve
@@ -124,7 +124,7 @@ def finetune(request: dict[str, Any], progress: ProgressReporter) -> dict[str, A
     folder, name = output_location(parsed.destination, resolved, task)
     parts = memory_estimate(resolved, task, parsed.batch_size)
     needed, activations = sum(parts.values()), parts["activations"]
-    make_room(
+    ensure_memory(
         needed,
         f"fine-tuning {resolved.name} takes about {format_bytes(needed)} "
         f"({format_bytes(activations)} of it for activations)",

@@ -63,7 +63,7 @@ def open_pipeline(task: str, resolved: ResolvedModel, progress: ProgressReporter
     try:
         if key not in _loaded:
             needed = memory_needed(resolved.parameters)
-            make_room(needed, f"{resolved.name} needs about {format_bytes(needed)}")
+            ensure_memory(needed, f"{resolved.name} needs about {format_bytes(needed)}")
             progress.message(f"Loading {resolved.name}")
             try:
                 _loaded[key] = _load(task, resolved)
@@ -142,7 +142,7 @@ def _unload(key: tuple[str, str]) -> None:
     gc.collect()
 
 
-def make_room(needed: int, purpose: str, remedy: str = "choose a smaller model") -> None:
+def ensure_memory(needed: int, purpose: str, remedy: str = "choose a smaller model") -> None:
     """Unload models until `needed` bytes are free, or raise UserError with purpose and remedy."""
     while needed > MEMORY_SHARE * free_memory() and _loaded:
         with _lock:
