@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 import torch
+from torch import Tensor
 
 from playground.architectures.decoder_only import DecoderOnlyModel
 from playground.architectures.seq2seq_model import Seq2SeqModel
-from playground.inspection.fourier import fourier_power, n_main_frequencies
 from playground.inspection.induction import InductionScore, induction_scores
 from playground.inspection.probes import FEATURES, ProbeScore, probe_layers
 from playground.tasks.task import Batch
@@ -290,3 +290,23 @@ def symbol_power(model: Seq2SeqModel) -> torch.Tensor:
     """Return the Fourier power of the symbols' embeddings of a decoder without encoder (F)."""
     embedding = cast(DecoderOnlyModel, model).embedding.token_embedding
     return fourier_power(embedding.weight.detach()[len(SPECIAL_TOKENS) :])
+
+
+def fourier_power(embedding_PD: Tensor) -> Tensor:
+    """Return the share of each frequency from 1 on in the power of an embedding (F).
+
+    The embedding is a function of the numbers 0 to P - 1 (Nanda et al. 2023, section 4). The power
+    of a frequency is the sum over all dimensions of its squared cosine and sine coefficients; the
+    constant part is left out.
+    """
+    coefficients_FD = torch.fft.rfft(embedding_PD.double(), dim=0)[1:]
+    power_F = coefficients_FD.abs().square().sum(1)
+    if len(embedding_PD) % 2 == 0:
+        power_F[-1] /= 2  # the highest frequency has a cosine only
+    return power_F / power_F.sum()
+
+
+def n_main_frequencies(power_F: Tensor, share: float) -> int:
+    """Return the smallest number of frequencies that hold this share of the power."""
+    total_F = power_F.sort(descending=True).values.cumsum(0)
+    return int((total_F < share).sum()) + 1

@@ -12,7 +12,6 @@ from playground.checkpoints.checkpoint import save_checkpoint
 from playground.errors import UserError
 from playground.evaluation import exact_match_at_length
 from playground.inspection.cross_attention_alignment import diagonal, score_alignment
-from playground.inspection.fourier import n_main_frequencies
 from playground.inspection.inspected_model import load_inspected_model
 from playground.inspection.probes import probe_layers
 from playground.inspection.views.attention_maps import pack_uint16
@@ -20,6 +19,7 @@ from playground.lessons import interpretability_measurements
 from playground.lessons.interpretability_measurements import (
     best_induction_head,
     falls_of_one_step,
+    n_main_frequencies,
     symbol_power,
 )
 from playground.lessons.lessons import LESSONS, experiment, validate_options

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from playground.inspection.fourier import fourier_power, n_main_frequencies
+from playground.lessons.interpretability_measurements import fourier_power, n_main_frequencies
 
 
 @pytest.mark.parametrize("n", [12, 13])
