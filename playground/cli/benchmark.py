@@ -15,7 +15,6 @@ from playground.common import messages
 from .common import (
     MultiValueOption,
     check_output_dir,
-    check_output_file,
     checkpoint_argument,
     exit_with_error,
     json_option,
@@ -46,28 +45,16 @@ MAX_LINE_WIDTH = 100  # columns of a caption
 )
 @number_option("--n", 1, 500, "Number of held-out sequences.", default=20)
 @number_option("--shots", 0, 32, "Few-shot examples in a prompt, as far as they fit.", default=8)
-@click.option(
-    "--csv",
-    "csv_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the table to this file.",
-)
 @json_option
 def compare(
-    checkpoint: Path,
-    models: tuple[str, ...],
-    csv_file: Path | None,
-    as_json: bool,
-    **numbers: int | None,
+    checkpoint: Path, models: tuple[str, ...], as_json: bool, **numbers: int | None
 ) -> None:
     """Compare a checkpoint with pretrained models on the same held-out sequences.
 
     The exit code is 1 if a model could not be evaluated.
     """
     read_checkpoint(checkpoint)
-    if csv_file:
-        check_output_file("--csv", csv_file)
-    from playground.pretrained.benchmark.export import latest_rows, to_csv, to_json
+    from playground.pretrained.benchmark.export import latest_rows, to_json
     from playground.pretrained.jobs import QUIET_ENV
 
     # before the import of huggingface_hub, which reads them; no token is sent
@@ -78,10 +65,8 @@ def compare(
     if result is None:
         click.echo("playground: stopped by a signal; the rows so far:", err=True)
     rows = latest_rows(events)
-    if csv_file:
-        csv_file.write_bytes(to_csv(events).encode())
     if as_json:
-        click.echo(to_json(events, result, indent=None))
+        click.echo(to_json(events, result))
     else:
         _print_table(events, rows)
     if status or any(row["error"] for row in rows):

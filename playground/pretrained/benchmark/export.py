@@ -1,13 +1,13 @@
-"""Export of the benchmark table as CSV and JSON, without heavy imports.
+"""The benchmark table as JSON and as text, without heavy imports.
 
 It works on the rows received so far, so that the table of a cancelled job can be exported too.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypedDict
 
-from playground.common.format import format_csv, format_percent
+from playground.common.format import format_percent
 
 
 class ModelRow(TypedDict):
@@ -38,14 +38,6 @@ class ModelRow(TypedDict):
     finished: bool
 
 
-# without those that only the page reads
-RESULT_COLUMNS = tuple(
-    name
-    for name in ModelRow.__annotations__
-    if name not in ("kind", "index", "error_code", "finished")
-)
-
-
 def latest_rows(events: Iterable[Any]) -> list[ModelRow]:
     latest: dict[int, ModelRow] = {}
     for row in events:
@@ -54,21 +46,11 @@ def latest_rows(events: Iterable[Any]) -> list[ModelRow]:
     return [latest[index] for index in sorted(latest)]
 
 
-def to_csv(events: Iterable[dict[str, Any]]) -> str:
-    """Return a CSV with one line per model."""
-    rows = [[row.get(name) for name in RESULT_COLUMNS] for row in latest_rows(events)]
-    return format_csv([RESULT_COLUMNS, *rows])
-
-
-def to_json(
-    events: Iterable[dict[str, Any]], result: dict[str, Any] | None = None, indent: int | None = 1
-) -> str:
+def to_json(events: Sequence[dict[str, Any]], result: dict[str, Any] | None = None) -> str:
     """Return all models and examples as JSON, and of a finished job the settings too."""
-    events = list(events)
     return json.dumps(
         (result or {"rows": latest_rows(events)})
         | {"examples": [row for row in events if row.get("kind") == "example"]},
-        indent=indent,
         allow_nan=False,
         ensure_ascii=False,
     )
