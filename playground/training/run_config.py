@@ -155,9 +155,9 @@ def _reject_unknown_settings(values: Mapping[str, Any], architecture: str) -> No
         )
     unknown = min(set(values) - set(section_of_field()), default=None)
     if unknown is not None:
-        shown = unknown if unknown.isidentifier() and len(unknown) < 80 else short_repr(unknown)
+        text = unknown if unknown.isidentifier() and len(unknown) < 80 else short_repr(unknown)
         names = ", ".join(section_of_field())
-        message = f"{shown} is not a setting of a run; the settings are {names}"
+        message = f"{text} is not a setting of a run; the settings are {names}"
         raise ConfigError(unknown, message)
 
 

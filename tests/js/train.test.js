@@ -381,7 +381,7 @@ test("a key changes the output before the diagram, a switch both at once", async
   const part = { kind: "encoder", layer: 0, head: 0 },
     description = { examples: [], lengths: [1, 1], max_tokens: 1 },
     loaded = { step: 1, nParameters: 1, components: [part], description },
-    shown = [];
+    seen = [];
   t.mock.method(local, "use", (_, compute) => compute(loaded));
   t.mock.method(local, "call", async (method, input) =>
     method === "answer"
@@ -391,13 +391,13 @@ test("a key changes the output before the diagram, a switch both at once", async
   Object.assign(state, { probeInfo: { in_browser: true }, displayedSnapshot: { step: 1 } });
   const stop = effect(() => {
     const { prediction, typedPass } = state;
-    if (prediction) shown.push([prediction.prediction[0], typedPass?.source[0]]);
+    if (prediction) seen.push([prediction.prediction[0], typedPass?.source[0]]);
   });
   for (const input of ["1", "2"]) {
     store.input.value = input;
     await predict();
   }
-  assert.deepEqual(shown.slice(-4), [
+  assert.deepEqual(seen.slice(-4), [
     ["1", undefined],
     ["1", "1"],
     ["2", "1"],
@@ -406,7 +406,7 @@ test("a key changes the output before the diagram, a switch both at once", async
   state.switchedOff = [part];
   store.input.value = "3";
   await predict();
-  assert.deepEqual(shown.slice(4), [["3", "3"]]);
+  assert.deepEqual(seen.slice(4), [["3", "3"]]);
   stop();
   store.input.value = null;
   Object.assign(state, { switchedOff: NOTHING_OFF, displayedOff: NOTHING_OFF, prediction: null });

@@ -3,7 +3,7 @@
 All get the same metrics. Rows as they are reported, each with its "kind":
 
     settings   a note on the examples, the few-shot examples, the caption
-    model      the metrics of a model so far (see export.RESULT_COLUMNS), reported after every
+    model      the metrics of a model so far (see export.ModelRow), reported after every
                example; `index` is its line, `finished` whether all examples are done
     example    a prediction: prompt, raw output, parsed tokens, whether all are correct
 """
