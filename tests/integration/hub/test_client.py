@@ -252,13 +252,10 @@ def test_commits_made_since_the_plan_are_not_overwritten(hub, ada, package):
     assert hub.files("ada/digits")["model.safetensors"] == b"other weights"
     push(ada, package, "ada/digits", "Step 2")  # with a new plan, the push succeeds
     assert hub.commit_titles("ada/digits") == ["initial commit", "Step 1", "Meanwhile", "Step 2"]
-
-
-def test_what_was_created_since_the_plan_is_not_overwritten(hub, ada, package):
-    plan = ada.plan(package, "ada/digits")
-    other_commit = hub.put("ada/digits", {"other.bin": b"other weights"})
+    plan = ada.plan(package, "ada/new")
+    other_commit = hub.put("ada/new", {"other.bin": b"other weights"})
     assert get_error(ada.push, package, plan, "Step 1").retryable
-    assert hub.repo("ada/digits").head.oid == other_commit
+    assert hub.repo("ada/new").head.oid == other_commit
 
 
 # Revisions

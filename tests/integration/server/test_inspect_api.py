@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -11,19 +12,19 @@ from starlette.requests import Request
 from playground.checkpoints.checkpoint import load_model, save_checkpoint
 from playground.runs.inspector_process import Inspector
 from playground.runs.registry import Registry
+from playground.runs.replay import REPLAY_FILE, load_replay
 from playground.server import live_api
 from playground.server.live_api import SLOW_VIEWS, live_handlers
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT
 from tests.support.coroutines import run_in_thread
+from tests.support.inspectors import InProcessInspector
 
 
 @pytest.fixture(scope="module")
 def registry():
     registry = Registry(ROOT / "checkpoints")
-    registry.snapshots.inspector.request("warm", {}).result(
-        120
-    )  # warm up: the fork server imports torch
+    registry.snapshots.inspector.request("warm", {}).result(120)  # the fork server imports torch
     yield registry
     registry.shutdown()
 
@@ -49,12 +50,8 @@ def test_a_slow_view_does_not_block_fast_ones(registry):
                 registry, {"subject": "checkpoint:reverse", "text": "3 1 4", "view": SLOW_VIEWS[0]}
             ),
         )
-        assert load_view(registry, view="attention", text="9 8 7")["columns"] == [
-            "9",
-            "8",
-            "7",
-            "EOS",
-        ]
+        columns = load_view(registry, view="attention", text="9 8 7")["columns"]
+        assert columns == ["9", "8", "7", "EOS"]
         slow.result()
     assert registry.snapshots.slow_inspector is not registry.snapshots.inspector
 
@@ -107,3 +104,44 @@ def test_overflowing_weights_give_error_or_finite_numbers(tmp_path, view, size):
     response = Inspector().dispatch("show", {"checkpoint": str(tmp_path / "huge")}, text)
     json.dumps(response, allow_nan=False)
     assert "not finite" in response.get("error", "") or view != "embeddings"
+
+
+# The slider of a bundled checkpoint: recorded snapshots through the routes of the live view
+
+
+REVERSE = {"subject": "checkpoint:reverse-one-head"}
+
+
+@pytest.fixture(scope="module")
+def send_request(tmp_path_factory):
+    root = tmp_path_factory.mktemp("checkpoints")
+    shutil.copytree(ROOT / "checkpoints/reverse-one-head", root / "reverse-one-head")
+    shutil.copytree(ROOT / "checkpoints/reverse-one-head", root / "plain")
+    (root / "plain" / REPLAY_FILE).unlink()
+    registry = Registry(root)
+    registry.snapshots.inspector = InProcessInspector()
+    routes = live_handlers(registry)
+    yield lambda name, payload: run_in_thread(routes[name](payload, None))
+    registry.shutdown()
+
+
+@pytest.mark.smoke
+def test_bundled_checkpoint_has_snapshots_of_its_training(send_request):
+    replay = load_replay(ROOT / "checkpoints/reverse-one-head")
+    assert send_request("runs/poll", REVERSE)["weight_steps"] == list(replay)
+    for step, nearest in ((0, 0), (21, 20), (10_000, 200)):
+        response = send_request("runs/snapshot", REVERSE | {"step": step})
+        assert response == {"snapshot": replay[nearest]}
+
+
+def test_a_prediction_at_an_earlier_step_uses_the_last_weights(send_request):
+    for step in (None, 5):
+        response = send_request("runs/predict", REVERSE | {"text": "3 1 4", "step": step})
+        assert (response["prediction"], response["step"]) == (["4", "1", "3"], 200)
+
+
+def test_a_checkpoint_without_a_replay_has_no_history(send_request):
+    fields = {"subject": "checkpoint:plain"}
+    assert send_request("runs/poll", fields)["weight_steps"] == []
+    assert "no history" in send_request("runs/snapshot", fields | {"step": 3})["error"]
+    assert "not yours" in send_request("runs/snapshot", {"subject": "run:x", "step": 3})["error"]

@@ -1,8 +1,6 @@
 """The routes of the Learn tab."""
 
-import asyncio
 import json
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +13,7 @@ from playground.runs.registry import Registry
 from playground.server.lessons_api import LessonHandlers, start_lesson_job
 from playground.server.schemas.base import SubmitJob
 from playground.training.presets import preset_config
+from tests.support.coroutines import run_in_thread
 
 OWNER = "o" * 32
 
@@ -29,8 +28,7 @@ def lesson_handlers(tmp_path):
 
 
 def send(lesson_handlers, name, **fields):
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, lesson_handlers.handlers()[name](fields, None)).result()
+    return run_in_thread(lesson_handlers.handlers()[name](fields, None))
 
 
 @pytest.mark.smoke

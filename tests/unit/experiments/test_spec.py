@@ -245,13 +245,12 @@ def test_variants_on_different_tasks_are_named():
     assert not make(grid={"architecture": ["transformer", "recurrent"]}).task_note
 
 
-@pytest.mark.parametrize(
-    ("kind", "reason"), [("grid", ""), ("lengths", "the runs have different numbers of steps.")]
-)
+@pytest.mark.parametrize(("kind", "reason"), [("grid", ""), ("lengths", "numbers of steps")])
 def test_lengths_after_unequal_numbers_of_steps_are_not_tested(kind, reason):
     unequal = [{"n_heads": 2}, {"n_heads": 4, "max_steps": 900}]
     planned = make(grid={"variant": unequal}, kind=kind).describe_planned_test()
-    assert planned.startswith("There is no test" if reason else "The smallest possible p")
+    no_test = "There is no test: the runs have different numbers of steps."
+    assert planned.startswith(no_test if reason else "The smallest possible p")
     assert reason in planned
     equal = make(grid={"n_heads": [2, 4]}, kind=kind)
     assert equal.describe_planned_test().startswith("The smallest possible p of these seeds is")

@@ -18,11 +18,15 @@ from tests.support.handcrafted_models import reversing_model_without_eos
 from tests.support.small_configs import VARIANTS, small_config
 
 
-@pytest.mark.parametrize("name", VARIANTS)
-def test_predictions_on_the_probe_are_those_of_the_model(name):
+def small_model(name):
     torch.manual_seed(0)
     config = small_config(name)
-    model, task = build_model(config), config.task.load()
+    return config, build_model(config), config.task.load()
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_predictions_on_the_probe_are_those_of_the_model(name):
+    config, model, task = small_model(name)
     builder = SnapshotBuilder(config)
     model.train()
     probe = builder.snapshot(model, 3)["probe"]
@@ -38,9 +42,7 @@ def test_predictions_on_the_probe_are_those_of_the_model(name):
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_numbers_of_the_diagram_equal_those_of_the_inspect_tab(name):
-    torch.manual_seed(0)
-    config = small_config(name)
-    model, task = build_model(config), config.task.load()
+    config, model, task = small_model(name)
     text = task.example_source()
     forward_pass = SnapshotBuilder(config).predict(model, text)["forward_pass"]
     subject = InspectedModel.from_model(config, model)
@@ -73,9 +75,7 @@ def test_the_probe_is_the_default_input_if_the_model_trains_on_its_length():
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_forward_pass_of_a_typed_sequence_equals_that_of_the_probe(name):
-    torch.manual_seed(0)
-    config = small_config(name)
-    model, task = build_model(config), config.task.load()
+    config, model, task = small_model(name)
     builder = SnapshotBuilder(config)
     snapshot, info = builder.snapshot(model, 3), builder.describe(model)
     text = " ".join(task.vocabulary.decode(builder.probe_batch.source_BS[0].tolist()))
