@@ -84,7 +84,7 @@ def installed_dependencies(expected):
 
 
 def test_every_indirect_dependency_has_one_version_in_the_constraints():
-    direct = dict(ChainMap(*map(requirements, REQUIREMENTS)))
+    direct = dict(ChainMap(*map(requirements, reversed(REQUIREMENTS))))
     installed = installed_dependencies(direct)
     indirect = installed.keys() - direct.keys() - {"pip", "setuptools"}
     assert len(indirect) > 50
