@@ -1,5 +1,6 @@
 """Who may have how many things at a time."""
 
+import ast
 import json
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from playground.common.env import EnvError
 from playground.errors import UserError
 from playground.jobs.admission import LIMITS, Admission, Client, limit
+from tests.support.app_server import ROOT
 from tests.support.command_runner import run_here
 
 ADA, EVE = Client("10.0.0.1", "ada"), Client("10.0.0.1", "eve")
@@ -111,3 +113,14 @@ def test_the_command_prints_every_limit():
         (line,) = (each for each in printed.splitlines() if each.split()[:1] == [name])
         assert line.endswith(admission.nouns)
     assert "PLAYGROUND_RUNS_TOTAL_MB" in printed
+
+
+@pytest.mark.parametrize("name", ["submit", "admit", "evict"])
+def test_one_definition_serves_all(name):
+    definitions = [
+        path.name
+        for path in (ROOT / "playground").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name
+    ]
+    assert len(definitions) == 1, definitions

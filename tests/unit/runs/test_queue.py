@@ -107,6 +107,20 @@ def test_one_user_cannot_fill_the_queue(create_registry, start):
     assert start(registry, "bob").status == "training"
 
 
+@pytest.mark.timeout(900)  # the simulation of Windows examines every open file
+def test_a_class_behind_one_address_starts_and_finishes(
+    create_registry, workers, start, client_address
+):
+    registry = create_registry(slots=1)
+    client_address.set("192.0.2.1")
+    runs = [start(registry, f"pupil {number}") for number in range(200)]
+    for at, pupil in enumerate(runs):
+        assert [run for run in runs if run.has_worker] == [pupil]
+        assert [registry.scheduler.position(run) for run in runs[at + 1 :]] == [*range(1, 200 - at)]
+        workers.finish(pupil)
+    assert {run.status for run in runs} == {"done"}
+
+
 # Memory
 
 
