@@ -134,7 +134,7 @@ def visit_space(hub, canary, registries, monkeypatch):
     page = JobHandlers(registry, PretrainedJobs(), HubJobs(), no_lessons(registry))
 
     def visit(session):
-        request = SimpleNamespace(scope={"session": session})
+        request = SimpleNamespace(scope={"session": session}, state=SimpleNamespace())
         owner = new_owner_key()
         fields = {"owner": owner, "kind": "push", "subject": "checkpoint:digits"}
         fields["request"] = {"token": hub.CY, "repo": "ada/digits"}
@@ -152,7 +152,7 @@ def test_a_session_without_a_valid_user_has_no_name(hub, registries, monkeypatch
     monkeypatch.setenv("SPACE_ID", "owner/space")
     session = session_of(hub.ADA)
     session["oauth_info"]["userinfo"] = user
-    request = SimpleNamespace(scope={"session": session})
+    request = SimpleNamespace(scope={"session": session}, state=SimpleNamespace())
     response = run_in_thread(HubHandlers(registries()).session_info({}, request))
     assert (response["signed_in"], response["name"]) == (True, "")
 

@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 
 from playground.checkpoints.manifest import CheckpointError
 from playground.errors import UserError
-from playground.jobs.admission import Admission
+from playground.jobs.admission import CLIENT_ADDRESS, Admission
 from playground.jobs.entry import last_message
 from playground.jobs.executors import ProcessPerJob
 from playground.runs import download_tokens
