@@ -1,17 +1,5 @@
-"""Inspection of trained models, and interventions that test what it shows.
+"""Inspection of trained models, and interventions that test what it finds.
 
-inspected_model            a model with its task, and a sequence with its activations
-hooks                      the components of a model; hooks that record or replace their outputs
-attention_recording        attention weights of a batch
-attention_sinks            when a token with much attention is a sink
-head_patterns              attention patterns of the heads
-cross_attention_alignment  how closely cross-attention follows the alignment of source and target
-ablation                   effects of components, measured by ablation
-activation_patching        effects of heads, measured by activation patching
-induction                  prefix-matching and copying scores of decoder-only models
-probes                     linear probes of the encoder, with a control task
-logit_lens                 logit lens and direct logit attribution
-contributions              what each sublayer adds to the residual stream
-forward_trace              every tensor of one forward pass
-views/                     the views of the Inspect tab
+It knows models, tasks and sequences, but no run and no page. `hooks` names the components of a
+model, and `views/` has what the Inspect tab requests.
 """
