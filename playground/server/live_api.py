@@ -39,7 +39,6 @@ from .process_calls import RESPONSE_TIMEOUT_S, await_result
 from .routes import Handler, bind_handlers, handler
 from .runs_api import load_metric_series
 from .schemas.base import (
-    MAX_INT,
     Index,
     JsonObject,
     Name,
@@ -64,7 +63,7 @@ RIGHTS_BY_VIEW = {"heads": Right.WATCH}
 SLOW_VIEW_TIMEOUT_S = 280  # seconds
 MAX_REQUEST_LENGTH = 8000  # characters of the request of a view
 MAX_CURVES = 8
-Version = Annotated[int, Field(ge=-1, le=MAX_INT)]  # -1: the page has none
+Version = Annotated[int, Field(ge=-1, le=2**32 - 1)]  # a checksum; -1: the page has none
 MAX_CURVE_POINTS = 400  # points of an overlaid curve
 NOT_FOUND_RESPONSE: dict[str, Any] = {
     "status": "not-found",

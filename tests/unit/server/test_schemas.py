@@ -2,6 +2,7 @@
 
 import pytest
 
+from playground.common.validation import parse
 from playground.server import form_api, live_api, runs_api
 from playground.server.datasets_api import DatasetHandlers
 from playground.server.experiments_api import ExperimentHandlers
@@ -44,3 +45,9 @@ def test_each_route_has_one_handler():
     routes = [handler.route for handler in HANDLERS]
     assert len(set(routes)) == len(routes) > 25
     assert set(LOAD_MS_BY_ROUTE) <= set(routes)
+
+
+@pytest.mark.parametrize("version", [-1, 0, 2**31, 2**32 - 1])
+def test_a_poll_accepts_each_version_of_the_changes_of_a_run(version):
+    request = {"subject": "run:x", "changes": version}  # CRC-32, or none
+    assert parse(live_api.PollModel, request).changes == version
