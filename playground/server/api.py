@@ -7,8 +7,8 @@ Ownership: `start` returns the run's id and a random owner key; a caller with bo
 run. A `model` is a run's id (with its owner key), `watch:ID` from a share link, or
 `checkpoint:NAME`. On a local instance, a missing key means its single owner.
 
-Gradio gets names, types and descriptions from the functions. No endpoint uses Gradio's queue, because
-the buttons of the page use it.
+Gradio gets names, types and descriptions from the functions. No endpoint uses Gradio's queue,
+because the buttons of the page use it.
 """
 
 import asyncio
