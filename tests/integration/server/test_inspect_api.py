@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from starlette.requests import Request
 
 from playground.checkpoints.checkpoint import load_model, save_checkpoint
+from playground.jobs.admission import CLIENT_ADDRESS
 from playground.runs.inspector_process import Inspector
 from playground.runs.registry import Registry
 from playground.runs.replay import REPLAY_FILE, load_replay
@@ -56,12 +56,6 @@ def test_a_slow_view_does_not_block_fast_ones(registry):
     assert registry.snapshots.slow_inspector is not registry.snapshots.inspector
 
 
-def request_from(address):
-    return Request(
-        {"type": "http", "method": "POST", "path": "/", "headers": [], "client": (address, 1)}
-    )
-
-
 def send_concurrently(handler, requests):
     """Send (name, address, fields) concurrently; return the names in order of the responses."""
 
@@ -69,7 +63,8 @@ def send_concurrently(handler, requests):
         order = []
 
         async def send_one(name, address, fields):
-            response = await handler(fields, request_from(address))
+            CLIENT_ADDRESS.set(address)
+            response = await handler(fields)
             assert "error" not in response, response
             order.append(name)
 
