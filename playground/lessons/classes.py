@@ -150,7 +150,8 @@ class Classes:
 
 
 def _read(path: Path) -> Classroom:
-    first, *lines = map(json.loads, path.read_bytes().splitlines())
+    complete = path.read_bytes().rpartition(b"\n")[0]  # the last line may be torn
+    first, *lines = map(json.loads, complete.splitlines())
     classroom = Classroom(path.stem, **first)
     for line in lines:
         classroom.add(line)

@@ -61,8 +61,10 @@ def test_the_latest_guess_of_each_pupil_counts(classes, code):
     }
 
 
-def test_a_class_survives_a_restart(classes, code, clock):
+def test_a_class_survives_a_restart_with_a_torn_last_line(classes, code, clock):
     classes.add(code, pupil(1), lesson="learning", guess=CURVE)
+    with (classes.folder / f"{code}.jsonl").open("a") as file:
+        file.write('{"pupil": "x", "les')
     restarted = Classes(classes.folder, clock)
     restarted.add(code, pupil(2), lesson="learning", guess=CURVE)
     for each in (restarted, Classes(classes.folder, clock)):
