@@ -134,7 +134,7 @@ def test_an_empty_class_makes_way_for_a_new_one(classes, monkeypatch):
 
 
 def test_a_damaged_file_ends_no_start(classes, code, clock, caplog):
-    damaged = ["", "[]", '{"x": 1}', "[" * 900, '{"teacher": "t", "opened_at": 1}\n{}']
+    damaged = ["", "[]", '{"x": 1}', "[" * 900, '{"teacher": "t", "opened_at": 1}\n{}\n']
     for i, text in enumerate(damaged):
         (classes.folder / f"DAMAG{LETTERS[i]}.jsonl").write_text(text)
     assert Classes(classes.folder, clock).summary(code, TEACHER, "")["n_pupils"] == 0
