@@ -15,6 +15,7 @@ import http.client
 import json
 import multiprocessing
 import os
+import random
 import tempfile
 import threading
 import time
@@ -79,7 +80,7 @@ def poll_as_viewer(
         while not stop.is_set():
             if not can_poll.is_set():
                 connection.close()  # the next request opens it again
-                time.sleep(0.05)
+                time.sleep(0.05 + random.random() / POLLS_PER_SECOND)  # pages are not in step
                 continue
             started = time.perf_counter()
             body = request | {
