@@ -21,6 +21,7 @@ from torch import Tensor
 
 from playground.architectures.packed_rows import can_pack, packed_exact_match_and_loss
 from playground.architectures.seq2seq_model import Seq2SeqModel, eval_mode, split_into_chunks
+from playground.errors import UserError
 from playground.models.transformer import Transformer
 from playground.tasks import PAD
 from playground.tasks.held_out import HeldOutSet, build_held_out_set
@@ -128,11 +129,11 @@ def exact_match_at_length(model: Seq2SeqModel, task: Task, length: int, n: int) 
     """Count the exact matches among up to `n` distinct held-out sequences of one length.
 
     Returns the number of exact matches and of evaluated sequences; there are fewer than `n` only if
-    fewer exist. Raises ValueError if the model has too few positions for that length.
+    fewer exist. Raises UserError if the model has too few positions for that length.
     """
     needed, available = max(length, task.max_target_length(length)) + 1, model.config.max_positions
     if needed > available:
-        raise ValueError(
+        raise UserError(
             f"length {length} needs {needed} positions, but the model has max_positions "
             f"{available}; use shorter sequences"
         )

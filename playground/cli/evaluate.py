@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from playground.common import messages
+from playground.errors import UserError
 from playground.models.config_fields import ConfigError
 
 from .common import (
@@ -75,12 +76,12 @@ def predict(checkpoint: Path, sequences: tuple[str, ...], as_json: bool) -> None
     view = SnapshotBuilder(config)
     if sequences == ("-",):
         sequences = tuple(line.strip() for line in sys.stdin if line.strip())
-    predictions = [view.predict(model, sequence) for sequence in sequences]
-    for sequence, reply in zip(sequences, predictions, strict=True):
-        if "error" in reply:
-            exit_with_error(
-                f"{sequence}: {reply['error']}" if len(sequences) > 1 else reply["error"]
-            )
+    predictions = []
+    for sequence in sequences:
+        try:
+            predictions.append(view.predict(model, sequence))
+        except UserError as error:
+            exit_with_error(f"{sequence}: {error}" if len(sequences) > 1 else str(error))
     for note in dict.fromkeys(reply["note"] for reply in predictions if reply["note"]):
         click.echo(f"playground: {note}", err=True)
     if as_json:

@@ -2,8 +2,8 @@
 
 A process sends tuples through its pipe: ("message", text, extra seconds of silence, phase),
 ("progress", done, total, unit), ("partial", result so far), ("row", row), and at the end
-("result", result), ("failed", message, whether a retry may succeed), with the code of the error if
-it has one, or ("cancelled",). A resident process puts the id of the job first.
+("result", result), ("failed", error response) or ("cancelled",). A resident process puts the id of
+the job first.
 """
 
 import os
@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from playground.common.platform import lower_priority
-from playground.errors import UserError
+from playground.errors import error_response
 
 from .progress import JobCancelled, ProgressReporter, to_user_error
 
 Message = tuple[Any, ...]
+RETRY = {"retryable": True}  # the field of an error response: a retry may succeed
 
 
 def prepare_process(nice: int = 0) -> None:
@@ -48,12 +49,6 @@ def load_target(target: str) -> Callable[..., Any]:
     return loaded
 
 
-def failure_message(error: UserError) -> Message:
-    """Return the last message of a job that failed."""
-    message = ("failed", str(error), error.retryable)
-    return (*message, error.code) if error.code else message
-
-
 def last_message(function: Callable[[], dict[str, Any]]) -> Message:
     """Call the function of a job, and return its last message."""
     try:
@@ -61,7 +56,7 @@ def last_message(function: Callable[[], dict[str, Any]]) -> Message:
     except JobCancelled:
         return ("cancelled",)
     except Exception as error:
-        return failure_message(to_user_error(error))
+        return "failed", error_response(to_user_error(error))
 
 
 def run_job(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from .entry import Message, ResidentOptions
+from .entry import RETRY, Message, ResidentOptions
 from .job import Job
 from .process import WorkerProcess
 
@@ -19,8 +19,8 @@ LAST_MESSAGES = ("result", "failed", "cancelled")
 # The last message of the other jobs in a process that was killed because of one of them.
 RESTARTED: Message = (
     "failed",
-    "the process was restarted because another job did not end in time; try again",
-    True,
+    {"error": "the process was restarted because another job did not end in time; try again"}
+    | RETRY,
 )
 
 

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from playground.errors import UserError, error_response
-
 from .admission import CLIENT_ADDRESS
 
 Response = dict[str, Any]
@@ -69,8 +67,7 @@ class Job:
     rows: list[dict[str, Any]] = field(default_factory=list)  # results so far, in order
     partial: dict[str, Any] = field(default_factory=dict)  # the latest result so far
     result: Response | None = None
-    retryable: bool = False
-    error_code: str = ""  # of the error, if it has one
+    error: Response = field(default_factory=dict)  # why an ended job has no result
     queue_position: int = 0  # number of jobs before it
     future: Future[Response] = field(default_factory=Future, repr=False)
     released: threading.Event = field(default_factory=threading.Event, repr=False)
@@ -94,9 +91,7 @@ class Job:
         """Return the result, or the error of a job that has none."""
         if self.status is JobStatus.DONE:
             return self.result or {}
-        return error_response(
-            UserError(self.message, retryable=self.retryable, code=self.error_code)
-        )
+        return self.error
 
     def to_json(self, cursor: int = 0) -> Response:
         """Return the state of the job, with its rows from `cursor` on."""
@@ -117,7 +112,7 @@ class Job:
             "cursor": start + len(rows),
             "partial": self.partial,
             "result": self.result,
-            "retryable": self.retryable,
-            "code": self.error_code,
+            "retryable": self.error.get("retryable", False),
+            "code": self.error.get("code", ""),
             "queue_position": self.queue_position if status is JobStatus.QUEUED else 0,
         }

@@ -11,10 +11,10 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
-from playground.errors import BusyError, UserError
+from playground.errors import BusyError, UserError, error_response
 
 from .admission import CLIENT_ADDRESS, Client, Policy
-from .entry import Message, failure_message
+from .entry import RETRY, Message
 from .executors import Executor
 from .fair_order import FairOrder
 from .housekeeping import HOUSEKEEPER
@@ -273,8 +273,7 @@ class JobQueue:
                 lane.running[job] = None
                 if not self.executor.start(job):
                     del lane.running[job]
-                    message = self._exit_message(job, None)
-                    self._finish(job, JobStatus.FAILED, message, retryable=True)
+                    self._finish_with(job, None, None)
             for position, job in enumerate(lane.order(), start=len(lane.running)):
                 job.queue_position = position
 
@@ -342,7 +341,7 @@ class JobQueue:
 
     def _finish_with(self, job: Job, last_message: Message | None, code: int | None) -> None:
         """Finish a job with its last message, or else the exit code of its process."""
-        kind, *content = last_message or ("failed", self._exit_message(job, code), True)
+        kind, *content = last_message or ("failed", self._exit_error(job, code))
         if kind == "result":
             result = content[0]
             is_early = job.cancelled_at is not None and bool(result.get("cancelled"))
@@ -351,11 +350,9 @@ class JobQueue:
         elif kind == "cancelled":
             self._finish(job, JobStatus.CANCELLED, self._describe_end(job, job.cancel_reason))
         else:
-            message, retryable, *codes = content
-            job.error_code = codes[0] if codes else ""
-            self._finish(job, JobStatus.FAILED, message, retryable=retryable)
+            self._finish(job, JobStatus.FAILED, content[0]["error"], error=content[0])
 
-    def _exit_message(self, job: Job, code: int | None) -> str:
+    def _exit_error(self, job: Job, code: int | None) -> Response:
         """Return why a job failed whose process has ended."""
         policy = self.lane(job.kind).policy
         reason = describe_exit(policy.process, code)
@@ -363,7 +360,7 @@ class JobQueue:
             reason = f"{job.label}: {reason}"
         if job.message:
             reason += f" during: {job.message}"
-        return f"{self._describe_end(job, reason)}; {policy.advice}"
+        return {"error": f"{self._describe_end(job, reason)}; {policy.advice}"} | RETRY
 
     def _finish(
         self,
@@ -372,6 +369,7 @@ class JobQueue:
         message: str,
         *,
         result: Response | None = None,
+        error: Response | None = None,
         retryable: bool = False,
     ) -> None:
         """Set the final state of a job, unless it has one."""
@@ -379,7 +377,8 @@ class JobQueue:
             return
         lane = self.lane(job.kind)
         lane.waiting.pop(job, None)
-        job.message, job.retryable, job.result = message, retryable, result
+        job.message, job.result = message, result
+        job.error = error or {"error": message} | (RETRY if retryable else {})
         job.ended_at, job.arguments = self._clock(), ()
         if not lane.policy.result_ttl_s:
             self._jobs.pop(job.id, None)
@@ -420,9 +419,9 @@ def _convert_result(job: Job, last_message: Message) -> Message:
     try:
         return "result", job.on_result(last_message[1])
     except UserError as error:
-        return failure_message(error)
+        return "failed", error_response(error)
     except Exception:
         log.exception("The result of a job of the kind %s could not be processed", job.kind)
-        return "failed", "an unexpected error occurred on the server; try again", True
+        return "failed", {"error": "an unexpected error occurred on the server; try again"} | RETRY
     finally:
         CLIENT_ADDRESS.reset(before)

@@ -41,8 +41,7 @@ from playground.checkpoints.checkpoint import (
 from playground.checkpoints.manifest import CheckpointError
 from playground.checkpoints.metrics import read_metrics
 from playground.common.storage import file_version
-from playground.datasets.pairs import DatasetError
-from playground.errors import error_response, error_text
+from playground.errors import UserError, error_text
 from playground.evaluation import annotated_transformer_loss, evaluate, exact_match_at_length
 from playground.jobs.progress import ProgressReporter
 from playground.models.transformer import Transformer
@@ -104,14 +103,16 @@ class Inspector:
     def dispatch(
         self, method: str, model_ref: dict[str, Any], argument: str = ""
     ) -> dict[str, Any]:
-        """Return the response; it has `error` if the model or the text is invalid."""
+        """Return the response. Raises UserError if the model or the text is invalid."""
         try:
             answer = self.compute(method, model_ref, argument)
-        except (CheckpointError, DatasetError, OSError) as error:
-            return error_response(error)
-        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # of numbers not finite
-            return {"error": NOT_FINITE_MESSAGE}
-        return answer if is_finite(answer) else {"error": NOT_FINITE_MESSAGE}
+        except OSError as error:
+            raise UserError(error_text(error)) from error
+        except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
+            raise UserError(NOT_FINITE_MESSAGE) from error
+        if not is_finite(answer):
+            raise UserError(NOT_FINITE_MESSAGE)
+        return answer
 
     def compute(self, method: str, model_ref: dict[str, Any], argument: str) -> dict[str, Any]:
         if method == "warm":
@@ -136,7 +137,7 @@ class Inspector:
             return describe_model(subject, with_examples=not hides_targets(model_ref))
         if method == "predict":
             answer = loaded.snapshots.predict(loaded.model, argument, hides_targets(model_ref))
-            return answer if "error" in answer else answer | {"step": loaded.step}
+            return answer | {"step": loaded.step}
         return {
             "probe_info": loaded.snapshots.describe(loaded.model),
             "snapshot": loaded.snapshots.snapshot(loaded.model, loaded.step),
@@ -153,9 +154,11 @@ class Inspector:
             default["default_input"] = loaded.snapshots.default_input
         if key not in self._views:
             subject = loaded.subject(hides_targets(model_ref))
-            answer = render_view(subject, request.get("view"), request)
-            if "error" in answer:
-                return answer | default
+            try:
+                answer = render_view(subject, request.get("view"), request)
+            except UserError as error:
+                error.details |= default
+                raise
             self._views[key] = answer | {"step": loaded.step} | default
             while len(self._views) > VIEW_CACHE_SIZE:
                 self._views.popitem(last=False)
@@ -165,12 +168,9 @@ class Inspector:
     def accuracy_by_length(self, loaded: LoadedModel, request: dict[str, Any]) -> dict[str, Any]:
         """Return the number of correct held-out sequences of each requested length."""
         model, task, scores = loaded.model, loaded.snapshots.task, []
-        try:
-            for length in request["lengths"]:
-                n_correct, n = exact_match_at_length(model, task, length, request["n"])
-                scores.append({"length": length, "right": n_correct, "n": n})
-        except ValueError as error:
-            return {"error": str(error)}
+        for length in request["lengths"]:
+            n_correct, n = exact_match_at_length(model, task, length, request["n"])
+            scores.append({"length": length, "right": n_correct, "n": n})
         return {"scores": scores, "step": loaded.step}
 
     def evaluate(self, loaded: LoadedModel, n: int) -> dict[str, Any]:
@@ -181,10 +181,10 @@ class Inspector:
     def loss(self, loaded: LoadedModel) -> dict[str, Any]:
         """Return the loss on held-out sequences; only for the architecture `transformer`."""
         if not isinstance(loaded.model, Transformer):
-            return {
-                "error": "this loss is defined for the architecture transformer, "
+            raise UserError(
+                "this loss is defined for the architecture transformer, "
                 f"not for {loaded.config.architecture}"
-            }
+            )
         held_out = loaded.held_out(FINAL_EVAL_SIZE)
         return {
             "loss": annotated_transformer_loss(loaded.model, held_out),
@@ -247,9 +247,11 @@ def create_handler() -> Callable[[str, dict[str, Any], str, ProgressReporter], d
     ) -> dict[str, Any]:
         try:
             return inspector.dispatch(method, model_ref, argument)
+        except UserError:
+            raise
         except Exception as error:  # the page must not retry such a request automatically
             log.exception("A request of the kind %r failed", method)
-            return {"error": f"{type(error).__name__}: {error_text(error)}"}
+            raise UserError(f"{type(error).__name__}: {error_text(error)}") from error
 
     return handle
 

@@ -10,8 +10,9 @@ from playground.architectures import ARCHITECTURES
 from playground.architectures.parameter_groups import parameter_count
 from playground.architectures.seq2seq_model import Seq2SeqModel, TeacherForcedModel, eval_mode
 from playground.common import messages
+from playground.errors import UserError
 from playground.inspection.contributions import SUBLAYERS, record_contributions
-from playground.tasks import EOS, PAD, UnknownSymbolError
+from playground.tasks import EOS, PAD
 from playground.tasks.held_out import build_held_out_set
 from playground.tasks.task import Batch, Task, batch_of_targets, output_rows
 from playground.training.run_config import RunConfig
@@ -159,26 +160,23 @@ class SnapshotBuilder:
         }
 
     def predict(self, model: Seq2SeqModel, text: str, hides_target: bool = False) -> dict[str, Any]:
-        """Return the model's prediction for a sequence, and the target; `error` if it is invalid.
+        """Return the model's prediction for a sequence, and the target.
 
         A target of a dataset may be hidden: otherwise, viewers could look up every pair.
         `forward_pass` is what the diagram draws: None for an unknown target, and for a sequence
-        with more attention weights than a snapshot may have.
+        with more attention weights than a snapshot may have. Raises UserError if it is invalid.
         """
         max_tokens = model.config.max_positions - 1
-        try:
-            tokens = self.task.vocabulary.encode(text)
-            if not tokens:
-                raise ValueError(
-                    f"type a sequence of {self.task.vocabulary.describe()}, "
-                    f"as in {self.task.example_source()}"
-                )
-            if problem := self.task.validate_source(tokens):
-                raise ValueError(problem)
-            if problem := self.task.validate_length(len(tokens), max_tokens):
-                raise ValueError(problem)
-        except (UnknownSymbolError, ValueError) as error:
-            return {"error": str(error)}
+        tokens = self.task.vocabulary.encode(text)
+        if not tokens:
+            raise UserError(
+                f"type a sequence of {self.task.vocabulary.describe()}, "
+                f"as in {self.task.example_source()}"
+            )
+        if problem := self.task.validate_source(tokens):
+            raise UserError(problem)
+        if problem := self.task.validate_length(len(tokens), max_tokens):
+            raise UserError(problem)
         source_BS = torch.tensor([[*tokens, EOS]])
         target = None if hides_target else self.task.target_for(tokens)
         n_output = max(len(target or ()), self.task.max_target_length(self.config.max_length)) + 1

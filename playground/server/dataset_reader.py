@@ -13,6 +13,7 @@ from playground.datasets.pairs import DatasetError, PairDataset
 from playground.datasets.report import describe
 from playground.datasets.sources import read_bytes, read_text
 from playground.datasets.storage import load_pairs, to_files
+from playground.errors import UserError
 
 MAX_MEMORY_BYTES = 2_000_000_000  # of the reader process
 PASTED_NAME = "pasted examples"
@@ -24,7 +25,7 @@ def read_dataset(request: dict[str, Any]) -> dict[str, Any]:
 
     `request` has `dataset` (the SHA-256 of a stored one), or `file`, its `name` (user/dataset with
     a `token` for one on the Hub, empty for pasted text), the `options` for reading and `folder`,
-    the output folder, with which the result has the `name` of the dataset.
+    the output folder, with which the result has the `name` of the dataset. Raises UserError.
     """
     limit_memory_growth(MAX_MEMORY_BYTES)  # a decompression bomb is then an error of this process
     try:
@@ -35,19 +36,20 @@ def read_dataset(request: dict[str, Any]) -> dict[str, Any]:
             report["name"] = dataset.origin.get("dataset") or request["name"] or PASTED_NAME
         return report
     except DatasetError as error:
-        response = {
-            "error": str(error),
+        error.details = {
             "lines": error.lines,
             "n_rejected": error.count,
             "columns": error.columns[:MAX_LISTED_NAMES],
             "configs": error.configs[:MAX_LISTED_NAMES],
             "splits": error.splits[:MAX_LISTED_NAMES],
+            **(describe(error.dataset) if error.dataset else {}),
         }
-        return response | (describe(error.dataset) if error.dataset else {})
+        raise
     except OSError as error:
-        return {"error": f"the pairs cannot be stored: {error.strerror or error}; try again later"}
-    except MemoryError:
-        return {"error": "these pairs need more memory than is free; use fewer"}
+        text = f"the pairs cannot be stored: {error.strerror or error}; try again later"
+        raise UserError(text) from error
+    except MemoryError as error:
+        raise UserError("these pairs need more memory than is free; use fewer") from error
 
 
 def _load_dataset(request: dict[str, Any]) -> PairDataset:

@@ -36,7 +36,7 @@ def test_a_switch_and_a_key_change_the_output_without_a_request(page):
     page.get_by_label("mean", exact=True).check()
     page.fill(".page-bar .sequence", "9 8 7")
     page.get_by_role("button", name="Switch all on").click()
-    expect_state(page, "All on")
+    expect_state(page, "All parts are on")
     expect(page.locator(".live .answer")).to_have_text(re.compile(r"7 8 9\s*✓"))
     expect(page.locator(".probe")).to_contain_text("9 8 7")
     expect(page.locator(".switch-score b")).to_have_text("256 of 256")

@@ -40,7 +40,7 @@ def registries(tmp_path):
 
 def finish_immediately(executor, job):
     """End each job immediately; there is no network."""
-    no_network = ("failed", "there is no network", False)
+    no_network = ("failed", {"error": "there is no network"})
     results = {"report": {"json": "{}"}, "page": {"json": "{}"}, "check": {}}
     last = ("result", results[job.kind]) if job.kind in results else no_network
     threading.Thread(target=executor.on_end, args=(job, last, None)).start()

@@ -19,6 +19,7 @@ from playground.server.schemas.experiments import ExperimentForm
 from playground.server.weights_api import WEIGHTS_PATH
 from playground.training.run_config import RunConfig
 from tests.support.hostile_values import HOSTILE_VALUES, NESTED
+from tests.support.inspectors import respond
 from tests.support.small_runs import TINY_SETTINGS, repeat_counts
 
 MAX_REQUESTS_PER_SUCCESS = 5  # at least one in five texts must be valid
@@ -174,7 +175,7 @@ def test_any_text_gets_a_prediction_or_an_error_message(count):
         )
     )
     def send(text):
-        response = view.predict(family, text)
+        response = respond(view.predict, family, text)
         json.dumps(response, allow_nan=False)
         successes.append("error" not in response)
         if successes[-1]:

@@ -139,7 +139,7 @@ test("a switch changes picture, output and score, and back again", async () => {
   await click(".switch-row button");
   await waitFor(() => state.typedPass === null); // the snapshot is on display again
   assert.deepEqual(state.prediction.off, []); // an answer of the page, not of the server
-  assert.match(text("[role=status]"), /^All on/);
+  assert.match(text("[role=status]"), /^All parts are on/);
 });
 
 test("from the first key on, each part has a bar of its importance", async () => {

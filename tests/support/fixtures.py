@@ -154,7 +154,10 @@ def run_task_in_process(monkeypatch):
     def run(task, scratch):
         scratch.mkdir(exist_ok=True)
         reporter = ProgressReporter(scratch=scratch)
-        return last_message(lambda: run_task(task, reporter))
+        kind, *content = last_message(lambda: run_task(task, reporter))
+        if kind == "failed":
+            return kind, content[0]["error"], content[0].get("retryable", False)
+        return kind, *content
 
     yield run
     logging.set_verbosity(verbosity)

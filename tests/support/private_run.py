@@ -21,6 +21,7 @@ from playground.datasets.storage import load_pairs, owned_datasets_dir, store
 from playground.errors import UserError
 from playground.experiments.service import ExperimentService
 from playground.inspection.views import VIEWS
+from playground.jobs.entry import last_message
 from playground.jobs.executors import ProcessPerJob, ResidentProcess
 from playground.jobs.progress import ProgressReporter
 from playground.pretrained.benchmark.job import run_benchmark
@@ -80,10 +81,7 @@ def run_here(started):
                 "check": validate_checkpoint,
                 "benchmark": lambda request: run_benchmark(request, reporter),
             }
-            try:
-                outcome = "result", functions[job.kind](*job.arguments)
-            except (KeyError, UserError) as error:
-                outcome = "result", {"error": f"stopped by the test: {error}"}
+            outcome = last_message(lambda: functions[job.kind](*job.arguments))
             executor.on_end(job, outcome, None)
 
         threading.Thread(target=run).start()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, get_type_hints
 
 from playground.common.validation import parse
-from playground.errors import UserError, error_response
+from playground.errors import UserError
 from playground.inspection.inspected_model import InspectedModel, NotApplicableError
 
 from . import attention_maps, attribution, gates, head_analysis, stages, weights
@@ -34,9 +34,12 @@ VIEWS: dict[str, ViewFunction] = {
 
 
 def render_view(subject: InspectedModel, view: object, request: dict[str, Any]) -> dict[str, Any]:
-    """Return the data of a view, or an `error` for an invalid request; other errors are logged."""
+    """Return the data of a view.
+
+    Raises UserError for an invalid request and for a fault of the view, which is logged.
+    """
     if not isinstance(view, str) or view not in VIEWS:
-        return {"error": f"{str(view)[:40]!r} is not a view; choose one of {', '.join(VIEWS)}"}
+        raise UserError(f"{str(view)[:40]!r} is not a view; choose one of {', '.join(VIEWS)}")
     try:
         request_type = get_type_hints(VIEWS[view])["request"]
         return VIEWS[view](subject, parse(request_type, request))
@@ -44,12 +47,12 @@ def render_view(subject: InspectedModel, view: object, request: dict[str, Any]) 
         with contextlib.suppress(UserError):  # of an invalid sequence
             example = parse(SequenceRequest, request).example(subject)
             error.details |= answer_fields(example, of_own_layers=True)
-        return error_response(error)
-    except UserError as error:
-        return error_response(error)
-    except ValueError:
+        raise
+    except UserError:
+        raise
+    except ValueError as error:
         log.exception("view %s failed", view)
-        return {
-            "error": f"the view {view!r} failed by a fault of the program; the log has the "
-            "details; try another view or sequence"
-        }
+        raise UserError(
+            f"the view {view!r} failed by a fault of the program; the log has the details; try "
+            "another view or sequence"
+        ) from error

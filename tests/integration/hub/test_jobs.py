@@ -375,7 +375,7 @@ def test_a_hub_task_can_be_cancelled_while_the_hub_is_silent(
         wait_for(lambda: fault.hits and job.phase is Phase.WRITING, 150, "the first upload")
         queue.cancel(job)
         assert job.released.wait(100)
-    assert (job.status, job.retryable) == ("cancelled", True)
+    assert (job.status, job.error["retryable"]) == ("cancelled", True)
     assert job.message == (
         "cancelled; existing content is unchanged; a new repository may exist, without any new "
         "model"

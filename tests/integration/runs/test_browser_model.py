@@ -15,13 +15,13 @@ from playground.checkpoints.checkpoint import build_model, weights_by_name
 from playground.checkpoints.tensors import serialize_tensors
 from playground.inspection.ablation import Ablation
 from playground.inspection.inspected_model import InspectedModel, load_inspected_model
-from playground.inspection.views import render_view
 from playground.runs import browser_model
 from playground.runs.browser_model import describe_model, runs_in_browser
 from playground.runs.snapshot import SnapshotBuilder
 from playground.training.run_config import RunConfig
 from playground.ui.page import STATIC_DIR
 from tests.support.app_server import BUNDLED_CHECKPOINTS, ROOT
+from tests.support.inspectors import render_view, respond
 from tests.support.small_configs import small_config
 
 N_TEXTS = 200
@@ -110,7 +110,7 @@ def test_the_page_and_the_server_give_one_answer(name, tmp_path, monkeypatch):
     result = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
     builder, n_answers = SnapshotBuilder(subject.config), 0
     for text, answer in zip(texts, result["answers"], strict=True):
-        expected = builder.predict(subject.model, text)
+        expected = respond(builder.predict, subject.model, text)
         assert (answer is None) == ("error" in expected), (text, expected)
         if answer is None:
             continue

@@ -18,7 +18,7 @@ from playground.server.live_api import SLOW_VIEWS, live_handlers
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT
 from tests.support.coroutines import run_in_thread
-from tests.support.inspectors import InProcessInspector
+from tests.support.inspectors import InProcessInspector, respond
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def test_overflowing_weights_give_error_or_finite_numbers(tmp_path, view, size):
     trainer.eval_model.load_state_dict(family.state_dict())
     save_checkpoint(tmp_path / "huge", trainer, None)
     text = json.dumps({"view": view, "text": "3 1 4"})
-    response = Inspector().dispatch("show", {"checkpoint": str(tmp_path / "huge")}, text)
+    response = respond(Inspector().dispatch, "show", {"checkpoint": str(tmp_path / "huge")}, text)
     json.dumps(response, allow_nan=False)
     assert "not finite" in response.get("error", "") or view != "embeddings"
 

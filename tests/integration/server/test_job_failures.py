@@ -59,7 +59,8 @@ def cause(failure, queue, job, process):
     elif failure == "killed":
         process.on_exit(-9)
     elif failure == "full disk":
-        send("failed", "No space left on device; free disk space and try again", True)
+        text = "No space left on device; free disk space and try again"
+        send("failed", {"error": text, "retryable": True})
         if not is_resident:
             process.on_exit(0)
     elif failure == "server restart":

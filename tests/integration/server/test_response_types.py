@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 from playground.datasets.sources import ReadOptions, read_text
 from playground.datasets.storage import store
 from playground.experiments.service import ExperimentService
-from playground.inspection.views import VIEWS, head_analysis, render_view
+from playground.inspection.views import VIEWS, head_analysis
 from playground.jobs.job import Job
 from playground.runs.dataset_library import DatasetLibrary
 from playground.runs.inspector_process import Inspector
@@ -30,7 +30,7 @@ from playground.server.schemas import responses, views
 from scripts import write_response_types
 from tests.support.app_server import ROOT
 from tests.support.handcrafted_models import recurrent_model
-from tests.support.inspectors import InProcessInspector
+from tests.support.inspectors import InProcessInspector, render_view, respond
 from tests.support.response_types import problems
 
 OWNER = "A" * 32
@@ -90,9 +90,8 @@ def test_bundled_checkpoints(request_json):
 def read_file(tmp_path, text: str) -> dict:
     path = tmp_path / "examples.tsv"
     path.write_text(text)
-    return dataset_reader.read_dataset(
-        {"file": str(path), "name": path.name, "options": ReadOptions()}
-    )
+    request = {"file": str(path), "name": path.name, "options": ReadOptions()}
+    return respond(dataset_reader.read_dataset, request)
 
 
 def test_datasets(registry, request_json, tmp_path, monkeypatch):

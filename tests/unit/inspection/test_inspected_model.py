@@ -10,12 +10,13 @@ from playground.inspection.inspected_model import (
     InspectionError,
     load_inspected_model,
 )
-from playground.inspection.views import VIEWS, render_view
+from playground.inspection.views import VIEWS
 from playground.inspection.views.fields import SAME_WEIGHTS
 from playground.tasks import EOS, SOS, UnknownSymbolError
 from playground.tasks.held_out import build_held_out_set
 from playground.training.run_config import RunConfig
 from tests.support.handcrafted_models import reversing_model_without_eos
+from tests.support.inspectors import render_view
 
 
 def test_a_sequence_is_read_with_its_right_answer(mixed):

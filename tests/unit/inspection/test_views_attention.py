@@ -9,12 +9,12 @@ import torch
 from playground.checkpoints.checkpoint import build_model
 from playground.inspection.attention_recording import record_free_running, record_teacher_forced
 from playground.inspection.inspected_model import InspectedModel, load_inspected_model
-from playground.inspection.views import render_view
 from playground.inspection.views.attention_maps import unpack_uint16
 from playground.tasks import EOS
 from playground.training.run_config import RunConfig
 from tests.support.app_server import ROOT
 from tests.support.handcrafted_models import random_model
+from tests.support.inspectors import render_view
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from playground.errors import UserError, error_response, raise_for_error
-from playground.inspection.views import render_view
 from tests.support.handcrafted_models import random_model, recurrent_model
+from tests.support.inspectors import render_view
 
 NAMES = {"lstm": "figoch", "gru": "rznh", "rnn": "h"}
 

@@ -12,7 +12,7 @@ from playground.inspection.ablation import (
 )
 from playground.inspection.head_patterns import PATTERN_SENTENCES, PATTERNS, HeadScore
 from playground.inspection.hooks import Component, all_components, all_heads, component_groups
-from playground.inspection.views import VIEWS, render_view
+from playground.inspection.views import VIEWS
 from playground.inspection.views.fields import ViewRequest
 from playground.inspection.views.head_analysis import MIN_SEQUENCES, sequences_within_budget
 from tests.support.handcrafted_models import (
@@ -22,6 +22,7 @@ from tests.support.handcrafted_models import (
     reversing_model,
     score_held_out,
 )
+from tests.support.inspectors import render_view
 
 WORKING_HEAD = Component("cross", *REVERSING_HEAD)
 

@@ -7,9 +7,9 @@ import torch
 from playground.architectures.parameter_groups import parameter_count
 from playground.inspection.forward_trace import ForwardTrace
 from playground.inspection.hooks import Component
-from playground.inspection.views import render_view
 from playground.inspection.views.fields import MAX_COLUMNS
 from tests.support.handcrafted_models import VARIANTS, random_model
+from tests.support.inspectors import render_view
 
 
 def render(subject, view, text="5 3 9", **options):

@@ -68,18 +68,19 @@ def failing(error):
     ],
 )
 def test_each_error_is_a_message(error, message, retryable, caplog):
-    kind, text, is_retryable = last_message(failing(error))
-    assert (kind, is_retryable) == ("failed", retryable)
-    assert message in text
-    assert "/secret" not in text
+    kind, response = last_message(failing(error))
+    assert (kind, response.get("retryable", False)) == ("failed", retryable)
+    assert message in response["error"]
+    assert "/secret" not in response["error"]
     assert [record.exc_info[0] for record in caplog.records] == (
         [KeyError] if isinstance(error, KeyError) else []
     )
 
 
-def test_the_code_of_an_error_reaches_the_last_message():
-    error = UserError("no connection", code="hub_unreachable")
-    assert last_message(failing(error)) == ("failed", "no connection", False, "hub_unreachable")
+def test_the_whole_error_reaches_the_last_message():
+    error = UserError("too long", "text", code="length", details={"longest": 8})
+    response = {"error": "too long", "field": "text", "code": "length", "longest": 8}
+    assert last_message(failing(error)) == ("failed", response)
 
 
 def test_an_unexpected_error_names_the_model_in_one_line_of_the_log(caplog):
@@ -162,7 +163,7 @@ def test_resident_process_handles_one_job_after_another(monkeypatch):
     sent = serve(monkeypatch, pipe)
     assert sent[:3] == [("1", "row", {"n": 1}), ("1", "result", {"n": 2}), ("2", "row", {"n": 1})]
     assert sent[3][:2] == ("2", "failed")
-    assert "TypeError" in sent[3][2]
+    assert "TypeError" in sent[3][2]["error"]
 
 
 def test_concurrent_jobs_of_a_resident_process_can_be_cancelled(monkeypatch):

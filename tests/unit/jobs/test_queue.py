@@ -257,7 +257,7 @@ def test_result_is_converted_for_the_address_of_the_client(build, executor, clie
     assert addresses == ["192.0.2.1"]
     assert jobs[0].result == {"n": 1, "more": True}
     assert (jobs[1].status, jobs[1].message) == (JobStatus.FAILED, "it could not be imported")
-    assert (jobs[2].status, jobs[2].retryable) == (JobStatus.FAILED, True)  # logged
+    assert (jobs[2].status, jobs[2].error["retryable"]) == (JobStatus.FAILED, True)  # logged
 
 
 def test_next_job_can_be_submitted_from_the_callback_of_a_future(build, executor):
@@ -424,7 +424,7 @@ def test_job_without_messages_is_ended(build, executor, clock):
     assert job.is_active
     clock.now += 101
     queue.housekeep()
-    assert (job.status, job.retryable) == (JobStatus.FAILED, True)
+    assert (job.status, job.error["retryable"]) == (JobStatus.FAILED, True)
     assert "sent no message for 600 s" in job.message
     assert "sent no message for 700 s" in importing.message
     assert executor.killed == [job, importing]

@@ -342,7 +342,7 @@ def test_a_failed_translation_ends_the_measurement_and_its_run(
     service, registry, translations, translated
 ):
     measurement_id, job = translated
-    translations.on_end(job, ("failed", "it is not an encoder-decoder", False), None)
+    translations.on_end(job, ("failed", {"error": "it is not an encoder-decoder"}), None)
     response = service.poll(measurement_id, OWNER)
     assert (response["status"], response["message"]) == ("failed", "it is not an encoder-decoder")
     assert [run.status for run in registry.list_for_owner(OWNER)] == ["stopping"]

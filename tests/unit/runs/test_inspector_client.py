@@ -98,6 +98,8 @@ def test_an_unexpected_error_of_a_view_is_a_response_and_logged(monkeypatch, cap
 
     monkeypatch.setattr("torch.set_num_threads", lambda n: None)
     monkeypatch.setattr(inspector_process.Inspector, "dispatch", fail)
-    response = inspector_process.create_handler()("snapshot", {}, "", None)
-    assert response == {"error": "ZeroDivisionError: a defect of a view"}
+    handler = inspector_process.create_handler()
+    with pytest.raises(UserError, match=r"^ZeroDivisionError: a defect of a view$") as error:
+        handler("snapshot", {}, "", None)
+    assert not error.value.retryable
     assert "Traceback" in caplog.text

@@ -16,6 +16,7 @@ from starlette.testclient import TestClient
 from playground.common.platform import IS_WINDOWS
 from playground.datasets.sources import ReadOptions
 from playground.jobs.admission import LIMITS
+from playground.jobs.entry import last_message
 from playground.jobs.executors import ProcessPerJob
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.registry import Registry
@@ -48,7 +49,7 @@ def client(tmp_path, monkeypatch):
     """A client of a shared instance with a quota of 1 MB of datasets."""
 
     def read_in_this_process(executor, job):
-        message = ("result", read_dataset(*job.arguments))
+        message = last_message(lambda: read_dataset(*job.arguments))
         threading.Thread(target=executor.on_end, args=(job, message, None)).start()
         return True
 
@@ -330,9 +331,9 @@ def test_reader_process_has_a_memory_limit():
     script = """
 from playground.server import dataset_reader
 dataset_reader._load_dataset = lambda request: bytearray(8 * dataset_reader.MAX_MEMORY_BYTES)
-print(dataset_reader.read_dataset({}))
+dataset_reader.read_dataset({})
 """
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=200
     )
-    assert "these pairs need more memory than is free" in done.stdout, done.stderr
+    assert "UserError: these pairs need more memory than is free" in done.stderr

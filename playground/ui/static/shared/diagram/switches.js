@@ -40,7 +40,7 @@ const METHODS = /** @type {Record<Method, string>} */ ({
  * @param {boolean | null} isRight null until the output is known
  */
 function describeState(off, nameOf, isRight) {
-  if (!off.length) return "All on.";
+  if (!off.length) return "All parts are on.";
   const what = off.length > 1 ? `${off.length} parts are off` : `${nameOf(off[0])} is off`;
   return what + (isRight === null ? "." : `: this output is ${isRight ? "still right" : "wrong"}.`);
 }
