@@ -250,16 +250,15 @@ def describe_rank_test(
             planned, planned, n_variants
         )
         return "Too few of the planned seeds have a result for a test" if is_enough else problem
-    between = f"between {names[0]} and {names[1]} " if n_variants > 2 else ""
-    kind = "An exact" if len(one) + len(other) <= MAX_EXACT else "A"
-    result = f"{kind} Mann–Whitney test {between}gives p {format_p_value(p)}"
+    between = f" between {names[0]} and {names[1]}, the best two" if n_variants > 2 else ""
+    kind = "an exact" if len(one) + len(other) <= MAX_EXACT else "a"
+    test = f"{kind} Mann–Whitney test gives p {format_p_value(p)}"
     if n_variants > 2:
-        result += f", corrected for the {math.comb(n_variants, 2)} pairs of variants (Bonferroni)"
-    return result + (
-        ": if the variants did not differ, so large a difference in ranks would be this rare"
-        if p < SIGNIFICANCE_LEVEL
-        else ", so these seeds do not show a difference"
-    )
+        test += f", corrected for the {math.comb(n_variants, 2)} pairs of variants (Bonferroni)"
+    if p >= SIGNIFICANCE_LEVEL:
+        return f"These seeds show no difference{between}: {test}"
+    rare = "if the variants did not differ, so large a difference in ranks would be this rare"
+    return f"These seeds show a difference{between}: {test}; {rare}"
 
 
 def too_few_seeds(n: int, m: int, n_variants: int, p: float = 1.0) -> str:

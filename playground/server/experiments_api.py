@@ -5,6 +5,7 @@ the page polls them. This module does not load torch.
 """
 
 import json
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -142,6 +143,7 @@ class ExperimentHandlers(HandlerGroup):
             "varied": describe_varied_settings(preset.grid),
             "estimate": self.experiments.estimate_plan(experiment, owner),
             "experiment": known.id if known else None,
+            "verdict": _stored_verdict(name),
             "stored": _describe_stored(name),
         }
 
@@ -252,6 +254,13 @@ class ExperimentHandlers(HandlerGroup):
         if experiment is None:
             raise UserError(EXPERIMENT_MISSING)
         return experiment
+
+
+def _stored_verdict(name: str) -> str:
+    """Return whether a stored result shows a difference: the first clause of its test."""
+    stored = load_stored().get(name)
+    test = stored.get("lengths", stored["results"])["test"] if stored else ""
+    return re.split(r": |\. ", test)[0].rstrip(".") + "." if test else ""
 
 
 def _describe_stored(name: str) -> list[dict[str, Any]]:

@@ -105,10 +105,14 @@ class StoredVariant(TypedDict):
 
 
 class ExperimentPreset(TypedDict):
-    """A prepared experiment; `experiment` is that of the owner with the same settings."""
+    """A prepared experiment; `experiment` is that of the owner with the same settings.
+
+    `verdict` says whether its stored result shows a difference.
+    """
 
     name: str
     title: str
+    verdict: str
     why: str
     runs: int
     kind: Literal["grid", "lengths"]

@@ -91,8 +91,8 @@ def test_summary_names_the_best_variant_with_ranges_and_p_value():
         "These seeds cannot show a difference (smallest possible p = 0.1); use at least 4."
     )
     assert result(variant("post", *range(160, 165)), variant("pre", *range(80, 85))).endswith(
-        "each). post needed 2.0 times as many steps as pre. An exact Mann–Whitney test gives p = "
-        f"0.0079: {RARE}."
+        "each). post needed 2.0 times as many steps as pre. These seeds show a difference: an "
+        f"exact Mann–Whitney test gives p = 0.0079; {RARE}."
     )
 
 
@@ -103,8 +103,9 @@ def test_many_cells_are_many_comparisons():
 
     assert "difference (smallest possible p = 0.079); use at least 6." in of_seeds(5)
     assert (
-        "An exact Mann–Whitney test between 10 and 50 gives p = 0.022, corrected for the 10 pairs "
-        f"of variants (Bonferroni): {RARE}." in of_seeds(6)
+        "These seeds show a difference between 10 and 50, the best two: an exact Mann–Whitney test "
+        f"gives p = 0.022, corrected for the 10 pairs of variants (Bonferroni); {RARE}."
+        in of_seeds(6)
     )
 
 
@@ -133,7 +134,7 @@ def test_ties_in_unequal_groups_can_be_more_extreme_than_distinct_values():
     slow = summarize_variant(
         Variant({"norm_placement": "post"}, {}), [*runs(None, None, None), *lost]
     )
-    assert conclusion([quick, slow]).endswith(f"gives p = 0.029: {RARE}.")
+    assert conclusion([quick, slow]).endswith(f"gives p = 0.029; {RARE}.")
     assert "smallest possible p = 0.25" in conclusion(
         [variant("pre", 1), variant("post", None, None, None)]
     )
@@ -153,9 +154,9 @@ def test_diverged_runs_are_below_every_score_in_the_test(measure):
     text = result(few, stable, names=("n_heads",))
     assert text.index("54.5 %") < text.index("61.5 %")
     assert "61.5 % (60.0–63.0 %) (6 of 10 diverged; scores are of the others)" in text
-    assert text.endswith("these seeds do not show a difference.")
+    assert "These seeds show no difference: an exact Mann–Whitney test gives p = " in text
     lost = arm(few["budget"], 10, [])
-    assert conclusion([lost, stable]).endswith(f"gives p < 0.0001: {RARE}.")
+    assert conclusion([lost, stable]).endswith(f"gives p < 0.0001; {RARE}.")
 
 
 @pytest.mark.parametrize("n_variants", range(2, 13))
@@ -203,7 +204,8 @@ def test_unequal_budgets_are_compared_by_exact_match_at_the_smallest():
     assert result(one, two, names=("n_heads",)) == (
         "Changing n_heads: by exact match after 100 steps, the last evaluation that all runs "
         "share: 100 had 90.0 %; 400 had 30.0 % (10.0–50.0 %) (median and range of 5 seeds each). "
-        f"An exact Mann–Whitney test gives p = 0.0079: {RARE}."
+        "These seeds show a difference: an exact Mann–Whitney test gives p = 0.0079; "
+        f"{RARE}."
     )
     row, other = csv.DictReader(io.StringIO(to_csv(["n_heads"], [one, two])))
     budget = "exact_match_at_smallest_budget_"

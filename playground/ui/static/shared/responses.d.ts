@@ -319,10 +319,11 @@ export interface StoredVariant {
   exact_match: number[];
 }
 
-/** A prepared experiment; `experiment` is that of the owner with the same settings. */
+/** A prepared experiment; `experiment` is that of the owner with the same settings. `verdict` says whether its stored result shows a difference. */
 export interface ExperimentPreset {
   name: string;
   title: string;
+  verdict: string;
   why: string;
   runs: number;
   kind: "grid" | "lengths";

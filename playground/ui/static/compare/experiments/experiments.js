@@ -171,7 +171,7 @@ const toCurve = ({ positions, exact_match: scores }) =>
   positions.map((position, at) => /** @type {[number, number]} */ ([position, scores[at]]));
 
 function Card({ preset }) {
-  const { name, title, stored, estimate, experiment } = preset,
+  const { name, title, stored, verdict, estimate, experiment } = preset,
     id = experiment ?? (stored.length ? STORED_PREFIX + name : ""),
     verb = id ? "Open" : "Run it here";
   return html`<li class="pg-card" aria-current=${String(Boolean(id) && id === openId.value)}>
@@ -179,7 +179,10 @@ function Card({ preset }) {
     ${
       stored.length > 0 &&
       html`<${Sparkline} curves=${stored.map(toCurve)} />
-        <p class="answer">${labelSettings(describeAnswer(stored))}</p>`
+        <p class="answer">
+          ${verdict && html`<b>${labelSettings(verdict)}</b>`}${" "}
+          ${labelSettings(describeAnswer(stored))}
+        </p>`
     }
     <p class="pg-row">
       <${Button}
