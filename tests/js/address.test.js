@@ -75,14 +75,13 @@ test("the Back button restores tab, model and step", async () => {
   assert.equal(history.length, entries + 1);
 });
 
-test("the first address opens its tab, an empty one the last tab", async () => {
+test("the first address opens its tab, an empty one the Train tab", async () => {
   history.replaceState(null, "", "/space/?tab=inspect");
   connectAddress(store);
   assert.equal(store.tab.value, "inspect");
-  assert.equal(localStorage.getItem("transformer-playground-tab"), "inspect");
   history.replaceState(null, "", "/space/");
   connectAddress((store = new Store()));
-  assert.equal(store.tab.value, "inspect");
+  assert.equal(store.tab.value, "train");
   history.replaceState(null, "", "/space/");
   document.documentElement.dataset.tab = "learn"; // the user was faster than the modules
   connectAddress((store = new Store()));

@@ -100,7 +100,7 @@ const OBSERVATIONS = /** @type {[string, (copy: any) => string][]} */ ([
   ["mean probability of the predicted token", (copy) => formatPercent(copy.confidence)],
   ["output", (copy) => copy.output.map((each) => each[0]).join(" ")],
   [
-    "layers with stored attention",
+    "number of layers with stored attention",
     ({ attention }) =>
       ATTENTION_KINDS.map(({ value }) => `${value} ${attention[value].length}`).join(", "),
   ],
@@ -160,15 +160,13 @@ function Observations({ result, hasAttention }) {
   const columns = [
     { key: "name", label: `on ${n} held-out sequences` },
     { key: "correct", label: CORRECT },
-    { key: "buggy", label: BUGGY },
+    ...(failure ? [] : [{ key: "buggy", label: BUGGY }]),
   ].map((column) => ({ ...column, isSortable: false }));
   return html`<div class="observations">
       ${
         failure &&
         html`<pre class="traceback" tabindex="0">
-Buggy model, after ${formatCount(failure.step, "step")}:
-
-${failure.lines.join("\n")}</pre>`
+${`Buggy model, after ${formatCount(failure.step, "step")}:\n\n${failure.lines.join("\n")}`}</pre>`
       }
       <${DataTable}
         class="sheet"
@@ -247,6 +245,7 @@ export function BugExercise() {
     result = isRunning ? null : lastResult,
     { curves } = result ?? progress.partial,
     steps = result?.steps ?? progress.total,
+    { failure } = result?.buggy ?? {},
     nClues = countClues(),
     figures = useMemo(() => (curves ? buildCurves(curves, steps) : []), [curves]);
   return html`<div class="exercise">
@@ -258,7 +257,17 @@ export function BugExercise() {
     <div class="finding">
       ${
         figures.length
-          ? html`<${Figures} figures=${figures.slice(0, nClues)} />`
+          ? html`${
+                failure &&
+                html`<p class="pg-note">
+                  The buggy model stopped with an error
+                  ${
+                    failure.step
+                      ? `after ${formatCount(failure.step, "step")}, where its curves end.`
+                      : "in its first step, so it has no curves."
+                  }
+                </p>`
+              } <${Figures} figures=${figures.slice(0, nClues)} />`
           : html`<p class="pg-hint pg-empty empty">
               The curves of both models appear here: the training loss and the exact match.
             </p>`
@@ -267,7 +276,7 @@ export function BugExercise() {
     ${
       result &&
       html`${
-          nClues > 2 &&
+          nClues > (failure ? 1 : 2) &&
           html`<${Observations} key=${job} result=${result} hasAttention=${nClues > 3} />`
         } <${BugQuiz} key=${job + "-quiz"} result=${result} /> <${DailyResult} />`
     }`;

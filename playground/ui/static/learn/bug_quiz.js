@@ -30,7 +30,7 @@ const ShowAnswer = () =>
     <${Button} class="reveal" onClick=${() => submitGuess({ reveal: true })}>Show answer<//>
   </p>`;
 
-function NameQuestion() {
+function NameQuestion({ result }) {
   return html`<div class="guess-name">
     <p class="pg-note question">Which bug is it?</p>
     <div class="guesses">
@@ -42,7 +42,7 @@ function NameQuestion() {
       )}
     </div>
     <p class="clue" role="status">${feedback.value.name}</p>
-    <${NextClue} />
+    <${NextClue} result=${result} />
     <${ShowAnswer} />
   </div>`;
 }
@@ -94,5 +94,5 @@ export function BugQuiz({ result }) {
   if (result.line_identified) return html`<${Solution} result=${result} />`;
   return result.bug_identified
     ? html`<${LineQuestion} result=${result} />`
-    : html`<${NameQuestion} />`;
+    : html`<${NameQuestion} result=${result} />`;
 }

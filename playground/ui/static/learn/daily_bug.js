@@ -107,13 +107,14 @@ export function DailyResult() {
   </p>`;
 }
 
-/** The button for one more clue. */
-export function NextClue() {
-  const n = countClues();
-  if (n === CLUES.length) return null;
+/** The button for one more clue. @param {{ result: any }} props */
+export function NextClue({ result }) {
+  const n = countClues(),
+    clues = result.buggy.failure ? [CLUES[0], "the error"] : CLUES;
+  if (n >= clues.length) return null;
   return html`<p class="pg-buttons">
     <${Button} class="next-clue" onClick=${() => addMark("clue")}>
-      Clue ${n + 1} of ${CLUES.length}: ${CLUES[n]}
+      Clue ${n + 1} of ${clues.length}: ${clues[n]}
     <//>
   </p>`;
 }

@@ -1,16 +1,12 @@
 // The address of the page follows the state, and the state follows the address. Another tab, model
 // or section is a new entry of the history, so that Back returns to it.
 
-import { loadText, saveText } from "./storage.js";
 import { DEFAULT_TAB, store as pageStore } from "./store.js";
 import { batch, computed, effect } from "../vendor/preact.js";
 /** @import { Store } from "./store.js" */
 
-const LAST_TAB_KEY = "transformer-playground-tab";
 // Browsers limit how often a page may change its address.
 const WRITE_DELAY_MS = 300;
-// A link with one of these opens the Train tab, not the last one.
-const TRAIN_PARAMS = ["settings", "watch", "model"];
 
 /** What an entry of the history differs in. @param {Store} store */
 const entryOf = (store) => ({
@@ -27,14 +23,11 @@ const isOther = (before, next) =>
     before?.model !== next?.model ||
     (before?.section !== null && before?.section !== next?.section));
 
-/** Apply the address of the page, and the tab that the browser remembers. @param {Store} store */
+/** Apply the address of the page. @param {Store} store */
 function readFirstAddress(store) {
-  const params = new URLSearchParams(location.search);
   store.readAddress();
   const clicked = document.documentElement.dataset.tab; // before this module was loaded
   if (clicked) store.tab.value = clicked;
-  else if (!TRAIN_PARAMS.some((name) => params.has(name)))
-    store.tab.value ??= loadText(LAST_TAB_KEY);
   store.tab.value ??= DEFAULT_TAB;
 }
 
@@ -57,7 +50,6 @@ export function connectAddress(store = pageStore) {
   }
 
   readFirstAddress(store);
-  effect(() => void saveText(LAST_TAB_KEY, store.tab.value));
   effect(() => {
     void address.value;
     clearTimeout(timer);

@@ -10,7 +10,8 @@ export const messages = createReactive({
   checkpoints: NONE, // of the checkpoints of the open run
   prediction: NONE,
   timeline: NONE,
-  file: NONE, // of the dialog Share
+  picture: NONE, // of the dialog Share
+  file: NONE,
 });
 
 /**

@@ -48,7 +48,7 @@ const Game = () =>
       SmallestSet.value ??= (await load().catch(() => null))?.SmallestSet ?? NotLoaded;
     }}
   >
-    <summary>Smallest set</summary>
+    <summary>Game: the smallest set</summary>
     ${SmallestSet.value && html`<${SmallestSet.value} />`}
   </details>`;
 

@@ -47,7 +47,7 @@ export function Samples() {
           (state.displayedOff.length ? " with all parts on" : "")
       }
     </output>
-    <ul class="samples">
+    <ul class="samples" hidden=${state.displayedOff.length > 0}>
       ${samples.map((sample, i) => html`<${SampleItem} key=${i} sample=${sample} />`)}
     </ul>
   </section>`;

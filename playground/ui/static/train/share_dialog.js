@@ -55,6 +55,7 @@ export async function open() {
   const hasPartsOff = state.displayedOff.length > 0,
     selected = pictureHead(),
     ref = ownShareId ? "watch:" + ownShareId : state.modelRef;
+  setMessage("picture", "");
   setMessage("file", "");
   shared.value = {
     ref,

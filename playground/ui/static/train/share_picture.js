@@ -13,7 +13,7 @@ import { cssVariable } from "../shared/palette.js";
 import { store } from "../shared/store.js";
 import { html, useState } from "../vendor/preact.js";
 import { fetchSnapshot, hasHistory } from "./data/snapshots.js";
-import { setMessage } from "./messages.js";
+import { Message, setMessage } from "./messages.js";
 import { state } from "./state.js";
 
 const WIDTH = 1200,
@@ -78,12 +78,12 @@ export function Picture({ card, pass, link }) {
     asFile = (blob) => new File([blob], name + ".png", { type: blob.type });
   const save = async () => {
     downloadBlob(name + ".png", await toBlob(element()));
-    setMessage("file", "Picture saved");
+    setMessage("picture", "Picture saved");
   };
   const copy = async () => {
     const item = new ClipboardItem({ "image/png": toBlob(element()) });
     await navigator.clipboard.write([item]);
-    setMessage("file", "Picture copied");
+    setMessage("picture", "Picture copied");
   };
   const share = async () =>
     navigator.share({ files: [asFile(await toBlob(element()))], text: card.result, url: link });
@@ -104,7 +104,7 @@ export function Picture({ card, pass, link }) {
       disabled=${isRecording}
       onClick=${() =>
         action().catch((error) => {
-          if (error.name !== "AbortError") setMessage("file", FAILED, { isError: true });
+          if (error.name !== "AbortError") setMessage("picture", FAILED, { isError: true });
         })}
     >
       ${label}
@@ -122,7 +122,8 @@ export function Picture({ card, pass, link }) {
       ${button("Save picture", save)}
       ${button(isRecording ? "Recording" : "Save clip", saveClip, CLIP_TYPE && hasHistory())}
       ${button("Send", share, navigator.canShare?.({ files: [asFile(new Blob())] }))}
-    </p>`;
+    </p>
+    <${Message} name="picture" class="picture-note" />`;
 }
 
 /**

@@ -112,7 +112,7 @@ function Head({ block: { kind, layer }, head, ...props }) {
       >
         <canvas ref=${canvas}></canvas>
       </button>
-      <span class="head-role">${role?.name ?? ""}</span>
+      <span class="head-role">${role?.name.replace("previous", "prev.") ?? ""}</span>
       <span class="head-switch">
         <span>${head + 1}</span><${PartSwitch} ...${props} ...${{ part, isOff, tabindex }} />
       </span>

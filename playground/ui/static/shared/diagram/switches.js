@@ -35,6 +35,8 @@ const METHODS = /** @type {Record<Method, string>} */ ({
   mean: "Off: its output is its mean, which other parts know.",
 });
 
+const ENOUGH = "The other parts are enough. Try the switch of a whole row.";
+
 /**
  * @param {Component[]} off @param {Switches["nameOf"]} nameOf
  * @param {boolean | null} isRight null until the output is known
@@ -58,7 +60,8 @@ function Score({ score }) {
 
 /** @param {{ method: Method, onMethod: (method: Method) => void }} props */
 const MethodChoice = ({ method, onMethod }) =>
-  html`<fieldset class="switch-method" aria-label="What off means">
+  html`<fieldset class="switch-method">
+    <legend>Off means</legend>
     ${Object.entries(METHODS).map(
       ([name, title]) =>
         html`<label key=${name} title=${title}>
@@ -89,7 +92,7 @@ export const SwitchControls = ({ off, nameOf, isRight, score, hasExamples, ...pr
       <//>
     </div>
     ${hasExamples && html`<${Score} score=${score} />`}
-    <p class="switch-hint">${off.length > 0 && METHODS[props.method]}</p>
+    <p class="switch-hint">${off.length > 0 && (isRight ? ENOUGH : METHODS[props.method])}</p>
   </div>`;
 
 /** @type {Record<string, [number, number]>} */
