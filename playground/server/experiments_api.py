@@ -260,7 +260,8 @@ def _stored_verdict(name: str) -> str:
     """Return whether a stored result shows a difference: the first clause of its test."""
     stored = load_stored().get(name)
     test = stored.get("lengths", stored["results"])["test"] if stored else ""
-    return re.split(r": |\. ", test)[0].rstrip(".") + "." if test else ""
+    verdict = re.split(r": |\. ", test)[0].rstrip(".")
+    return re.sub(" between .*, ", " between ", verdict) + "." if test else ""
 
 
 def _describe_stored(name: str) -> list[dict[str, Any]]:

@@ -41,6 +41,7 @@ test("a short link names a bundled model, a shared run or an exercise", () => {
   assert.equal(readViewState("?model=reverse").model, "checkpoint:reverse");
   assert.equal(readViewState("?learn=warmup").tab, "learn");
   assert.equal(readViewState("?bug=3").tab, "learn");
+  assert.equal(readViewState("?day=2026-11-29").tab, "learn"); // a shared result
 });
 
 test("invalid values are ignored", () => {

@@ -107,7 +107,7 @@ class StoredVariant(TypedDict):
 class ExperimentPreset(TypedDict):
     """A prepared experiment; `experiment` is that of the owner with the same settings.
 
-    `verdict` says whether its stored result shows a difference.
+    `verdict`: whether its stored result shows a difference.
     """
 
     name: str

@@ -49,7 +49,7 @@ function readModel(params) {
 export function readViewState(search) {
   const params = new URLSearchParams(search),
     tab = params.get("tab")?.toLowerCase() ?? "",
-    isExercise = ["learn", "bug", "class"].some((name) => params.has(name));
+    isExercise = ["learn", "bug", "day", "class"].some((name) => params.has(name));
   return {
     tab: TAB_NAME.test(tab) ? tab : isExercise ? "learn" : null,
     model: readModel(params),
