@@ -260,7 +260,7 @@ export function BugExercise() {
           ? html`${
                 failure &&
                 html`<p class="pg-note">
-                  The buggy model stopped with an error
+                  The buggy model stopped with an error${" "}
                   ${
                     failure.step
                       ? `after ${formatCount(failure.step, "step")}, where its curves end.`
