@@ -251,7 +251,10 @@ def create_handler() -> Callable[[str, dict[str, Any], str, ProgressReporter], d
             raise
         except Exception as error:  # the page must not retry such a request automatically
             log.exception("A request of the kind %r failed", method)
-            raise UserError(f"{type(error).__name__}: {error_text(error)}") from error
+            raise UserError(
+                f"a fault of the program ended this request ({type(error).__name__}); the log has "
+                "the details; try another view or sequence"
+            ) from error
 
     return handle
 

@@ -4,7 +4,6 @@ A view is a function of a subject and a request, whose type validates untrusted 
 """
 
 import contextlib
-import logging
 from collections.abc import Callable
 from typing import Any, get_type_hints
 
@@ -15,7 +14,6 @@ from playground.inspection.inspected_model import InspectedModel, NotApplicableE
 from . import attention_maps, attribution, gates, head_analysis, stages, weights
 from .fields import SequenceRequest, answer_fields
 
-log = logging.getLogger(__name__)
 ViewFunction = Callable[[InspectedModel, Any], dict[str, Any]]
 VIEWS: dict[str, ViewFunction] = {
     "attention": attention_maps.attention,
@@ -34,10 +32,7 @@ VIEWS: dict[str, ViewFunction] = {
 
 
 def render_view(subject: InspectedModel, view: object, request: dict[str, Any]) -> dict[str, Any]:
-    """Return the data of a view.
-
-    Raises UserError for an invalid request and for a fault of the view, which is logged.
-    """
+    """Return the data of a view. Raises UserError for an invalid request."""
     if not isinstance(view, str) or view not in VIEWS:
         raise UserError(f"{str(view)[:40]!r} is not a view; choose one of {', '.join(VIEWS)}")
     try:
@@ -48,11 +43,3 @@ def render_view(subject: InspectedModel, view: object, request: dict[str, Any]) 
             example = parse(SequenceRequest, request).example(subject)
             error.details |= answer_fields(example, of_own_layers=True)
         raise
-    except UserError:
-        raise
-    except ValueError as error:
-        log.exception("view %s failed", view)
-        raise UserError(
-            f"the view {view!r} failed by a fault of the program; the log has the details; try "
-            "another view or sequence"
-        ) from error

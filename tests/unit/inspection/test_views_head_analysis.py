@@ -12,8 +12,6 @@ from playground.inspection.ablation import (
 )
 from playground.inspection.head_patterns import PATTERN_SENTENCES, PATTERNS, HeadScore
 from playground.inspection.hooks import Component, all_components, all_heads, component_groups
-from playground.inspection.views import VIEWS
-from playground.inspection.views.fields import ViewRequest
 from playground.inspection.views.head_analysis import MIN_SEQUENCES, sequences_within_budget
 from tests.support.handcrafted_models import (
     REVERSING_HEAD,
@@ -160,18 +158,6 @@ def test_groups_and_keep_only_are_ranked(handmade):
 def test_slow_evaluations_use_fewer_sequences(handmade):
     assert sequences_within_budget(handmade, 1, 1e9) == NUM_SEQUENCES
     assert sequences_within_budget(handmade, 10**9, 1.0) == MIN_SEQUENCES
-
-
-def test_internal_view_error_is_logged_and_not_blamed_on_the_user(mixed, monkeypatch, caplog):
-    def broken(subject, request: ViewRequest):
-        raise ValueError("shape '[3, 5]' is invalid for input of size 7")
-
-    monkeypatch.setitem(VIEWS, "lens", broken)
-    error = render_view(mixed, "lens", {"text": "3 1 4"})["error"]
-    assert "shape" not in error
-    assert "fault of the program" in error
-    assert "shape '[3, 5]' is invalid" in caplog.text
-    assert "there is no token" in render_view(mixed, "patch", {"text": ""})["error"]
 
 
 def test_the_output_view_has_the_tokens_of_the_task(handmade):
