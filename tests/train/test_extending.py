@@ -32,17 +32,17 @@ ADDED = {
 N_FILES = dict.fromkeys(ADDED, 2) | {"A setting": 3, "A kind of job": 2, "A tab": 4}
 RUN_ALL = """
 import json, sys
+from contextlib import suppress
 from pathlib import Path
 from playground.__main__ import run
-from playground.inspection.inspected_model import load_inspected_model
+from playground.inspection.inspected_model import NotApplicableError, load_inspected_model
 from playground.inspection.views import render_view
 for arguments in json.loads(sys.argv[1]):
     run(arguments)
     subject = load_inspected_model(Path(arguments[-1]))
     for view in ("attention", "trace", "embeddings"):
-        answer = render_view(subject, view, {"text": "3 1 4", "head": 1})
-        if "error" in answer and answer["code"] != "not-applicable":
-            raise SystemExit(f"{arguments[-1]}, {view}: {answer}")
+        with suppress(NotApplicableError):
+            render_view(subject, view, {"text": "3 1 4", "head": 1})
 """
 
 
