@@ -210,11 +210,15 @@ test("the list has a title and a state for each lesson, and opens it", async () 
   const stations = [...box.querySelectorAll(".station")];
   assert.deepEqual(
     stations.map((each) => each.querySelector("span:nth-child(2)").textContent),
-    ["One head", "Length generalization", "Sources"],
+    ["One head", "Length generalization", "Experiments", "Sources"],
   );
   assert.match(stations[0].textContent, /guessed right/);
   await click(stations[0]);
   assert.equal($(".lesson h3").textContent, "1. One head");
+  await click(stations[2]);
+  assert.equal(store.tab.value, "compare");
+  assert.equal(store.readView().section, "experiments");
+  store.tab.value = "learn";
 });
 
 /** Give the plot a size of 100 × 100, and send it a pointer event. */

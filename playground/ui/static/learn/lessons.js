@@ -138,6 +138,16 @@ function LessonList() {
         </li>`;
       })}
       <li>
+        <button
+          type="button"
+          class="station"
+          onClick=${() => store.open("compare", { section: "experiments" })}
+        >
+          <span class="number" aria-hidden="true">→</span>
+          <span>Experiments</span>
+        </button>
+      </li>
+      <li>
         <${SourcesLink} class="station">
           <span class="number" aria-hidden="true">↗</span>
           <span>Sources</span>
