@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import psutil
 import pytest
@@ -86,10 +86,11 @@ def test_read_only_folder_serves_models_and_names_storage_setting(tmp_path, chec
         tmp_path, checkout=checkout, HOME=str(checkout), PLAYGROUND_START_METHOD="spawn"
     ) as app:
         train_to_end(app)
-        command_lines = [
-            " ".join(child.cmdline())
-            for child in psutil.Process(app.process.pid).children(recursive=True)
-        ]
+        children = psutil.Process(app.process.pid).children(recursive=True)
+        command_lines = []
+        for child in children:
+            with suppress(psutil.NoSuchProcess):  # also of a zombie
+                command_lines.append(" ".join(child.cmdline()))
         assert any("spawn_main" in command_line for command_line in command_lines)
         assert not any("forkserver" in command_line for command_line in command_lines)
     with running_app(tmp_path, checkout=checkout, PLAYGROUND_CHECKPOINTS="") as app:

@@ -5,6 +5,7 @@ from playground.datasets import storage
 from playground.datasets.pairs import DatasetError
 from playground.datasets.sources import is_dataset_argument, read_file, read_text
 from playground.datasets.storage import store
+from playground.errors import UserError
 from playground.runs.snapshot import SnapshotBuilder
 from playground.training.run_config import RunConfig
 from playground.training.trainer import Trainer
@@ -83,7 +84,8 @@ def test_a_run_on_rows_resumes_evaluates_and_loads_without_them(tmp_path, monkey
     reply = view.predict(family, "w1 w2")
     assert (reply["target"], reply["correct"]) == (None, None)
     assert "is unknown" in reply["note"]
-    assert "'w99' is not a token" in view.predict(family, "w99")["error"]
+    with pytest.raises(UserError, match="'w99' is not a token"):
+        view.predict(family, "w99")
     lost, _ = resume_trainer(tmp_path / "c", max_steps=5)
     with pytest.raises(DatasetError, match=f"{rows.sha256[:12]}.* is not stored here"):
         lost.train_step()

@@ -319,7 +319,7 @@ export interface StoredVariant {
   exact_match: number[];
 }
 
-/** A prepared experiment; `experiment` is that of the owner with the same settings. `verdict` says whether its stored result shows a difference. */
+/** A prepared experiment; `experiment` is that of the owner with the same settings. `verdict`: whether its stored result shows a difference. */
 export interface ExperimentPreset {
   name: string;
   title: string;
