@@ -20,6 +20,11 @@ def test_encoding_and_decoding_is_a_round_trip(data, vocabulary):
     assert [vocabulary.symbols[token - 3] for token in tokens] == symbols
 
 
+def test_a_comma_separates_symbols_unless_it_is_one():
+    assert DIGITS.encode("3,1") == DIGITS.encode("3 1")
+    assert Vocabulary("a,b").encode("a,b") == [3, 4, 5]
+
+
 @given(st.data(), vocabularies)
 def test_decoding_stops_at_the_first_eos(data, vocabulary):
     real = st.integers(3, len(vocabulary) - 1)
