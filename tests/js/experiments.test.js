@@ -428,8 +428,10 @@ test("a prepared experiment is started once, then opened", async () => {
   await mount(html`<${Presets} />`);
   await click(button("Run it here"));
   assert.equal(openId.value, "b");
-  presets.value = [{ ...presets.value[0], experiment: "c" }];
+  const stored = [{ ...VARIANT, label: "pre", steps_to: null, budget: 9, positions: [] }];
+  presets.value = [{ ...presets.value[0], experiment: "c", stored, verdict: "No difference." }];
   await settle();
+  assert.match(text(".answer").replace(/\s+/g, " "), /^No difference\. No variant reached 99 %/);
   button("Open").click();
   assert.equal(openId.value, "c");
 });

@@ -571,6 +571,21 @@ test("the bug is named, its line is found, and the solution is shown", async () 
   assert.equal($(".diff .minus").textContent, "-a = 1\n");
 });
 
+test("a buggy model that crashed is named, and its error is the next clue", async () => {
+  openBug(exerciseOfDay("2026-11-25"));
+  const failed = (step) => ({ ...BUG_RESULT, buggy: { failure: { step, lines: ["ValueError"] } } });
+  bugState.value = { ...bugState.value, job: "b", result: failed(0) };
+  await mount(html`<${BugExercise} />`);
+  assert.match(text(".finding .pg-note"), /in its first step, so it has no curves/);
+  assert.equal(text(".next-clue"), "Clue 2 of 2: the error");
+  $(".next-clue").click();
+  await waitFor(() => !$(".next-clue"));
+  assert.match(text(".traceback"), /after 0 steps:\s+ValueError/);
+  assert.doesNotMatch(text(".observations thead"), /buggy/);
+  bugState.value = { ...bugState.value, result: failed(7) };
+  await waitFor(() => /error after 7 steps, where/.test(text(".finding .pg-note")));
+});
+
 test("every clue and guess of the daily bug is a mark of its result", async () => {
   openBug(exerciseOfDay("2026-11-27"));
   bugState.value = { ...bugState.value, job: "b", result: BUG_RESULT };

@@ -68,6 +68,10 @@ def test_an_experiment_preset_lists_its_runs_and_status(lab):
 
     norm = presets()["norm"]
     assert (norm["runs"], norm["varied"]) == (10, "norm_placement: pre, post")
+    verdicts = {each["verdict"] for each in presets().values()}
+    assert "These seeds show no difference between the best two." in verdicts
+    assert "0.0005 needed 2.5 times as many steps as 0.006." in verdicts
+    assert all(each.count(" ") <= 10 for each in verdicts)
     assert norm["estimate"]["seconds"] > 0
     assert not norm["estimate"]["is_measured"]
     experiment = send(lab, "experiments/submit", question="norm")["experiment"]

@@ -35,7 +35,7 @@ const METHODS = /** @type {Record<Method, string>} */ ({
   mean: "Off: its output is its mean, which other parts know.",
 });
 
-const ENOUGH = "The other parts are enough. Try the switch of a whole row.";
+const NOT_NEEDED = "Not needed for this input. Try the switch of a whole row.";
 
 /**
  * @param {Component[]} off @param {Switches["nameOf"]} nameOf
@@ -92,7 +92,7 @@ export const SwitchControls = ({ off, nameOf, isRight, score, hasExamples, ...pr
       <//>
     </div>
     ${hasExamples && html`<${Score} score=${score} />`}
-    <p class="switch-hint">${off.length > 0 && (isRight ? ENOUGH : METHODS[props.method])}</p>
+    <p class="switch-hint">${off.length > 0 && (isRight ? NOT_NEEDED : METHODS[props.method])}</p>
   </div>`;
 
 /** @type {Record<string, [number, number]>} */
